@@ -1,0 +1,57 @@
+"""What goes wrong, by name.
+
+A request that cannot be met is no error: it is answered with a `TopicStatus` or a `RingEvent` that carries a `Code`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class AssignerError(Exception):
+    """The root of every error this product raises itself."""
+
+
+class InvalidEventError(AssignerError):
+    """A value makes no event: without it there is no key to answer under."""
+
+    def __init__(self, *, field: str, value: object, expected: str) -> None:
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{field} is {value!r}; expected {expected}")
+
+
+class InvariantError(AssignerError):
+    """The state contradicts itself; going on would spread the damage."""
+
+
+class Code(StrEnum):
+    """Why a request was not met, or an event ignored."""
+
+    INVALID_PARTITIONS = "INVALID_PARTITIONS"
+    INVALID_REPLICATION_FACTOR = "INVALID_REPLICATION_FACTOR"
+    INVALID_START_INDEX = "INVALID_START_INDEX"
+    INVALID_SHIFT = "INVALID_SHIFT"
+    INVALID_REPLICAS = "INVALID_REPLICAS"  # replica lists given to a policy other than manual, or none given to it
+    MANUAL_PARTITION_IDS = "MANUAL_PARTITION_IDS"
+    MANUAL_EMPTY_LIST = "MANUAL_EMPTY_LIST"
+    MANUAL_UNEVEN_LISTS = "MANUAL_UNEVEN_LISTS"
+    MANUAL_DUPLICATE_SPU = "MANUAL_DUPLICATE_SPU"
+    MANUAL_INVALID_SPU = "MANUAL_INVALID_SPU"
+    MANUAL_UNKNOWN_SPU = "MANUAL_UNKNOWN_SPU"
+    MANUAL_SPU_FULL = "MANUAL_SPU_FULL"
+    MANUAL_MALFORMED = "MANUAL_MALFORMED"  # neither the list form nor the object form
+    RACKS_INCOMPLETE = "RACKS_INCOMPLETE"
+    INSUFFICIENT_SPUS = "INSUFFICIENT_SPUS"
+    INSUFFICIENT_CAPACITY = "INSUFFICIENT_CAPACITY"
+    MAP_TOO_LARGE = "MAP_TOO_LARGE"
+    TOPIC_EXISTS = "TOPIC_EXISTS"
+    TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
+    NOT_SUPPORTED = "NOT_SUPPORTED"
+    SPU_UNKNOWN = "SPU_UNKNOWN"
+    INVALID_SPU_ID = "INVALID_SPU_ID"
+    INVALID_CORES = "INVALID_CORES"
+    INVALID_CAPACITY = "INVALID_CAPACITY"
+    INVALID_RACK = "INVALID_RACK"
+    TOO_MANY_SPUS = "TOO_MANY_SPUS"

@@ -1,0 +1,40 @@
+"""Every limit of the product, each with its reason. Past one: a rejection or a dead letter, never a crash."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MESSAGE_SIZE_MAX: Final = 64 * 1024  # an event is small; more is a mistake or an attack
+MANUAL_MESSAGE_SIZE_MAX: Final = 1024 * 1024  # a manual map carries its lists inside
+MANUAL_FILE_SIZE_MAX: Final = 8 * 1024 * 1024
+DEAD_LETTER_RAW_SIZE_MAX: Final = 64 * 1024  # of a bad message the first part is kept, with length and SHA-256
+MAP_SIZE_MAX: Final = 8 * 1024 * 1024  # an encoded replica map: one Kafka message, one state entry
+MAP_ENVELOPE_SIZE: Final = 64 * 1024  # what a message holds beside the map: names, headers, frame
+PARTITIONS_MAX: Final = 100_000  # of one request
+REPLICATION_FACTOR_MAX: Final = 32
+SPUS_MAX: Final = 10_000  # of one cluster
+CORES_MAX: Final = 1_024  # of one SPU: each core keeps a weight in the state
+CAPACITY_MAX: Final = 2**31 - 1  # replica slots; counts are kept in 64 bits
+SPU_ID_MAX: Final = 2**31 - 1  # Kafka's and Fluvio's ids are 32-bit integers
+INDEX_MAX: Final = 2**31 - 1  # start_index and shift, as Kafka's 32-bit start
+RACK_LENGTH_MAX: Final = 128  # characters
+LABELS_MAX: Final = 64  # of one SPU
+EVENT_ID_LENGTH_MAX: Final = 256  # characters
+EVENT_IDS_REMEMBERED: Final = 256  # of one cluster, beside those of living topics
+WAITING_MAX: Final = 10_000  # creates of one cluster
+REDPANDA_SLOTS_PER_CORE: Final = 7_000  # document 003
+REDPANDA_SLOTS_RESERVED: Final = 2  # document 003: capacity = cores * 7000 - 2
+REDPANDA_CORE0_WEIGHT: Final = 2  # document 003: core 0 already does the controller's work
+
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")  # as Kafka's topic names
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a cluster or topic may be called so: Kafka's rule for topic names."""
+    return _LEGAL_NAME.match(name) is not None and name not in (".", "..")
+
+
+def default_capacity(cores: int) -> int:
+    """Replica slots of an SPU that names none. Source: document 003."""
+    return cores * REDPANDA_SLOTS_PER_CORE - REDPANDA_SLOTS_RESERVED

@@ -1,0 +1,67 @@
+"""Replica lists of one topic as an array, and tables of rows that many topics share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+IdArray = NDArray[np.int32]  # shape (n,)
+IdMatrix = NDArray[np.int32]  # shape (partitions, replicas), SPU ids, leader first, distinct in a row
+
+
+class Table:
+    """One period of a policy's placement on one ring: row i is the replica list at chain index i modulo the period.
+
+    Never written to once made: the lists of many topics are views of it. `cache` is for whoever keeps a form derived
+    from the rows beside them, such as the codec their bytes.
+    """
+
+    __slots__ = ("cache", "rows")
+
+    def __init__(self, rows: IdMatrix) -> None:
+        rows.setflags(write=False)
+        self.rows = rows
+        self.cache: dict[str, Any] = {}
+
+
+class ReplicaLists:
+    """The replica lists (or cores) of one topic: an int32 array of shape (partitions, replicas), read-only.
+
+    Where the rows are consecutive rows of a `Table`, `table` and `start` say so: a codec may then slice prepared bytes.
+    """
+
+    __slots__ = ("matrix", "start", "table")
+
+    def __init__(self, matrix: IdMatrix, *, table: Table | None = None, start: int = 0) -> None:
+        self.matrix = matrix
+        self.table = table
+        self.start = start
+
+    @classmethod
+    def of_table(cls, table: Table, start: int, count: int) -> ReplicaLists:
+        """Rows start … start + count - 1 of the table, which must have them."""
+        return cls(table.rows[start : start + count], table=table, start=start)
+
+    @classmethod
+    def of_lists(cls, lists: list[list[int]]) -> ReplicaLists:
+        """From plain lists, all of one length."""
+        return cls(np.array(lists, dtype=np.int32).reshape(len(lists), -1))
+
+    def tolist(self) -> list[list[int]]:
+        """Plain lists of plain ints."""
+        rows: list[list[int]] = self.matrix.tolist()
+        return rows
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReplicaLists) and np.array_equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash(self.matrix.tobytes())
+
+    def __repr__(self) -> str:
+        return f"ReplicaLists({self.tolist()!r})"
