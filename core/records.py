@@ -128,5 +128,25 @@ class EventSeen:
     event_hash: int  # 64 bits, unsigned
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainEntry:
+    """All chain indexes of a cluster, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    chains: tuple[tuple[Order, Chain], ...]  # every order, in the order of `Order`
+    registration_next: int
+    seen_count: int  # events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEntry:
+    """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    block: int  # holds slots 16 * block … 16 * block + 15
+    hashes: tuple[int, ...]  # up to 16, the filled slots; 64 bits, unsigned
+
+
 Answer = ReplicaMap | TopicStatus | RingEvent
 Record = Answer | SpuChanged | ChainsChanged | EventSeen
+Entry = SpuChanged | ChainEntry | SeenEntry  # what `assigner-state` carries
