@@ -1,0 +1,105 @@
+# The commands of the project. `make` alone lists them.
+# Everything is installed into .venv (Python) and a per-user cache (jars); the rest of the machine is left alone.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/setup.stamp
+SETUP_LOG := $(VENV)/setup.log
+SOURCES := core schemas stream tests
+
+# Set PYTHON to choose another interpreter than the first that fits.
+PYTHON ?=
+ONCE ?=
+
+.PHONY: help
+help: ## list the commands
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(STAMP) ## install what the project needs; done by the other commands when it is due
+
+$(STAMP): requirements-build.lock requirements.lock pyproject.toml stream/requirements-java.lock stream/jars.lock.json
+	@python=''; \
+	for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 python); do \
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	      >/dev/null 2>&1; then python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo 'setup: no Python 3.11 or later with venv and ensurepip found' \
+	    '(install one, or name it: make setup PYTHON=/path/to/python3)' >&2; exit 1; \
+	fi; \
+	echo "setup 1/3: $$($$python --version) makes $(VENV)"; \
+	"$$python" -m venv $(VENV)
+	@echo "setup 2/3: Python packages, every one checked against requirements.lock" \
+	  "(the first time about 700 MB; log: $(SETUP_LOG))"
+	@pip() { \
+	  $(BIN)/python -m pip --disable-pip-version-check --no-input install "$$@" 2>&1 \
+	    | tee -a $(SETUP_LOG) \
+	    | awk '/Downloading .*[0-9][0-9]\.[0-9] MB/ || /Building wheel.*started/ {print "  " $$0; fflush()}' \
+	  || { echo "setup: pip failed; the end of $(SETUP_LOG):" >&2; tail -n 12 $(SETUP_LOG) >&2; exit 1; }; \
+	}; \
+	: > $(SETUP_LOG); \
+	pip --require-hashes --requirement requirements-build.lock; \
+	pip --require-hashes --no-build-isolation --requirement requirements.lock; \
+	pip --no-deps --no-build-isolation --editable .
+	@echo "setup 3/3: Java and jars"
+	@$(BIN)/python -m spu_assigner.stream.setup
+	@touch $@
+
+.PHONY: run
+run: $(STAMP) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, status 0 if every map is as expected)
+	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
+
+.PHONY: test
+test: $(STAMP) ## all tests: unit, Spark, broker
+	@$(BIN)/pytest -m 'not bench'
+
+.PHONY: unit
+unit: $(STAMP) ## the tests that need neither Java nor Spark nor a broker
+	@$(BIN)/pytest -q -m 'not spark and not broker and not kafka_jar and not bench'
+
+.PHONY: check
+check: lint unit ## format, lint, types, import rules, unit tests; to be run before each commit
+
+.PHONY: lint
+lint: $(STAMP) build/types
+	@$(BIN)/ruff format --check --quiet $(SOURCES) \
+	  || { echo 'lint: `make format` mends the files above' >&2; exit 1; }
+	@$(BIN)/ruff check --quiet $(SOURCES)
+	@$(BIN)/mypy -p spu_assigner.core -p spu_assigner.schemas -p spu_assigner.stream
+	@$(BIN)/lint-imports --no-logo
+
+# mypy takes a module's name from its path, so it is shown the folders under the name they are imported by.
+build/types: Makefile
+	@mkdir -p $@/spu_assigner
+	@for package in core schemas stream; do ln -sfn ../../../$$package $@/spu_assigner/$$package; done
+	@touch $@
+
+.PHONY: format
+format: $(STAMP) ## format the sources and mend what the linter can
+	@$(BIN)/ruff check --fix --quiet $(SOURCES) || true
+	@$(BIN)/ruff format $(SOURCES)
+
+.PHONY: bench
+bench: $(STAMP) ## measure latency, throughput and the planner
+	@$(BIN)/pytest -s -m bench tests/bench
+
+.PHONY: lock
+lock: ## resolve the dependencies anew and write the lock files
+	@test -x $(BIN)/uv || { echo 'lock: needs uv: run `make setup` first' >&2; exit 1; }
+	@compile() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --custom-compile-command 'make lock' "$$@"; }; \
+	compile pyproject.toml --extra dev --output-file requirements.lock; \
+	compile --group pyproject.toml:build --output-file requirements-build.lock; \
+	compile --group pyproject.toml:java --output-file stream/requirements-java.lock
+
+.PHONY: clean
+clean: ## remove what was built here (the cache of jars stays)
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache .spu-assigner spark-warehouse metastore_db derby.log
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
