@@ -19,7 +19,6 @@ CAPACITY_MAX: Final = 2**31 - 1  # replica slots; counts are kept in 64 bits
 SPU_ID_MAX: Final = 2**31 - 1  # Kafka's and Fluvio's ids are 32-bit integers
 INDEX_MAX: Final = 2**31 - 1  # start_index and shift, as Kafka's 32-bit start
 RACK_LENGTH_MAX: Final = 128  # characters
-LABELS_MAX: Final = 64  # of one SPU
 EVENT_ID_LENGTH_MAX: Final = 256  # characters
 EVENT_IDS_REMEMBERED: Final = 256  # of one cluster, beside those of living topics
 WAITING_MAX: Final = 10_000  # creates of one cluster
