@@ -1,6 +1,7 @@
 """What goes wrong, by name.
 
-A request that cannot be met is no error: it is answered with a `TopicStatus` or a `RingEvent` that carries a `Code`.
+A request that cannot be met is no error: it is answered with a `TopicStatus` or a `RingEvent` that
+carries a `Code`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Code(StrEnum):
     INVALID_REPLICATION_FACTOR = "INVALID_REPLICATION_FACTOR"
     INVALID_START_INDEX = "INVALID_START_INDEX"
     INVALID_SHIFT = "INVALID_SHIFT"
-    INVALID_REPLICAS = "INVALID_REPLICAS"  # replica lists given to a policy other than manual, or none given to it
+    INVALID_REPLICAS = (
+        "INVALID_REPLICAS"  # replica lists given to a policy other than manual, or none given to it
+    )
     MANUAL_PARTITION_IDS = "MANUAL_PARTITION_IDS"
     MANUAL_EMPTY_LIST = "MANUAL_EMPTY_LIST"
     MANUAL_UNEVEN_LISTS = "MANUAL_UNEVEN_LISTS"

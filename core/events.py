@@ -1,7 +1,7 @@
 """What comes in: frozen, keyword-only, well-formed once they exist.
 
-Well-formed means that an answer can be addressed: legal cluster and topic names, a usable event id. Numbers out of range
-are kept as they came: `decide` refuses them, so that the asker gets an answer.
+Well-formed means that an answer can be addressed: legal cluster and topic names, a usable event id.
+Numbers out of range are kept as they came: `decide` refuses them, so that the asker gets an answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class OnShortage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseEvent:
-    """What every event has. `occurred_at` is the producer's clock in ms; no decision depends on it."""
+    """What every event has.
+
+    `occurred_at` is the producer's clock in ms; no decision depends on it.
+    """
 
     event_id: str
     cluster_id: str
@@ -56,13 +59,18 @@ class BaseEvent:
             raise InvalidEventError(field="cluster_id", value=self.cluster_id, expected=LEGAL_NAME)
         if not 1 <= len(self.event_id) <= EVENT_ID_LENGTH_MAX:
             raise InvalidEventError(
-                field="event_id", value=self.event_id, expected=f"1 to {EVENT_ID_LENGTH_MAX} characters"
+                field="event_id",
+                value=self.event_id,
+                expected=f"1 to {EVENT_ID_LENGTH_MAX} characters",
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpuJoined(BaseEvent):
-    """An SPU is there: new, changed, or back. It describes the SPU whole: what it does not name takes its default."""
+    """An SPU is there: new, changed, or back.
+
+    It describes the SPU whole: what it does not name takes its default.
+    """
 
     spu_id: int
     rack: str | None = None
@@ -95,8 +103,9 @@ class BaseTopicEvent(BaseEvent):
 class TopicCreate(BaseTopicEvent):
     """A topic is asked for.
 
-    `replicas` holds manual lists as they came: a list of `{"id": int, "replicas": [int, …]}`, or `{"partitions": [such]}`.
-    With them and no policy named, the policy is `manual`; `partitions` and `replication_factor` are then not read.
+    `replicas` holds manual lists as they came: a list of `{"id": int, "replicas": [int, …]}`, or
+    `{"partitions": [such]}`. With them and no policy named, the policy is `manual`; `partitions`
+    and `replication_factor` are then not read.
     """
 
     partitions: int = 1  # 1 … PARTITIONS_MAX, checked by decide

@@ -1,8 +1,8 @@
 """How many replicas each SPU holds, and so who is in the ring.
 
-Counting is put off: a request of P partitions gives an SPU at most P replicas, so as long as the smallest number of free
-slots in the ring, less all partitions placed since it was measured, stays above 0, nobody can have become saturated and
-the maps may wait to be counted together.
+Counting is put off: a request of P partitions gives an SPU at most P replicas, so as long as the
+smallest number of free slots in the ring, less all partitions placed since it was measured, stays
+above 0, nobody can have become saturated and the maps may wait to be counted together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
 from spu_assigner.core.replicas import IdArray, IdMatrix
 
 CountArray = NDArray[np.int64]
@@ -57,7 +56,10 @@ class Ledger:
         return bool((self._ids[at] == matrix).all())
 
     def add(self, matrix: IdMatrix) -> bool:
-        """Count a map, some time. Returns whether the ring may have changed. Every id must have been described."""
+        """Count a map, some time.
+
+        Returns whether the ring may have changed. Every id must have been described.
+        """
         self._pending.append(matrix)
         self._free_floor -= len(matrix)
         if len(self._pending) >= PENDING_MAX:
@@ -71,7 +73,7 @@ class Ledger:
         self._free_floor = 0
 
     def free_floor(self, needed: int) -> int:
-        """A lower bound of the free slots of every ring member, measured anew if it would not exceed `needed`."""
+        """No ring member has fewer free slots than this; measured anew if not above `needed`."""
         if self._free_floor <= needed:
             self._settle()
             members = self._members()

@@ -1,4 +1,7 @@
-"""Every limit of the product, each with its reason. Past one: a rejection or a dead letter, never a crash."""
+"""Every limit of the product, each with its reason.
+
+Past one: a rejection or a dead letter, never a crash.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import Final
 MESSAGE_SIZE_MAX: Final = 64 * 1024  # an event is small; more is a mistake or an attack
 MANUAL_MESSAGE_SIZE_MAX: Final = 1024 * 1024  # a manual map carries its lists inside
 MANUAL_FILE_SIZE_MAX: Final = 8 * 1024 * 1024
-DEAD_LETTER_RAW_SIZE_MAX: Final = 64 * 1024  # of a bad message the first part is kept, with length and SHA-256
+DEAD_LETTER_RAW_SIZE_MAX: Final = (
+    64 * 1024
+)  # of a bad message the first part is kept, with length and SHA-256
 MAP_SIZE_MAX: Final = 8 * 1024 * 1024  # an encoded replica map: one Kafka message, one state entry
 MAP_ENVELOPE_SIZE: Final = 64 * 1024  # what a message holds beside the map: names, headers, frame
 PARTITIONS_MAX: Final = 100_000  # of one request

@@ -1,7 +1,8 @@
 """The decision: `decide` reads the state and an event and returns records, `step` applies them too.
 
-`decide` writes nothing, so an event that is refused, or raises, leaves the state as it was. The records of one event come
-in a fixed order: the map, the status, ring events by SPU id, then what the state needs to know besides.
+`decide` writes nothing, so an event that is refused, or raises, leaves the state as it was. The
+records of one event come in a fixed order: the map, the status, ring events by SPU id, then what
+the state needs to know besides.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from spu_assigner.core.records import (
 from spu_assigner.core.replicas import IdMatrix
 from spu_assigner.core.requests import Refusal, decide_create, order_of_policy
 from spu_assigner.core.ring import Ring
-from spu_assigner.core.state import ClusterState, evolve, event_hash, weights_without
+from spu_assigner.core.state import ClusterState, event_hash, evolve, weights_without
 
 
 def step(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[Record, ...]:
@@ -77,7 +78,9 @@ def decide(state: ClusterState, event: Event, *, default_policy: Policy) -> tupl
         case SpuLeft():
             records = _leave(state, event)
         case TopicGrow():
-            refusal = Refusal(Code.NOT_SUPPORTED, "growing a topic is not supported by this release")
+            refusal = Refusal(
+                Code.NOT_SUPPORTED, "growing a topic is not supported by this release"
+            )
             records = [_rejected(state, event.topic, refusal, event.event_id)]
         case ClusterRebalance():
             refusal = Refusal(Code.NOT_SUPPORTED, "rebalancing is not supported by this release")
@@ -117,7 +120,9 @@ def _create(state: ClusterState, event: TopicCreate, default_policy: Policy) -> 
             policy=grant.policy,
             replicas=grant.replicas,
             cores=grant.cores,
-            chain_index=None if grant.order is None else ring.index(grant.order, chains[grant.order]),
+            chain_index=None
+            if grant.order is None
+            else ring.index(grant.order, chains[grant.order]),
             cause=event.event_id,
         ),
         TopicStatus(
@@ -139,18 +144,22 @@ def _create(state: ClusterState, event: TopicCreate, default_policy: Policy) -> 
 def _delete(state: ClusterState, event: TopicDelete) -> list[Record]:
     topic = state.topics.get(event.topic)
     if topic is None:
-        refusal = Refusal(Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}")
+        refusal = Refusal(
+            Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}"
+        )
         return [_rejected(state, event.topic, refusal, event.event_id)]
     matrix = topic.replicas.matrix()
     held: set[int] = set(matrix.ravel().tolist())
     full = state.ledger.saturated_ids()
-    restored = [spu_id for spu_id in full if spu_id in held and _slots_after(state, spu_id, matrix) > 0]
+    restored = [
+        spu_id for spu_id in full if spu_id in held and _slots_after(state, spu_id, matrix) > 0
+    ]
     weights = weights_without(state.core_weights, topic)
     changed: dict[SpuId, SpuChanged] = {}
     registration = state.registration_next
-    for spu_id in map(SpuId, restored):
-        after = tuple(weights.get(spu_id, state.core_weights[spu_id]))
-        changed[spu_id] = replace(state.spus[spu_id], registration=registration, core_weights=after)
+    for host in map(SpuId, restored):
+        after = tuple(weights.get(host, state.core_weights[host]))
+        changed[host] = replace(state.spus[host], registration=registration, core_weights=after)
         registration += 1
     ring = _ring_with(state, changed, restored)
     chains = _entered(ring, state.chains)
@@ -201,7 +210,9 @@ def _join(state: ClusterState, event: SpuJoined) -> list[Record]:
     full = count >= capacity
     registration = state.registration_next
     if before is not None and before.online and (was_in_ring or full):
-        registration = before.registration  # An update keeps the place; a return, or a freed slot, goes to the tail.
+        registration = (
+            before.registration
+        )  # An update keeps the place; a return, or a freed slot, goes to the tail.
     spu = SpuChanged(
         cluster_id=state.cluster_id,
         spu_id=spu_id,
@@ -225,7 +236,9 @@ def _join(state: ClusterState, event: SpuJoined) -> list[Record]:
         changes.append(RingChange.SATURATED)
     elif was_full and not full:
         changes.append(RingChange.RESTORED)
-    records: list[Record] = [_ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes]
+    records: list[Record] = [
+        _ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
+    ]
     records.append(spu)
     records += _chains_changed(state, chains, max(state.registration_next, registration + 1))
     return records
@@ -237,10 +250,14 @@ def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
     if not 1 <= event.cores <= CORES_MAX:
         return Refusal(Code.INVALID_CORES, f"cores is {event.cores}; expected 1 to {CORES_MAX}")
     if event.capacity is not None and not 0 <= event.capacity <= CAPACITY_MAX:
-        return Refusal(Code.INVALID_CAPACITY, f"capacity is {event.capacity}; expected 0 to {CAPACITY_MAX}")
+        return Refusal(
+            Code.INVALID_CAPACITY, f"capacity is {event.capacity}; expected 0 to {CAPACITY_MAX}"
+        )
     if event.rack is not None and not 1 <= len(event.rack) <= RACK_LENGTH_MAX:
         found = f"rack has {len(event.rack)} characters"
-        return Refusal(Code.INVALID_RACK, f"{found}; expected 1 to {RACK_LENGTH_MAX}, or none for no rack")
+        return Refusal(
+            Code.INVALID_RACK, f"{found}; expected 1 to {RACK_LENGTH_MAX}, or none for no rack"
+        )
     if SpuId(event.spu_id) not in state.spus and len(state.spus) >= SPUS_MAX:
         return Refusal(Code.TOO_MANY_SPUS, f"the cluster has {SPUS_MAX} SPUs, which is the limit")
     return None
@@ -250,10 +267,14 @@ def _leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     spu_id = SpuId(event.spu_id)
     spu = state.spus.get(spu_id)
     if spu is None:
-        refusal = Refusal(Code.SPU_UNKNOWN, f"no SPU {event.spu_id} in cluster {state.cluster_id!r}")
+        refusal = Refusal(
+            Code.SPU_UNKNOWN, f"no SPU {event.spu_id} in cluster {state.cluster_id!r}"
+        )
         return [_ignored(state, event.spu_id, refusal, event.event_id)]
     if event.mode is LeaveMode.DECOMMISSION:
-        refusal = Refusal(Code.NOT_SUPPORTED, "decommissioning an SPU is not supported by this release")
+        refusal = Refusal(
+            Code.NOT_SUPPORTED, "decommissioning an SPU is not supported by this release"
+        )
         return [_ignored(state, event.spu_id, refusal, event.event_id)]
     ring, chains = state.ring, dict(state.chains)
     if spu_id in ring:
@@ -279,14 +300,21 @@ def _ring_with(
     entering: Iterable[int],
     ring: Ring | None = None,
 ) -> Ring:
-    """The ring after SPUs have entered it or were described anew; nothing has to be made if none was."""
+    """The ring after SPUs have entered it or were described anew.
+
+    Nothing has to be made if none was.
+    """
     ring = state.ring if ring is None else ring
     return ring.with_members(entering, {**state.spus, **changed}) if changed else ring
 
 
 def _slots_after(state: ClusterState, spu_id: int, matrix: IdMatrix) -> int:
     """Free slots of an SPU once a map is gone."""
-    return state.spus[SpuId(spu_id)].capacity - state.ledger.count(spu_id) + int((matrix == spu_id).sum())
+    return (
+        state.spus[SpuId(spu_id)].capacity
+        - state.ledger.count(spu_id)
+        + int((matrix == spu_id).sum())
+    )
 
 
 def _entered(ring: Ring, chains: Mapping[Order, Chain]) -> dict[Order, Chain]:
@@ -296,12 +324,18 @@ def _entered(ring: Ring, chains: Mapping[Order, Chain]) -> dict[Order, Chain]:
 def _chains_changed(
     state: ClusterState, chains: Mapping[Order, Chain], registration_next: int | None = None
 ) -> list[Record]:
-    changed = tuple((order, chain) for order, chain in chains.items() if chain != state.chains[order])
+    changed = tuple(
+        (order, chain) for order, chain in chains.items() if chain != state.chains[order]
+    )
     if registration_next is None:
         registration_next = state.registration_next
     if not changed and registration_next == state.registration_next:
         return []
-    return [ChainsChanged(cluster_id=state.cluster_id, chains=changed, registration_next=registration_next)]
+    return [
+        ChainsChanged(
+            cluster_id=state.cluster_id, chains=changed, registration_next=registration_next
+        )
+    ]
 
 
 def _rejected(state: ClusterState, topic: str, refusal: Refusal, cause: str) -> TopicStatus:
@@ -328,7 +362,9 @@ def _ignored(state: ClusterState, spu_id: int, refusal: Refusal, cause: str) -> 
     )
 
 
-def _ring_event(state: ClusterState, spu_id: int, change: RingChange, size: int, cause: str) -> RingEvent:
+def _ring_event(
+    state: ClusterState, spu_id: int, change: RingChange, size: int, cause: str
+) -> RingEvent:
     return RingEvent(
         cluster_id=state.cluster_id,
         spu_id=spu_id,

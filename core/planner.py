@@ -1,8 +1,9 @@
 """Placing one request on a ring that may change under it.
 
-While nobody can become saturated, a whole request is one call of `placement`. Otherwise it is placed in blocks: up to and
-with the partition that fills an SPU, then that SPU leaves the ring, the cursor is re-based, and so on. `redpanda` takes
-an SPU out at the very replica that fills it, so the list in which that happens is placed replica by replica.
+While nobody can become saturated, a whole request is one call of `placement`. Otherwise it is
+placed in blocks: up to and with the partition that fills an SPU, then that SPU leaves the ring, the
+cursor is re-based, and so on. `redpanda` takes an SPU out at the very replica that fills it, so the
+list in which that happens is placed replica by replica.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 import numpy as np
-
+from numpy.typing import NDArray
 from spu_assigner.core import placement
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.ledger import CountArray
@@ -21,8 +22,12 @@ from spu_assigner.core.replicas import IdArray, IdMatrix, ReplicaLists, Table
 from spu_assigner.core.ring import Ring, next_remaining
 
 TABLE_CELLS_MAX: Final = 2_000_000  # 8 MB; a larger period is computed anew for each request
-TABLE_OVERLAP_ROWS: Final = 1_024  # past the period, so that a usual request never passes the table's end
-BLOCK_ROWS_FIRST: Final = 64  # partitions placed at once near a saturation; doubled while none happens
+TABLE_OVERLAP_ROWS: Final = (
+    1_024  # past the period, so that a usual request never passes the table's end
+)
+BLOCK_ROWS_FIRST: Final = (
+    64  # partitions placed at once near a saturation; doubled while none happens
+)
 
 
 class Rule(Enum):
@@ -45,7 +50,10 @@ ORDER_OF: Final = {
 
 
 class ShortRingError(AssignerError):
-    """Fewer SPUs in the ring than the replicas still to place; caught by `decide`, answered with a rejection."""
+    """Fewer SPUs in the ring than the replicas still to place.
+
+    Caught by `decide`, answered with a rejection.
+    """
 
     def __init__(self, *, partition: int, needed: int, found: int) -> None:
         self.partition = partition
@@ -67,7 +75,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Where it went. `departed` holds the SPUs that became saturated, in groups that left the ring together."""
+    """Where it went.
+
+    `departed` holds the SPUs that became saturated, in groups that left the ring together.
+    """
 
     replicas: ReplicaLists
     chain: Chain  # where the cursor stands after the request
@@ -78,8 +89,8 @@ class Plan:
 class Cursor:
     """A place in an order of a ring, and how it moves when the ring shrinks.
 
-    `rotated`: Kafka's fixed start. The order begins at the start SPU, so that the index counts partitions and
-    index // N the completed rounds.
+    `rotated`: Kafka's fixed start. The order begins at the start SPU, so that the index counts
+    partitions and index // N the completed rounds.
     """
 
     ring: Ring
@@ -101,7 +112,9 @@ class Cursor:
     def rows(self, count: int, replicas: int) -> IdMatrix:
         """The next `count` replica lists; the cursor does not move."""
         if self.rule is Rule.ROUND_ROBIN:
-            return placement.round_robin(self.order, start=self.index, partitions=count, replicas=replicas)
+            return placement.round_robin(
+                self.order, start=self.index, partitions=count, replicas=replicas
+            )
         if self.rule is Rule.WALK:
             return placement.walk(self.order, start=self.index, partitions=count, replicas=replicas)
         if self.rule is Rule.SHIFTED:
@@ -126,7 +139,7 @@ class Cursor:
         return self.index + (count * replicas if self.rule is Rule.POINTER else count)
 
     def drop(self, gone: tuple[int, ...]) -> None:
-        """Go on in the ring without these: who was to lead next still does, or the first remaining one after it."""
+        """Go on in the ring without these: who was to lead next, or the first after it."""
         old: list[int] = self.order.tolist()
         cycle, position = divmod(self.index, len(old))
         self.ring = self.ring.without(gone)
@@ -138,7 +151,9 @@ class Cursor:
         if lead is None:
             self.index, self.emptied_cycle = 0, cycle
         else:
-            self.index = (cycle + stands // len(old)) * len(self.order) + _position(self.order, lead)
+            self.index = (cycle + stands // len(old)) * len(self.order) + _position(
+                self.order, lead
+            )
 
     def chain(self) -> Chain:
         """Where the cursor stands, as the chain of its order."""
@@ -152,7 +167,10 @@ def _position(order: IdArray, spu_id: int | None) -> int:
 
 
 def cursor_for(ring: Ring, demand: Demand, chain_index: int) -> Cursor:
-    """Where the request starts: at the chain index, or at its own start. The ring must not be empty."""
+    """Where the request starts: at the chain index, or at its own start.
+
+    The ring must not be empty.
+    """
     if demand.start is None:
         return Cursor(ring, demand.rule, chain_index)
     if demand.rule in (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS):
@@ -164,7 +182,10 @@ def cursor_for(ring: Ring, demand: Demand, chain_index: int) -> Cursor:
 
 
 def place(ring: Ring, demand: Demand, chain_index: int) -> Plan:
-    """Place a request that cannot saturate anybody. The ring must have at least `replicas` members."""
+    """Place a request that cannot saturate anybody.
+
+    The ring must have at least `replicas` members.
+    """
     cursor = cursor_for(ring, demand, chain_index)
     replicas = None if cursor.rotated else _from_table(cursor, demand)
     if replicas is None:
@@ -174,7 +195,8 @@ def place(ring: Ring, demand: Demand, chain_index: int) -> Plan:
 
 
 def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArray) -> Plan:
-    """Place a request that may saturate SPUs. `free` holds the free slots of the ring's members, by ascending id.
+    """Place a request that may saturate SPUs. `free` holds the free slots of the ring's members, by
+    ascending id.
 
     Raises:
         ShortRingError: the ring became too small on the way.
@@ -191,7 +213,11 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
         count = min(block_rows, demand.partitions - done)
         rows = cursor.rows(count, demand.replicas)
         filling = _first_filling_cell(np.searchsorted(ids, rows.ravel()), free)
-        whole = count if filling is None else filling // demand.replicas + (demand.rule is not Rule.POINTER)
+        whole = (
+            count
+            if filling is None
+            else filling // demand.replicas + (demand.rule is not Rule.POINTER)
+        )
         rows = rows[:whole]
         free -= np.bincount(np.searchsorted(ids, rows.ravel()), minlength=len(ids))
         blocks.append(rows)
@@ -202,19 +228,30 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
             continue
         block_rows = BLOCK_ROWS_FIRST
         if demand.rule is Rule.POINTER:
-            blocks.append(_replica_by_replica(cursor, ids, free, departed, demand.replicas, done))
+            row, left = _replica_by_replica(cursor, ids, free, demand.replicas, done)
+            blocks.append(row)
+            departed += left
             done += 1
         else:
-            full = tuple(int(spu_id) for spu_id in np.sort(rows[-1]) if free[np.searchsorted(ids, spu_id)] == 0)
+            full = tuple(
+                int(spu_id)
+                for spu_id in np.sort(rows[-1])
+                if free[np.searchsorted(ids, spu_id)] == 0
+            )
             departed.append(full)
             cursor.drop(full)
     return Plan(
-        replicas=ReplicaLists(np.concatenate(blocks)), chain=cursor.chain(), departed=tuple(departed)
+        replicas=ReplicaLists(np.concatenate(blocks)),
+        chain=cursor.chain(),
+        departed=tuple(departed),
     )
 
 
-def _first_filling_cell(slots: IdArray, free: CountArray) -> int | None:
-    """The first cell that takes the last free slot of its SPU; `slots` are positions in `free`, cell by cell."""
+def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None:
+    """The first cell that takes the last free slot of its SPU.
+
+    `slots` are positions in `free`, cell by cell.
+    """
     tight = np.bincount(slots, minlength=len(free)) >= free
     cells = np.flatnonzero(tight[slots])
     if len(cells) == 0:
@@ -228,15 +265,14 @@ def _first_filling_cell(slots: IdArray, free: CountArray) -> int | None:
 
 
 def _replica_by_replica(
-    cursor: Cursor,
-    ids: IdArray,
-    free: CountArray,
-    departed: list[tuple[int, ...]],
-    replicas: int,
-    partition: int,
-) -> IdMatrix:
-    """One list of `redpanda`, in which SPUs may leave the ring. Writes free and departed, moves the cursor."""
+    cursor: Cursor, ids: IdArray, free: CountArray, replicas: int, partition: int
+) -> tuple[IdMatrix, list[tuple[int, ...]]]:
+    """One list of `redpanda`, in which SPUs may leave the ring.
+
+    Returns the list and those that left, one by one; writes `free` and moves the cursor.
+    """
     chosen: list[int] = []
+    departed: list[tuple[int, ...]] = []
     while len(chosen) < replicas:
         unused = cursor.ring.size - sum(spu_id in chosen for spu_id in cursor.order.tolist())
         if unused < replicas - len(chosen):
@@ -251,11 +287,14 @@ def _replica_by_replica(
         if free[slot] == 0:
             departed.append((candidate,))
             cursor.drop((candidate,))
-    return np.array([chosen], dtype=np.int32)
+    return np.array([chosen], dtype=np.int32), departed
 
 
 def _from_table(cursor: Cursor, demand: Demand) -> ReplicaLists | None:
-    """The rows out of the ring's table for this rule, made once it has paid; None: not yet, or too large."""
+    """The rows out of the ring's table for this rule, made once it has paid.
+
+    None: not yet, or too large.
+    """
     period = _period(cursor.rule, len(cursor.order), demand.replicas)
     if period is None or period * demand.replicas > TABLE_CELLS_MAX:
         return None
@@ -274,7 +313,10 @@ def _from_table(cursor: Cursor, demand: Demand) -> ReplicaLists | None:
 
 
 def _period(rule: Rule, size: int, replicas: int) -> int | None:
-    """After how many rows a rule repeats itself on a ring; None: it is cheap enough without a table."""
+    """After how many rows a rule repeats itself on a ring.
+
+    None: it is cheap enough without a table.
+    """
     if rule is Rule.ROUND_ROBIN:
         return size * (size - replicas + 1)
     if rule is Rule.WALK:

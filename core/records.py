@@ -1,7 +1,7 @@
 """What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
 
-The others (`SpuChanged`, `ChainsChanged`, `EventSeen`) say what the answers do not, so that replaying all records of a
-cluster from the empty state gives its state.
+The others (`SpuChanged`, `ChainsChanged`, `EventSeen`) say what the answers do not, so that
+replaying all records of a cluster from the empty state gives its state.
 """
 
 from __future__ import annotations
@@ -86,13 +86,17 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Where the next assignment of an order starts: who leads it, in which cycle. index = cycle * N + position.
+    """Where the next assignment of an order starts: who leads it, in which cycle. index = cycle * N
+    + position.
 
-    It names the SPU rather than a position, so a ring that grows or is reordered needs no change of it.
+    It names the SPU rather than a position, so a ring that grows or is reordered needs no change of
+    it.
     """
 
     cycle: int = 0
-    lead: int | None = None  # None: no assignment has moved it (the index is 0), or the ring was emptied
+    lead: int | None = (
+        None  # None: no assignment has moved it (the index is 0), or the ring was emptied
+    )
     moved: bool = False
 
 

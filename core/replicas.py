@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 IdArray = NDArray[np.int32]  # shape (n,)
-IdMatrix = NDArray[np.int32]  # shape (partitions, replicas), SPU ids, leader first, distinct in a row
+IdMatrix = NDArray[
+    np.int32
+]  # shape (partitions, replicas), SPU ids, leader first, distinct in a row
 
 
 class Table:
-    """One period of a policy's placement on one ring: row i is the replica list at chain index i modulo the period.
+    """One period of a policy's placement on one ring: row i is the replica list at chain index i
+    modulo the period.
 
-    Never written to once made: the lists of many topics are views of it. `cache` is for whoever keeps a form derived
-    from the rows beside them, such as the codec their bytes.
+    Never written to once made: the lists of many topics are views of it. `cache` is for whoever
+    keeps a form derived from the rows beside them, such as the codec their bytes.
     """
 
     __slots__ = ("cache", "rows")
@@ -27,9 +30,11 @@ class Table:
 
 
 class ReplicaLists:
-    """The replica lists (or cores) of one topic: an int32 array of shape (partitions, replicas), read-only.
+    """The replica lists (or cores) of one topic: an int32 array of shape (partitions, replicas),
+    read-only.
 
-    Where the rows are consecutive rows of a `Table`, `table` and `start` say so: a codec may then slice prepared bytes.
+    Where the rows are consecutive rows of a `Table`, `table` and `start` say so: a codec may then
+    slice prepared bytes.
     """
 
     __slots__ = ("matrix", "start", "table")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-
 from spu_assigner.core import placement
 from spu_assigner.core.errors import Code
 from spu_assigner.core.events import OnShortage, Policy, SpuId, TopicCreate
@@ -25,7 +24,9 @@ from spu_assigner.core.records import Chain, Order
 from spu_assigner.core.replicas import IdMatrix, ReplicaLists
 from spu_assigner.core.state import ClusterState
 
-_VARINT_STEPS: Final = np.array([64, 8_192, 2**20, 2**27])  # from here on an id takes one byte more on the wire
+_VARINT_STEPS: Final = np.array(
+    [64, 8_192, 2**20, 2**27]
+)  # from here on an id takes one byte more on the wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,24 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Where a topic goes. `departed` holds the SPUs that it saturates, in groups that leave the ring together."""
+    """Where a topic goes.
+
+    `departed` holds the SPUs that it saturates, in groups that leave the ring together.
+    """
 
     policy: Policy
     replicas: ReplicaLists
     cores: ReplicaLists | None = None
     order: Order | None = None  # whose chain index the record shows
-    chain: Chain | None = None  # of that order after the request; None: the request does not move it
+    chain: Chain | None = (
+        None  # of that order after the request; None: the request does not move it
+    )
     departed: tuple[tuple[int, ...], ...] = ()
 
 
-def decide_create(state: ClusterState, event: TopicCreate, default_policy: Policy) -> Grant | Refusal:
+def decide_create(
+    state: ClusterState, event: TopicCreate, default_policy: Policy
+) -> Grant | Refusal:
     """Grant a create or refuse it; the state is only read."""
     policy = event.policy
     if policy is None:
@@ -58,13 +66,21 @@ def decide_create(state: ClusterState, event: TopicCreate, default_policy: Polic
         return refusal
     if event.topic in state.topics:
         hint = "delete it first, or choose another name"
-        return Refusal(Code.TOPIC_EXISTS, f"topic {event.topic!r} exists in cluster {state.cluster_id!r}; {hint}")
+        return Refusal(
+            Code.TOPIC_EXISTS,
+            f"topic {event.topic!r} exists in cluster {state.cluster_id!r}; {hint}",
+        )
     grant = _manual(state, event) if policy is Policy.MANUAL else _automatic(state, event, policy)
     if isinstance(grant, Grant):
-        size = wire_size(grant.replicas.matrix) + (0 if grant.cores is None else wire_size(grant.cores.matrix))
+        size = wire_size(grant.replicas.matrix) + (
+            0 if grant.cores is None else wire_size(grant.cores.matrix)
+        )
         if size > MAP_SIZE_MAX:
             hint = "ask for fewer partitions or replicas"
-            return Refusal(Code.MAP_TOO_LARGE, f"the map takes {size} bytes, the limit is {MAP_SIZE_MAX}; {hint}")
+            return Refusal(
+                Code.MAP_TOO_LARGE,
+                f"the map takes {size} bytes, the limit is {MAP_SIZE_MAX}; {hint}",
+            )
     return grant
 
 
@@ -75,28 +91,41 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
     if policy is not Policy.MANUAL:
         for code, field, value, largest in (
             (Code.INVALID_PARTITIONS, "partitions", event.partitions, PARTITIONS_MAX),
-            (Code.INVALID_REPLICATION_FACTOR, "replication_factor", event.replication_factor, REPLICATION_FACTOR_MAX),
+            (
+                Code.INVALID_REPLICATION_FACTOR,
+                "replication_factor",
+                event.replication_factor,
+                REPLICATION_FACTOR_MAX,
+            ),
         ):
             if not 1 <= value <= largest:
                 return Refusal(code, f"{field} is {value}; expected 1 to {largest}")
     if event.start_index is not None:
         if policy not in (Policy.FLUVIO, Policy.KAFKA):
             found = f"start_index with policy {policy.value!r}"
-            return Refusal(Code.INVALID_START_INDEX, f"{found}; it is for 'fluvio' and 'kafka' only, leave it out")
+            return Refusal(
+                Code.INVALID_START_INDEX,
+                f"{found}; it is for 'fluvio' and 'kafka' only, leave it out",
+            )
         if not 0 <= event.start_index <= INDEX_MAX:
             return Refusal(
-                Code.INVALID_START_INDEX, f"start_index is {event.start_index}; expected 0 to {INDEX_MAX}"
+                Code.INVALID_START_INDEX,
+                f"start_index is {event.start_index}; expected 0 to {INDEX_MAX}",
             )
     if event.shift is not None:
         if policy is not Policy.KAFKA or event.start_index is None:
-            return Refusal(Code.INVALID_SHIFT, "shift is for policy 'kafka' with a start_index only; leave it out")
+            return Refusal(
+                Code.INVALID_SHIFT,
+                "shift is for policy 'kafka' with a start_index only; leave it out",
+            )
         if not 0 <= event.shift <= INDEX_MAX:
             return Refusal(Code.INVALID_SHIFT, f"shift is {event.shift}; expected 0 to {INDEX_MAX}")
     if (event.replicas is not None) != (policy is Policy.MANUAL):
         found = "no replicas" if event.replicas is None else "replicas"
         return Refusal(
             Code.INVALID_REPLICAS,
-            f"{found} with policy {policy.value!r}; name the replica lists with policy 'manual', and only with it",
+            f"{found} with policy {policy.value!r}; "
+            "name the replica lists with policy 'manual', and only with it",
         )
     return None
 
@@ -104,11 +133,13 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
 def _automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant | Refusal:
     rule = _rule(state, policy, ignore_rack=event.ignore_rack)
     if rule is None:
-        missing = next(spu for _, spu in sorted(state.spus.items()) if spu.online and spu.rack is None)
+        missing = next(
+            spu for _, spu in sorted(state.spus.items()) if spu.online and spu.rack is None
+        )
         return Refusal(
             Code.RACKS_INCOMPLETE,
-            f"{state.racked_count} of {state.online_count} online SPUs have a rack, SPU {missing.spu_id} has none; "
-            "label all or none, or set ignore_rack",
+            f"{state.racked_count} of {state.online_count} online SPUs have a rack, "
+            f"SPU {missing.spu_id} has none; label all or none, or set ignore_rack",
         )
     ring = state.ring
     if event.replication_factor > ring.size:
@@ -131,8 +162,9 @@ def _automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant
         need = short.needed - short.found
         return Refusal(
             Code.INSUFFICIENT_CAPACITY,
-            f"partition {short.partition} found {short.found} SPUs with a free slot for {short.needed} replicas, "
-            f"{need} more needed; add SPUs or capacity, delete topics, or ask for less",
+            f"partition {short.partition} found {short.found} SPUs with a free slot "
+            f"for {short.needed} replicas, {need} more needed; "
+            "add SPUs or capacity, delete topics, or ask for less",
         )
     return Grant(
         policy=policy,
@@ -145,11 +177,16 @@ def _automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant
 
 
 def _rule(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | None:
-    """How the policy places on this cluster; None: some online SPUs have racks and some have not."""
+    """How the policy places on this cluster.
+
+    None: some online SPUs have racks and some have not.
+    """
     if policy is Policy.REDPANDA:
         return Rule.POINTER
     unracked, racked = (
-        (Rule.ROUND_ROBIN, Rule.WALK) if policy is Policy.FLUVIO else (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS)
+        (Rule.ROUND_ROBIN, Rule.WALK)
+        if policy is Policy.FLUVIO
+        else (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS)
     )
     if ignore_rack or state.racked_count == 0:
         return unracked
@@ -157,7 +194,10 @@ def _rule(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | N
 
 
 def order_of_policy(state: ClusterState, policy: Policy) -> Order | None:
-    """The order whose index a record of the policy shows; None for `manual`, and while racks are incomplete: by id."""
+    """The order whose index a record of the policy shows.
+
+    None for `manual`, and while racks are incomplete: by id.
+    """
     if policy is Policy.MANUAL:
         return None
     rule = _rule(state, policy, ignore_rack=False)
@@ -170,13 +210,14 @@ def _shortage(state: ClusterState, event: TopicCreate, found: int) -> Refusal:
         full = state.online_count - found
         return Refusal(
             Code.INSUFFICIENT_CAPACITY,
-            f"replication_factor {event.replication_factor} needs {need} more SPUs with a free slot: {full} of "
-            f"{state.online_count} online SPUs are saturated; add SPUs or capacity, or delete topics",
+            f"replication_factor {event.replication_factor} needs {need} more SPUs "
+            f"with a free slot: {full} of {state.online_count} online SPUs are saturated; "
+            "add SPUs or capacity, or delete topics",
         )
     return Refusal(
         Code.INSUFFICIENT_SPUS,
-        f"replication_factor {event.replication_factor} needs {need} more SPUs: the ring has {found}; "
-        "add SPUs or ask for fewer replicas",
+        f"replication_factor {event.replication_factor} needs {need} more SPUs: "
+        f"the ring has {found}; add SPUs or ask for fewer replicas",
     )
 
 
@@ -204,8 +245,12 @@ def _manual(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
         return refusal
     ids, counts = np.unique(lists.matrix, return_counts=True)
     free = state.ledger.free(ids)
-    full = tuple(spu_id for spu_id in ids[counts == free].tolist() if state.spus[SpuId(spu_id)].online)
-    return Grant(policy=Policy.MANUAL, replicas=lists, departed=_departed_one_by_one(lists.matrix, full))
+    full = tuple(
+        spu_id for spu_id in ids[counts == free].tolist() if state.spus[SpuId(spu_id)].online
+    )
+    return Grant(
+        policy=Policy.MANUAL, replicas=lists, departed=_departed_one_by_one(lists.matrix, full)
+    )
 
 
 def _refuse_hosts(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
@@ -222,13 +267,15 @@ def _refuse_hosts(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
             if SpuId(spu_id) not in state.spus:
                 return Refusal(
                     Code.MANUAL_UNKNOWN_SPU,
-                    f"partition {partition} names SPU {spu_id}, which is not in cluster {state.cluster_id!r}",
+                    f"partition {partition} names SPU {spu_id}, "
+                    f"which is not in cluster {state.cluster_id!r}",
                 )
             if left[spu_id] <= 0:
                 capacity = state.spus[SpuId(spu_id)].capacity
                 return Refusal(
                     Code.MANUAL_SPU_FULL,
-                    f"partition {partition} names SPU {spu_id}, which has no free slot left of its {capacity}",
+                    f"partition {partition} names SPU {spu_id}, "
+                    f"which has no free slot left of its {capacity}",
                 )
             left[spu_id] -= 1
     return None
@@ -244,12 +291,13 @@ def _departed_one_by_one(matrix: IdMatrix, full: tuple[int, ...]) -> tuple[tuple
 
 
 def wire_size(matrix: IdMatrix) -> int:
-    """Bytes of a map on the wire: ids and list lengths as variable-length integers, and the lists' ends."""
-    partitions, replicas = matrix.shape
+    """Bytes of a map on the wire: ids and lengths in variable-length form, and the lists' ends."""
+    partitions: int = matrix.shape[0]
+    replicas: int = matrix.shape[1]
     most = int(matrix.max(initial=0))
-    id_size_max = 1 + int((most >= _VARINT_STEPS).sum())
+    id_size_max = 1 + sum(most >= step for step in _VARINT_STEPS)
     size = partitions * (2 + replicas * id_size_max) + 8
     if size <= MAP_SIZE_MAX:
         return size  # An upper bound will do.
     exact = partitions * (2 + replicas) + 8
-    return exact + sum(int((matrix >= step).sum()) for step in _VARINT_STEPS.tolist())
+    return exact + sum(int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS)

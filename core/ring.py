@@ -1,8 +1,10 @@
-"""The ring: the SPUs that may take new replicas, the orders it is read in, and where the next assignment starts.
+"""The ring: the SPUs that may take new replicas, the orders it is read in, and where the next
+assignment starts.
 
-A chain names the SPU that leads next instead of a position. So a ring that grows, or is put in another order, changes no
-chain; only when the leading SPU itself goes does the first one after it that remains lead, in the next cycle when the
-search passes the end. The chain index is derived: cycle * ring size + position of that SPU.
+A chain names the SPU that leads next instead of a position. So a ring that grows, or is put in
+another order, changes no chain; only when the leading SPU itself goes does the first one after it
+that remains lead, in the next cycle when the search passes the end. The chain index is derived:
+cycle * ring size + position of that SPU.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import numpy as np
-
 from spu_assigner.core.events import SpuId
 from spu_assigner.core.placement import alternation, diagonal
 from spu_assigner.core.records import Chain, Order, SpuChanged
@@ -23,7 +24,8 @@ START: Final = Chain()
 class Ring:
     """The SPUs of a cluster that are online and not saturated; never changed once made.
 
-    `ids` are in ascending order. `spus` describes at least the members; it must not change while the ring is in use.
+    `ids` are in ascending order. `spus` describes at least the members; it must not change while
+    the ring is in use.
     """
 
     __slots__ = ("_index_of", "_orders", "_spus", "ids", "rows_served", "size", "tables")
@@ -84,14 +86,17 @@ class Ring:
         return index
 
     def chain_at(self, order: Order, index: int) -> Chain:
-        """The chain that stands at an index which an assignment has reached; the ring must not be empty."""
+        """The chain that stands at an index which an assignment has reached.
+
+        The ring must not be empty.
+        """
         cycle, position = divmod(index, self.size)
         chain = Chain(cycle=cycle, lead=int(self.order(order)[position]), moved=True)
         self._index_of[order] = (chain, index)
         return chain
 
     def chain_without(self, order: Order, chain: Chain, gone: Collection[int]) -> Chain:
-        """The chain after some members leave this ring together: the first one from its lead on that remains leads."""
+        """The chain after some members leave together: the first that remains leads."""
         if chain.lead is None or chain.lead not in gone:
             return chain
         ids: list[int] = self.order(order).tolist()
@@ -108,7 +113,7 @@ class Ring:
 
 
 def next_remaining(ids: list[int], position: int, gone: Collection[int]) -> tuple[int, int | None]:
-    """From a position of a list, wrapping once: where the first id that is not gone stands (past the end: + length)."""
+    """Where, from a position on, the first id not gone stands; past the end the length is added."""
     for step in range(len(ids)):
         candidate = ids[(position + step) % len(ids)]
         if candidate not in gone:

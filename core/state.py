@@ -1,7 +1,8 @@
 """The state of one cluster, and `evolve`, its only writer.
 
-What is kept: who is there (`spus`), what was given (`topics`, with the counts in the ledger and the core weights), where
-each order goes on (`chains`), and which events were seen. Who is in the ring follows from these.
+What is kept: who is there (`spus`), what was given (`topics`, with the counts in the ledger and the
+core weights), where each order goes on (`chains`), and which events were seen. Who is in the ring
+follows from these.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 import numpy as np
-
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.core.events import Policy, SpuId
 from spu_assigner.core.ledger import Ledger
@@ -62,7 +62,11 @@ class PackedLists:
         if packed is None:
             packed = lists.table.cache["packed"] = _narrowed(lists.table.rows)
         row_size = packed[1] * replicas
-        return cls(packed[0][lists.start * row_size : (lists.start + len(lists)) * row_size], packed[1], replicas)
+        return cls(
+            packed[0][lists.start * row_size : (lists.start + len(lists)) * row_size],
+            packed[1],
+            replicas,
+        )
 
     def matrix(self) -> IdMatrix:
         """The integers again, shape (partitions, replicas)."""
@@ -88,7 +92,7 @@ class Topic:
 
 
 class Memory:
-    """The last EVENT_IDS_REMEMBERED event hashes of a cluster, in numbered slots that are used in turn."""
+    """The last EVENT_IDS_REMEMBERED event hashes of a cluster, in slots used in turn."""
 
     __slots__ = ("_known", "_slots", "count")
 
@@ -101,7 +105,10 @@ class Memory:
         return hashed in self._known
 
     def add(self, hashed: int) -> int:
-        """Remember, and forget what was in the slot. Returns the number of the block that changed."""
+        """Remember, and forget what was in the slot.
+
+        Returns the number of the block that changed.
+        """
         slot = self.count % EVENT_IDS_REMEMBERED
         self._put(slot, hashed)
         self.count += 1
@@ -162,7 +169,7 @@ class ClusterState:
         return self.ring.index(order, self.chains[order])
 
     def take_entries(self) -> tuple[Entry, ...]:
-        """What `assigner-state` is to say of all changes since the last call: SPUs by id, chains, blocks."""
+        """What `assigner-state` is to say of what changed since the last call, in a fixed order."""
         entries: list[Entry] = [self._described(spu_id) for spu_id in sorted(self._dirty_spus)]
         if self._dirty_chains:
             entries.append(
@@ -258,7 +265,10 @@ class ClusterState:
 
 
 def evolve(state: ClusterState, record: Record) -> None:
-    """Apply one record. Everything that follows from it was decided already and has its own record."""
+    """Apply one record.
+
+    Everything that follows from it was decided already and has its own record.
+    """
     match record:
         case ReplicaMap():
             gone = state._drop_topic(record.topic)
@@ -269,7 +279,9 @@ def evolve(state: ClusterState, record: Record) -> None:
             if record.replicas is not None:
                 state._keep_topic(record)
                 if record.cores is not None:
-                    for spu_id, core, count in core_counts(record.replicas.matrix, record.cores.matrix):
+                    for spu_id, core, count in core_counts(
+                        record.replicas.matrix, record.cores.matrix
+                    ):
                         state.core_weights[spu_id][core] += count
                         state._dirty_spus.add(spu_id)
         case SpuChanged():
@@ -292,13 +304,17 @@ def core_counts(replicas: IdMatrix, cores: IdMatrix) -> list[tuple[SpuId, int, i
     """How many replicas of a map each core holds: (SPU, core, count), in ascending order."""
     keys = (replicas.astype(np.int64) << 16) | cores
     unique, counts = np.unique(keys, return_counts=True)
-    return [(SpuId(key >> 16), key & 0xFFFF, count) for key, count in zip(unique.tolist(), counts.tolist(), strict=True)]
+    return [
+        (SpuId(key >> 16), key & 0xFFFF, count)
+        for key, count in zip(unique.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 def weights_without(weights: Mapping[SpuId, list[int]], topic: Topic) -> dict[SpuId, list[int]]:
     """The core weights of the SPUs that hold a `redpanda` topic, after it is gone.
 
-    A replica on a core that was taken away is taken off the core with the most weight above its base.
+    A replica on a core that was taken away is taken off the core with the most weight above its
+    base.
     """
     changed: dict[SpuId, list[int]] = {}
     if topic.cores is None:
