@@ -324,9 +324,8 @@ def _entered(ring: Ring, chains: Mapping[Order, Chain]) -> dict[Order, Chain]:
 def _chains_changed(
     state: ClusterState, chains: Mapping[Order, Chain], registration_next: int | None = None
 ) -> list[Record]:
-    changed = tuple(
-        (order, chain) for order, chain in chains.items() if chain != state.chains[order]
-    )
+    before = state.chains
+    changed = tuple([pair for pair in chains.items() if pair[1] is not before[pair[0]]])
     if registration_next is None:
         registration_next = state.registration_next
     if not changed and registration_next == state.registration_next:

@@ -24,6 +24,7 @@ from spu_assigner.core.records import Chain, Order
 from spu_assigner.core.replicas import IdMatrix, ReplicaLists
 from spu_assigner.core.state import ClusterState
 
+ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
 _VARINT_STEPS: Final = np.array(
     [64, 8_192, 2**20, 2**27]
 )  # from here on an id takes one byte more on the wire
@@ -291,13 +292,13 @@ def _departed_one_by_one(matrix: IdMatrix, full: tuple[int, ...]) -> tuple[tuple
 
 
 def wire_size(matrix: IdMatrix) -> int:
-    """Bytes of a map on the wire: ids and lengths in variable-length form, and the lists' ends."""
-    partitions: int = matrix.shape[0]
-    replicas: int = matrix.shape[1]
-    most = int(matrix.max(initial=0))
-    id_size_max = 1 + sum(most >= step for step in _VARINT_STEPS)
-    size = partitions * (2 + replicas * id_size_max) + 8
-    if size <= MAP_SIZE_MAX:
-        return size  # An upper bound will do.
+    """Bytes of a map on the wire, or an upper bound of them where that is within the limit.
+
+    Ids and lengths are in variable-length form; each list and the whole end with a byte.
+    """
+    partitions, replicas = len(matrix), matrix.shape[1]
+    bound = partitions * (2 + replicas * ID_SIZE_MAX) + 8
+    if bound <= MAP_SIZE_MAX:
+        return bound
     exact = partitions * (2 + replicas) + 8
     return exact + sum(int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS)
