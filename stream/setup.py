@@ -1,0 +1,48 @@
+"""Bring what a Python package cannot: a Java if the machine has none, and the jars.
+
+Run by `make setup`; may be run again at any time, and is quick when nothing is missing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.cache import cache_home
+from spu_assigner.stream.jars import Group, ensure_all
+from spu_assigner.stream.java import Java, JavaError, ensure_java, install_java
+
+NEEDED: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "broker")
+
+
+def set_up(tell: Callable[[str], None]) -> Java:
+    """Find or bring a Java, fetch the jars, and tell what was done, a line each.
+
+    Raises:
+        AssignerError: something cannot be had; the message says what to do.
+    """
+    try:
+        java = ensure_java()
+    except JavaError:
+        install_java(tell)
+        java = ensure_java()
+    tell(f"Java {java.version} ({java.source}): {java.home}")
+    jars = ensure_all(NEEDED, tell=tell)
+    tell(f"{sum(map(len, jars.values()))} jars checked, in {cache_home()}")
+    return java
+
+
+def main() -> int:
+    """The command `python -m spu_assigner.stream.setup`; its exit status."""
+    try:
+        set_up(lambda message: print(f"  {message}", flush=True))
+    except AssignerError as reason:
+        print(f"setup: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
