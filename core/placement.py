@@ -287,7 +287,7 @@ def _walk_at_once(
 
 
 def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
-    """At [t][place], places from 0 to 2N - 1: where the (t + 1)th rack is met on the way from it."""
+    """At [t][place], places from 0 to 2N - 1: where the (t + 1)th rack is met on the way on."""
     size = len(racks)
     rows: list[list[int]] = []
     met: list[int] = []  # places, each of another rack, the nearest first
