@@ -255,7 +255,7 @@ def _manual(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
 
 
 def _refuse_hosts(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
-    """The first SPU of a manual map, in the map's order, that is not there or has no slot left."""
+    """The first partition of a manual map with an SPU that is not there, or has no slot left."""
     ids, counts = np.unique(matrix, return_counts=True)
     known = np.array([SpuId(spu_id) in state.spus for spu_id in ids.tolist()])
     free = np.zeros(len(ids), dtype=np.int64)
@@ -271,6 +271,7 @@ def _refuse_hosts(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
                     f"partition {partition} names SPU {spu_id}, "
                     f"which is not in cluster {state.cluster_id!r}",
                 )
+        for spu_id in row:
             if left[spu_id] <= 0:
                 capacity = state.spus[SpuId(spu_id)].capacity
                 return Refusal(
