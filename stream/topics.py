@@ -1,0 +1,317 @@
+"""The product's Kafka topics: what each must be like, making them, and telling what is wrong.
+
+One table, TOPICS; the job checks it at start, so that a missing topic is one line and no stack
+trace. Settings named `required` are promises the job relies on; `tuning` is only set at creation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.core.limits import (
+    MANUAL_MESSAGE_SIZE_MAX,
+    MAP_ENVELOPE_SIZE,
+    MAP_SIZE_MAX,
+    is_legal_name,
+)
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+SPU_EVENTS: Final = "spu-events"
+TOPIC_EVENTS: Final = "topic-events"
+REPLICA_MAP: Final = "replica-map"
+TOPIC_STATUS: Final = "topic-status"
+RING_EVENTS: Final = "ring-events"
+DEAD_LETTER: Final = "dead-letter"
+ASSIGNER_STATE: Final = "assigner-state"
+ASSIGNER_COMMITS: Final = "assigner-commits"
+ASSIGNER_AUDIT: Final = "assigner-audit"
+
+PARTITIONS: Final = 4  # of topics keyed by cluster: as many readers as a small machine has cores
+REQUEST_SECONDS_MAX: Final = 15.0  # a broker at hand answers in milliseconds
+MENDING: Final = "run `spu-assigner topics create`"
+
+# Kafka holds a whole producer batch against max.message.bytes, not one message, and librdkafka
+# batches up to 1 MB: the inputs' limit is therefore that of the larger message for both. That an
+# ordinary event is at most 64 KiB is the decoder's to say.
+MESSAGE_SIZE_MAX: Final = MANUAL_MESSAGE_SIZE_MAX + MAP_ENVELOPE_SIZE
+MAP_MESSAGE_SIZE_MAX: Final = MAP_SIZE_MAX + MAP_ENVELOPE_SIZE
+
+# Only closed segments are compacted: small ones keep what a reader from the start must read small.
+_COMPACTED_OFTEN: Final = {
+    "segment.bytes": str(64 * 1024 * 1024),
+    "segment.ms": str(60 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.3",
+}
+
+
+class TopicsError(AssignerError):
+    """Kafka cannot be reached, or its topics are not what the job needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """What one topic must be like."""
+
+    name: str  # without the prefix
+    cleanup: str
+    message_size_max: int = MESSAGE_SIZE_MAX
+    is_input: bool = False
+    single: bool = False  # one partition, and no more
+    tuning: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def required(self) -> dict[str, str]:
+        """The settings that the job relies on; a size may also be larger."""
+        settings = {
+            "cleanup.policy": self.cleanup,
+            "max.message.bytes": str(self.message_size_max),
+        }
+        if self.is_input:  # The merge of both inputs goes by the broker's clock.
+            settings["message.timestamp.type"] = "LogAppendTime"
+        return settings
+
+
+TOPICS: Final = (
+    TopicSpec(name=SPU_EVENTS, cleanup="delete", is_input=True),
+    TopicSpec(name=TOPIC_EVENTS, cleanup="delete", is_input=True),
+    TopicSpec(
+        name=REPLICA_MAP,
+        cleanup="compact",
+        message_size_max=MAP_MESSAGE_SIZE_MAX,
+        tuning=_COMPACTED_OFTEN,
+    ),
+    TopicSpec(name=TOPIC_STATUS, cleanup="delete", message_size_max=MAP_MESSAGE_SIZE_MAX),
+    TopicSpec(name=RING_EVENTS, cleanup="delete"),
+    TopicSpec(name=DEAD_LETTER, cleanup="delete"),
+    TopicSpec(name=ASSIGNER_STATE, cleanup="compact", tuning=_COMPACTED_OFTEN),
+    TopicSpec(
+        name=ASSIGNER_COMMITS,
+        cleanup="compact",
+        single=True,  # the marker is read back from one place
+        tuning={**_COMPACTED_OFTEN, "segment.bytes": str(4 * 1024 * 1024)},
+    ),
+    TopicSpec(name=ASSIGNER_AUDIT, cleanup="delete", single=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong with a topic."""
+
+    topic: str  # with the prefix
+    found: str
+    expected: str
+    setting: str | None = None  # None: the topic itself, or its partitions
+
+    def __str__(self) -> str:
+        what = f"{self.topic}: {self.setting}" if self.setting else self.topic
+        return f"{what} is {self.found}, expected {self.expected}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReport:
+    """What `create_topics` did, by full name."""
+
+    created: tuple[str, ...]
+    mended: tuple[str, ...]
+    unchanged: tuple[str, ...]
+
+
+def topic_name(name: str, *, prefix: str = "") -> str:
+    """The topic's name in Kafka.
+
+    Raises:
+        TopicsError: Kafka would not take it.
+    """
+    full = f"{prefix}{name}"
+    if not is_legal_name(full):
+        raise TopicsError(
+            f"the prefix {prefix!r} makes no topic name ({full!r}); expected letters, digits, "
+            "dots, dashes and underscores, 249 in all at most"
+        )
+    return full
+
+
+def create_topics(
+    client: Mapping[str, str | int],
+    *,
+    prefix: str = "",
+    partitions: int = PARTITIONS,
+    replication_factor: int = -1,
+) -> TopicReport:
+    """Make the topics that are missing and mend required settings of the others; safe to repeat.
+
+    Args:
+        client: settings for confluent-kafka: `bootstrap.servers`, and security if there is any.
+        partitions: of each new topic that may have several.
+        replication_factor: of each new topic; -1 for the broker's own default.
+
+    Raises:
+        TopicsError: Kafka cannot be reached, refuses, or a topic has partitions that it may not.
+    """
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+    admin = _admin(client)
+    faults = _faults(admin, client, prefix)
+    if stuck := [fault for fault in faults if not _can_be_mended(fault)]:
+        raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
+    names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
+    missing = [fault.topic for fault in faults if fault.setting is None]
+    wrong = [fault for fault in faults if fault.setting is not None]
+    created = (
+        admin.create_topics(
+            [
+                NewTopic(
+                    name,
+                    num_partitions=1 if names[name].single else partitions,
+                    replication_factor=replication_factor,
+                    config={**names[name].required, **names[name].tuning},
+                )
+                for name in missing
+            ]
+        )
+        if missing
+        else {}
+    )
+    altered = (
+        admin.incremental_alter_configs(
+            [
+                ConfigResource(
+                    ConfigResource.Type.TOPIC,
+                    name,
+                    incremental_configs=[
+                        ConfigEntry(
+                            fault.setting,
+                            names[name].required[str(fault.setting)],
+                            incremental_operation=AlterConfigOpType.SET,
+                        )
+                        for fault in wrong
+                        if fault.topic == name
+                    ],
+                )
+                for name in dict.fromkeys(fault.topic for fault in wrong)
+            ]
+        )
+        if wrong
+        else {}
+    )
+    for name, future in created.items():
+        _result(future, f"{name} could not be created")
+    for resource, future in altered.items():
+        _result(future, f"{resource.name} could not be mended")
+    mended = tuple(dict.fromkeys(fault.topic for fault in wrong))
+    return TopicReport(
+        created=tuple(missing),
+        mended=mended,
+        unchanged=tuple(name for name in names if name not in (*missing, *mended)),
+    )
+
+
+def find_faults(client: Mapping[str, str | int], *, prefix: str = "") -> tuple[Fault, ...]:
+    """What is wrong with the topics, in the table's order; empty when the job can start.
+
+    Raises:
+        TopicsError: Kafka cannot be reached.
+    """
+    return _faults(_admin(client), client, prefix)
+
+
+def check_topics(client: Mapping[str, str | int], *, prefix: str = "") -> None:
+    """Return if the job can start.
+
+    Raises:
+        TopicsError: it cannot; one line says which topics are missing or wrong and how to mend it.
+    """
+    faults = find_faults(client, prefix=prefix)
+    if not faults:
+        return
+    missing = [fault.topic for fault in faults if _is_missing(fault)]
+    parts = [f"missing {', '.join(missing)}"] if missing else []
+    parts += [str(fault) for fault in faults if not _is_missing(fault)]
+    stuck = any(not _can_be_mended(fault) for fault in faults)
+    mending = "delete that topic, or choose another prefix" if stuck else MENDING
+    raise TopicsError(f"the topics are not as the job needs them: {'; '.join(parts)}; {mending}")
+
+
+def _is_missing(fault: Fault) -> bool:
+    return fault.setting is None and fault.found == "missing"
+
+
+def _can_be_mended(fault: Fault) -> bool:
+    """Settings can be changed and topics made; partitions cannot be taken away."""
+    return fault.setting is not None or _is_missing(fault)
+
+
+def _admin(client: Mapping[str, str | int]) -> AdminClient:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        # What goes wrong is told once, by an exception, and not by librdkafka's log as well.
+        return AdminClient({"log_level": 0, **client})
+    except KafkaException as reason:
+        raise TopicsError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
+
+
+def _faults(admin: AdminClient, client: Mapping[str, str | int], prefix: str) -> tuple[Fault, ...]:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource
+
+    names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
+    try:
+        present = admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+    except KafkaException as reason:
+        raise TopicsError(
+            f"no Kafka broker answers at {client.get('bootstrap.servers')} ({_words(reason)}); "
+            "check the address and that the broker runs"
+        ) from reason
+    resources = {
+        name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names if name in present
+    }
+    described = admin.describe_configs(list(resources.values())) if resources else {}
+    faults: list[Fault] = []
+    for name, spec in names.items():
+        if name not in present:
+            faults.append(Fault(topic=name, found="missing", expected="a topic"))
+            continue
+        count = len(present[name].partitions)
+        if spec.single and count != 1:
+            faults.append(Fault(topic=name, found=f"in {count} partitions", expected="1 partition"))
+        settings = _result(described[resources[name]], f"{name} could not be described")
+        faults += _wrong_settings(name, spec, {key: settings[key].value for key in spec.required})
+    return tuple(faults)
+
+
+def _wrong_settings(name: str, spec: TopicSpec, found: Mapping[str, str]) -> Sequence[Fault]:
+    return [
+        Fault(topic=name, setting=setting, found=found[setting], expected=expected)
+        for setting, expected in spec.required.items()
+        if not _satisfies(setting, found=found[setting], expected=expected)
+    ]
+
+
+def _satisfies(setting: str, *, found: str, expected: str) -> bool:
+    if setting == "max.message.bytes":
+        return int(found) >= int(expected)
+    return found == expected
+
+
+def _result(future: Any, failed: str) -> Any:
+    """The result of an admin request; its error as ours."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return future.result(timeout=REQUEST_SECONDS_MAX)
+    except (KafkaException, TimeoutError) as reason:
+        raise TopicsError(f"{failed}: {_words(reason)}") from reason
+
+
+def _words(reason: Exception) -> str:
+    """librdkafka's own sentence, without its wrapping."""
+    first = reason.args[0] if reason.args else reason
+    return str(first.str()) if hasattr(first, "str") else str(first) or type(reason).__name__
