@@ -1,0 +1,111 @@
+"""Placement without Kafka or Spark, for those who embed it.
+
+Names are loaded when first used: whoever needs an event alone does not pay for numpy. Start with
+`Assigner`, or with `step` and `ClusterState` where the states are kept elsewhere.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from spu_assigner.core.assigner import Assigner
+    from spu_assigner.core.errors import AssignerError, Code, InvalidEventError, InvariantError
+    from spu_assigner.core.events import (
+        ClusterRebalance,
+        Event,
+        LeaveMode,
+        OnShortage,
+        Policy,
+        SpuJoined,
+        SpuLeft,
+        TopicCreate,
+        TopicDelete,
+        TopicGrow,
+    )
+    from spu_assigner.core.machine import decide, step
+    from spu_assigner.core.records import (
+        Answer,
+        Record,
+        ReplicaMap,
+        RingChange,
+        RingEvent,
+        Status,
+        TopicStatus,
+    )
+    from spu_assigner.core.replicas import ReplicaLists
+    from spu_assigner.core.state import ClusterState, evolve
+
+__all__ = [
+    "Answer",
+    "Assigner",
+    "AssignerError",
+    "ClusterRebalance",
+    "ClusterState",
+    "Code",
+    "Event",
+    "InvalidEventError",
+    "InvariantError",
+    "LeaveMode",
+    "OnShortage",
+    "Policy",
+    "Record",
+    "ReplicaLists",
+    "ReplicaMap",
+    "RingChange",
+    "RingEvent",
+    "SpuJoined",
+    "SpuLeft",
+    "Status",
+    "TopicCreate",
+    "TopicDelete",
+    "TopicGrow",
+    "TopicStatus",
+    "decide",
+    "evolve",
+    "step",
+]
+
+_HOMES: Final = {
+    "assigner": ("Assigner",),
+    "errors": ("AssignerError", "Code", "InvalidEventError", "InvariantError"),
+    "events": (
+        "ClusterRebalance",
+        "Event",
+        "LeaveMode",
+        "OnShortage",
+        "Policy",
+        "SpuJoined",
+        "SpuLeft",
+        "TopicCreate",
+        "TopicDelete",
+        "TopicGrow",
+    ),
+    "machine": ("decide", "step"),
+    "records": (
+        "Answer",
+        "Record",
+        "ReplicaMap",
+        "RingChange",
+        "RingEvent",
+        "Status",
+        "TopicStatus",
+    ),
+    "replicas": ("ReplicaLists",),
+    "state": ("ClusterState", "evolve"),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

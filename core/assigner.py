@@ -1,0 +1,51 @@
+"""All clusters in one object: the way in for those who embed the core."""
+
+from __future__ import annotations
+
+from spu_assigner.core.events import Event, Policy
+from spu_assigner.core.machine import step
+from spu_assigner.core.records import Record, ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.state import ClusterState
+
+
+class Assigner:
+    """Keeps the state of each cluster in memory and answers events, in the order they are given.
+
+    >>> from spu_assigner.core import Assigner, SpuJoined, TopicCreate
+    >>> assigner = Assigner()
+    >>> for spu_id in range(5):
+    ...     joined = SpuJoined(event_id=f"join-{spu_id}", cluster_id="c1", spu_id=spu_id)
+    ...     [answer] = assigner.apply(joined)
+    >>> answer.change, answer.ring_size
+    (<RingChange.JOINED: 'joined'>, 5)
+    >>> create = TopicCreate(
+    ...     event_id="e1", cluster_id="c1", topic="orders", partitions=3, replication_factor=3
+    ... )
+    >>> replica_map, status = assigner.apply(create)
+    >>> replica_map.replicas.tolist()
+    [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    >>> assigner.apply(create)  # a copy of an event changes nothing and is not answered again
+    ()
+    """
+
+    def __init__(self, default_policy: Policy = Policy.FLUVIO) -> None:
+        self.default_policy = default_policy  # of creates that name none
+        self.clusters: dict[str, ClusterState] = {}
+
+    def apply(self, event: Event) -> tuple[ReplicaMap | TopicStatus | RingEvent, ...]:
+        """Decide, apply, and give the answers: maps by topic, statuses, ring events by SPU id.
+
+        An event that raises leaves the state as it was.
+        """
+        return tuple(
+            record
+            for record in self.records(event)
+            if isinstance(record, ReplicaMap | TopicStatus | RingEvent)
+        )
+
+    def records(self, event: Event) -> tuple[Record, ...]:
+        """As `apply`, but with the records that only rebuilding the state needs."""
+        state = self.clusters.get(event.cluster_id)
+        if state is None:
+            state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)
+        return step(state, event, default_policy=self.default_policy)

@@ -1,0 +1,106 @@
+"""The command line `spu-assigner`: the group, and how its commands end.
+
+Each command is imported when it is called, and what is heavy (Spark, Kafka's client, Avro, tables)
+inside the command: `simulate` answers in a fraction of a second.
+
+Exit status: 0 done; 1 the answer is no, or something outside failed; 2 wrong usage or settings; 3
+no answer in time (`produce --wait`); 130 interrupted. An error is one line on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import click
+from spu_assigner.core.errors import AssignerError
+
+PROGRAM: Final = "spu-assigner"
+
+# command: (module in this package, its short help; kept here so that `--help` imports none of them)
+_COMMANDS: Final = {
+    "simulate": ("simulate", "Answer events from a file, without Kafka or Spark."),
+    "run": ("run", "Run the job: events in on Kafka, replica maps out."),
+    "produce": ("produce", "Send events to Kafka, and wait for their answers."),
+    "watch": ("watch", "Show replica maps and answers as they come."),
+    "topics": ("topics_cli", "Create or check the Kafka topics."),
+    "broker": ("broker_cli", "Run the embedded Kafka broker alone."),
+    "completion": ("completion", "Print the script that completes this command in a shell."),
+}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when called, and whose errors are one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"spu_assigner.stream.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and exit with the status that the module's docstring tells."""
+        try:
+            status = super().main(
+                args, prog_name or PROGRAM, complete_var, False, windows_expand_args, **extra
+            )
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            status = 2
+        except click.UsageError as error:
+            command = PROGRAM if error.ctx is None else error.ctx.command_path
+            message = error.format_message().rstrip(".")
+            click.echo(f"{command}: {message} (see {command} --help)", err=True)
+            status = 2
+        except click.ClickException as error:
+            click.echo(f"{PROGRAM}: {error.format_message()}", err=True)
+            status = error.exit_code
+        except click.Abort:
+            status = 130
+        except AssignerError as error:
+            click.echo(f"{PROGRAM}: {' '.join(str(error).split())}", err=True)
+            status = getattr(error, "exit_status", 1)
+        sys.exit(status)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 done; 1 refused or failed; 2 wrong usage or settings; "
+    "3 no answer in time; 130 interrupted.",
+)
+@click.version_option(package_name=PROGRAM, message="%(prog)s %(version)s")
+def cli() -> None:
+    """Assign replicas of partitions to storage nodes (SPUs), from events on Kafka.
+
+    \b
+    spu-assigner run --demo        see it work: broker, job and the documents' examples
+    spu-assigner simulate FILE     the same decisions without Kafka or Spark
+    """
+
+
+def main() -> None:
+    """The entry point."""
+    cli()
+
+
+if __name__ == "__main__":
+    main()
