@@ -46,7 +46,9 @@ def event_from_json(line: str | bytes) -> Event:
         DecodeError: BAD_EVENT, the line is no event of the contract.
     """
     members = _members(line)
-    type_name = members.pop("type", None)
+    if "type" not in members:
+        _bad(f"type is absent; expected one of {', '.join(_TYPES)}")
+    type_name = members.pop("type")
     if not isinstance(type_name, str) or type_name not in _TYPES:
         _refuse("type", type_name, f"one of {', '.join(_TYPES)}")
     event_type, readers, required = _TYPES[type_name]

@@ -1,0 +1,212 @@
+"""Events, records and entries from Avro bytes without the frame: one function for each type.
+
+`BUILDERS` make them from decoded fields. `HOT_READERS` go straight from the bytes of the current
+schema, for the two types whose number decides the speed of the job and of its start: requests for
+topics and replica maps. Both give the same, which tests hold them to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from spu_assigner.core.errors import Code
+from spu_assigner.core.events import (
+    ClusterRebalance,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+)
+from spu_assigner.core.records import (
+    Chain,
+    ChainEntry,
+    Order,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    SeenEntry,
+    SpuChanged,
+    Status,
+    TopicStatus,
+)
+from spu_assigner.schemas.lists import lists_of, read_lists
+from spu_assigner.schemas.strict import (
+    Reader,
+    compile_reader,
+    read_text,
+    record_reader,
+    undecodable,
+    union_reader,
+)
+from spu_assigner.schemas.wire import CommitMarker, DeadLetter, PartitionOffsets
+
+Fields = dict[str, Any]
+Builder = Callable[[Fields], Any]
+
+_SHAPES_MAX: Final = 4_096  # different tails of requests that are remembered
+_SHAPE_SIZE_MAX: Final = 64  # bytes; a tail without manual lists is shorter
+
+
+def _spu_left(fields: Fields) -> SpuLeft:
+    fields["mode"] = LeaveMode[fields["mode"]]
+    return SpuLeft(**fields)
+
+
+def _topic_create(fields: Fields) -> TopicCreate:
+    return TopicCreate(**_shape(fields))
+
+
+def _shape(fields: Fields) -> Fields:
+    policy = fields["policy"]
+    fields["policy"] = None if policy is None else Policy[policy]
+    fields["on_shortage"] = OnShortage[fields["on_shortage"]]
+    return fields
+
+
+def _replica_map(fields: Fields) -> ReplicaMap:
+    fields["policy"] = Policy[fields["policy"]]
+    fields["replicas"] = lists_of(fields["replicas"])
+    fields["cores"] = None if fields["cores"] is None else lists_of(fields["cores"])
+    return ReplicaMap(**fields)
+
+
+def _topic_status(fields: Fields) -> TopicStatus:
+    replicas = fields["replicas"]
+    fields["status"] = Status[fields["status"]]
+    fields["code"] = _code(fields["code"])
+    fields["replicas"] = None if replicas is None else lists_of(replicas)
+    return TopicStatus(**fields)
+
+
+def _ring_event(fields: Fields) -> RingEvent:
+    fields["change"] = RingChange[fields["change"]]
+    fields["code"] = _code(fields["code"])
+    return RingEvent(**fields)
+
+
+def _code(code: str | None) -> Code | None:
+    if code is None:
+        return None
+    try:
+        return Code(code)
+    except ValueError:
+        raise undecodable(f"a code is {code!r}; this release knows none of that name") from None
+
+
+def _spu_changed(fields: Fields) -> SpuChanged:
+    fields["labels"] = tuple(sorted(fields["labels"].items()))
+    fields["core_weights"] = tuple(fields["core_weights"])
+    return SpuChanged(**fields)
+
+
+def _chain_entry(fields: Fields) -> ChainEntry:
+    fields["chains"] = tuple(
+        (
+            Order[each["order"]],
+            Chain(cycle=each["cycle"], lead=each["lead"], moved=each["moved"]),
+        )
+        for each in fields["chains"]
+    )
+    return ChainEntry(**fields)
+
+
+def _seen_entry(fields: Fields) -> SeenEntry:
+    fields["hashes"] = struct.unpack(f">{len(fields['hashes'])}Q", b"".join(fields["hashes"]))
+    return SeenEntry(**fields)
+
+
+def _commit_marker(fields: Fields) -> CommitMarker:
+    fields["offsets"] = {
+        topic: tuple(PartitionOffsets(**each) for each in partitions)
+        for topic, partitions in fields["offsets"].items()
+    }
+    return CommitMarker(**fields)
+
+
+def topic_create_reader(schema: Any) -> Reader:
+    """A reader of requests for topics of the current schema, expanded.
+
+    Requests differ in id, time and topic, but hardly in what follows the topic: that is decoded
+    once, and looked up by its bytes from then on.
+    """
+    names = [field["name"] for field in schema["fields"]]
+    if names[:4] != ["event_id", "cluster_id", "occurred_at", "topic"]:
+        raise ValueError(f"TopicCreate begins with {names[:4]}: the reader must be changed with it")
+    read_occurred_at = compile_reader(schema["fields"][2]["type"])
+    read_shape = compile_reader({"type": "record", "fields": schema["fields"][4:]})
+    shapes: dict[bytes, Fields] = {}
+
+    def read(data: bytes, position: int) -> tuple[TopicCreate, int]:
+        event_id, position = read_text(data, position)
+        cluster_id, position = read_text(data, position)
+        if data[position] == 0:
+            occurred_at, position = None, position + 1
+        else:
+            occurred_at, position = read_occurred_at(data, position)
+        topic, position = read_text(data, position)
+        end = len(data)
+        tail = data[position:]
+        shape = shapes.get(tail)
+        if shape is None:
+            shape, end = read_shape(data, position)
+            shape = _shape(shape)
+            if end == len(data) and len(tail) <= _SHAPE_SIZE_MAX and shape["replicas"] is None:
+                if len(shapes) == _SHAPES_MAX:
+                    shapes.clear()
+                shapes[tail] = shape
+        event = TopicCreate(
+            event_id=event_id,
+            cluster_id=cluster_id,
+            occurred_at=occurred_at,
+            topic=topic,
+            **shape,
+        )
+        return event, end
+
+    return read
+
+
+def replica_map_reader(schema: Any) -> Reader:
+    """A reader of replica maps of the current schema, expanded: lists become arrays in bulk."""
+    bulk = {"replicas": read_lists, "cores": union_reader([None, read_lists])}
+    read_fields = record_reader(
+        [
+            (field["name"], bulk.get(field["name"]) or compile_reader(field["type"]))
+            for field in schema["fields"]
+        ]
+    )
+
+    def read(data: bytes, position: int) -> tuple[ReplicaMap, int]:
+        fields, position = read_fields(data, position)
+        fields["policy"] = Policy[fields["policy"]]
+        return ReplicaMap(**fields), position
+
+    return read
+
+
+BUILDERS: Final[dict[str, Builder]] = {
+    "SpuJoined": lambda fields: SpuJoined(**fields),
+    "SpuLeft": _spu_left,
+    "TopicCreate": _topic_create,
+    "TopicDelete": lambda fields: TopicDelete(**fields),
+    "TopicGrow": lambda fields: TopicGrow(**fields),
+    "ClusterRebalance": lambda fields: ClusterRebalance(**fields),
+    "ReplicaMap": _replica_map,
+    "TopicStatus": _topic_status,
+    "RingEvent": _ring_event,
+    "SpuState": _spu_changed,
+    "ChainState": _chain_entry,
+    "SeenState": _seen_entry,
+    "DeadLetter": lambda fields: DeadLetter(**fields),
+    "CommitMarker": _commit_marker,
+}
+HOT_READERS: Final[dict[str, Callable[[Any], Reader]]] = {
+    "TopicCreate": topic_create_reader,
+    "ReplicaMap": replica_map_reader,
+}

@@ -1,0 +1,81 @@
+"""What is on the wire beside events and the core's records: dead letters and commit markers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spu_assigner.core.limits import DEAD_LETTER_RAW_SIZE_MAX
+from spu_assigner.schemas.errors import shortened
+
+
+class Wire(StrEnum):
+    """The encoding that is written; both are read."""
+
+    CONFLUENT = "confluent"  # 0x00, schema id in 4 bytes, Avro
+    SINGLE_OBJECT = "single-object"  # 0xC3 0x01, CRC-64-AVRO in 8 bytes, Avro
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that is no event, as far as it can be kept."""
+
+    source_topic: str
+    source_partition: int
+    source_offset: int
+    source_timestamp_ms: int  # the broker's
+    code: str
+    message: str
+    raw: bytes | None  # the first 64 KiB of the value; None: it had none
+    size: int  # of the whole value, bytes
+    sha256: str  # of the whole value, hexadecimal
+
+    @classmethod
+    def of_value(
+        cls,
+        value: bytes | None,
+        *,
+        source_topic: str,
+        source_partition: int,
+        source_offset: int,
+        source_timestamp_ms: int,
+        code: str,
+        message: str,
+    ) -> DeadLetter:
+        """The dead letter of a whole value."""
+        whole = b"" if value is None else bytes(value)
+        return cls(
+            source_topic=source_topic,
+            source_partition=source_partition,
+            source_offset=source_offset,
+            source_timestamp_ms=source_timestamp_ms,
+            code=str(code),
+            message=shortened(message),
+            raw=None if value is None else whole[:DEAD_LETTER_RAW_SIZE_MAX],
+            size=len(whole),
+            sha256=hashlib.sha256(whole).hexdigest(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """What a batch read of one input partition."""
+
+    partition: int
+    first: int  # offset of the first message
+    last: int  # of the last
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMarker:
+    """What one batch wrote and what it had read."""
+
+    query: str
+    checkpoint_id: str
+    batch: int  # from 0
+    count: int  # messages written beside the marker
+    digest: str  # SHA-256 over them in their order, hexadecimal
+    offsets: Mapping[str, tuple[PartitionOffsets, ...]]  # by input topic

@@ -1,0 +1,66 @@
+"""Writing Avro: the primitives.
+
+The bytes are those of any writer that puts an array into one block. Short values are looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from spu_assigner.schemas.errors import EncodeError
+
+LONG_MIN: Final = -(2**63)
+LONG_MAX: Final = 2**63 - 1
+_PREPARED_COUNT: Final = 8_192  # all that take two bytes
+
+
+def _varint(value: int) -> bytes:
+    if not LONG_MIN <= value <= LONG_MAX:
+        raise EncodeError(f"{value} does not fit in 64 bits")
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+PREPARED_LONGS: Final = {value: _varint(value) for value in range(_PREPARED_COUNT)}
+
+
+def long_bytes(value: int) -> bytes:
+    """A long or an int."""
+    return PREPARED_LONGS.get(value) or _varint(value)
+
+
+def text_bytes(text: str) -> bytes:
+    """A string."""
+    raw = text.encode()
+    return (PREPARED_LONGS.get(len(raw)) or _varint(len(raw))) + raw
+
+
+def bytes_bytes(raw: bytes) -> bytes:
+    """A byte string."""
+    return long_bytes(len(raw)) + raw
+
+
+def boolean_byte(value: bool) -> bytes:
+    """A boolean."""
+    return b"\x01" if value else b"\x00"
+
+
+def nullable_long(value: int | None) -> bytes:
+    """A union of null and long (or int)."""
+    return b"\x00" if value is None else b"\x02" + long_bytes(value)
+
+
+def nullable_text(text: str | None) -> bytes:
+    """A union of null and string."""
+    return b"\x00" if text is None else b"\x02" + text_bytes(text)
+
+
+def array_bytes(items: Sequence[bytes]) -> bytes:
+    """An array in one block."""
+    return long_bytes(len(items)) + b"".join(items) + b"\x00" if items else b"\x00"
