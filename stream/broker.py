@@ -13,7 +13,7 @@ import re
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,11 +22,27 @@ from typing import Final, Self
 from spu_assigner.stream.broker_image import HEAP_MB, copy_data, ensure_image, jvm_options
 from spu_assigner.stream.broker_process import HOST, BrokerError, BrokerProcess, Ports
 from spu_assigner.stream.jars import ensure
-from spu_assigner.stream.java import ensure_java
+from spu_assigner.stream.java import Java, ensure_java
 
-__all__ = ["BrokerError", "EmbeddedBroker"]
+__all__ = ["BrokerError", "EmbeddedBroker", "prepare"]
 
 PORT_TRIES_MAX: Final = 3  # between finding a free port and using it another process may take it
+
+
+def prepare(
+    environ: Mapping[str, str] | None = None,
+    tell: Callable[[str], None] = lambda message: None,
+) -> tuple[Java, list[Path], Path]:
+    """Java, jars and start image of the broker, brought or made where they are missing.
+
+    Raises:
+        JavaError, JarError: what it runs on cannot be had.
+        BrokerError: the run that makes the image failed.
+    """
+    java = ensure_java(environ)
+    jars = ensure("broker", environ)
+    image = ensure_image(java, jars, ports=_free_ports(), environ=environ, tell=tell)
+    return java, jars, image
 
 
 class EmbeddedBroker:
@@ -88,9 +104,7 @@ class EmbeddedBroker:
             self._process.kill()  # It may have ended by itself: its pipes are closed here.
             self._process.start()
             return self
-        java = ensure_java(self._environ)
-        jars = ensure("broker", self._environ)
-        image = ensure_image(java, jars, _free_ports(), self._environ)
+        java, jars, image = prepare(self._environ)
         folder = self._data_dir or Path(tempfile.mkdtemp(prefix="spu-assigner-broker-"))
         folder = folder.absolute()
         for tries in range(1, PORT_TRIES_MAX + 1):

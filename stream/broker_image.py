@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,12 +36,21 @@ _REVISION: Final = 1  # counted up when an image's making changes
 
 
 def ensure_image(
-    java: Java, jars: Sequence[Path], ports: Ports, environ: Mapping[str, str] | None = None
+    java: Java,
+    jars: Sequence[Path],
+    *,
+    ports: Ports,
+    environ: Mapping[str, str] | None = None,
+    tell: Callable[[str], None] = lambda message: None,
 ) -> Path:
     """The image's folder for this Java and these jars; made on first use, which takes 8 s.
 
     Args:
-        ports: free ones, for the run that makes it.
+        java: what the broker runs on.
+        jars: its class path.
+        ports: free ones, for the run that makes the image.
+        environ: the environment to find the cache with; this process's by default.
+        tell: is told when an image has to be made.
 
     Raises:
         BrokerError: the run that makes it failed.
@@ -52,6 +61,7 @@ def ensure_image(
         return image
     with locked(home):
         if not image.is_dir():  # Another process may have made it while this one waited.
+            tell("running the broker once, so that it starts faster from now on (8 s)")
             with scratch(home) as folder:
                 _make(folder, java=java, jars=jars, ports=ports)
                 put_in_place(folder / "image", image)

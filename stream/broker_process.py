@@ -6,7 +6,9 @@ its own: a Ctrl-C in the terminal reaches the product, which stops the broker af
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.java import Java
@@ -24,6 +26,7 @@ from spu_assigner.stream.java import Java
 HOST: Final = "127.0.0.1"
 READY_SECONDS_MAX: Final = 60.0  # it takes 1 to 3 s; a machine under load may need ten times that
 STOP_SECONDS_MAX: Final = 20.0  # a clean stop takes 0.5 s
+LOCK_SECONDS_MAX: Final = 3.0  # a broker whose product was killed is gone within one
 POLL_SECONDS: Final = 0.01
 
 # One broker for one machine: what Kafka's defaults spread over three brokers or fifty partitions
@@ -50,7 +53,9 @@ BROKER_SETTINGS: Final[Mapping[str, str]] = {
 }
 
 # The console goes to the log file, so that what the JVM itself says stands there too.
+# Kafka's own shutdown hook still has things to say when log4j's would close the log.
 _LOG4J: Final = """\
+shutdownHook = disable
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
@@ -59,6 +64,8 @@ appender.console.direct = true
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %m (%c)%n%throwable
 """
+
+_EXCEPTION: Final = re.compile(r"[\w.$]+(?:Exception|Error)(?:: |$)")
 
 
 class BrokerError(AssignerError):
@@ -147,15 +154,16 @@ class BrokerProcess:
         Raises:
             BrokerError: it ended, or did not answer in time; the message names its log.
         """
-        command = self.java_command("kafka.Kafka", str(self.write_settings()))
         supervise = Path(__file__).with_name("supervise.py")
-        with self.log.open("ab") as log:
+        with self._folder_lock() as lock, self.log.open("ab") as log:
+            command = self.java_command("kafka.Kafka", str(self.write_settings()))
             begin = log.tell()
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-B", supervise, str(STOP_SECONDS_MAX), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                pass_fds=[lock.fileno()],  # The folder is locked as long as the broker lives.
                 start_new_session=True,
             )
         try:
@@ -190,6 +198,24 @@ class BrokerProcess:
         with suppress(BrokenPipeError):
             self._supervisor.stdin.close()  # type: ignore[union-attr]  # it is a pipe
         self._supervisor = self.pid = None
+
+    def _folder_lock(self) -> IO[str]:
+        """Lock the folder, or find that another broker runs on it, or is still about to end."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = (self.folder / ".lock").open("w", encoding="utf-8")
+        deadline = time.monotonic() + LOCK_SECONDS_MAX
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as reason:
+                if time.monotonic() > deadline:
+                    lock.close()
+                    raise BrokerError(
+                        f"another broker runs on {self.folder}; stop it or name another folder"
+                    ) from reason
+                time.sleep(POLL_SECONDS)
+            else:
+                return lock
 
     def _wait_until_ready(self, log_begin: int) -> None:
         deadline = time.monotonic() + READY_SECONDS_MAX
@@ -233,11 +259,11 @@ class BrokerProcess:
         return next(line[11:] for line in text.splitlines() if line.startswith("cluster.id="))
 
     def _last_words(self, log_begin: int) -> str:
-        """The first error in the log since this start, and where the log is."""
+        """The first exception in the log since this start, or else error; and where the log is."""
         with self.log.open("rb") as log:
             log.seek(log_begin)
             lines = log.read().decode(errors="replace").splitlines()
-        errors = [line for line in lines if " ERROR " in line or " FATAL " in line]
-        causes = [line for line in lines if line.startswith(("Caused by: ", "Error: "))]
-        words = next(iter(causes or errors or lines[-1:]), "its log is empty")
+        told = [line for line in lines if _EXCEPTION.match(line)]
+        errors = [line for line in lines if " ERROR " in line or line.startswith("Error: ")]
+        words = next(iter(told or errors or lines[-1:]), "its log is empty")
         return f": {words.strip()[:300]}; its log is {self.log}"

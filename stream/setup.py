@@ -1,4 +1,4 @@
-"""Bring what a Python package cannot: a Java if the machine has none, and the jars.
+"""Bring what a Python package cannot: a Java if the machine has none, the jars, the broker's image.
 
 Run by `make setup`; may be run again at any time, and is quick when nothing is missing.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.broker import prepare
 from spu_assigner.stream.cache import cache_home
 from spu_assigner.stream.jars import Group, ensure_all
 from spu_assigner.stream.java import Java, JavaError, ensure_java, install_java
@@ -31,6 +32,7 @@ def set_up(tell: Callable[[str], None]) -> Java:
     tell(f"Java {java.version} ({java.source}): {java.home}")
     jars = ensure_all(NEEDED, tell=tell)
     tell(f"{sum(map(len, jars.values()))} jars checked, in {cache_home()}")
+    prepare(tell=tell)
     return java
 
 

@@ -6,6 +6,7 @@ trace. Settings named `required` are promises the job relies on; `tuning` is onl
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +33,8 @@ ASSIGNER_COMMITS: Final = "assigner-commits"
 ASSIGNER_AUDIT: Final = "assigner-audit"
 
 PARTITIONS: Final = 4  # of topics keyed by cluster: as many readers as a small machine has cores
-REQUEST_SECONDS_MAX: Final = 15.0  # a broker at hand answers in milliseconds
+REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
+POLL_SECONDS: Final = 0.02
 MENDING: Final = "run `spu-assigner topics create`"
 
 # Kafka holds a whole producer batch against max.message.bytes, not one message, and librdkafka
@@ -47,6 +49,8 @@ _COMPACTED_OFTEN: Final = {
     "segment.ms": str(60 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.3",
 }
+
+_REFUSED: Final = object()
 
 
 class TopicsError(AssignerError):
@@ -154,62 +158,84 @@ def create_topics(
     Raises:
         TopicsError: Kafka cannot be reached, refuses, or a topic has partitions that it may not.
     """
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-
     admin = _admin(client)
-    faults = _faults(admin, client, prefix)
-    if stuck := [fault for fault in faults if not _can_be_mended(fault)]:
-        raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
-    missing = [fault.topic for fault in faults if fault.setting is None]
-    wrong = [fault for fault in faults if fault.setting is not None]
-    created = (
-        admin.create_topics(
-            [
-                NewTopic(
-                    name,
-                    num_partitions=1 if names[name].single else partitions,
-                    replication_factor=replication_factor,
-                    config={**names[name].required, **names[name].tuning},
-                )
-                for name in missing
-            ]
+    counts = {name: 1 if spec.single else partitions for name, spec in names.items()}
+    created: set[str] = set()
+    mended: set[str] = set()
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    # Kafka's controller answers before its brokers know, and somebody else may do the same now:
+    # look again until all is well.
+    while faults := _faults(admin, client, prefix):
+        if stuck := [fault for fault in faults if not _can_be_mended(fault)]:
+            raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
+        if time.monotonic() > deadline:
+            raise TopicsError(f"still not as asked after {REQUEST_SECONDS_MAX:.0f} s: {faults[0]}")
+        missing = [fault.topic for fault in faults if _is_missing(fault)]
+        wrong = [fault for fault in faults if not _is_missing(fault) and fault.topic not in created]
+        created |= _create(
+            admin,
+            {name: names[name] for name in missing if name not in created},
+            counts=counts,
+            replication_factor=replication_factor,
         )
-        if missing
-        else {}
+        mended |= _mend(admin, wrong, names)
+        time.sleep(POLL_SECONDS)
+    return TopicReport(
+        created=tuple(name for name in names if name in created),
+        mended=tuple(name for name in names if name in mended),
+        unchanged=tuple(name for name in names if name not in created | mended),
     )
-    altered = (
-        admin.incremental_alter_configs(
-            [
-                ConfigResource(
-                    ConfigResource.Type.TOPIC,
-                    name,
-                    incremental_configs=[
-                        ConfigEntry(
-                            fault.setting,
-                            names[name].required[str(fault.setting)],
-                            incremental_operation=AlterConfigOpType.SET,
-                        )
-                        for fault in wrong
-                        if fault.topic == name
-                    ],
-                )
-                for name in dict.fromkeys(fault.topic for fault in wrong)
-            ]
+
+
+def _create(
+    admin: AdminClient,
+    specs: Mapping[str, TopicSpec],
+    *,
+    counts: Mapping[str, int],
+    replication_factor: int,
+) -> set[str]:
+    """Make these topics; the names of those that were not made by somebody else meanwhile."""
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import NewTopic
+
+    if not specs:
+        return set()
+    topics = [
+        NewTopic(
+            name,
+            num_partitions=counts[name],
+            replication_factor=replication_factor,
+            config={**spec.required, **spec.tuning},
         )
-        if wrong
-        else {}
-    )
-    for name, future in created.items():
-        _result(future, f"{name} could not be created")
+        for name, spec in specs.items()
+    ]
+    there = KafkaError.TOPIC_ALREADY_EXISTS
+    return {
+        name
+        for name, future in admin.create_topics(topics).items()
+        if _result(future, f"{name} could not be created", unless=there) is not _REFUSED
+    }
+
+
+def _mend(admin: AdminClient, faults: Sequence[Fault], names: Mapping[str, TopicSpec]) -> set[str]:
+    """Set the settings that are wrong; the topics' names."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entries: dict[str, list[ConfigEntry]] = {}
+    for fault in faults:
+        entry = ConfigEntry(
+            fault.setting, fault.expected, incremental_operation=AlterConfigOpType.SET
+        )
+        entries.setdefault(fault.topic, []).append(entry)
+    resources = [
+        ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=changes)
+        for name, changes in entries.items()
+    ]
+    altered = admin.incremental_alter_configs(resources) if resources else {}
     for resource, future in altered.items():
         _result(future, f"{resource.name} could not be mended")
-    mended = tuple(dict.fromkeys(fault.topic for fault in wrong))
-    return TopicReport(
-        created=tuple(missing),
-        mended=mended,
-        unchanged=tuple(name for name in names if name not in (*missing, *mended)),
-    )
+    return set(entries)
 
 
 def find_faults(client: Mapping[str, str | int], *, prefix: str = "") -> tuple[Fault, ...]:
@@ -259,7 +285,7 @@ def _admin(client: Mapping[str, str | int]) -> AdminClient:
 
 
 def _faults(admin: AdminClient, client: Mapping[str, str | int], prefix: str) -> tuple[Fault, ...]:
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import ConfigResource
 
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
@@ -274,15 +300,19 @@ def _faults(admin: AdminClient, client: Mapping[str, str | int], prefix: str) ->
         name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names if name in present
     }
     described = admin.describe_configs(list(resources.values())) if resources else {}
+    unknown = KafkaError.UNKNOWN_TOPIC_OR_PART  # one broker knows a new topic before another
     faults: list[Fault] = []
     for name, spec in names.items():
-        if name not in present:
+        settings: Any = _REFUSED
+        if name in present:
+            future = described[resources[name]]
+            settings = _result(future, f"{name} could not be described", unless=unknown)
+        if settings is _REFUSED:
             faults.append(Fault(topic=name, found="missing", expected="a topic"))
             continue
         count = len(present[name].partitions)
         if spec.single and count != 1:
             faults.append(Fault(topic=name, found=f"in {count} partitions", expected="1 partition"))
-        settings = _result(described[resources[name]], f"{name} could not be described")
         faults += _wrong_settings(name, spec, {key: settings[key].value for key in spec.required})
     return tuple(faults)
 
@@ -301,14 +331,18 @@ def _satisfies(setting: str, *, found: str, expected: str) -> bool:
     return found == expected
 
 
-def _result(future: Any, failed: str) -> Any:
-    """The result of an admin request; its error as ours."""
+def _result(future: Any, failed: str, *, unless: int | None = None) -> Any:
+    """The result of an admin request, its error as ours; _REFUSED for the one error expected."""
     from confluent_kafka import KafkaException
 
     try:
         return future.result(timeout=REQUEST_SECONDS_MAX)
-    except (KafkaException, TimeoutError) as reason:
+    except KafkaException as reason:
+        if unless is not None and reason.args[0].code() == unless:
+            return _REFUSED
         raise TopicsError(f"{failed}: {_words(reason)}") from reason
+    except TimeoutError as reason:
+        raise TopicsError(f"{failed} within {REQUEST_SECONDS_MAX:.0f} s") from reason
 
 
 def _words(reason: Exception) -> str:

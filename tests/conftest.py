@@ -1,0 +1,44 @@
+"""What all tests share: marks by folder, a real Kafka broker, a topic prefix of each test's own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.broker import EmbeddedBroker
+
+_ROOT = Path(__file__).parent
+_MARKED_FOLDERS = ("bench", "broker", "spark")
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark a test by its folder, so that no test of a heavy folder slips into the quick run."""
+    for item in items:
+        folder = item.path.relative_to(_ROOT).parts[0]
+        if folder in _MARKED_FOLDERS:
+            item.add_marker(folder)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[EmbeddedBroker]:
+    """A running broker, one for the whole run; a test must leave it up."""
+    broker = EmbeddedBroker()
+    try:
+        broker.start()
+    except AssignerError as reason:
+        if os.environ.get("CI"):
+            raise  # Where all must be tested, a missing broker is a failure.
+        pytest.skip(f"no broker can be had: {reason}")
+    with broker:
+        yield broker
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """A prefix that no other test of this run uses."""
+    return f"test-{next(_numbers)}."
