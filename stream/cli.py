@@ -25,8 +25,8 @@ _COMMANDS: Final = {
     "run": ("run", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("produce", "Send events to Kafka, and wait for their answers."),
     "watch": ("watch", "Show replica maps and answers as they come."),
-    "topics": ("topics_cli", "Create or check the Kafka topics."),
-    "broker": ("broker_cli", "Run the embedded Kafka broker alone."),
+    "topics": ("topics_command", "Create or check the Kafka topics."),
+    "broker": ("broker_command", "Run the embedded Kafka broker alone."),
     "completion": ("completion", "Print the script that completes this command in a shell."),
 }
 
@@ -60,7 +60,12 @@ class Commands(click.Group):
         """Run, and exit with the status that the module's docstring tells."""
         try:
             status = super().main(
-                args, prog_name or PROGRAM, complete_var, False, windows_expand_args, **extra
+                args,
+                prog_name or PROGRAM,
+                complete_var,
+                standalone_mode=False,
+                windows_expand_args=windows_expand_args,
+                **extra,
             )
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()

@@ -187,7 +187,7 @@ class _Steps:
         self.steps.append(Step(event=event, status=status, **expected))
         return self
 
-    def _common(self) -> dict[str, str]:
+    def _common(self) -> dict[str, Any]:
         number = len(self.steps) + 1
         return {"cluster_id": self.cluster_id, "event_id": f"{self.cluster_id}.{number}"}
 
@@ -298,7 +298,7 @@ def _redpanda(prefix: str) -> Example:
     `last-slot` gets that slot. Deleting `a` frees slots on all three, which come back at the tail
     in the order of their ids.
     """
-    redpanda = {"policy": Policy.REDPANDA}
+    redpanda: dict[str, Any] = {"policy": Policy.REDPANDA}
     return (
         _Steps(f"{prefix}redpanda")
         .join(0, cores=2, capacity=2)

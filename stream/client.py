@@ -1,0 +1,280 @@
+"""Kafka for the command line: send events, read what the job answers.
+
+Rules: what is sent is acknowledged by all replicas or reported as failed; what is read is
+committed; readers belong to no consumer group and leave no trace on the broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.core.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.schemas.codec import decode_record, encode_event
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.wire import DeadLetter
+from spu_assigner.stream.connection import Connection
+from spu_assigner.stream.topics import (
+    MAP_MESSAGE_SIZE_MAX,
+    MENDING,
+    MESSAGE_SIZE_MAX,
+    SPU_EVENTS,
+    TOPIC_EVENTS,
+    topic_name,
+)
+
+REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
+DELIVERY_SECONDS_MAX: Final = 30.0  # long enough for a broker that restarts
+POLL_SECONDS: Final = 0.1  # Ctrl-C is seen between polls
+
+_Client = TypeVar("_Client", Consumer, Producer, AdminClient)
+Answer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
+
+
+class ClientError(AssignerError):
+    """Kafka cannot be reached, or does not take what is sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of one message."""
+
+    event_id: str | None  # None: raw bytes
+    topic: str
+    partition: int
+    offset: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One message of the job's."""
+
+    topic: str  # without the prefix
+    key: str
+    answer: Answer | None  # None: a tombstone, the topic of the key is deleted
+    fault: str | None = None  # why the value could not be read
+
+
+class Sender:
+    """Sends events to the topics they belong to, keyed by cluster, in the order they are given.
+
+    `tell` is called for each message, once it is acknowledged or given up.
+    """
+
+    def __init__(self, connection: Connection, tell: Callable[[Sent], None]) -> None:
+        self._tell = tell
+        self._connection = connection
+        self._last_topic = ""
+        settings: dict[str, str | int | bool] = {
+            "acks": "all",
+            "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
+            "message.max.bytes": MESSAGE_SIZE_MAX,
+            "message.timeout.ms": int(DELIVERY_SECONDS_MAX * 1000),
+            "linger.ms": 1,
+            "log_level": 0,  # what goes wrong is told once, by an error
+        }
+        self._producer = _made(Producer, {**settings, **connection.client()})
+        _require_topics(self._producer, connection, [SPU_EVENTS, TOPIC_EVENTS])
+
+    def send(self, event: Event) -> None:
+        """Send one event.
+
+        An event for the other input topic waits until all before it are acknowledged: the job
+        merges both topics by the broker's clock.
+
+        Raises:
+            EncodeError: the event does not fit its schema.
+        """
+        value = encode_event(event)
+        topic = SPU_EVENTS if isinstance(event, SpuJoined | SpuLeft) else TOPIC_EVENTS
+        if self._last_topic not in ("", topic):
+            self.flush()
+        self._last_topic = topic
+        self.send_raw(topic, key=event.cluster_id, value=value, event_id=event.event_id)
+
+    def send_raw(self, topic: str, *, key: str, value: bytes, event_id: str | None = None) -> None:
+        """Send bytes as they are."""
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._tell(
+                Sent(
+                    event_id=event_id,
+                    topic=str(message.topic()),
+                    partition=int(message.partition() or 0),
+                    offset=int(message.offset() or 0),
+                    error=None if error is None else error.str(),
+                )
+            )
+
+        full = topic_name(topic, prefix=self._connection.prefix)
+        while True:
+            try:
+                self._producer.produce(full, key=key.encode(), value=value, on_delivery=delivered)
+            except BufferError:  # The client's queue is full: wait for acknowledgements.
+                self._producer.poll(POLL_SECONDS)
+            except KafkaException as reason:
+                raise ClientError(f"{full} does not take the message: {_words(reason)}") from reason
+            else:
+                break
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until every message is acknowledged or given up."""
+        while self._producer.flush(POLL_SECONDS):
+            pass
+
+
+class Reader:
+    """Reads committed messages of the job's topics, from their present ends or their beginnings.
+
+    What is answered after a Reader was made is seen by it.
+    """
+
+    def __init__(
+        self, connection: Connection, topics: Sequence[str], *, from_beginning: bool = False
+    ) -> None:
+        self._short = {topic_name(name, prefix=connection.prefix): name for name in topics}
+        settings: dict[str, str | int | bool] = {
+            "group.id": "spu-assigner-reader",  # the client wants one; nothing is committed to it
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,  # tells how far has been read
+            "fetch.wait.max.ms": 20,
+            "fetch.message.max.bytes": MAP_MESSAGE_SIZE_MAX,
+            "log_level": 0,
+        }
+        self._admin = _made(AdminClient, {"log_level": 0, **connection.client()})
+        counts = _require_topics(self._admin, connection, topics)
+        self._partitions = [
+            TopicPartition(topic, partition)
+            for topic in self._short
+            for partition in range(counts[topic])
+        ]
+        begins = self._offsets(OffsetSpec.earliest() if from_beginning else OffsetSpec.latest())
+        self._progress = dict(begins)  # by (topic, partition): the offset to be read next
+        self._consumer = _made(Consumer, {**settings, **connection.client()})
+        self._consumer.assign(
+            [TopicPartition(topic, number, offset) for (topic, number), offset in begins.items()]
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+    def poll(self, seconds: float = POLL_SECONDS) -> list[Received]:
+        """What has come, after waiting `seconds` at most for the first.
+
+        Raises:
+            ClientError: the broker cannot be reached any more.
+        """
+        received = []
+        for message in self._consumer.consume(500, timeout=seconds):
+            place = (str(message.topic()), int(message.partition() or 0))
+            error = message.error()
+            if error is None:
+                self._progress[place] = int(message.offset() or 0) + 1
+                received.append(_received(self._short[place[0]], message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._progress[place] = int(message.offset() or 0)
+            elif error.fatal() or (not error.retriable() and error.code() not in _PASSING):
+                raise ClientError(f"cannot read {place[0]}: {error.str()}")
+        return received
+
+    def drain(self) -> list[Received]:
+        """Everything that is committed now and was not read yet."""
+        ends = self._offsets(OffsetSpec.latest())
+        received: list[Received] = []
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        while any(self._progress[place] < end for place, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise ClientError("the broker stopped answering while its topics were read")
+            received += self.poll()
+        return received
+
+    def _offsets(self, spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        futures = self._admin.list_offsets(
+            dict.fromkeys(self._partitions, spec),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=REQUEST_SECONDS_MAX,
+        )
+        try:
+            return {
+                (place.topic, place.partition): int(future.result().offset)
+                for place, future in futures.items()
+            }
+        except KafkaException as reason:
+            raise ClientError(f"the topics' offsets are not known: {_words(reason)}") from reason
+
+
+_PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # the client reconnects
+
+
+def _received(topic: str, message: Message) -> Received:
+    key = (message.key() or b"").decode("utf-8", "replace")
+    value = message.value()
+    if value is None:
+        return Received(topic=topic, key=key, answer=None)
+    try:
+        record = decode_record(value)
+    except DecodeError as error:
+        return Received(topic=topic, key=key, answer=None, fault=str(error))
+    if not isinstance(record, ReplicaMap | TopicStatus | RingEvent | DeadLetter):
+        fault = f"a {type(record).__name__} does not belong there"
+        return Received(topic=topic, key=key, answer=None, fault=fault)
+    return Received(topic=topic, key=key, answer=record)
+
+
+def _made(kind: type[_Client], settings: Mapping[str, str | int | bool]) -> _Client:
+    try:
+        return kind(dict(settings))
+    except (KafkaException, TypeError) as reason:
+        raise ClientError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
+
+
+def _require_topics(
+    client: Producer | AdminClient, connection: Connection, names: Iterable[str]
+) -> dict[str, int]:
+    """The number of partitions of each topic.
+
+    Asks for all topics: asking for one would make it, where the broker does so by itself.
+    """
+    try:
+        found = client.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+    except KafkaException as reason:
+        raise ClientError(
+            f"no Kafka broker answers at {connection.bootstrap_servers} ({_words(reason)}); "
+            "check the address and that the broker runs"
+        ) from reason
+    full = [topic_name(name, prefix=connection.prefix) for name in names]
+    if missing := [name for name in full if name not in found]:
+        raise ClientError(f"missing topics {', '.join(missing)}; {MENDING}")
+    return {name: len(found[name].partitions) for name in full}
+
+
+def _words(reason: Exception) -> str:
+    """librdkafka's own sentence, without its wrapping."""
+    first = reason.args[0] if reason.args else reason
+    return str(first.str()) if hasattr(first, "str") else str(first)

@@ -1,0 +1,80 @@
+"""`spu-assigner topics`: make the job's topics, or say what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from spu_assigner.stream.connection import Connection
+from spu_assigner.stream.options import broker_options, output_option
+from spu_assigner.stream.topics import PARTITIONS
+
+
+@click.group()
+def topics() -> None:
+    """Create or check the Kafka topics."""
+
+
+@topics.command()
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1, max=1_000),
+    default=PARTITIONS,
+    show_default=True,
+    help="Of each new topic that may have several.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1, max=32),
+    help="Of each new topic. [default: the broker's]",
+)
+@output_option
+@broker_options
+def create(
+    partitions: int, replication_factor: int | None, output: str, connection: Connection
+) -> int:
+    """Make the topics that are missing, mend the settings of the others. Safe to repeat."""
+    from spu_assigner.stream.topics import create_topics
+
+    report = create_topics(
+        connection.client(),
+        prefix=connection.prefix,
+        partitions=partitions,
+        replication_factor=replication_factor or -1,
+    )
+    done = {"created": report.created, "mended": report.mended, "unchanged": report.unchanged}
+    if output == "json":
+        click.echo(json.dumps(done))
+        return 0
+    for deed, names in done.items():
+        for name in names:
+            click.echo(f"{deed:<9}  {name}")
+    return 0
+
+
+@topics.command()
+@output_option
+@broker_options
+def check(output: str, connection: Connection) -> int:
+    """Say whether the job can start on these topics; exit status 1 if it cannot."""
+    from spu_assigner.stream.topics import MENDING, find_faults
+
+    faults = find_faults(connection.client(), prefix=connection.prefix)
+    if output == "json":
+        listed = [
+            {
+                "topic": fault.topic,
+                "setting": fault.setting,
+                "found": fault.found,
+                "expected": fault.expected,
+            }
+            for fault in faults
+        ]
+        click.echo(json.dumps({"faults": listed}))
+    elif faults:
+        for fault in faults:
+            click.echo(str(fault))
+        click.echo(f"To mend this: {MENDING}.")
+    else:
+        click.echo("All topics are as the job needs them.")
+    return 1 if faults else 0
