@@ -1,0 +1,203 @@
+"""Outgoing Kafka messages packed into few rows.
+
+A row between Python and the JVM costs more than a message's decision, so a shard packs the messages
+of a batch into bundles: bytes, of about 256 KiB. The last bundle of a shard also tells what the
+shard has read. Layout, numbers big-endian:
+
+    bundle  = format u8, packing u8, size u32 of what follows unpacked, then packed:
+              ranges u32, ranges * (source u8, partition i32, first, last, count i64), messages
+    message = kind u8, id size u16, key size i32 (-1: none), value size i32 (-1: none),
+              broker time i64 in ms, id, key, value
+
+The digest of a batch is taken over the messages' bytes, so it does not depend on where bundles end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+from spu_assigner.core.errors import InvariantError
+from spu_assigner.stream import topics
+
+BUNDLE_SIZE: Final = 256 * 1024  # bytes before packing; a larger message has a bundle of its own
+PACKED_SIZE_MIN: Final = 64 * 1024  # packing a small one costs time and saves none
+SCHEMA: Final = "shard int, sequence int, bundle binary"
+
+_FORMAT: Final = 1
+_PLAIN: Final = 0
+_LZ4: Final = 1
+_HEADER: Final = struct.Struct(">BBI")
+_COUNT: Final = struct.Struct(">I")
+_READ: Final = struct.Struct(">Biqqq")
+_MESSAGE: Final = struct.Struct(">BHiiq")
+
+
+class Source(IntEnum):
+    """An input topic; in this order at the same broker time."""
+
+    SPU_EVENTS = 0
+    TOPIC_EVENTS = 1
+
+
+SOURCE_TOPICS: Final[Mapping[Source, str]] = {
+    Source.SPU_EVENTS: topics.SPU_EVENTS,
+    Source.TOPIC_EVENTS: topics.TOPIC_EVENTS,
+}
+
+
+class Kind(IntEnum):
+    """What a message carries. The numbers are part of the format: add, never change."""
+
+    REPLICA_MAP = 0
+    TOPIC_STATUS = 1
+    RING_EVENT = 2
+    DEAD_LETTER = 3
+    SPU_STATE = 4
+    CHAIN_STATE = 5
+    SEEN_STATE = 6
+
+
+KINDS: Final[Mapping[Kind, tuple[str, str]]] = {  # the topic and the CloudEvents type
+    Kind.REPLICA_MAP: (topics.REPLICA_MAP, "ReplicaMap"),
+    Kind.TOPIC_STATUS: (topics.TOPIC_STATUS, "TopicStatus"),
+    Kind.RING_EVENT: (topics.RING_EVENTS, "RingEvent"),
+    Kind.DEAD_LETTER: (topics.DEAD_LETTER, "DeadLetter"),
+    Kind.SPU_STATE: (topics.ASSIGNER_STATE, "SpuState"),
+    Kind.CHAIN_STATE: (topics.ASSIGNER_STATE, "ChainState"),
+    Kind.SEEN_STATE: (topics.ASSIGNER_STATE, "SeenState"),
+}
+
+
+class Message(NamedTuple):
+    """One message to Kafka."""
+
+    kind: int  # of Kind
+    id: bytes  # the same again when the batch is repeated
+    key: bytes | None
+    value: bytes | None  # None: a tombstone
+    time_ms: int  # the broker's, of the event that caused it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRange:
+    """What a shard, or a batch, has read of one input partition."""
+
+    source: Source
+    partition: int
+    first: int
+    last: int
+    count: int
+
+
+class Bundler:
+    """Packs messages, in the order they are added."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, message: Message) -> bytes | None:
+        """Take a message; gives a bundle when one is full."""
+        kind, event_id, key, value, time_ms = message
+        self._parts.append(
+            _MESSAGE.pack(
+                kind,
+                len(event_id),
+                -1 if key is None else len(key),
+                -1 if value is None else len(value),
+                time_ms,
+            )
+            + event_id
+            + (key or b"")
+        )
+        self._size += _MESSAGE.size + len(event_id) + len(key or b"")
+        if value:
+            self._parts.append(value)
+            self._size += len(value)
+        return self.close(()) if self._size >= BUNDLE_SIZE else None
+
+    def close(self, ranges: Sequence[SourceRange]) -> bytes:
+        """The last bundle, which tells what was read."""
+        lead = _COUNT.pack(len(ranges)) + b"".join(
+            _READ.pack(each.source, each.partition, each.first, each.last, each.count)
+            for each in ranges
+        )
+        body = b"".join((lead, *self._parts))
+        self._parts, self._size = [], 0
+        if len(body) < PACKED_SIZE_MIN:
+            return _HEADER.pack(_FORMAT, _PLAIN, len(body)) + body
+        packed: bytes = pa.compress(body, codec="lz4_raw", asbytes=True)
+        return _HEADER.pack(_FORMAT, _LZ4, len(body)) + packed
+
+
+class Bundle:
+    """A bundle read back: ranges, messages, and the bytes that a digest is taken over."""
+
+    __slots__ = ("digestible", "ranges")
+
+    def __init__(self, data: bytes) -> None:
+        """Unpack.
+
+        Raises:
+            InvariantError: it was not made by this release's `Bundler`.
+        """
+        form, packing, size = _HEADER.unpack_from(data)
+        body = memoryview(data)[_HEADER.size :]
+        if form != _FORMAT or packing not in (_PLAIN, _LZ4):
+            raise InvariantError(
+                f"a bundle has format {form}/{packing}; expected {_FORMAT}/0 or /1"
+            )
+        if packing == _LZ4:
+            body = memoryview(
+                pa.decompress(body, decompressed_size=size, codec="lz4_raw", asbytes=True)
+            )
+        if len(body) != size:
+            raise InvariantError(f"a bundle has {len(body)} bytes; its header says {size}")
+        (count,) = _COUNT.unpack_from(body)
+        end = _COUNT.size + count * _READ.size
+        self.ranges = [
+            SourceRange(
+                source=Source(source), partition=partition, first=first, last=last, count=read
+            )
+            for source, partition, first, last, read in _READ.iter_unpack(body[_COUNT.size : end])
+        ]
+        self.digestible = bytes(body[end:])
+
+    def messages(self) -> Iterator[Message]:
+        """The messages, in the order they were added."""
+        data, position, end = self.digestible, 0, len(self.digestible)
+        unpack, lead = _MESSAGE.unpack_from, _MESSAGE.size
+        while position < end:
+            kind, id_size, key_size, value_size, time_ms = unpack(data, position)
+            position += lead
+            event_id = data[position : position + id_size]
+            position += id_size
+            key = value = None
+            if key_size >= 0:
+                key = data[position : position + key_size]
+                position += key_size
+            if value_size >= 0:
+                value = data[position : position + value_size]
+                position += value_size
+            yield Message(kind, event_id, key, value, time_ms)
+
+
+def merged_ranges(ranges: Iterable[SourceRange]) -> list[SourceRange]:
+    """What several shards have read together, by source and partition."""
+    merged: dict[tuple[Source, int], SourceRange] = {}
+    for each in ranges:
+        place = (each.source, each.partition)
+        other = merged.get(place, each)
+        merged[place] = SourceRange(
+            source=each.source,
+            partition=each.partition,
+            first=min(each.first, other.first),
+            last=max(each.last, other.last),
+            count=each.count + (0 if other is each else other.count),
+        )
+    return [merged[place] for place in sorted(merged)]

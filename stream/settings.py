@@ -1,0 +1,328 @@
+"""Every setting of the job, in one table: name, variable, flag, default and the reason for it.
+
+A setting is looked for in the flags, then in the environment, then in a TOML file, and has a
+default at last. The environment is read here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.core.events import Policy
+from spu_assigner.core.limits import is_legal_name
+from spu_assigner.schemas.wire import Wire
+
+FILE_VARIABLE: Final = "SPU_ASSIGNER_CONFIG"
+SHARDS_MAX: Final = 1_000  # each is a task of every batch and a state store of its own
+TOPIC_EVENTS_PER_BATCH_MAX: Final = 1_000_000  # a shard holds its part of a batch in memory
+PORT_MAX: Final = 65_535
+LOG_LEVELS: Final = ("ERROR", "WARN", "INFO", "DEBUG")
+
+
+class SettingsError(AssignerError):
+    """A setting has a value that cannot be."""
+
+    exit_status = 2
+
+    def __init__(self, *, setting: str, source: str, value: object, expected: str) -> None:
+        self.setting = setting
+        self.source = source  # the flag, variable, or file's entry that gave it
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{source} is {value!r}; expected {expected}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What there is to know of one setting."""
+
+    name: str  # of the field, and in the file
+    variable: str
+    default: str  # as one would write it in the environment
+    read: Callable[[str], Any]  # raises ValueError
+    expected: str
+    what: str
+    reason: str  # of the default
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The job's settings, checked. `describe` tells what each is for."""
+
+    bootstrap_servers: str
+    topic_prefix: str
+    checkpoint: str
+    query_name: str
+    shards: int | None
+    default_policy: Policy
+    wire: Wire
+    topic_events_per_batch: int
+    master: str | None
+    driver_memory: str
+    ui_port: int
+    log_level: str
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """From the environment and the file it names."""
+        return cls.load(environ=environ)
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        flags: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        file: Path | None = None,
+    ) -> Settings:
+        """From flags (by field name; None: not given), environment, file and defaults.
+
+        Args:
+            environ: this process's environment by default.
+            file: by default the one that `SPU_ASSIGNER_CONFIG` names, if any.
+
+        Raises:
+            SettingsError: a value cannot be; it names the flag, variable or file's entry.
+        """
+        environ = os.environ if environ is None else environ
+        given = {name: value for name, value in (flags or {}).items() if value is not None}
+        for name in given:
+            if name not in _BY_NAME:
+                raise TypeError(f"{name!r} is no setting")
+        named = environ.get(FILE_VARIABLE)
+        if file is None and named:
+            file = Path(named)
+        written = {} if file is None else _read_file(file)
+        values: dict[str, Any] = {}
+        for spec in SPECS:
+            if spec.name in given:
+                value, source = given[spec.name], spec.flag
+            elif spec.variable in environ:
+                value, source = environ[spec.variable], spec.variable
+            elif spec.name in written:
+                value, source = written[spec.name], f"{spec.name} in {file}"
+            else:
+                value, source = spec.default, f"the default of {spec.name}"
+            values[spec.name] = _value(spec, value, source)
+        return cls(**values)
+
+    @staticmethod
+    def describe() -> str:
+        """All settings as a table in Markdown."""
+        lines = [
+            "| setting | flag | variable | default | why this default |",
+            "|---|---|---|---|---|",
+        ]
+        for spec in SPECS:
+            default = f"`{spec.default}`" if spec.default else "empty"
+            lines.append(
+                f"| {spec.what} | `{spec.flag}` | `{spec.variable}` | {default} | {spec.reason} |"
+            )
+        return "\n".join(lines)
+
+
+def _value(spec: Spec, value: object, source: str) -> Any:
+    text = value if isinstance(value, str) else str(value)
+    if isinstance(value, bool | float | list | dict):
+        raise SettingsError(setting=spec.name, source=source, value=value, expected=spec.expected)
+    try:
+        return spec.read(text.strip())
+    except ValueError:
+        raise SettingsError(
+            setting=spec.name, source=source, value=text, expected=spec.expected
+        ) from None
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            written = tomllib.load(file)
+    except OSError as reason:
+        raise SettingsError(
+            setting="file",
+            source=f"the settings file {path}",
+            value=reason.strerror,
+            expected="a file that can be read",
+        ) from reason
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+        raise SettingsError(
+            setting="file",
+            source=f"the settings file {path}",
+            value=str(reason),
+            expected="TOML, one `name = value` a line",
+        ) from reason
+    for name in written:
+        if name not in _BY_NAME:
+            raise SettingsError(
+                setting="file",
+                source=f"a name in {path}",
+                value=name,
+                expected=", ".join(_BY_NAME),
+            )
+    return written
+
+
+def _integer(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+            raise ValueError(text)
+        return int(text)
+
+    return read
+
+
+def _or_empty(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: read(text) if text else None
+
+
+def _matching(pattern: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def _prefix(text: str) -> str:
+    if text and not is_legal_name(text + "assigner-commits"):
+        raise ValueError(text)
+    return text
+
+
+def _query_name(text: str) -> str:
+    if not is_legal_name(text):
+        raise ValueError(text)
+    return text
+
+
+_LEGAL: Final = "letters, digits, dots, dashes and underscores"
+
+SPECS: Final = (
+    Spec(
+        name="bootstrap_servers",
+        variable="KAFKA_BOOTSTRAP_SERVERS",
+        default="127.0.0.1:9092",
+        read=_matching(r"[^\s,]+:[0-9]{1,5}(,[^\s,]+:[0-9]{1,5})*"),
+        expected="host:port, several with commas",
+        what="Kafka's brokers",
+        reason="where a broker on this machine listens",
+    ),
+    Spec(
+        name="topic_prefix",
+        variable="SPU_ASSIGNER_TOPIC_PREFIX",
+        default="",
+        read=_prefix,
+        expected=f"{_LEGAL}, short enough that the topics' names have at most 249",
+        what="what precedes the name of each topic",
+        reason="the names are telling by themselves",
+    ),
+    Spec(
+        name="checkpoint",
+        variable="SPU_ASSIGNER_CHECKPOINT",
+        default=".spu-assigner/checkpoint",
+        read=_matching(r"\S(.*\S)?"),
+        expected="a folder, or a URL of Hadoop's such as hdfs:// or s3a://",
+        what="where Spark keeps offsets and state",
+        reason="under the folder it is started in; a job on a cluster needs a shared place",
+    ),
+    Spec(
+        name="query_name",
+        variable="SPU_ASSIGNER_QUERY_NAME",
+        default="spu-assigner",
+        read=_query_name,
+        expected=f"1 to 249 {_LEGAL}",
+        what="the query's name: in Spark's UI, on its markers, and to keep a second one out",
+        reason="the product's",
+    ),
+    Spec(
+        name="shards",
+        variable="SPU_ASSIGNER_SHARDS",
+        default="",
+        read=_or_empty(_integer(1, SHARDS_MAX)),
+        expected=f"1 to {SHARDS_MAX}",
+        what="the parts that the clusters' state is divided into, each with a task; fixed by the "
+        "checkpoint at the first start",
+        reason="empty: the checkpoint's; at the first start one for each core, at most 8, since "
+        "every batch costs a task for each",
+    ),
+    Spec(
+        name="default_policy",
+        variable="SPU_ASSIGNER_DEFAULT_POLICY",
+        default="fluvio",
+        read=Policy,
+        expected=", ".join(Policy),
+        what="the policy of creates that name none",
+        reason="the rule the other documents compare themselves with",
+    ),
+    Spec(
+        name="wire",
+        variable="SPU_ASSIGNER_WIRE",
+        default="confluent",
+        read=Wire,
+        expected=", ".join(Wire),
+        what="the encoding that is written; both are read",
+        reason="what most Avro consumers of Kafka expect",
+    ),
+    Spec(
+        name="topic_events_per_batch",
+        variable="SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH",
+        default="20000",
+        read=_integer(1, TOPIC_EVENTS_PER_BATCH_MAX),
+        expected=f"1 to {TOPIC_EVENTS_PER_BATCH_MAX}",
+        what="the most topic events a batch takes; joins and leaves are never held back",
+        reason="larger batches are hardly faster and a shard's part of a batch is held in memory",
+    ),
+    Spec(
+        name="master",
+        variable="SPU_ASSIGNER_MASTER",
+        default="",
+        read=_or_empty(_matching(r"\S+")),
+        expected="a master URL of Spark's",
+        what="where Spark runs",
+        reason="empty: what spark-submit says, else local[*], this process with all cores",
+    ),
+    Spec(
+        name="driver_memory",
+        variable="SPU_ASSIGNER_DRIVER_MEMORY",
+        default="2g",
+        read=_matching(r"[1-9][0-9]*[mgMG]"),
+        expected="a size such as 900m or 4g",
+        what="the JVM's heap where this process starts it",
+        reason="a batch's rows pass through it, and on local[*] all tasks run in it",
+    ),
+    Spec(
+        name="ui_port",
+        variable="SPU_ASSIGNER_UI_PORT",
+        default="4040",
+        read=_integer(0, PORT_MAX),
+        expected=f"0 (none) to {PORT_MAX}",
+        what="Spark's UI, on 127.0.0.1; the next free port if it is taken; 0: none",
+        reason="Spark's own",
+    ),
+    Spec(
+        name="log_level",
+        variable="SPU_ASSIGNER_LOG_LEVEL",
+        default="ERROR",
+        read=lambda text: LOG_LEVELS[LOG_LEVELS.index(text.upper())],
+        expected=", ".join(LOG_LEVELS),
+        what="what Spark logs to standard error",
+        reason="its warnings at each start are about what this job does on purpose",
+    ),
+)
+_BY_NAME: Final = {spec.name: spec for spec in SPECS}
+
+if [field.name for field in fields(Settings)] != list(_BY_NAME):
+    raise TypeError("Settings and SPECS differ")
