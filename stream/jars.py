@@ -231,7 +231,10 @@ def run_ivy(
 def _why_ivy_failed(log: Path) -> str:
     text = log.read_text(encoding="utf-8", errors="replace")
     missing = re.search(r":: ([^#\s]+)#([^;\s]+);([^:\s]+): (.*)", text)
-    reason = re.search(r"Server access error at url \S+ \((.*)\)|\((java\.\S+Exception.*)\)", text)
+    reason = re.search(
+        r"(Host \S+ not found)|Server access error at url \S+ \((.*)\)|\((java\.\S+Exception.*)\)",
+        text,
+    )
     what = ":".join(missing.groups()[:3]) if missing else "a jar"
     why = next((found for found in reason.groups() if found), "") if reason else ""
     why = why or (missing[4] if missing else "see the log")

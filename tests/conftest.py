@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.java import Java, ensure_java
 
 _ROOT = Path(__file__).parent
 _MARKED_FOLDERS = ("bench", "broker", "spark")
@@ -36,6 +38,21 @@ def kafka() -> Iterator[EmbeddedBroker]:
         pytest.skip(f"no broker can be had: {reason}")
     with broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[Java]:
+    """The Java to run Spark on, also said to Spark: its Python workers are this interpreter."""
+    try:
+        found = ensure_java()
+    except AssignerError as reason:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(reason))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(found.home))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        yield found
 
 
 @pytest.fixture
