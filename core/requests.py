@@ -297,9 +297,10 @@ def wire_size(matrix: IdMatrix) -> int:
 
     Ids and lengths are in variable-length form; each list and the whole end with a byte.
     """
-    partitions, replicas = len(matrix), matrix.shape[1]
+    partitions, replicas = len(matrix), int(matrix.shape[1])
     bound = partitions * (2 + replicas * ID_SIZE_MAX) + 8
     if bound <= MAP_SIZE_MAX:
         return bound
     exact = partitions * (2 + replicas) + 8
-    return exact + sum(int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS)
+    larger = [int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS]
+    return exact + sum(larger)
