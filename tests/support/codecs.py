@@ -1,0 +1,229 @@
+"""Hypothesis strategies of events and records, and their fields as fastavro takes them.
+
+`fields_of` is written apart from the codec on purpose: it is the oracle that the codec is held to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nps
+from spu_assigner.core.errors import Code
+from spu_assigner.core.events import (
+    ClusterRebalance,
+    Event,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+)
+from spu_assigner.core.records import (
+    Chain,
+    ChainEntry,
+    Order,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    SeenEntry,
+    SpuChanged,
+    Status,
+    TopicStatus,
+)
+from spu_assigner.core.replicas import ReplicaLists, Table
+from spu_assigner.schemas.wire import CommitMarker, DeadLetter, PartitionOffsets
+
+INT32 = st.integers(-(2**31), 2**31 - 1) | st.integers(0, 130)
+LONG = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 130)
+COUNT = st.integers(0, 2**31 - 1) | st.integers(0, 130)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=70)
+NAME = st.from_regex(r"[a-zA-Z0-9._-]{1,70}", fullmatch=True).filter(lambda x: x not in (".", ".."))
+EVENT_ID = st.text(st.characters(codec="utf-8"), min_size=1, max_size=100)
+COMMON: dict[str, Any] = {
+    "event_id": EVENT_ID,
+    "cluster_id": NAME,
+    "occurred_at": st.none() | LONG,
+}
+MANUAL = st.lists(st.fixed_dictionaries({"id": LONG, "replicas": st.lists(LONG, max_size=4)}))
+CREATES = st.builds(
+    TopicCreate,
+    **COMMON,
+    topic=NAME,
+    partitions=INT32,
+    replication_factor=INT32,
+    policy=st.none() | st.sampled_from(Policy),
+    ignore_rack=st.booleans(),
+    start_index=st.none() | INT32,
+    shift=st.none() | INT32,
+    replicas=st.none() | MANUAL,
+    validate_only=st.booleans(),
+    on_shortage=st.sampled_from(OnShortage),
+)
+
+
+def events() -> st.SearchStrategy[Event]:
+    """Every event that Avro can hold."""
+    return st.one_of(
+        st.builds(
+            SpuJoined,
+            **COMMON,
+            spu_id=INT32,
+            rack=st.none() | TEXT,
+            cores=INT32,
+            capacity=st.none() | INT32,
+            labels=st.none() | st.dictionaries(TEXT, TEXT, max_size=3),
+        ),
+        st.builds(SpuLeft, **COMMON, spu_id=INT32, mode=st.sampled_from(LeaveMode)),
+        CREATES,
+        st.builds(TopicDelete, **COMMON, topic=NAME),
+        st.builds(TopicGrow, **COMMON, topic=NAME, partitions=INT32),
+        st.builds(ClusterRebalance, **COMMON, max_moves=INT32),
+    )
+
+
+@st.composite
+def replica_lists(draw: st.DrawFn) -> ReplicaLists:
+    """Lists of ids of one to five bytes, sometimes rows of a table, used before or not."""
+    largest = draw(st.sampled_from([63, 8191, 2**20, 2**31 - 1]))
+    shape = draw(st.tuples(st.integers(1, 90), st.integers(1, 6)))
+    matrix = draw(nps.arrays(np.int32, shape, elements=st.integers(0, largest)))
+    if draw(st.booleans()):
+        return ReplicaLists(matrix)
+    start = draw(st.integers(0, shape[0] - 1))
+    return ReplicaLists.of_table(Table(matrix), start, draw(st.integers(1, shape[0] - start)))
+
+
+def replica_maps() -> st.SearchStrategy[ReplicaMap]:
+    """Maps of topics that live."""
+    return st.builds(
+        ReplicaMap,
+        cluster_id=NAME,
+        topic=NAME,
+        revision=COUNT,
+        policy=st.sampled_from(Policy),
+        replicas=replica_lists(),
+        cores=st.none() | replica_lists(),
+        chain_index=st.none() | st.integers(0, 2**63 - 1),
+        cause=EVENT_ID,
+    )
+
+
+def messages() -> st.SearchStrategy[Any]:
+    """Every record, entry, dead letter and marker."""
+    code = st.none() | st.sampled_from(Code)
+    offsets = st.builds(PartitionOffsets, partition=COUNT, first=COUNT, last=COUNT, count=COUNT)
+    return st.one_of(
+        replica_maps(),
+        st.builds(
+            TopicStatus,
+            cluster_id=NAME,
+            topic=NAME,
+            status=st.sampled_from(Status),
+            code=code,
+            message=st.none() | TEXT,
+            replicas=st.none() | replica_lists(),
+            cause=EVENT_ID,
+        ),
+        st.builds(
+            RingEvent,
+            cluster_id=NAME,
+            spu_id=INT32,
+            change=st.sampled_from(RingChange),
+            code=code,
+            message=st.none() | TEXT,
+            ring_size=COUNT,
+            cause=EVENT_ID,
+        ),
+        st.builds(
+            SpuChanged,
+            cluster_id=NAME,
+            spu_id=COUNT,
+            online=st.booleans(),
+            rack=st.none() | TEXT,
+            cores=COUNT,
+            capacity=COUNT,
+            labels=st.dictionaries(TEXT, TEXT, max_size=3).map(lambda x: tuple(sorted(x.items()))),
+            registration=COUNT,
+            core_weights=st.lists(COUNT, max_size=5).map(tuple),
+        ),
+        st.builds(
+            ChainEntry,
+            cluster_id=NAME,
+            chains=st.tuples(
+                *(
+                    st.tuples(
+                        st.just(order),
+                        st.builds(Chain, cycle=COUNT, lead=st.none() | COUNT, moved=st.booleans()),
+                    )
+                    for order in Order
+                )
+            ),
+            registration_next=COUNT,
+            seen_count=COUNT,
+        ),
+        st.builds(
+            SeenEntry,
+            cluster_id=NAME,
+            block=st.integers(0, 15),
+            hashes=st.lists(st.integers(0, 2**64 - 1), max_size=16).map(tuple),
+        ),
+        st.builds(
+            DeadLetter,
+            source_topic=NAME,
+            source_partition=COUNT,
+            source_offset=COUNT,
+            source_timestamp_ms=LONG,
+            code=TEXT,
+            message=TEXT,
+            raw=st.none() | st.binary(max_size=200),
+            size=COUNT,
+            sha256=TEXT,
+        ),
+        st.builds(
+            CommitMarker,
+            query=TEXT,
+            checkpoint_id=TEXT,
+            batch=COUNT,
+            count=COUNT,
+            digest=TEXT,
+            offsets=st.dictionaries(NAME, st.lists(offsets, max_size=3).map(tuple), max_size=3),
+        ),
+    )
+
+
+def fields_of(value: Any) -> Any:
+    """What fastavro takes and gives for an event, a record, or a part of one."""
+    match value:
+        case Enum():
+            return value.name
+        case ReplicaLists():
+            return value.tolist()
+        case ChainEntry():
+            chains = [{"order": o.name, **fields_of(chain)} for o, chain in value.chains]
+            return {**_plain(value), "chains": chains}
+        case SeenEntry():
+            return {**_plain(value), "hashes": [h.to_bytes(8, "big") for h in value.hashes]}
+        case SpuChanged():
+            return {**_plain(value), "labels": dict(value.labels)}
+        case CommitMarker():
+            offsets = {name: fields_of(value.offsets[name]) for name in sorted(value.offsets)}
+            return {**_plain(value), "offsets": offsets}
+        case _ if is_dataclass(value):
+            return _plain(value)
+        case tuple() | list():
+            return [fields_of(each) for each in value]
+        case dict():
+            return {name: fields_of(each) for name, each in value.items()}
+        case _:
+            return value
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return {field.name: fields_of(getattr(value, field.name)) for field in fields(value)}

@@ -1,0 +1,542 @@
+"""The codec: fastavro's bytes, but strict; never anything but a `DecodeError`."""
+
+from __future__ import annotations
+
+import hashlib
+import tracemalloc
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.errors import AssignerError, InvalidEventError
+from spu_assigner.core.events import Policy, TopicCreate, TopicDelete, TopicGrow
+from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.records import ReplicaMap
+from spu_assigner.core.replicas import ReplicaLists, Table
+from spu_assigner.schemas.codec import (
+    EventKind,
+    decode_event,
+    decode_record,
+    encode_event,
+    encode_record,
+    type_name_of,
+)
+from spu_assigner.schemas.decoding import BUILDERS, HOT_READERS
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.lists import lists_bytes, read_lists
+from spu_assigner.schemas.registry import Registry
+from spu_assigner.schemas.strict import compile_reader, read_whole
+from spu_assigner.schemas.wire import DeadLetter, Wire
+from spu_assigner.schemas.writing import array_bytes, long_bytes, text_bytes
+from support.builders import Events
+from support.codecs import CREATES, events, fields_of, messages, replica_lists, replica_maps
+
+REGISTRY = Registry.load()
+PARSED = {
+    name: fastavro.parse_schema(REGISTRY.current(name).schema) for name in REGISTRY.type_names
+}
+HEADER_SIZE = {Wire.CONFLUENT: 5, Wire.SINGLE_OBJECT: 10}
+WIRES = st.sampled_from(Wire)
+
+
+def kind_of(event: Any) -> EventKind:
+    """The topic that takes an event."""
+    return "spu" if type_name_of(event) in ("SpuJoined", "SpuLeft") else "topic"
+
+
+def fastavro_bytes(value: Any) -> bytes:
+    """What fastavro writes for an event or a record, without a header."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, PARSED[type_name_of(value)], fields_of(value))
+    return out.getvalue()
+
+
+# Right bytes.
+
+
+@given(events(), WIRES)
+def test_an_event_is_written_as_fastavro_writes_it_and_read_back(event: Any, wire: Wire) -> None:
+    """The bytes are Avro to everyone, though fastavro is not asked for them."""
+    data = encode_event(event, wire=wire)
+    assert data[HEADER_SIZE[wire] :] == fastavro_bytes(event)
+    assert decode_event(data, kind=kind_of(event)) == event
+
+
+@given(messages(), WIRES)
+def test_a_record_is_written_as_fastavro_writes_it_and_read_back(record: Any, wire: Wire) -> None:
+    """The same, for all that the job writes."""
+    for _ in range(2):  # The rows of a table are prepared by its first use.
+        data = encode_record(record, wire=wire)
+        assert data[HEADER_SIZE[wire] :] == fastavro_bytes(record)
+    assert decode_record(data) == record
+
+
+def test_the_frames_are_those_of_confluent_and_of_avro() -> None:
+    """Other programs find the schema by them."""
+    event = TopicDelete(event_id="e", cluster_id="c", topic="t")
+    entry = REGISTRY.current("TopicDelete")
+    assert encode_event(event)[:5] == b"\x00" + entry.id.to_bytes(4, "big")
+    assert encode_event(event, wire=Wire.SINGLE_OBJECT)[:10] == b"\xc3\x01" + bytes.fromhex(
+        entry.fingerprint
+    )
+
+
+def test_a_bytearray_is_read_like_bytes() -> None:
+    """Spark hands over either, by version and setting."""
+    event = Events().create()
+    data = encode_event(event)
+    assert decode_event(bytearray(data), kind="topic") == event
+    record = DeadLetter.of_value(
+        b"x",
+        source_topic="t",
+        source_partition=0,
+        source_offset=1,
+        source_timestamp_ms=2,
+        code="C",
+        message="m",
+    )
+    assert decode_record(bytearray(encode_record(record))) == record
+
+
+def test_the_object_form_of_manual_lists_is_written_as_the_list_form() -> None:
+    """Avro has one form; the file of the documents may have either."""
+    lists = [{"id": 0, "replicas": [1, 2]}, {"id": 1, "replicas": []}]
+    listed = Events().create(replicas=lists)
+    boxed = Events().create(replicas={"partitions": lists})
+    assert encode_event(boxed) == encode_event(listed)
+
+
+@given(replica_lists())
+def test_the_rows_of_a_table_are_the_same_bytes_before_and_after_it_is_prepared(
+    lists: ReplicaLists,
+) -> None:
+    """Nobody can tell which way a map was written."""
+    if lists.table is None:
+        return
+    plain = lists_bytes(ReplicaLists(lists.matrix))
+    table = Table(lists.table.rows.copy())
+    written = [
+        lists_bytes(ReplicaLists.of_table(table, lists.start, len(lists)))
+        for _ in range(len(table.rows) + 1)
+    ]
+    assert "avro" in table.cache
+    assert set(written) == {plain}
+
+
+def test_a_large_table_is_prepared_only_once_it_is_used() -> None:
+    """After a change of the ring, one small create must not wait for a million rows."""
+    table = Table(np.arange(24_000, dtype=np.int32).reshape(8_000, 3))
+    lists = ReplicaLists.of_table(table, 100, 16)
+    lists_bytes(lists)
+    assert "avro" not in table.cache
+    lists_bytes(ReplicaLists.of_table(table, 0, 1_000))
+    assert "avro" in table.cache
+
+
+@given(replica_lists(), st.integers(1, 7))
+def test_lists_in_several_sized_blocks_are_read_too(lists: ReplicaLists, rows: int) -> None:
+    """Other writers of Avro may split an array, and tell the bytes of each part."""
+    encoded = [array_bytes([long_bytes(x) for x in each]) for each in lists.tolist()]
+    data = b""
+    for begin in range(0, len(encoded), rows):
+        block = b"".join(encoded[begin : begin + rows])
+        data += long_bytes(-len(encoded[begin : begin + rows])) + long_bytes(len(block)) + block
+    assert read_lists(data + b"\x00", 0) == (lists, len(data) + 1)
+
+
+# Wrong bytes.
+
+
+CREATE: dict[str, bytes] = {
+    "event_id": text_bytes("e"),
+    "cluster_id": text_bytes("c"),
+    "occurred_at": b"\x00",
+    "topic": text_bytes("t"),
+    "partitions": long_bytes(1),
+    "replication_factor": long_bytes(1),
+    "policy": b"\x00",
+    "ignore_rack": b"\x00",
+    "start_index": b"\x00",
+    "shift": b"\x00",
+    "replicas": b"\x00",
+    "validate_only": b"\x00",
+    "on_shortage": b"\x00",
+}
+CREATE_HEADER = encode_event(Events().create())[:5]
+JOIN_HEADER = encode_event(Events().join())[:5]
+HUGE = long_bytes(2**40)
+DEEP_LISTS = b"\x02\x02\x00"  # one manual list with id 0; its replicas follow
+
+
+def create(**changed: bytes) -> bytes:
+    """A request for a topic with some fields' bytes changed."""
+    return CREATE_HEADER + b"".join((CREATE | changed).values())
+
+
+def join(*, labels: bytes) -> bytes:
+    """A join with these bytes for labels."""
+    return JOIN_HEADER + b"".join(
+        (text_bytes("e"), text_bytes("c"), b"\x00", b"\x00", b"\x00", b"\x02", b"\x00", labels)
+    )
+
+
+def test_the_unchanged_bytes_of_the_table_of_poison_are_events() -> None:
+    """Each case below is wrong for its own reason alone."""
+    assert decode_event(create(), kind="topic") == TopicCreate(
+        event_id="e", cluster_id="c", topic="t"
+    )
+    assert decode_event(join(labels=b"\x00"), kind="spu")
+    lists = DEEP_LISTS + b"\x02\x06\x00\x00"
+    event = decode_event(create(replicas=b"\x02" + lists[1:]), kind="topic")
+    assert isinstance(event, TopicCreate)
+    assert event.replicas == [{"id": 0, "replicas": [3]}]
+
+
+C = DeadLetterCode
+POISON: list[tuple[str, bytes | None, DeadLetterCode, str]] = [
+    ("null", None, C.NULL_VALUE, "the value is null"),
+    ("empty", b"", C.UNDECODABLE, "begin with nothing"),
+    ("text", b'{"type":"topic_create"}', C.UNDECODABLE, "begin with 7b227479706522"),
+    ("a mark alone", b"\x00", C.UNDECODABLE, "begin with 00"),
+    ("a short frame", b"\x00\x00\x00\x00", C.UNDECODABLE, "begin with 00000000"),
+    ("a short fingerprint", b"\xc3\x01" + bytes(7), C.UNDECODABLE, "begin with c301"),
+    ("an unknown id", b"\x00\x00\x00\xff\xff" + bytes(9), C.UNKNOWN_SCHEMA, "schema id 65535"),
+    ("id 0", bytes(20), C.UNKNOWN_SCHEMA, "schema id 0 is not"),
+    ("an unknown fingerprint", b"\xc3\x01" + bytes(20), C.UNKNOWN_SCHEMA, "0000000000000000"),
+    ("no body", CREATE_HEADER, C.UNDECODABLE, "end inside a value"),
+    ("half a body", create()[:-3], C.UNDECODABLE, "end inside a value"),
+    ("a byte too many", create() + b"\x00", C.TRAILING_BYTES, "1 bytes follow"),
+    ("an event of the other topic", encode_event(Events().join()), C.WRONG_TYPE, "SpuJoined"),
+    ("a text beyond the end", create(event_id=b"\x7e" + b"e"), C.UNDECODABLE, "a length is 63"),
+    ("a long text beyond the end", create(event_id=HUGE), C.UNDECODABLE, "a length is 10995116"),
+    ("a negative length", create(event_id=long_bytes(-1)), C.UNDECODABLE, "a length is -1"),
+    ("a very negative length", create(topic=long_bytes(-(2**63))), C.UNDECODABLE, "a length is -"),
+    ("no UTF-8", create(event_id=b"\x04\xc3\x28"), C.UNDECODABLE, "no UTF-8"),
+    ("a surrogate", create(event_id=b"\x06\xed\xa0\x80"), C.UNDECODABLE, "no UTF-8"),
+    ("overlong UTF-8", create(event_id=b"\x04\xc0\xae"), C.UNDECODABLE, "no UTF-8"),
+    ("a long in an int", create(partitions=long_bytes(2**31)), C.UNDECODABLE, "int is 2147483648"),
+    (
+        "a negative long in an int",
+        create(partitions=long_bytes(-(2**31) - 1)),
+        C.UNDECODABLE,
+        "-2147483649",
+    ),
+    ("a varint of 11 bytes", create(partitions=b"\x80" * 10 + b"\x00"), C.UNDECODABLE, "10 bytes"),
+    ("a varint of 70 bits", create(partitions=b"\xff" * 9 + b"\x7f"), C.UNDECODABLE, "64 bits"),
+    ("an endless varint", CREATE_HEADER + b"\x80" * 60_000, C.UNDECODABLE, "10 bytes"),
+    ("a branch beyond", create(occurred_at=long_bytes(2)), C.UNDECODABLE, "branch is 2"),
+    ("a negative branch", create(occurred_at=long_bytes(-1)), C.UNDECODABLE, "branch is -1"),
+    ("another branch beyond", create(policy=long_bytes(-2)), C.UNDECODABLE, "branch is -2"),
+    ("an enum beyond", create(policy=b"\x02" + long_bytes(5)), C.UNDECODABLE, "index is 5"),
+    ("a negative enum", create(on_shortage=long_bytes(-1)), C.UNDECODABLE, "index is -1"),
+    ("a boolean of 2", create(ignore_rack=b"\x02"), C.UNDECODABLE, "boolean is 2"),
+    ("a boolean of 255", create(validate_only=b"\xff"), C.UNDECODABLE, "boolean is 255"),
+    ("a huge block", create(replicas=b"\x02" + HUGE), C.UNDECODABLE, "1099511627776 items"),
+    (
+        "a huge negative block",
+        create(replicas=b"\x02" + long_bytes(-(2**40)) + b"\x00"),
+        C.UNDECODABLE,
+        "items",
+    ),
+    (
+        "a block of huge size",
+        create(replicas=b"\x02\x01" + HUGE),
+        C.UNDECODABLE,
+        "bytes; 2 are left",
+    ),
+    ("a block of negative size", create(replicas=b"\x02\x01\x01"), C.UNDECODABLE, "a block has -1"),
+    (
+        "a block of wrong size",
+        create(replicas=b"\x02\x01\x02\x00\x00\x00"),
+        C.UNDECODABLE,
+        "size says",
+    ),
+    ("a block that never ends", create(replicas=b"\x02\x02\x00\x02\x06"), C.UNDECODABLE, ""),
+    ("an illegal topic", create(topic=text_bytes("a b")), C.INVALID_EVENT, "topic is 'a b'"),
+    ("a topic with a line feed", create(topic=text_bytes("t\n")), C.INVALID_EVENT, "topic is"),
+    ("an illegal cluster", create(cluster_id=text_bytes("..")), C.INVALID_EVENT, "cluster_id is"),
+    ("an empty event id", create(event_id=b"\x00"), C.INVALID_EVENT, "event_id is ''"),
+    ("a long event id", create(event_id=text_bytes("e" * 9999)), C.INVALID_EVENT, "event_id is"),
+    (
+        "over 64 KiB",
+        create(event_id=text_bytes("e" * MESSAGE_SIZE_MAX)),
+        C.INVALID_EVENT,
+        "event_id",
+    ),
+    (
+        "over 1 MiB",
+        create(event_id=text_bytes("e" * MANUAL_MESSAGE_SIZE_MAX)),
+        C.TOO_LARGE,
+        "at most",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "says"), [pytest.param(*case[1:], id=case[0]) for case in POISON]
+)
+def test_bytes_that_are_no_event_are_refused_with_code_and_reason(
+    data: bytes | None, code: DeadLetterCode, says: str
+) -> None:
+    """One dead letter each, that says what to mend; fastavro would take many of these."""
+    with pytest.raises(DecodeError) as caught:
+        decode_event(data, kind="topic")
+    assert caught.value.code is code
+    assert says in caught.value.message
+    assert len(caught.value.message) <= 500
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (join(labels=b"\x02" + HUGE), "1099511627776 items"),
+        (join(labels=b"\x02\x04" + (text_bytes("a") + text_bytes("b")) * 2 + b"\x00"), "twice"),
+    ],
+)
+def test_labels_are_read_strictly(data: bytes, says: str) -> None:
+    """A map is a block like any other, and a name in it means one thing."""
+    with pytest.raises(DecodeError, match=says) as caught:
+        decode_event(data, kind="spu")
+    assert caught.value.code is C.UNDECODABLE
+
+
+def test_an_event_of_over_64_kib_needs_manual_lists() -> None:
+    """1 MiB is for the lists; names have limits of their own."""
+    lists = [{"id": i, "replicas": [1, 2, 3]} for i in range(20_000)]
+    event = Events().create(replicas=lists)
+    data = encode_event(event)
+    assert MESSAGE_SIZE_MAX < len(data) < MANUAL_MESSAGE_SIZE_MAX
+    assert decode_event(data, kind="topic") == event
+    grow = encode_event(Events().grow())
+    labels = {"a": "x" * MESSAGE_SIZE_MAX}
+    with pytest.raises(EncodeError, match="at most 65536"):
+        encode_event(Events().join(labels=labels))
+    with pytest.raises(DecodeError) as caught:
+        decode_event(grow + bytes(MESSAGE_SIZE_MAX), kind="topic")
+    assert caught.value.code is C.TOO_LARGE
+
+
+def test_the_job_s_own_messages_are_no_events_and_events_no_records() -> None:
+    """A message in the wrong topic is told apart by its schema."""
+    letter = DeadLetter.of_value(
+        None,
+        source_topic="t",
+        source_partition=0,
+        source_offset=1,
+        source_timestamp_ms=2,
+        code=C.NULL_VALUE,
+        message="m",
+    )
+    with pytest.raises(DecodeError, match="the value is a DeadLetter; expected SpuJoined, SpuLeft"):
+        decode_event(encode_record(letter), kind="spu")
+    with pytest.raises(DecodeError, match="the value is a TopicCreate; expected a record"):
+        decode_record(encode_event(Events().create()))
+
+
+@pytest.mark.parametrize(
+    "replicas",
+    [
+        b"\x00",  # no list
+        b"\x04\x02\x02\x00\x04\x02\x04\x00\x00",  # lists of one and of two
+        b"\x04\x00\x00\x00",  # empty lists
+        b"\x02" + HUGE + b"\x02\x00\x00",
+        HUGE + b"\x02\x02\x00\x00",
+        b"\x02\x02" + long_bytes(2**31) + b"\x00\x00",
+    ],
+)
+def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
+    """State is rebuilt from these."""
+    good = ReplicaMap(
+        cluster_id="c",
+        topic="t",
+        revision=1,
+        policy=Policy.MANUAL,
+        replicas=ReplicaLists.of_lists([[1]]),
+        cores=None,
+        chain_index=None,
+        cause="e",
+    )
+    data = encode_record(good)
+    body = lists_bytes(ReplicaLists.of_lists([[1]]))
+    assert data.count(body) == 1
+    with pytest.raises(DecodeError) as caught:
+        decode_record(data.replace(body, replicas))
+    assert caught.value.code is C.UNDECODABLE
+
+
+def test_a_length_of_2_to_the_40_allocates_nothing() -> None:
+    """One message must not take the memory of all."""
+    poison = [data for _, data, _, _ in POISON if data is not None and len(data) < 70_000]
+    tracemalloc.start()
+    try:
+        for data in poison:
+            with pytest.raises(DecodeError):
+                decode_event(data, kind="topic")
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@st.composite
+def mutated(draw: st.DrawFn, sources: st.SearchStrategy[bytes]) -> bytes:
+    """Good bytes after a few accidents."""
+    data = bytearray(draw(sources))
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(data)))
+        accident = draw(st.sampled_from(["change", "insert", "cut", "drop", "repeat"]))
+        if accident == "change" and place < len(data):
+            data[place] = draw(st.integers(0, 255))
+        elif accident == "insert":
+            data[place:place] = draw(
+                st.binary(max_size=12) | st.integers(-(2**63), 2**63 - 1).map(long_bytes)
+            )
+        elif accident == "cut":
+            del data[place:]
+        elif accident == "drop":
+            del data[place : place + 3]
+        else:
+            data += data[place:]
+    return bytes(data)
+
+
+@settings(max_examples=500)
+@given(mutated(events().map(encode_event)) | st.binary(), st.sampled_from(["spu", "topic"]))
+def test_whatever_the_bytes_the_codec_gives_an_event_or_a_decode_error(
+    data: bytes, kind: EventKind
+) -> None:
+    """And what it takes for an event, fastavro reads as the same."""
+    try:
+        event = decode_event(data, kind=kind)
+    except DecodeError:
+        return
+    parsed = PARSED[type_name_of(event)]
+    assert fastavro.schemaless_reader(BytesIO(data[5:]), parsed, None) == fields_of(event)
+
+
+@settings(max_examples=500)
+@given(mutated(messages().map(encode_record)))
+def test_whatever_the_bytes_the_codec_gives_a_record_or_a_decode_error(data: bytes) -> None:
+    """The same for the job's own topics and state."""
+    try:
+        record = decode_record(data)
+    except DecodeError:
+        return
+    parsed = PARSED[type_name_of(record)]
+    assert decode_record(encode_record(record)) == record
+    assert fastavro.schemaless_reader(BytesIO(data[5:]), parsed, None) is not None
+
+
+def outcome(read: Any, data: bytes) -> Any:
+    """The value, or that there is none."""
+    try:
+        return read_whole(read, data, 5)
+    except (DecodeError, InvalidEventError):
+        return "refused"
+
+
+HOT = {name: hot(REGISTRY.current(name).expanded) for name, hot in HOT_READERS.items()}
+GENERIC = {name: compile_reader(REGISTRY.current(name).expanded) for name in HOT}
+
+
+@settings(max_examples=500)
+@given(
+    st.one_of(
+        st.tuples(st.just("TopicCreate"), mutated(CREATES.map(encode_event))),
+        st.tuples(st.just("ReplicaMap"), mutated(replica_maps().map(encode_record))),
+        st.tuples(st.just("TopicCreate"), CREATES.map(encode_event)),
+    )
+)
+def test_the_fast_readers_accept_and_give_what_the_general_ones_do(case: tuple[str, bytes]) -> None:
+    """Two ways of reading must not be two languages."""
+    name, data = case
+
+    def generic(data: bytes, position: int) -> tuple[Any, int]:
+        fields, end = GENERIC[name](data, position)
+        return (BUILDERS[name](fields) if end == len(data) else None), end
+
+    assert outcome(HOT[name], data) == outcome(generic, data)
+
+
+def test_what_is_remembered_of_requests_stays_bounded() -> None:
+    """A producer may send requests of ever new shapes."""
+    read = HOT_READERS["TopicCreate"](REGISTRY.current("TopicCreate").expanded)
+    tracemalloc.start()
+    try:
+        for partitions in range(20_000):
+            data = create(partitions=long_bytes(partitions))
+            assert read_whole(read, data, 5).partitions == partitions
+        assert tracemalloc.get_traced_memory()[0] < 6_000_000
+    finally:
+        tracemalloc.stop()
+
+
+# What cannot be written.
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (Events().create(partitions=2**31), "partitions is 2147483648; expected -2147483648"),
+        (Events().create(start_index=-(2**31) - 1), "start_index is -2147483649"),
+        (Events().join(10**4000), "spu_id is a number of 13288 bits"),
+        (Events().rebalance(10**10), "max_moves"),
+        (TopicGrow(event_id="e", cluster_id="c", topic="t", partitions=2**40), "partitions"),
+        (Events().delete(occurred_at=2**63), "occurred_at"),
+        (Events().create(replicas=[[0, 1]]), "entry 0 is not an object of id and replicas"),
+        (Events().create(replicas=[{"id": 0, "replicas": [True]}]), "entry 0 holds True"),
+        (Events().create(replicas=[{"id": 0.0, "replicas": []}]), "entry 0 holds 0.0"),
+        (Events().create(replicas=[{"id": 2**63, "replicas": []}]), "entry 0 holds 92233720368"),
+        (Events().create(replicas=[{"id": 0, "replicas": [], "x": 1}]), "id and replicas alone"),
+        (Events().create(replicas={"lists": []}), "neither a list nor an object"),
+        (Events().create(replicas={"partitions": [], "version": 1}), "neither a list nor"),
+        (
+            Events().create(replicas=[{"id": 0, "replicas": [1] * 2**20}]),
+            "has 1048607 bytes; at most 1048576 are taken",
+        ),
+    ],
+)
+def test_an_event_that_avro_cannot_hold_is_refused_by_the_writer(event: Any, says: str) -> None:
+    """The producer learns it at once, not from a dead letter."""
+    with pytest.raises(EncodeError, match=says) as caught:
+        encode_event(event)
+    assert isinstance(caught.value, AssignerError)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_deleted_map_has_no_value() -> None:
+    """It is a tombstone in the topic."""
+    deleted = ReplicaMap(
+        cluster_id="c",
+        topic="t",
+        revision=2,
+        policy=Policy.FLUVIO,
+        replicas=None,
+        cores=None,
+        chain_index=None,
+        cause="e",
+    )
+    with pytest.raises(EncodeError, match="tombstone"):
+        encode_record(deleted)
+
+
+def test_a_dead_letter_keeps_64_kib_and_tells_the_rest_by_size_and_digest() -> None:
+    """Enough to find the culprit, not enough to fill the topic."""
+    place: dict[str, Any] = {
+        "source_topic": "t",
+        "source_partition": 0,
+        "source_offset": 1,
+        "source_timestamp_ms": 2,
+        "code": C.TOO_LARGE,
+        "message": "m" * 9_999,
+    }
+    letter = DeadLetter.of_value(b"ab" * 50_000, **place)
+    assert letter.raw == b"ab" * 32_768
+    assert letter.size == 100_000
+    assert letter.sha256 == hashlib.sha256(b"ab" * 50_000).hexdigest()
+    assert len(letter.message) <= 500
+    absent = DeadLetter.of_value(None, **place)
+    assert (absent.raw, absent.size) == (None, 0)
