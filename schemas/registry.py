@@ -100,7 +100,7 @@ class Registry:
         return Registry([each for each in self.entries if each not in same] + [entry])
 
 
-def fingerprint_of(schema: dict[str, Any]) -> str:
+def fingerprint_of(schema: Any) -> str:
     """CRC-64-AVRO of the canonical form, hexadecimal, in the order of bytes on the wire."""
     return str(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
