@@ -36,10 +36,14 @@ class Awaited:
 
     def expect(self, event: Event) -> None:
         """Await the answer to an event that is going to be sent."""
-        self._events.add(event.event_id)
-        self._open[event.event_id] = None
+        self.expect_id(event.event_id)
         if isinstance(event, TopicDelete):
             self._deleted.add(f"{event.cluster_id}/{event.topic}")
+
+    def expect_id(self, event_id: str) -> None:
+        """Await something to be heard of what is going to be sent under this name."""
+        self._events.add(event_id)
+        self._open[event_id] = None
 
     def give_up(self, event_id: str) -> None:
         """Await an event no longer: it was not sent."""

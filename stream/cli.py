@@ -3,12 +3,14 @@
 Each command is imported when it is called, and what is heavy (Spark, Kafka's client, Avro, tables)
 inside the command: `simulate` answers in a fraction of a second.
 
-Exit status: 0 done; 1 the answer is no, or something outside failed; 2 wrong usage or settings; 3
-no answer in time (`produce --wait`); 130 interrupted. An error is one line on standard error.
+Exit status: 0 done; 1 the answer is no, or something outside failed; 2 wrong usage or settings;
+3 no answer in time (`produce --wait`); 130 interrupted, 143 terminated. An error is one line on
+standard error.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -103,8 +105,13 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The entry point."""
+    """The entry point. A request to terminate ends it as Ctrl-C does: everything is closed."""
+    signal.signal(signal.SIGTERM, _terminate)
     cli()
+
+
+def _terminate(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,28 @@ Lists = tuple[tuple[int, ...], ...]  # one replica list for each partition
 class Step:
     """One message, and the whole answer that it must get."""
 
-    event: Event | bytes  # bytes: sent as they are, to topic-events
+    event_id: str  # of raw bytes too: a name for them
+    event: Event | bytes  # bytes: sent as they are, to topic-events, with the cluster as key
     status: Status | None = None  # None: no request
     code: Code | DeadLetterCode | None = None
     replicas: Lists | None = None  # on replica-map, or in the status of a validated request
     cores: Lists | None = None  # parallel to replicas
     ring: tuple[tuple[int, RingChange], ...] = ()
+
+    @property
+    def is_join(self) -> bool:
+        return isinstance(self.event, SpuJoined)
+
+    @property
+    def topic(self) -> str:
+        """The topic that is asked about; a name for what asks of none."""
+        match self.event:
+            case TopicCreate(topic=topic) | TopicDelete(topic=topic):
+                return topic
+            case bytes():
+                return "bytes"
+            case _:
+                return self.event.cluster_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +142,7 @@ class _Steps:
     def join(self, *spu_ids: int, **given: Any) -> _Steps:
         for spu_id in spu_ids:
             event = SpuJoined(**self._common(), spu_id=spu_id, **given)
-            self.steps.append(Step(event=event, ring=((spu_id, RingChange.JOINED),)))
+            self._add(event, ring=((spu_id, RingChange.JOINED),))
         return self
 
     def create(
@@ -158,7 +174,7 @@ class _Steps:
         return self._request(TopicDelete(**self._common(), topic=topic), Status.DELETED, ring=ring)
 
     def send(self, raw: bytes, code: DeadLetterCode) -> _Steps:
-        self.steps.append(Step(event=raw, code=code))
+        self._add(raw, code=code)
         return self
 
     def example(self, *, title: str, source: str, ring: Sequence[int]) -> Example:
@@ -184,8 +200,11 @@ class _Steps:
         )
 
     def _request(self, event: Event, status: Status, **expected: Any) -> _Steps:
-        self.steps.append(Step(event=event, status=status, **expected))
+        self._add(event, status=status, **expected)
         return self
+
+    def _add(self, event: Event | bytes, **expected: Any) -> None:
+        self.steps.append(Step(event_id=self._common()["event_id"], event=event, **expected))
 
     def _common(self) -> dict[str, Any]:
         number = len(self.steps) + 1
