@@ -7,16 +7,13 @@ equal; without one Kafka draws at random, and ours goes on as one long topic wit
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
 import numpy as np
-import py4j.java_gateway as py4j
-import pyspark
 import pytest
 from spu_assigner.core import placement
 from spu_assigner.core.errors import AssignerError
@@ -24,9 +21,8 @@ from spu_assigner.core.events import Policy
 from spu_assigner.core.machine import step
 from spu_assigner.core.records import ReplicaMap, TopicStatus
 from spu_assigner.core.state import ClusterState
-from spu_assigner.stream.jars import ensure
-from spu_assigner.stream.java import ensure_java
 from support.builders import Events
+from support.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
 
 pytestmark = pytest.mark.kafka_jar
 
@@ -34,8 +30,6 @@ CLUSTERS = 40  # of each kind; with the numbers below 4,200 inputs in all
 REQUESTS = 20  # of each cluster, with a start index
 TOPICS = 10  # of each cluster, chained
 GROWTHS = 5  # of each cluster
-
-Racks = dict[int, str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,78 +49,16 @@ class Request:
         )
 
 
-class KafkaPlacer:
-    """Kafka's AdminUtils, in a Java of its own."""
-
-    def __init__(self, gateway: py4j.JavaGateway) -> None:
-        self._jvm = gateway.jvm
-        self._brokers: dict[tuple[Any, ...], Any] = {}
-
-    def assign(
-        self, racks: Racks, request: Request, *, start_partition: int = 0
-    ) -> list[list[int]]:
-        """The lists of partitions start_partition, start_partition + 1, …"""
-        assigned = self._jvm.org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers(
-            self._brokers_of(racks),
-            request.partitions,
-            request.replicas,
-            request.start,
-            start_partition,
-        )
-        text = assigned.toString()  # One call; reading the map through Py4J takes one a number.
-        lists = {
-            int(partition): [int(spu_id) for spu_id in ids.split(", ")]
-            for partition, ids in re.findall(r"(\d+)=\[([\d, ]+)\]", text)
-        }
-        assert sorted(lists) == list(range(start_partition, start_partition + request.partitions))
-        return [lists[partition] for partition in sorted(lists)]
-
-    def alternated(self, racks: Racks) -> list[int]:
-        """Kafka's rack-alternated list of brokers."""
-        by_id = self._jvm.java.util.HashMap()
-        for spu_id, rack in racks.items():
-            by_id.put(spu_id, rack)
-        return list(self._jvm.org.apache.kafka.admin.AdminUtils.getRackAlternatedBrokerList(by_id))
-
-    def _brokers_of(self, racks: Racks) -> Any:
-        key = tuple(racks.items())
-        if key not in self._brokers:
-            java = self._jvm
-            brokers = java.java.util.ArrayList()
-            for spu_id, rack in sorted(racks.items()):
-                name = java.java.util.Optional.ofNullable(rack)
-                brokers.add(java.org.apache.kafka.admin.BrokerMetadata(spu_id, name))
-            self._brokers[key] = brokers
-        return self._brokers[key]
-
-
 @pytest.fixture(scope="module")
 def kafka_placer() -> Iterator[KafkaPlacer]:
-    try:
-        jars = ensure("kafka-placer")
-        java = ensure_java().executable
-    except AssignerError as reason:
-        if os.environ.get("CI"):
-            raise  # Where all must be tested, a missing jar is a failure.
-        pytest.skip(f"Kafka's placer cannot be had: {reason}")
-    (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
-    port, token, process = py4j.launch_gateway(
-        jarpath=str(py4j_jar),
-        classpath=os.pathsep.join(map(str, jars)),
-        java_path=str(java),
-        die_on_exit=True,  # also when this process is killed
-        enable_auth=True,
-        return_proc=True,
-    )
-    gateway = py4j.JavaGateway(
-        gateway_parameters=py4j.GatewayParameters(port=port, auth_token=token)
-    )
-    try:
-        yield KafkaPlacer(gateway)
-    finally:
-        gateway.shutdown()
-        process.stdin.close()
-        process.wait(timeout=30)
+    with ExitStack() as stack:
+        try:
+            placer = stack.enter_context(running_kafka_placer())
+        except AssignerError as reason:
+            if os.environ.get("CI"):
+                raise  # Where all must be tested, a missing jar is a failure.
+            pytest.skip(f"Kafka's placer cannot be had: {reason}")
+        yield placer
 
 
 def clusters(kind: str) -> Iterator[tuple[Random, Racks]]:
@@ -184,7 +116,10 @@ def test_a_start_index_gives_what_kafkas_fixed_start_gives(
             (status, *_) = step(state, event, default_policy=Policy.KAFKA)
             assert isinstance(status, TopicStatus)
             assert status.replicas is not None, status
-            assert status.replicas.tolist() == kafka_placer.assign(racks, request), (racks, request)
+            assert status.replicas.tolist() == kafka_placer.assign(racks, **asdict(request)), (
+                racks,
+                request,
+            )
 
 
 @each_kind
@@ -205,7 +140,7 @@ def test_chained_topics_are_one_long_topic_of_kafkas(kafka_placer: KafkaPlacer, 
             whole = Request(
                 partitions=index + request.partitions, replicas=request.replicas, start=0
             )
-            expected = kafka_placer.assign(racks, whole)[index:]
+            expected = kafka_placer.assign(racks, **asdict(whole))[index:]
             assert found.replicas.tolist() == expected, (racks, index, request)
             index += request.partitions
             assert found.chain_index == index
@@ -248,7 +183,7 @@ def test_partitions_added_later_are_placed_as_kafka_does(
                     partitions=request.partitions,
                     replicas=request.replicas,
                 )
-            expected = kafka_placer.assign(racks, request, start_partition=first)
+            expected = kafka_placer.assign(racks, **asdict(request), start_partition=first)
             assert placed.tolist() == expected, (racks, request, first)
 
 
@@ -265,7 +200,7 @@ def test_kafkas_own_test_expectation_holds(kafka_placer: KafkaPlacer) -> None:
     names = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]
     racks: Racks = dict(enumerate(names))
     assert kafka_placer.alternated(racks) == [0, 3, 1, 5, 4, 2]
-    assert kafka_placer.assign(racks, Request(partitions=7, replicas=3, start=0)) == [
+    assert kafka_placer.assign(racks, partitions=7, replicas=3, start=0) == [
         [0, 3, 1],
         [3, 1, 5],
         [1, 5, 4],

@@ -1,0 +1,226 @@
+"""The job as a user runs it, beside a raw transactional echo of the same broker in the same run.
+
+Work unit: a topic-create of 16 partitions × 3 replicas, over 50 clusters of 64 SPUs. Every answer
+is compared with the core's own on the same events.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.core import Assigner
+from spu_assigner.core.events import Event, SpuJoined, TopicCreate
+from spu_assigner.core.records import ReplicaMap
+from spu_assigner.schemas.codec import decode_record, encode_event
+from spu_assigner.stream.broker import EmbeddedBroker
+from support.figures import keep, percentiles, spread
+
+CLUSTERS: Final = 50
+SPUS: Final = 64
+PARTITIONS: Final = 16
+REPLICAS: Final = 3
+CREATES: Final = int(os.environ.get("BENCH_CREATES", "100000"))
+BACKLOGS: Final = int(os.environ.get("BENCH_BACKLOGS", "3"))
+CLOSED_LOOPS: Final = int(os.environ.get("BENCH_LATENCIES", "200"))
+WARM_UP: Final = 30
+ANSWER_S: Final = 120.0
+
+
+def joins() -> list[Event]:
+    """Every SPU of every cluster."""
+    return [
+        SpuJoined(
+            event_id=f"j{cluster}-{spu}", cluster_id=f"c{cluster}", spu_id=spu, capacity=10**8
+        )
+        for cluster in range(CLUSTERS)
+        for spu in range(SPUS)
+    ]
+
+
+def creates(first: int, count: int) -> list[Event]:
+    """Creates number first … first + count - 1, over the clusters in turn."""
+    return [
+        TopicCreate(
+            event_id=f"e{number}",
+            cluster_id=f"c{number % CLUSTERS}",
+            topic=f"t{number}",
+            partitions=PARTITIONS,
+            replication_factor=REPLICAS,
+        )
+        for number in range(first, first + count)
+    ]
+
+
+class Client:
+    """Sends to one topic and reads another, as a user would: idempotent, `read_committed`."""
+
+    def __init__(self, bootstrap: str, source: str, target: str) -> None:
+        self.source = source
+        self.producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
+        )
+        self.bulk = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"bench-{target}",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 5,
+            }
+        )
+        partitions = self.consumer.list_topics(target, 10).topics[target].partitions
+        self.consumer.assign([TopicPartition(target, number, 0) for number in partitions])
+
+    def ask(self, key: str, value: bytes) -> float:
+        """Send one, wait for what comes back: ms."""
+        begun = time.perf_counter()
+        self.producer.produce(self.source, key=key, value=value)
+        self.producer.flush()
+        self.take(1)
+        return (time.perf_counter() - begun) * 1000
+
+    def send(self, records: list[tuple[str, bytes]]) -> None:
+        """Send a backlog."""
+        for number, (key, value) in enumerate(records):
+            self.bulk.produce(self.source, key=key, value=value)
+            if number % 5_000 == 0:
+                self.bulk.poll(0)
+        self.bulk.flush()
+
+    def take(self, count: int) -> list[bytes]:
+        """The next `count` values that are committed."""
+        values: list[bytes] = []
+        deadline = time.monotonic() + ANSWER_S
+        while len(values) < count:
+            for message in self.consumer.consume(min(10_000, count - len(values)), 0.5):
+                if message.error():
+                    raise AssertionError(str(message.error()))
+                values.append(message.value())
+            assert time.monotonic() < deadline, f"{len(values)} of {count} answers came"
+        return values
+
+
+@contextmanager
+def running(command: list[str], log: Path, environ: dict[str, str] | None = None) -> Iterator[Any]:
+    """A process that is ended with the block."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environ or {})},
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """A broker of its own: what other tests left behind costs nothing here."""
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        yield broker
+
+
+def measure(client: Client, first: int) -> tuple[list[float], list[float], int]:
+    """Latencies in ms and rates per s; `first` is the number of the first create."""
+    for event in creates(first, WARM_UP):
+        client.ask(event.cluster_id, encode_event(event))
+    first += WARM_UP
+    latencies = [
+        client.ask(event.cluster_id, encode_event(event)) for event in creates(first, CLOSED_LOOPS)
+    ]
+    first += CLOSED_LOOPS
+    rates = []
+    for _ in range(BACKLOGS):
+        backlog = [(e.cluster_id, encode_event(e)) for e in creates(first, CREATES)]
+        first += CREATES
+        begun = time.perf_counter()
+        client.send(backlog)
+        client.take(CREATES)
+        rates.append(CREATES / (time.perf_counter() - begun))
+    return latencies, rates, first
+
+
+def test_latency_and_throughput(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """One create at a time, then a backlog, through the job and through the echo."""
+    bootstrap = broker.bootstrap_servers
+    echo_topics = [NewTopic(name, 4, 1) for name in ("echo-in", "echo-out")]
+    for future in AdminClient({"bootstrap.servers": bootstrap}).create_topics(echo_topics).values():
+        future.result()
+    script = str(Path(__file__).parent / "echo.py")
+    with running([sys.executable, script, bootstrap, "echo-in", "echo-out"], tmp_path / "echo.log"):
+        echo_ms, echo_rates, _ = measure(Client(bootstrap, "echo-in", "echo-out"), 0)
+    environ = {"KAFKA_BOOTSTRAP_SERVERS": bootstrap}
+    program = str(Path(sys.executable).with_name("spu-assigner"))
+    subprocess.run([program, "topics", "create"], env={**os.environ, **environ}, check=True)
+    command = [program, "run", "--checkpoint", str(tmp_path / "checkpoint")]
+    with running(command, tmp_path / "job.log", environ):
+        spus = Client(bootstrap, "spu-events", "ring-events")
+        spus.send([(event.cluster_id, encode_event(event)) for event in joins()])
+        spus.take(CLUSTERS * SPUS)
+        client = Client(bootstrap, "topic-events", "replica-map")
+        job_ms, job_rates, total = measure(client, 0)
+        check_maps(bootstrap, total)
+    job_p, echo_p = percentiles(job_ms), percentiles(echo_ms)
+    keep(
+        "job",
+        sizes={
+            "clusters": CLUSTERS,
+            "spus_per_cluster": SPUS,
+            "partitions": PARTITIONS,
+            "replicas": REPLICAS,
+            "backlog": CREATES,
+        },
+        figures={
+            "latency_ms": job_p,
+            "latency_echo_ms": echo_p,
+            "creates_per_s": spread(job_rates),
+            "echo_per_s": spread(echo_rates),
+            "throughput_of_echo": spread(
+                [job / echo for job, echo in zip(job_rates, echo_rates, strict=True)]
+            ),
+        },
+    )
+
+
+def check_maps(bootstrap: str, total: int) -> None:
+    """Every map that came out equals the core's on the same creates."""
+    reader = Client(bootstrap, "topic-events", "replica-map")
+    found = {}
+    for value in reader.take(total):
+        record = decode_record(value)
+        assert isinstance(record, ReplicaMap)
+        found[record.topic] = record
+    assigner = Assigner()
+    for event in joins():
+        assigner.apply(event)
+    # Four input partitions, but one for each cluster: within a cluster the order is the producer's.
+    for event in creates(0, total):
+        expected = assigner.apply(event)[0]
+        assert found[expected.topic] == expected  # type: ignore[union-attr]

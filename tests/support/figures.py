@@ -1,0 +1,67 @@
+"""Figures of a run: kept as JSON with what they were measured on, and printed as a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "bench" / "results"
+PACKAGES = ("pyspark", "confluent-kafka", "fastavro", "numpy", "pyarrow")
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Minimum, median and maximum."""
+    return {
+        "min": round(min(values), 3),
+        "median": round(statistics.median(values), 3),
+        "max": round(max(values), 3),
+        "runs": len(values),
+    }
+
+
+def percentiles(values_ms: Sequence[float]) -> dict[str, float]:
+    """p50, p95 and p99 of some times in ms, nearest rank, and how many they are."""
+    ordered = sorted(values_ms)
+    ranks = {f"p{p}": ordered[max(0, -(-len(ordered) * p // 100) - 1)] for p in (50, 95, 99)}
+    return {**{name: round(value, 2) for name, value in ranks.items()}, "samples": len(ordered)}
+
+
+def keep(name: str, *, sizes: dict[str, Any], figures: dict[str, Any]) -> Path:
+    """Write `results/<name>.json` and print it as a table. Returns the file."""
+    root = Path(__file__).parents[2]
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    document = {
+        "name": name,
+        "commit": commit or None,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cores": os.cpu_count(),
+            "processor": platform.machine(),
+            "system": f"{platform.system()} {platform.release()}",
+            "python": platform.python_version(),
+        },
+        "versions": {package: version(package) for package in PACKAGES},
+        "sizes": sizes,
+        "figures": figures,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    print(f"\n{name} (commit {commit or 'unknown'})")
+    for figure, value in figures.items():
+        print(f"  {figure:<44} {value}")
+    return path
