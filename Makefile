@@ -8,7 +8,8 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/setup.stamp
+PACKAGES := $(VENV)/packages.stamp
+READY := $(VENV)/ready.stamp
 SETUP_LOG := $(VENV)/setup.log
 SOURCES := core schemas stream tests
 
@@ -21,9 +22,20 @@ help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(STAMP) ## install what the project needs; done by the other commands when it is due
+setup: $(PACKAGES) ## install what the project needs; the other commands do it when it is due
+	$(BRING)
 
-$(STAMP): requirements-build.lock requirements.lock pyproject.toml stream/requirements-java.lock stream/jars.lock.json
+# Asked for by name, set-up always looks whether Java and jars are still there; the others trust the stamp.
+$(READY): $(PACKAGES) stream/requirements-java.lock stream/jars.lock.json
+	$(BRING)
+
+define BRING
+@echo "setup 3/3: Java and jars"
+@$(BIN)/python -m spu_assigner.stream.setup
+@touch $(READY)
+endef
+
+$(PACKAGES): requirements-build.lock requirements.lock pyproject.toml
 	@python=''; \
 	for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 python); do \
 	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
@@ -47,27 +59,25 @@ $(STAMP): requirements-build.lock requirements.lock pyproject.toml stream/requir
 	pip --require-hashes --requirement requirements-build.lock; \
 	pip --require-hashes --no-build-isolation --requirement requirements.lock; \
 	pip --no-deps --no-build-isolation --editable .
-	@echo "setup 3/3: Java and jars"
-	@$(BIN)/python -m spu_assigner.stream.setup
 	@touch $@
 
 .PHONY: run
-run: $(STAMP) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, status 0 if every map is as expected)
+run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, status 0 if every map is as expected)
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 .PHONY: test
-test: $(STAMP) ## all tests: unit, Spark, broker
+test: $(READY) ## all tests: unit, Spark, broker
 	@$(BIN)/pytest -m 'not bench'
 
 .PHONY: unit
-unit: $(STAMP) ## the tests that need neither Java nor Spark nor a broker
+unit: $(READY) ## the tests that need neither Java nor Spark nor a broker
 	@$(BIN)/pytest -q -m 'not spark and not broker and not kafka_jar and not bench'
 
 .PHONY: check
 check: lint unit ## format, lint, types, import rules, unit tests; to be run before each commit
 
 .PHONY: lint
-lint: $(STAMP) build/types
+lint: $(READY) build/types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) \
 	  || { echo 'lint: `make format` mends the files above' >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(SOURCES)
@@ -81,12 +91,12 @@ build/types: Makefile
 	@touch $@
 
 .PHONY: format
-format: $(STAMP) ## format the sources and mend what the linter can
+format: $(READY) ## format the sources and mend what the linter can
 	@$(BIN)/ruff check --fix --quiet $(SOURCES) || true
 	@$(BIN)/ruff format $(SOURCES)
 
 .PHONY: bench
-bench: $(STAMP) ## measure latency, throughput and the planner
+bench: $(READY) ## measure latency, throughput and the planner
 	@$(BIN)/pytest -s -m bench tests/bench
 
 .PHONY: lock
