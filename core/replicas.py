@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ IdArray = NDArray[np.int32]  # shape (n,)
 IdMatrix = NDArray[
     np.int32
 ]  # shape (partitions, replicas), SPU ids, leader first, distinct in a row
+
+DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
+DENSE_MIN: Final = 4_096  # counters that cost nothing
 
 
 class Table:
@@ -70,3 +73,17 @@ class ReplicaLists:
 
     def __repr__(self) -> str:
         return f"ReplicaLists({self.tolist()!r})"
+
+
+def tally(values: NDArray[np.integer[Any]]) -> tuple[list[int], list[int]]:
+    """The distinct values, ascending, and how often each occurs; values are 0 or more.
+
+    Cost: O(n) where they are small numbers, else that of sorting.
+    """
+    flat = values.ravel()
+    if int(flat.max(initial=0)) > DENSE_RATIO * len(flat) + DENSE_MIN:
+        unique, counts = np.unique(flat, return_counts=True)
+        return unique.tolist(), counts.tolist()
+    all_counts = np.bincount(flat)
+    unique = np.flatnonzero(all_counts)
+    return unique.tolist(), all_counts[unique].tolist()

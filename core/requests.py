@@ -21,7 +21,7 @@ from spu_assigner.core.planner import (
     place_with_care,
 )
 from spu_assigner.core.records import Chain, Order
-from spu_assigner.core.replicas import IdMatrix, ReplicaLists
+from spu_assigner.core.replicas import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.state import ClusterState
 
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
@@ -227,13 +227,16 @@ def _cores(state: ClusterState, plan: Plan) -> ReplicaLists:
     matrix = plan.replicas.matrix
     flat = matrix.ravel()
     cores = np.zeros(len(flat), dtype=np.int32)
-    by_spu = np.argsort(flat, kind="stable")
-    unique, starts = np.unique(flat[by_spu], return_index=True)
-    ends = np.r_[starts[1:], len(flat)]
-    for spu_id, start, end in zip(unique.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        weights = state.core_weights[SpuId(spu_id)]
-        if len(weights) > 1:
-            cores[by_spu[start:end]] = placement.take_cores(weights, end - start)
+    hosts, counts = tally(flat)
+    weights = [state.core_weights[SpuId(spu_id)] for spu_id in hosts]
+    if any(len(of_host) > 1 for of_host in weights):
+        # At most SPUS_MAX hosts: their positions fit in 16 bits, which sort in linear time.
+        positions = np.searchsorted(hosts, flat).astype(np.uint16)
+        by_host = np.argsort(positions, kind="stable")
+        ends = np.cumsum(counts).tolist()
+        for of_host, count, end in zip(weights, counts, ends, strict=True):
+            if len(of_host) > 1:
+                cores[by_host[end - count : end]] = placement.take_cores(of_host, count)
     return ReplicaLists(cores.reshape(matrix.shape))
 
 

@@ -31,7 +31,7 @@ from spu_assigner.core.records import (
     SpuChanged,
     TopicStatus,
 )
-from spu_assigner.core.replicas import IdMatrix, ReplicaLists
+from spu_assigner.core.replicas import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.ring import START, Ring
 
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
@@ -302,11 +302,10 @@ def evolve(state: ClusterState, record: Record) -> None:
 
 def core_counts(replicas: IdMatrix, cores: IdMatrix) -> list[tuple[SpuId, int, int]]:
     """How many replicas of a map each core holds: (SPU, core, count), in ascending order."""
-    keys = (replicas.astype(np.int64) << 16) | cores
-    unique, counts = np.unique(keys, return_counts=True)
+    width = int(cores.max(initial=0)) + 1
+    keys, counts = tally(replicas.astype(np.int64) * width + cores)
     return [
-        (SpuId(key >> 16), key & 0xFFFF, count)
-        for key, count in zip(unique.tolist(), counts.tolist(), strict=True)
+        (SpuId(key // width), key % width, count) for key, count in zip(keys, counts, strict=True)
     ]
 
 
