@@ -368,6 +368,51 @@ def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
     assert caught.value.code is C.UNDECODABLE
 
 
+MANY = [array_bytes([long_bytes(1_000 + i), long_bytes(i)]) for i in range(200)]
+
+
+@pytest.mark.parametrize("few", [2, 200])
+@pytest.mark.parametrize(
+    ("poison", "says"),
+    [
+        (long_bytes(2**31), "an int is 2147483648"),
+        (long_bytes(2**40), "an int is 1099511627776"),
+        (b"\x80" * 10 + b"\x00", "more than 10 bytes"),
+        (b"\xff" * 9 + b"\x7f", "more than 64 bits"),
+    ],
+)
+def test_an_id_beyond_32_bits_is_refused_in_short_and_long_maps(
+    few: int, poison: bytes, says: str
+) -> None:
+    """Short and long maps are read in different ways."""
+    bad = array_bytes([*MANY[:few], b"\x04" + long_bytes(1) + poison + b"\x00"])
+    with pytest.raises(DecodeError, match=says):
+        read_whole(read_lists, bad, 0)
+
+
+@pytest.mark.parametrize("few", [2, 200])
+def test_an_id_of_needlessly_many_bytes_is_an_id(few: int) -> None:
+    """Avro does not ask for the shortest form, so other writers may use another."""
+    data = array_bytes([*MANY[:few], b"\x04" + long_bytes(1) + b"\x8e\x80\x80\x80\x80\x00\x00"])
+    assert read_whole(read_lists, data, 0).tolist()[-1] == [1, 7]
+
+
+@pytest.mark.parametrize("few", [2, 200])
+def test_a_map_that_ends_early_is_refused_wherever_it_ends(few: int) -> None:
+    """A cut message must not become a shorter map."""
+    data = array_bytes(MANY[:few])
+    for end in range(len(data)):
+        with pytest.raises(DecodeError):
+            read_whole(read_lists, data[:end], 0)
+
+
+def test_a_fixed_value_that_ends_early_is_refused() -> None:
+    """The slice of the rest would be a shorter value."""
+    read = compile_reader({"type": "fixed", "name": "F", "size": 8})
+    with pytest.raises(DecodeError, match="8 bytes are expected; 7 are left"):
+        read_whole(read, bytes(7), 0)
+
+
 def test_a_length_of_2_to_the_40_allocates_nothing() -> None:
     """One message must not take the memory of all."""
     poison = [data for _, data, _, _ in POISON if data is not None and len(data) < 70_000]
