@@ -4,7 +4,7 @@ A row between Python and the JVM costs more than a message's decision, so a shar
 of a batch into bundles: bytes, of about 256 KiB. The last bundle of a shard also tells what the
 shard has read. Layout, numbers big-endian:
 
-    bundle  = format u8, packing u8, size u32 of what follows unpacked, then packed:
+    bundle  = format u8, packing u8, messages u32, size u32 of what follows unpacked, then packed:
               ranges u32, ranges * (source u8, partition i32, first, last, count i64), messages
     message = kind u8, id size u16, key size i32 (-1: none), value size i32 (-1: none),
               broker time i64 in ms, id, key, value
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+import pyarrow as pa
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.stream import topics
 
@@ -31,7 +31,7 @@ SCHEMA: Final = "shard int, sequence int, bundle binary"
 _FORMAT: Final = 1
 _PLAIN: Final = 0
 _LZ4: Final = 1
-_HEADER: Final = struct.Struct(">BBI")
+_HEADER: Final = struct.Struct(">BBII")
 _COUNT: Final = struct.Struct(">I")
 _READ: Final = struct.Struct(">Biqqq")
 _MESSAGE: Final = struct.Struct(">BHiiq")
@@ -100,6 +100,7 @@ class Bundler:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
+        self._count = 0
 
     def add(self, message: Message) -> bytes | None:
         """Take a message; gives a bundle when one is full."""
@@ -115,6 +116,7 @@ class Bundler:
             + event_id
             + (key or b"")
         )
+        self._count += 1
         self._size += _MESSAGE.size + len(event_id) + len(key or b"")
         if value:
             self._parts.append(value)
@@ -128,17 +130,18 @@ class Bundler:
             for each in ranges
         )
         body = b"".join((lead, *self._parts))
+        count, self._count = self._count, 0
         self._parts, self._size = [], 0
         if len(body) < PACKED_SIZE_MIN:
-            return _HEADER.pack(_FORMAT, _PLAIN, len(body)) + body
+            return _HEADER.pack(_FORMAT, _PLAIN, count, len(body)) + body
         packed: bytes = pa.compress(body, codec="lz4_raw", asbytes=True)
-        return _HEADER.pack(_FORMAT, _LZ4, len(body)) + packed
+        return _HEADER.pack(_FORMAT, _LZ4, count, len(body)) + packed
 
 
 class Bundle:
     """A bundle read back: ranges, messages, and the bytes that a digest is taken over."""
 
-    __slots__ = ("digestible", "ranges")
+    __slots__ = ("count", "digestible", "ranges")
 
     def __init__(self, data: bytes) -> None:
         """Unpack.
@@ -146,7 +149,7 @@ class Bundle:
         Raises:
             InvariantError: it was not made by this release's `Bundler`.
         """
-        form, packing, size = _HEADER.unpack_from(data)
+        form, packing, self.count, size = _HEADER.unpack_from(data)
         body = memoryview(data)[_HEADER.size :]
         if form != _FORMAT or packing not in (_PLAIN, _LZ4):
             raise InvariantError(

@@ -1,0 +1,128 @@
+"""What a checkpoint tells before its query starts: its id, and the shards its state has.
+
+It is read through Hadoop's file systems, as Spark itself reads it, so any place will do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spu_assigner.core.errors import AssignerError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHARDS_AT_FIRST_MAX: Final = 8  # every batch costs a task a shard; more only when asked for
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+
+class CheckpointError(AssignerError):
+    """The checkpoint cannot be gone on with."""
+
+
+class ShardsChangedError(CheckpointError):
+    """The state is divided otherwise than the settings say."""
+
+    exit_status = 2
+
+    def __init__(self, *, checkpoint: str, found: int, wanted: int) -> None:
+        self.found = found
+        self.wanted = wanted
+        super().__init__(
+            f"shards is {wanted}, but checkpoint {checkpoint} has its state in {found}, which "
+            f"cannot be changed; leave the setting out (or set it to {found}), or start with a new "
+            "checkpoint, query name and topic prefix"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What is there; both None: nothing yet."""
+
+    id: str | None
+    shards: int | None
+
+
+def absolute(checkpoint: str) -> str:
+    """A folder's whole path; a URL as it is."""
+    has_scheme = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", checkpoint)
+    return checkpoint if has_scheme else str(Path(checkpoint).expanduser().absolute())
+
+
+def is_local(checkpoint: str) -> bool:
+    """Whether it is on this machine's own disk."""
+    return checkpoint.startswith(("/", "file:"))
+
+
+def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint:
+    """Look at a checkpoint.
+
+    Raises:
+        CheckpointError: it cannot be read, or is none of a streaming query.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        lines = _lines(spark, f"{checkpoint}/metadata")
+        newest = _newest(spark, f"{checkpoint}/offsets")
+        offsets = None if newest is None else _lines(spark, f"{checkpoint}/offsets/{newest}")
+    except Py4JJavaError as reason:
+        told = str(reason.java_exception.getMessage()).splitlines()[0]
+        raise CheckpointError(f"checkpoint {checkpoint} cannot be read: {told}") from reason
+    try:
+        found_id = None if lines is None else str(json.loads(lines[0])["id"])
+        # The offsets file: version, then a line of JSON with the settings that belong to the state.
+        found = None if offsets is None else int(json.loads(offsets[1])["conf"][SHUFFLE_PARTITIONS])
+    except (ValueError, KeyError, IndexError) as reason:
+        raise CheckpointError(
+            f"checkpoint {checkpoint} has files that are none of a streaming query; "
+            "name another folder"
+        ) from reason
+    return Checkpoint(id=found_id, shards=found)
+
+
+def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> int:
+    """The number of shards to run with.
+
+    Raises:
+        ShardsChangedError: the checkpoint has another number than the one asked for.
+    """
+    if checkpoint.shards is None:
+        return wanted or min(os.cpu_count() or 1, SHARDS_AT_FIRST_MAX)
+    if wanted is not None and wanted != checkpoint.shards:
+        raise ShardsChangedError(checkpoint=place, found=checkpoint.shards, wanted=wanted)
+    return checkpoint.shards
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    place = _java(spark).org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), place
+
+
+def _java(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm
+
+
+def _lines(spark: SparkSession, path: str) -> list[str] | None:
+    system, place = _file_system(spark, path)
+    if not system.exists(place):
+        return None
+    stream = system.open(place)
+    try:
+        text = _java(spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+    finally:
+        stream.close()
+    return str(text).splitlines()
+
+
+def _newest(spark: SparkSession, folder: str) -> int | None:
+    system, place = _file_system(spark, folder)
+    if not system.exists(place):
+        return None
+    names = [status.getPath().getName() for status in system.listStatus(place)]
+    return max((int(name) for name in names if name.isdigit()), default=None)

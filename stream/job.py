@@ -1,0 +1,278 @@
+"""The job: a Spark session made for it, its query, and how it ends.
+
+    with start(Settings.from_env()) as job:
+        job.await_termination()
+
+It runs in this process on `local[*]`, or unchanged on a cluster: what the executors need is the
+installed package and Spark's connector to Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.checkpoint import (
+    SHUFFLE_PARTITIONS,
+    absolute,
+    choose_shards,
+    is_local,
+    read_checkpoint,
+)
+from spu_assigner.stream.jars import ensure_all
+from spu_assigner.stream.java import Java, ensure_java
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.topics import check_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from spu_assigner.stream.sink import TransactionalSink
+
+LOCAL_MASTER: Final = "local[*,4]"  # all cores; a task is tried four times, as on a cluster
+_LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+_PLAIN_CHECKPOINT_FILES: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+class JobError(AssignerError):
+    """The query ended by an error that has no better name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jars:
+    """The jars that Spark is given."""
+
+    kafka: Sequence[Path]
+    local: Sequence[Path]  # a file system for local checkpoints
+
+
+class Job:
+    """A running query."""
+
+    def __init__(
+        self, query: StreamingQuery, sink: TransactionalSink, spark: SparkSession, *, shards: int
+    ) -> None:
+        self.query = query
+        self.sink = sink
+        self.spark = spark
+        self.shards = shards
+
+    @property
+    def ui_url(self) -> str | None:
+        """Where Spark's UI is."""
+        url: str | None = self.spark.sparkContext.uiWebUrl
+        return url
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the query's end; False: it still runs.
+
+        Raises:
+            AssignerError: why it ended, if it was not stopped.
+        """
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            if timeout_seconds is None:
+                self.query.awaitTermination()
+                return True
+            ended = self.query.awaitTermination(timeout_seconds)  # type: ignore[arg-type]  # a float will do
+            return bool(ended)
+        except StreamingQueryException as reason:
+            if isinstance(self.sink.failure, AssignerError):
+                raise self.sink.failure from reason
+            raise JobError(f"the query stopped: {_told(reason)}") from reason
+
+    def stop(self) -> None:
+        """Stop the query and Spark; what was not committed is repeated at the next start."""
+        self.query.stop()
+        self.sink.close()
+        self.spark.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
+    """Check what the job relies on, and start it.
+
+    Raises:
+        JavaError, JarError: what Spark needs cannot be had.
+        TopicsError: Kafka does not answer, or its topics are missing or wrong.
+        CheckpointError, SinkError: checkpoint, settings and what is in Kafka do not fit together.
+    """
+    check_topics({"bootstrap.servers": settings.bootstrap_servers}, prefix=settings.topic_prefix)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
+        spark = build_session(settings, java=None, jars=None)
+    else:
+        found = ensure_all(["spark-kafka", "spark-local"], environ)
+        jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+        spark = build_session(settings, java=ensure_java(environ), jars=jars)
+    try:
+        return start_query(spark, settings)
+    except BaseException:
+        spark.stop()
+        raise
+
+
+def start_query(spark: SparkSession, settings: Settings) -> Job:
+    """Start the query in a session that was built for it."""
+    from spu_assigner.stream.sink import TransactionalSink
+
+    place = absolute(settings.checkpoint)
+    checkpoint = read_checkpoint(spark, place)
+    shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
+    spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
+    sink = TransactionalSink(settings)
+    sink.open(checkpoint.id)
+    query = (
+        answers(spark, settings, shards=shards)
+        .writeStream.queryName(settings.query_name)
+        .option("checkpointLocation", place)
+        .outputMode("append")
+        .foreachBatch(sink)
+        .start()
+    )
+    sink.bind(query.id)
+    return Job(query, sink, spark, shards=shards)
+
+
+def answers(spark: SparkSession, settings: Settings, *, shards: int) -> DataFrame:
+    """The query's plan: events in, bundles of answers out."""
+    from spu_assigner.stream.bundle import SCHEMA
+    from spu_assigner.stream.processor import AssignerProcessor, Options
+    from spu_assigner.stream.source import read_events
+
+    options = Options(
+        query_name=settings.query_name,
+        topic_prefix=settings.topic_prefix,
+        default_policy=settings.default_policy,
+        wire=settings.wire,
+    )
+    # No timers: with them Spark keeps running batches although nothing comes.
+    return (
+        read_events(spark, settings, shards=shards)
+        .groupBy("shard")
+        .transformWithStateInPandas(
+            statefulProcessor=AssignerProcessor(options),
+            outputStructType=SCHEMA,
+            outputMode="Append",
+            timeMode="None",
+        )
+    )
+
+
+def build_session(settings: Settings, *, java: Java | None, jars: Jars | None) -> SparkSession:
+    """A session with every option written out; without Java and jars, in spark-submit's JVM."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    if java is not None:
+        os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
+    submitted = SparkConf()
+    master = settings.master or submitted.get("spark.master", None) or LOCAL_MASTER
+    builder = SparkSession.builder.appName(settings.query_name).master(master)
+    options = {**session_options(settings), **_place_options(settings, master, jars)}
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def session_options(settings: Settings) -> dict[str, str]:
+    """What the job needs wherever it runs."""
+    return {
+        # State: RocksDB with a changelog, so that a batch uploads what it changed and no more.
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.compression.codec": "lz4",
+        # Only the last two batches are ever gone back to; the rest is for looking at.
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        # Nothing waits for time to pass, so a batch without events has nothing to do.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stopActiveRunOnRestart": "false",
+        # Rows between JVM and Python: pieces by size, since a message may have up to 8 MiB.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+        # State entries in one answer of the state server: segments of 2 MiB, some larger.
+        "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": "8",
+        # A batch's rows pass through the driver partition by partition; their sum is no limit.
+        "spark.driver.maxResultSize": "0",
+        # The workers keep the decoded state between batches.
+        "spark.python.worker.reuse": "true",
+        # A job that runs for months: what its UI remembers is bounded.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.ui.retainedExecutions": "50",
+        "spark.ui.enabled": "true" if settings.ui_port else "false",
+        "spark.ui.port": str(settings.ui_port),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": settings.log_level,
+    }
+
+
+def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[str, str]:
+    """What depends on where it runs."""
+    options: dict[str, str] = {}
+    if jars is not None:
+        options["spark.jars"] = ",".join(map(str, jars.kafka))
+        options["spark.driver.memory"] = settings.driver_memory
+    if not master.startswith("local"):
+        return options
+    options["spark.driver.host"] = options["spark.driver.bindAddress"] = "127.0.0.1"
+    options["spark.ui.host"] = "127.0.0.1"
+    if jars is None:
+        return options
+    # One JVM for tasks, state and planning on few cores: throughput collector, and the fast
+    # compiler only, which saves a tenth of a small batch's time.
+    options["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+    if is_local(absolute(settings.checkpoint)):
+        # Hadoop's own local files start a process for each file made (chmod): half of a small
+        # batch's time.
+        local = os.pathsep.join(map(str, jars.local))
+        options |= {
+            "spark.driver.extraClassPath": local,
+            "spark.executor.extraClassPath": local,
+            "spark.hadoop.fs.file.impl": _LOCAL_FILES,
+            "spark.sql.streaming.checkpointFileManagerClass": _PLAIN_CHECKPOINT_FILES,
+        }
+    return options
+
+
+def _told(reason: Any) -> str:
+    """The line that says it: the last one of a Python traceback, else the first."""
+    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("spu_assigner.")]
+    return (own or lines or ["it said nothing"])[0]
+
+
+def main() -> int:
+    """For spark-submit: runs the job with the environment's settings until it ends."""
+    try:
+        with start(Settings.from_env()) as job:
+            job.await_termination()
+    except AssignerError as error:
+        print(f"spu-assigner: {' '.join(str(error).split())}", file=sys.stderr)
+        return int(getattr(error, "exit_status", 1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Reading the last commit marker back from Kafka."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from spu_assigner.core.errors import InvariantError
+from spu_assigner.schemas.codec import decode_record
+from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.stream.settings import Settings
+
+FIRST_LOOK: Final = 64  # offsets from the end; a batch takes two, its marker and the commit's mark
+
+
+def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMarker | None:
+    """The last committed marker of the query; None if there is none.
+
+    Looks from the end backwards in growing steps, since every batch leaves a marker and compaction
+    lags behind.
+
+    Raises:
+        KafkaException: the broker does not answer within `patience` seconds.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "group.id": f"{settings.topic_prefix}{settings.query_name}-marker",  # never committed
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    try:
+        deadline = time.monotonic() + patience
+        # For a read_committed consumer the end is before the first open transaction.
+        first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=patience)
+        span = FIRST_LOOK
+        while True:
+            start = max(first, end - span)
+            found = _last_in(consumer, topic, start, settings.query_name, deadline)
+            if found is not None or start == first:
+                return found
+            span *= 8
+    finally:
+        consumer.close()
+
+
+def _last_in(
+    consumer: Consumer, topic: str, start: int, query: str, deadline: float
+) -> CommitMarker | None:
+    """The query's last marker from an offset to the end."""
+    consumer.assign([TopicPartition(topic, 0, start)])
+    value: bytes | None = None
+    while True:
+        messages: list[Message] = consumer.consume(1_000, 0.1)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                if message.key() == query.encode():
+                    value = message.value()
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return None if value is None else _marker(value)
+            else:
+                raise KafkaException(error)
+        if not messages and time.monotonic() > deadline:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the marker was not read"))
+
+
+def _marker(value: bytes) -> CommitMarker:
+    marker = decode_record(value)
+    if not isinstance(marker, CommitMarker):
+        raise InvariantError(f"the marker's topic holds a {type(marker).__name__}")
+    return marker

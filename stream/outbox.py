@@ -1,0 +1,106 @@
+"""A batch's bundles between Spark and Kafka: in memory while they are few, else in a file.
+
+The plan runs once. Spark hands the rows over one state partition after another, as each is done,
+so neither the driver's JVM nor this process ever holds a whole large batch.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Final, Self
+
+from spu_assigner.stream.bundle import Bundle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of bundles; a batch of small maps has a tenth
+
+
+class Outbox:
+    """The bundles of one batch, given back in the order of (shard, sequence)."""
+
+    def __init__(self, memory_size_max: int = MEMORY_SIZE_MAX) -> None:
+        self._memory_size_max = memory_size_max
+        self._size = 0
+        self._file: IO[bytes] | None = None
+        # (shard, sequence): the bundle, or where it is in the file.
+        self._places: dict[tuple[int, int], bytes | tuple[int, int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def is_spilled(self) -> bool:
+        return self._file is not None
+
+    def take(self, frame: DataFrame) -> None:
+        """Run the batch's plan and keep its rows."""
+        with record_batches(frame) as batches:
+            for batch in batches:
+                shards, sequences, bundles = (column.to_pylist() for column in batch.columns)
+                for shard, sequence, bundle in zip(shards, sequences, bundles, strict=True):
+                    self.add(shard, sequence, bundle)
+
+    def add(self, shard: int, sequence: int, bundle: bytes) -> None:
+        """Keep one bundle."""
+        self._size += len(bundle)
+        self._places[shard, sequence] = bundle
+        if self._size > self._memory_size_max:
+            self._spill()
+
+    def bundles(self) -> Iterator[Bundle]:
+        """All bundles, in order; may be gone through more than once."""
+        for place in sorted(self._places):
+            where = self._places[place]
+            yield Bundle(where if isinstance(where, bytes) else self._read(*where))
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="spu-assigner-batch-")  # noqa: SIM115
+        position = self._file.seek(0, 2)
+        for place, bundle in self._places.items():
+            if isinstance(bundle, bytes):
+                self._file.write(bundle)
+                self._places[place] = (position, len(bundle))
+                position += len(bundle)
+        self._size = 0
+
+    def _read(self, position: int, size: int) -> bytes:
+        if self._file is None:
+            raise ValueError("the outbox was closed")
+        self._file.seek(position)
+        return self._file.read(size)
+
+
+@contextmanager
+def record_batches(frame: DataFrame) -> Iterator[Iterator[Any]]:
+    """The frame's Arrow batches, partition by partition as Spark finishes them, in any order.
+
+    This is what `DataFrame.toArrow` is made of; that method itself waits for all partitions and
+    holds them. PySpark is pinned to one version, and a test goes through here.
+    """
+    from pyspark.errors.exceptions.captured import unwrap_spark_exception
+    from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+    from pyspark.util import _load_from_socket
+
+    *connection, server = frame._jdf.collectAsArrowToPython()
+    try:
+        with _load_from_socket(tuple(connection), ArrowCollectSerializer()) as stream:
+            # The last item is the batches' order, which is not needed here.
+            yield (item for item in stream if not isinstance(item, list))
+    finally:
+        with unwrap_spark_exception():
+            server.getResult()  # raises what went wrong in the tasks

@@ -1,0 +1,367 @@
+"""Where a batch's messages go: one transaction holds all of them and the batch's marker.
+
+Spark repeats a batch after a crash, and may have sent it before. So every batch ends with a marker,
+and before the first one is sent the last marker is read back:
+
+    the marker is this batch's      sent already: the digests must be equal, nothing is sent
+    it is the batch's before        send
+    there is none                   only batch 0 may be sent
+    anything else, or another
+    checkpoint's                    a named error: going on would lose or repeat answers
+
+Taking the transactional id first (`init_transactions`) shuts out an older process that still runs,
+and settles what it left open; only then is the marker read. After a time-out the outcome is not
+known, so the producer is thrown away and this sequence is gone through again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.schemas.codec import encode_record
+from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets
+from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange, merged_ranges
+from spu_assigner.stream.marker import read_marker
+from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.topics import (
+    ASSIGNER_AUDIT,
+    ASSIGNER_COMMITS,
+    MAP_MESSAGE_SIZE_MAX,
+    topic_name,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
+PATIENCE_SECONDS: Final = 30.0  # of one request to the broker
+TRANSACTION_SECONDS_MAX: Final = (
+    120  # a batch of 1 GB takes a fraction; readers wait for a dead one
+)
+QUEUE_SIZE: Final = 256 * 1024  # KiB in the producer; beyond it sending waits
+POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
+
+_FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+_UNKNOWN_OUTCOME: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+
+class SinkError(AssignerError):
+    """A batch could not be sent; nothing of it is visible."""
+
+
+class FencedError(SinkError):
+    """Another process has taken over this query's output."""
+
+
+class MarkerGapError(SinkError):
+    """The checkpoint and the last marker in Kafka do not fit together."""
+
+
+class ForeignCheckpointError(SinkError):
+    """The last marker belongs to another checkpoint."""
+
+
+class DigestMismatchError(SinkError):
+    """A repeated batch does not hold what was sent the first time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of a batch, for progress and tests."""
+
+    batch: int
+    count: int
+    repeated: bool  # it was sent already
+
+
+class TransactionalSink:
+    """Sends batches; given to Spark as the function of `foreachBatch`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.failure: BaseException | None = None  # why the query stopped, if it was the sink
+        self.last: Sent | None = None
+        self._settings = settings
+        self._producer: Any = None
+        self._marker: CommitMarker | None = None
+        self._checkpoint_id: str | None = None
+        self._bound = threading.Event()
+        prefix = settings.topic_prefix
+        self._transactional_id = f"{prefix}{settings.query_name}"
+        self._routes = [
+            (topic_name(topic, prefix=prefix), f"io.spuassigner.v1.{type_name}".encode())
+            for topic, type_name in (KINDS[kind] for kind in sorted(KINDS))
+        ]
+        self._source = f"/spu-assigner/{settings.query_name}".encode()
+        self._marker_topics = [
+            topic_name(name, prefix=prefix) for name in (ASSIGNER_COMMITS, ASSIGNER_AUDIT)
+        ]
+
+    def open(self, checkpoint_id: str | None) -> None:
+        """Take over the output and look at the last marker, before the query starts.
+
+        Args:
+            checkpoint_id: of the checkpoint; None if it is still to be made.
+
+        Raises:
+            ForeignCheckpointError: the marker belongs to another one.
+            SinkError: the broker does not answer.
+        """
+        self._connect()
+        if self._marker is not None and self._marker.checkpoint_id != checkpoint_id:
+            raise self._foreign(self._marker, checkpoint_id)
+
+    def bind(self, checkpoint_id: str) -> None:
+        """Say which checkpoint the query has; batches wait for it."""
+        self._checkpoint_id = checkpoint_id
+        self._bound.set()
+
+    def close(self) -> None:
+        """Let the producer go; what was open is aborted."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(KafkaException):
+                producer.abort_transaction(0)
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Send a batch. Raises what stops the query; `failure` then holds it."""
+        try:
+            with Outbox() as outbox:
+                outbox.take(frame)
+                self._bound.wait()
+                self._send_once(outbox, batch)
+        except BaseException as reason:
+            self.failure = reason
+            raise
+
+    def _send_once(self, outbox: Outbox, batch: int) -> None:
+        digest, count, ranges = _summary(outbox)
+        marker = CommitMarker(
+            query=self._settings.query_name,
+            checkpoint_id=self._checkpoint_id or "",
+            batch=batch,
+            count=count,
+            digest=digest,
+            offsets=_offsets(ranges, self._settings.topic_prefix),
+        )
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                if self._producer is None:
+                    self._connect()
+                if self._is_sent(marker):
+                    self.last = Sent(batch=batch, count=count, repeated=True)
+                    return
+                self._transact(outbox, marker)
+            except KafkaException as reason:
+                self._give_up(reason, batch=batch, attempt=attempt)
+            else:
+                self._marker = marker
+                self.last = Sent(batch=batch, count=count, repeated=False)
+                return
+
+    def _is_sent(self, marker: CommitMarker) -> bool:
+        """Whether the batch is in Kafka already; refuses what does not follow the last marker."""
+        last = self._marker
+        if last is None:
+            if marker.batch == 0:
+                return False
+            raise MarkerGapError(
+                f"the checkpoint is at batch {marker.batch}, but {self._marker_topics[0]} has no "
+                f"marker of query {marker.query!r}; give the job the Kafka cluster and prefix it "
+                "had before, or start with a new checkpoint, which answers every event again"
+            )
+        if last.checkpoint_id != marker.checkpoint_id:
+            raise self._foreign(last, marker.checkpoint_id)
+        if marker.batch == last.batch + 1:
+            return False
+        if marker.batch != last.batch:
+            raise MarkerGapError(
+                f"the checkpoint is at batch {marker.batch}, the last marker of query "
+                f"{marker.query!r} at {last.batch}; expected {last.batch} or {last.batch + 1}: "
+                "an older copy of the checkpoint is in use, bring back the latest one"
+            )
+        if (marker.digest, marker.count) != (last.digest, last.count):
+            raise DigestMismatchError(
+                f"batch {marker.batch} was sent with {last.count} messages, digest "
+                f"{last.digest[:16]}…; repeated it has {marker.count}, {marker.digest[:16]}…: "
+                "repeat it with the release and the settings that it was sent with"
+            )
+        return True
+
+    def _foreign(self, marker: CommitMarker, checkpoint_id: str | None) -> ForeignCheckpointError:
+        mine = "a new one" if checkpoint_id is None else checkpoint_id
+        return ForeignCheckpointError(
+            f"the last marker of query {self._settings.query_name!r} (batch {marker.batch}) is of "
+            f"checkpoint {marker.checkpoint_id}, and this is {mine}: its answers would be given "
+            "twice; go on with that checkpoint, or choose another query name and topic prefix"
+        )
+
+    def _connect(self) -> None:
+        """The start sequence: shut out older processes, settle what they left, read the marker."""
+        try:
+            producer = Producer(self._producer_options())
+            _patiently(producer.init_transactions)
+            self._marker = read_marker(
+                self._settings, topic=self._marker_topics[0], patience=PATIENCE_SECONDS
+            )
+        except KafkaException as reason:
+            error = reason.args[0]
+            raise SinkError(
+                f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
+                f"{self._transactional_id!r}: {error.str()}"
+            ) from reason
+        self._producer = producer
+
+    def _producer_options(self) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self._settings.bootstrap_servers,
+            "client.id": self._transactional_id,
+            "transactional.id": self._transactional_id,
+            "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
+            "acks": "all",
+            "linger.ms": 5,  # committing flushes at once; while a large batch is queued it groups
+            "batch.size": 1_000_000,
+            "compression.type": "lz4",  # maps are regular; readers and disks see a fraction
+            "message.max.bytes": MAP_MESSAGE_SIZE_MAX,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": QUEUE_SIZE,
+            "log_level": 0,  # what goes wrong is raised
+        }
+
+    def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
+        producer = self._producer
+        producer.begin_transaction()
+        produce = producer.produce
+        for index, (topic, key, value, headers) in enumerate(self._outgoing(outbox)):
+            if index % POLL_EVERY == 0:
+                producer.poll(0)
+            try:
+                produce(topic, value, key, headers=headers)
+            except BufferError:
+                self._produce_when_there_is_room(topic, value, key, headers)
+        data = encode_record(marker, wire=self._settings.wire)
+        for topic in self._marker_topics:
+            produce(topic, data, marker.query)
+        _patiently(producer.commit_transaction)
+
+    def _produce_when_there_is_room(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]]
+    ) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            self._producer.poll(0.05)
+            try:
+                self._producer.produce(topic, value, key, headers=headers)
+            except BufferError as reason:
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from reason
+            else:
+                return
+
+    def _outgoing(
+        self, outbox: Outbox
+    ) -> Iterator[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]]]:
+        routes = self._routes
+        version, content = ("ce_specversion", b"1.0"), ("content-type", b"application/avro")
+        source = ("ce_source", self._source)
+        for bundle in outbox.bundles():
+            for kind, event_id, key, value, time_ms in bundle.messages():
+                topic, ce_type = routes[kind]
+                headers = [
+                    version,
+                    ("ce_id", event_id),
+                    source,
+                    ("ce_type", ce_type),
+                    ("ce_time", rfc3339(time_ms)),
+                    content,
+                ]
+                yield topic, key, value, headers
+
+    def _give_up(self, reason: KafkaException, *, batch: int, attempt: int) -> None:
+        """Throw the producer away; raise unless the batch may be tried again."""
+        error = reason.args[0]
+        producer, self._producer = self._producer, None
+        if producer is not None and not error.fatal():
+            with suppress(KafkaException):
+                producer.abort_transaction(PATIENCE_SECONDS)
+        if error.code() in _FENCED:
+            raise FencedError(
+                f"another process has taken over query {self._settings.query_name!r} "
+                f"(transactional id {self._transactional_id!r}); the one that was started last "
+                "goes on, this one must stop"
+            ) from reason
+        if error.code() in _UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
+            return
+        raise SinkError(
+            f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
+            f"{error.str()}; nothing of it is visible, start the job again to repeat it"
+        ) from reason
+
+
+def _patiently(request: Callable[[float], None]) -> None:
+    """Ask until it is done; librdkafka says when the same request may be made again."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            request(max(0.1, deadline - time.monotonic()))
+        except KafkaException as reason:
+            if not reason.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _summary(outbox: Outbox) -> tuple[str, int, list[SourceRange]]:
+    digest = hashlib.sha256()
+    count = 0
+    ranges: list[SourceRange] = []
+    for bundle in outbox.bundles():
+        digest.update(bundle.digestible)
+        ranges += bundle.ranges
+        count += bundle.count
+    return digest.hexdigest(), count, merged_ranges(ranges)
+
+
+def _offsets(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[PartitionOffsets, ...]]:
+    offsets: dict[str, tuple[PartitionOffsets, ...]] = {}
+    for each in ranges:
+        topic = prefix + SOURCE_TOPICS[each.source]
+        read = PartitionOffsets(
+            partition=each.partition, first=each.first, last=each.last, count=each.count
+        )
+        offsets[topic] = (*offsets.get(topic, ()), read)
+    return offsets
+
+
+@lru_cache(maxsize=4_096)
+def rfc3339(time_ms: int) -> bytes:
+    """A time as CloudEvents write it."""
+    seconds, milliseconds = divmod(time_ms, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z".encode()

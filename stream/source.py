@@ -1,0 +1,104 @@
+"""Where events come from: both input topics as one stream of rows, each with its shard.
+
+The order of the union matters. Spark asks its sources for their latest offsets one after the other,
+in the order they stand in: topic events first, SPU events last. A join that was acknowledged before
+a create was sent is therefore in the create's batch or an earlier one, never in a later one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from spu_assigner.stream.bundle import Source
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
+
+
+def read_events(spark: SparkSession, settings: Settings, *, shards: int) -> DataFrame:
+    """The rows: shard, source, partition, offset, time_ms, key, value."""
+    from pyspark.sql import functions
+
+    topics = _source(
+        spark,
+        settings,
+        TOPIC_EVENTS,
+        # Only this one is limited: in a backlog membership is caught up first.
+        maxOffsetsPerTrigger=str(settings.topic_events_per_batch),
+    )
+    spus = _source(spark, settings, SPU_EVENTS)
+    parts = [
+        frame.select(
+            _shard_of_key(shards).alias("shard"),
+            functions.lit(int(source)).alias("source"),
+            "partition",
+            "offset",
+            functions.unix_millis("timestamp").alias("time_ms"),
+            "key",
+            "value",
+        )
+        for frame, source in ((topics, Source.TOPIC_EVENTS), (spus, Source.SPU_EVENTS))
+    ]
+    return parts[0].union(parts[1])
+
+
+def _source(spark: SparkSession, settings: Settings, topic: str, **options: str) -> DataFrame:
+    return (
+        spark.readStream.format("kafka")
+        .options(
+            **{
+                "kafka.bootstrap.servers": settings.bootstrap_servers,
+                "subscribe": topic_name(topic, prefix=settings.topic_prefix),
+                "startingOffsets": "earliest",  # of a new checkpoint: no event is passed over
+                "failOnDataLoss": "true",  # a gap must not pass for an event that never was
+                "kafka.isolation.level": "read_committed",
+                # The broker holds an empty fetch back 500 ms by default, and Spark waits for it.
+                "kafka.fetch.max.wait.ms": "10",
+                **options,
+            }
+        )
+        .load()
+    )
+
+
+def _shard_of_key(shards: int) -> Column:
+    """A shard's label by the key's CRC-32; rows without a key go with an empty one."""
+    from pyspark.sql import functions
+
+    labels = ",".join(map(str, shard_labels(shards)))
+    return functions.expr(
+        f"element_at(array({labels}), cast(pmod(crc32(nvl(key, X'')), {shards}) as int) + 1)"
+    )
+
+
+def shard_labels(shards: int) -> list[int]:
+    """For each state partition a number that Spark's hash sends to it, so that none holds two."""
+    labels: dict[int, int] = {}
+    for label in range(_LABELS_TRIED_MAX):
+        labels.setdefault(spark_partition(label, shards), label)
+        if len(labels) == shards:
+            return [labels[partition] for partition in range(shards)]
+    raise ValueError(f"no labels for {shards} shards among the first {_LABELS_TRIED_MAX} numbers")
+
+
+def spark_partition(value: int, partitions: int) -> int:
+    """The partition of a row grouped by one int: Spark's Murmur3, seed 42, modulo the number."""
+    mask = 0xFFFFFFFF
+    k = value * 0xCC9E2D51 & mask
+    k = (k << 15 | k >> 17) & mask
+    k = k * 0x1B873593 & mask
+    h = 42 ^ k
+    h = (h << 13 | h >> 19) & mask
+    h = (h * 5 + 0xE6546B64) & mask
+    h ^= 4  # the size of an int
+    h ^= h >> 16
+    h = h * 0x85EBCA6B & mask
+    h ^= h >> 13
+    h = h * 0xC2B2AE35 & mask
+    h ^= h >> 16
+    signed = h - (1 << 32) if h >= 1 << 31 else h
+    return signed % partitions
