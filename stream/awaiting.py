@@ -75,16 +75,25 @@ class Awaited:
             case _:
                 return received.topic == REPLICA_MAP and received.key in self._deleted
 
-    def wait(self, reader: Reader, *, seconds: float, tell: Callable[[Received], None]) -> bool:
+    def wait(
+        self,
+        reader: Reader,
+        *,
+        seconds: float,
+        tell: Callable[[Received], None],
+        check: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Read until every event is answered; whether all were within `seconds`.
 
-        `tell` is called for each message that belongs to what was sent.
+        `tell` is called for each message that belongs to what was sent; `check` between looks, and
+        may raise to end the wait.
         """
         deadline = time.monotonic() + seconds
         while self._open and time.monotonic() < deadline:
             for received in reader.poll():
                 if self.take(received):
                     tell(received)
+            check()
         for received in reader.drain():
             if self.take(received):
                 tell(received)

@@ -89,6 +89,7 @@ class Commands(click.Group):
 
 
 @click.group(
+    PROGRAM,
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 done; 1 refused or failed; 2 wrong usage or settings; "

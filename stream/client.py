@@ -40,6 +40,7 @@ from spu_assigner.stream.topics import (
 
 REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
 DELIVERY_SECONDS_MAX: Final = 30.0  # long enough for a broker that restarts
+SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
 POLL_SECONDS: Final = 0.1  # Ctrl-C is seen between polls
 
 _Client = TypeVar("_Client", Consumer, Producer, AdminClient)
@@ -215,18 +216,28 @@ class Reader:
         return received
 
     def _offsets(self, spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        """Asks again while it is refused: a partition that was just made may have no leader yet."""
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        while True:
+            try:
+                return self._offsets_now(spec)
+            except KafkaException as reason:
+                if time.monotonic() > deadline:
+                    raise ClientError(
+                        f"the topics' offsets are not known: {_words(reason)}"
+                    ) from reason
+                time.sleep(POLL_SECONDS)
+
+    def _offsets_now(self, spec: OffsetSpec) -> dict[tuple[str, int], int]:
         futures = self._admin.list_offsets(
             dict.fromkeys(self._partitions, spec),
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=REQUEST_SECONDS_MAX,
         )
-        try:
-            return {
-                (place.topic, place.partition): int(future.result().offset)
-                for place, future in futures.items()
-            }
-        except KafkaException as reason:
-            raise ClientError(f"the topics' offsets are not known: {_words(reason)}") from reason
+        return {
+            (place.topic, place.partition): int(future.result().offset)
+            for place, future in futures.items()
+        }
 
 
 _PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # the client reconnects
@@ -261,17 +272,22 @@ def _require_topics(
 
     Asks for all topics: asking for one would make it, where the broker does so by itself.
     """
-    try:
-        found = client.list_topics(timeout=REQUEST_SECONDS_MAX).topics
-    except KafkaException as reason:
-        raise ClientError(
-            f"no Kafka broker answers at {connection.bootstrap_servers} ({_words(reason)}); "
-            "check the address and that the broker runs"
-        ) from reason
     full = [topic_name(name, prefix=connection.prefix) for name in names]
-    if missing := [name for name in full if name not in found]:
-        raise ClientError(f"missing topics {', '.join(missing)}; {MENDING}")
-    return {name: len(found[name].partitions) for name in full}
+    deadline = time.monotonic() + SEEN_SECONDS_MAX
+    while True:
+        try:
+            found = client.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+        except KafkaException as reason:
+            raise ClientError(
+                f"no Kafka broker answers at {connection.bootstrap_servers} ({_words(reason)}); "
+                "check the address and that the broker runs"
+            ) from reason
+        missing = [name for name in full if name not in found or not found[name].partitions]
+        if not missing:
+            return {name: len(found[name].partitions) for name in full}
+        if time.monotonic() > deadline:
+            raise ClientError(f"missing topics {', '.join(missing)}; {MENDING}")
+        time.sleep(POLL_SECONDS)
 
 
 def _words(reason: Exception) -> str:

@@ -1,6 +1,6 @@
 """The demonstration: the scenario through Kafka, and what came back beside the documents' tables.
 
-`play` sends and gathers, `compare` judges, `show` prints. Nothing depends on timing: the end is
+`Play` sends and gathers, `compare` judges, `show` prints. Nothing depends on timing: the end is
 reached when every event is answered.
 """
 
@@ -20,12 +20,11 @@ from spu_assigner.stream.scenario import Example, Lists, Step
 if TYPE_CHECKING:
     from rich.box import Box
     from rich.console import Console
-    from spu_assigner.stream.client import Received
+    from spu_assigner.stream.client import Received, Sent
     from spu_assigner.stream.connection import Connection
 
 ANSWER_SECONDS_MAX: Final = 180.0  # the first batch of a cold Spark on a busy machine
 UNANSWERED_NAMED: Final = 8
-MESSAGE_SHOWN: Final = 110  # characters
 _INTO_RING: Final = (RingChange.JOINED, RingChange.RESTORED)
 _OUT_OF_RING: Final = (RingChange.LEFT, RingChange.SATURATED)
 
@@ -89,62 +88,80 @@ class Comparison:
         return (self.ring, *self.lists, *self.answers)
 
 
-def play(
-    connection: Connection, examples: Sequence[Example], *, tell: Callable[[str], None]
-) -> Found:
-    """Send all steps and gather their answers.
+class Play:
+    """One performance: `send` all steps, then `gather` their answers.
 
-    Raises:
-        DemoError: something was not sent, or not answered in time.
+    The answers are read from where the topics ended when the performance was made.
     """
-    from spu_assigner.stream.awaiting import ANSWER_TOPICS, Awaited
-    from spu_assigner.stream.client import Reader, Sender, Sent
-    from spu_assigner.stream.topics import TOPIC_EVENTS
 
-    awaited, found = Awaited(), Found()
-    events_by_place: dict[tuple[str, int, int], str] = {}
+    def __init__(self, connection: Connection, examples: Sequence[Example]) -> None:
+        from spu_assigner.stream.awaiting import ANSWER_TOPICS, Awaited
+        from spu_assigner.stream.client import Reader, Sender
 
-    def tell_sent(sent: Sent) -> None:
+        self.examples = examples
+        self._steps = [*_steps(examples, joins=True), *_steps(examples, joins=False)]
+        self._awaited = Awaited()
+        self._found = Found()
+        self._events_by_place: dict[tuple[str, int, int], str] = {}
+        self._reader = Reader(connection, ANSWER_TOPICS)
+        self._sender = Sender(connection, self._sent)
+
+    def send(self) -> int:
+        """Send everything, all joins before all requests; returns the number of messages.
+
+        Raises:
+            DemoError: something could not be sent.
+        """
+        from spu_assigner.stream.topics import TOPIC_EVENTS
+
+        for cluster_id, step in self._steps:
+            if isinstance(step.event, bytes):
+                self._awaited.expect_id(step.event_id)
+                self._sender.send_raw(
+                    TOPIC_EVENTS, key=cluster_id, value=step.event, event_id=step.event_id
+                )
+            else:
+                self._awaited.expect(step.event)
+                self._sender.send(step.event)
+        self._sender.flush()
+        return len(self._steps)
+
+    def gather(self, check: Callable[[], None]) -> Found:
+        """Wait until everything is answered; `check` is called meanwhile and may raise.
+
+        Raises:
+            DemoError: something was not answered in time; it says what.
+        """
+        with self._reader as reader:
+            is_whole = self._awaited.wait(
+                reader, seconds=ANSWER_SECONDS_MAX, tell=self._received, check=check
+            )
+        if not is_whole:
+            missing = self._awaited.unanswered
+            named = ", ".join(missing[:UNANSWERED_NAMED])
+            raise DemoError(
+                f"{len(missing)} of {len(self._steps)} messages were not answered within "
+                f"{ANSWER_SECONDS_MAX:.0f} s: {named}"
+            )
+        return self._found
+
+    def _sent(self, sent: Sent) -> None:
         if sent.error is not None:
             raise DemoError(f"event {sent.event_id} could not be sent: {sent.error}")
-        awaited.sent(sent)
-        events_by_place[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
+        self._awaited.sent(sent)
+        self._events_by_place[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
 
-    def tell_received(received: Received) -> None:
+    def _received(self, received: Received) -> None:
         answer = received.answer
         if received.fault is not None:
             raise DemoError(f"a message on {received.topic} cannot be read: {received.fault}")
         if answer is None:
-            found.tombstones.add(received.key)
+            self._found.tombstones.add(received.key)
         elif isinstance(answer, DeadLetter):
             place = (answer.source_topic, answer.source_partition, answer.source_offset)
-            found.letters[events_by_place[place]].append(answer)
+            self._found.letters[self._events_by_place[place]].append(answer)
         else:
-            found.take(answer)
-
-    with Reader(connection, ANSWER_TOPICS) as reader:
-        sender = Sender(connection, tell_sent)
-        # All joins before all requests: the sender waits in between until they are acknowledged.
-        ordered = [*_steps(examples, joins=True), *_steps(examples, joins=False)]
-        for cluster_id, step in ordered:
-            if isinstance(step.event, bytes):
-                awaited.expect_id(step.event_id)
-                sender.send_raw(
-                    TOPIC_EVENTS, key=cluster_id, value=step.event, event_id=step.event_id
-                )
-            else:
-                awaited.expect(step.event)
-                sender.send(step.event)
-        sender.flush()
-        tell(f"{len(ordered)} messages sent; waiting for their answers")
-        if not awaited.wait(reader, seconds=ANSWER_SECONDS_MAX, tell=tell_received):
-            missing = awaited.unanswered
-            named = ", ".join(missing[:UNANSWERED_NAMED])
-            raise DemoError(
-                f"{len(missing)} of {len(ordered)} messages were not answered within "
-                f"{ANSWER_SECONDS_MAX:.0f} s: {named}"
-            )
-    return found
+            self._found.take(answer)
 
 
 def _steps(examples: Iterable[Example], *, joins: bool) -> list[tuple[str, Step]]:
@@ -265,7 +282,7 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(f"[bold]{escape(example.title)}[/bold]")
     console.print(escape(f"cluster {example.cluster_id}; {example.source}"))
     ring = comparison.ring
-    console.print(escape(f"ring: {ring.found}"), _mark(ring, plain=plain))
+    _print_row(ring, console)
     if comparison.lists:
         table = Table(box=_box(plain=plain))
         table.add_column("topic")
@@ -281,11 +298,18 @@ def show(comparison: Comparison, console: Console) -> None:
             table.add_row(topic, *cells, _mark(row, plain=plain))
         console.print(table)
     for row in comparison.answers:
-        note = row.note if len(row.note) <= MESSAGE_SHOWN else f"{row.note[:MESSAGE_SHOWN]}…"
-        told = f" ({note})" if note else ""
-        console.print(escape(f"{row.what}: {row.found}{told}"), _mark(row, plain=plain))
-        if not row.is_equal:
-            console.print(escape(f"    expected: {row.expected}"))
+        _print_row(row, console)
+
+
+def _print_row(row: Row, console: Console) -> None:
+    from rich.markup import escape
+
+    mark = _mark(row, plain=console.options.ascii_only)
+    console.print(mark, escape(f"{row.what}: {row.found}"), soft_wrap=True)
+    if not row.is_equal:
+        console.print(escape(f"    expected: {row.expected}"), soft_wrap=True)
+    if row.note:
+        console.print(escape(f"    {row.note}"), soft_wrap=True)
 
 
 def summarise(comparisons: Sequence[Comparison]) -> str:

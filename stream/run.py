@@ -1,0 +1,340 @@
+"""`spu-assigner run`: the job in this process, with a broker of its own where none is named.
+
+`--demo` plays the bundled scenario through it. What can be done at once is done at once: the broker
+starts and the scenario is sent while Spark is still starting.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.connection import Connection
+from spu_assigner.stream.interrupts import Interrupts
+from spu_assigner.stream.options import Command
+from spu_assigner.stream.settings import SPECS, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from spu_assigner.stream.demo import Play
+    from spu_assigner.stream.job import Job
+
+HOME: Final = Path(".spu-assigner")  # of the embedded broker and the checkpoint
+LOOK_SECONDS: Final = 0.5  # between looks at the query
+PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
+WIDTH: Final = 120  # of tables, where there is no terminal to ask
+_SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
+
+
+def _settings_options(command: Command) -> Command:
+    """An option for each setting, from the table of settings."""
+    for spec in reversed(SPECS):
+        default = f" [default: {spec.default}]" if spec.default else ""
+        what = f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}.{default}"
+        # Whether a broker was named decides whether one is started, so this one is asked here.
+        variable = spec.variable if spec.name == "bootstrap_servers" else None
+        names = [spec.flag, *_SHORT.get(spec.name, ())]
+        command = click.option(*names, spec.name, metavar="TEXT", envvar=variable, help=what)(
+            command
+        )
+    return command
+
+
+@click.command()
+@click.option("--demo", is_flag=True, help="Play the source documents' examples and compare.")
+@click.option("--once", is_flag=True, help="With --demo: end after it, status 1 if a map differs.")
+@click.option("--create-topics", is_flag=True, help="Make topics that are missing.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"Where broker and checkpoint are kept if no broker is named. [default: {HOME}; with "
+    "--demo a temporary folder]",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A settings file; also SPU_ASSIGNER_CONFIG.",
+)
+@_settings_options
+def run(
+    *,
+    demo: bool,
+    once: bool,
+    create_topics: bool,
+    data: Path | None,
+    config: Path | None,
+    **flags: Any,
+) -> int:
+    """Run the job: events in on Kafka, replica maps out. Ctrl-C ends it.
+
+    Without --bootstrap-servers (or KAFKA_BOOTSTRAP_SERVERS, or a settings file that names them) it
+    starts a Kafka broker of its own.
+    """
+    if once and not demo:
+        raise click.UsageError("--once goes with --demo")
+    settings = Settings.load(flags=flags, file=config)
+    default = next(spec.default for spec in SPECS if spec.name == "bootstrap_servers")
+    is_named = flags["bootstrap_servers"] is not None or settings.bootstrap_servers != default
+    if is_named and data is not None:
+        raise click.UsageError("--data is for the embedded broker, and a broker is named")
+    with ExitStack() as stack:
+        if not is_named:
+            home = data or (stack.enter_context(_temporary_home()) if demo else HOME)
+            settings = _at_home(settings, home, flags, config)
+        else:
+            home = None
+        running = _start(
+            stack,
+            settings,
+            home=home,
+            create_topics=create_topics or demo or not is_named,
+            demo_prefix=_demo_prefix(home, data) if demo else None,
+        )
+        _tell_addresses(running)
+        status = _finish_demo(running) if running.play is not None else 0
+        if once:
+            return status
+        _tell_how_to_produce(running.settings)
+        _stay(running.job, running.interrupts)
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What has been started."""
+
+    settings: Settings
+    job: Job
+    logs: Mapping[str, Path]  # by whose they are
+    play: Play | None
+    begun: float
+    interrupts: Interrupts
+
+
+@contextmanager
+def _temporary_home() -> Iterator[Path]:
+    """A folder that is gone afterwards, unless an error leaves logs that tell of it."""
+    folder = Path(tempfile.mkdtemp(prefix="spu-assigner-run-"))
+    try:
+        yield folder
+    except (KeyboardInterrupt, SystemExit):
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except BaseException:
+        click.echo(f"logs are kept in {folder}", err=True)
+        raise
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Give processes that are started meanwhile a log for their standard error.
+
+    Spark's Python workers print several lines for each batch, with no setting to stop them.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _at_home(
+    settings: Settings, home: Path, flags: dict[str, Any], config: Path | None
+) -> Settings:
+    """The checkpoint belongs to the broker's data, so it lies beside them unless it is named."""
+    default = next(spec.default for spec in SPECS if spec.name == "checkpoint")
+    if settings.checkpoint != default:
+        return settings
+    beside = {**flags, "checkpoint": str(home / "checkpoint")}
+    return Settings.load(flags=beside, file=config)
+
+
+def _demo_prefix(home: Path | None, data: Path | None) -> str:
+    """Ids of clusters are new in each run, where the topics may hold earlier runs."""
+    is_fresh = home is not None and data is None
+    return "" if is_fresh else f"demo-{uuid.uuid4().hex[:6]}."
+
+
+def _start(
+    stack: ExitStack,
+    settings: Settings,
+    *,
+    home: Path | None,
+    create_topics: bool,
+    demo_prefix: str | None,
+) -> Running:
+    """Start broker, Spark and query; broker and Spark at the same time."""
+    from spu_assigner.stream.job import start_query
+    from spu_assigner.stream.topics import check_topics
+    from spu_assigner.stream.topics import create_topics as make_topics
+
+    begun = time.monotonic()
+    spark_log = (home or HOME) / "spark.log"
+    broker_log: Path | None = None
+
+    def prepare_kafka() -> tuple[Settings, Play | None]:
+        nonlocal broker_log
+        ready = settings
+        if home is not None:
+            from spu_assigner.stream.broker import EmbeddedBroker
+
+            broker = stack.enter_context(EmbeddedBroker(home / "broker"))
+            broker_log = broker.log_path
+            ready = replace(settings, bootstrap_servers=broker.bootstrap_servers)
+            _say(begun, f"Kafka broker at {broker.bootstrap_servers}")
+        client: dict[str, str | int] = {"bootstrap.servers": ready.bootstrap_servers}
+        if create_topics:
+            report = make_topics(client, prefix=ready.topic_prefix)
+            _say(begun, f"topics: {len(report.created)} made, {len(report.unchanged)} were there")
+        else:
+            check_topics(client, prefix=ready.topic_prefix)
+        return ready, None if demo_prefix is None else _send_demo(ready, demo_prefix, begun)
+
+    if home is None and not create_topics:
+        # A missing broker or topic is known in an instant: before Spark is started.
+        ready, play = prepare_kafka()
+        spark = stack.enter_context(_session(ready, spark_log))
+    else:
+        with ThreadPoolExecutor(1) as executor:
+            preparing = executor.submit(prepare_kafka)
+            spark = stack.enter_context(_session(settings, spark_log))
+            ready, play = preparing.result()
+    interrupts = Interrupts()
+    _say(begun, "Spark started")
+    job = stack.enter_context(start_query(spark, ready))
+    interrupts.check()
+    _say(begun, "query started")
+    logs = {"Spark": spark_log}
+    if broker_log is not None:
+        logs["broker"] = broker_log
+    return Running(
+        settings=ready, job=job, logs=logs, play=play, begun=begun, interrupts=interrupts
+    )
+
+
+@contextmanager
+def _session(settings: Settings, log: Path) -> Iterator[SparkSession]:
+    from spu_assigner.stream.jars import ensure_all
+    from spu_assigner.stream.java import ensure_java
+    from spu_assigner.stream.job import Jars, build_session
+
+    found = ensure_all(["spark-kafka", "spark-local"])
+    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    with _stderr_to(log):
+        spark = build_session(settings, java=ensure_java(), jars=jars)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _send_demo(settings: Settings, prefix: str, begun: float) -> Play:
+    from spu_assigner.stream.demo import Play
+    from spu_assigner.stream.scenario import examples
+
+    connection = Connection(
+        bootstrap_servers=settings.bootstrap_servers, prefix=settings.topic_prefix
+    )
+    play = Play(connection, examples(prefix))
+    _say(begun, f"scenario: {play.send()} messages sent to Kafka")
+    return play
+
+
+def _finish_demo(running: Running) -> int:
+    """Wait for the answers, print the comparison; returns the exit status."""
+    from rich.console import Console
+    from spu_assigner.stream.demo import compare, is_equal, show, summarise
+
+    if running.play is None:
+        return 0
+
+    def check() -> None:
+        running.interrupts.check()
+        if not running.job.query.isActive:
+            running.job.await_termination()  # tells why
+            raise QueryEndedError("the query was stopped from outside")
+
+    found = running.play.gather(check)
+    _say(running.begun, "every message is answered")
+    comparisons = [compare(example, found) for example in running.play.examples]
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    for comparison in comparisons:
+        show(comparison, console)
+    console.print()
+    console.print(summarise(comparisons))
+    return 0 if is_equal(comparisons) else 1
+
+
+class QueryEndedError(AssignerError):
+    """Somebody stopped the query."""
+
+
+def _tell_addresses(running: Running) -> None:
+    settings = running.settings
+    if running.job.ui_url is not None:
+        click.echo(f"Spark UI    {running.job.ui_url}")
+    click.echo(f"query       {settings.query_name}, {running.job.shards} shards")
+    click.echo(f"checkpoint  {settings.checkpoint}")
+    for whose, log in running.logs.items():
+        click.echo(f"{whose + ' log':<10}  {log}")
+
+
+def _tell_how_to_produce(settings: Settings) -> None:
+    program = _program()
+    options = f"-b {settings.bootstrap_servers}"
+    if settings.topic_prefix:
+        options += f" --topic-prefix {settings.topic_prefix}"
+    click.echo(
+        f"\nEvents are answered. From another terminal:\n"
+        f"  {program} produce spu-joined {options} --cluster mine --spu-id 0 --wait\n"
+        f"  {program} produce topic-create {options} --cluster mine --topic first --wait\n"
+        f"  {program} watch {options} --from-beginning\n"
+        "Ctrl-C ends it."
+    )
+
+
+def _program() -> str:
+    """This program as one would call it from here."""
+    if shutil.which("spu-assigner") is not None:
+        return "spu-assigner"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "spu-assigner" else "python -m spu_assigner.stream.cli"
+
+
+def _stay(job: Job, interrupts: Interrupts) -> None:
+    """Until Ctrl-C, or until the query ends; a line of progress now and then."""
+    last_batch, events, last_told = -1, 0, time.monotonic()
+    while not job.await_termination(LOOK_SECONDS):
+        interrupts.check()
+        for progress in job.query.recentProgress:
+            if progress["batchId"] > last_batch:
+                last_batch = progress["batchId"]
+                events += progress["numInputRows"]
+        if events and time.monotonic() - last_told >= PROGRESS_SECONDS:
+            sent = "" if job.sink.last is None else f", {job.sink.last.count} messages in the last"
+            click.echo(f"batch {last_batch}: {events} events since the last line{sent}")
+            events, last_told = 0, time.monotonic()
+
+
+def _say(begun: float, what: str) -> None:
+    click.echo(f"{time.monotonic() - begun:5.1f} s  {what}")
