@@ -10,6 +10,7 @@ installed package and Spark's connector to Kafka.
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -156,7 +157,8 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
 def answers(spark: SparkSession, settings: Settings, *, shards: int) -> DataFrame:
     """The query's plan: events in, bundles of answers out."""
     from spu_assigner.stream.bundle import SCHEMA
-    from spu_assigner.stream.processor import AssignerProcessor, Options
+    from spu_assigner.stream.processor import AssignerProcessor
+    from spu_assigner.stream.shard_batch import Options
     from spu_assigner.stream.source import read_events
 
     options = Options(
@@ -164,6 +166,7 @@ def answers(spark: SparkSession, settings: Settings, *, shards: int) -> DataFram
         topic_prefix=settings.topic_prefix,
         default_policy=settings.default_policy,
         wire=settings.wire,
+        keepers=secrets.token_hex(16),  # of this run: another one's keepers are never asked
     )
     # No timers: with them Spark keeps running batches although nothing comes.
     return (

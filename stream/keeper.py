@@ -1,0 +1,259 @@
+"""Keepers: for each shard a process on its machine that holds the decoded copy between batches.
+
+Spark hands a shard to whichever of its Python workers is idle, and ends workers that were idle for
+a minute. A copy in the worker would thus be held as often as there are workers, lag behind in most
+of them, and be gone after a quiet minute. So the workers only carry: rows and state entries to the
+shard's keeper, bundles and state entries back.
+
+A keeper is started by the first worker that needs it and is found by a socket in a folder that only
+this user can enter. It ends with the daemon that Spark's workers descend from, or when nobody has
+asked for an hour. It need not be told of failures: tokens in the state say whether its copy is to
+be trusted (`shard.py`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, wait
+from pathlib import Path
+from typing import Any, Final
+
+from spu_assigner.core.errors import AssignerError, InvariantError
+from spu_assigner.stream.shard import Shard, Store
+from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+
+START_SECONDS_MAX: Final = 60.0  # it takes half a second; a machine under load may need much longer
+IDLE_SECONDS_MAX: Final = 3_600.0
+LOOK_SECONDS: Final = 5.0  # between two looks at whether Spark is still there
+ITEMS_SIZE: Final = 4 * 1024 * 1024  # state entries are handed over in pieces of about this size
+
+_connections: dict[tuple[str, int], Connection] = {}  # this process's, to keepers
+
+
+class KeeperError(AssignerError):
+    """A keeper failed; the task fails with it, and Spark repeats it."""
+
+
+# The worker's side.
+
+
+def keep(label: int, store: Store, batch: Batch, options: Options) -> Iterator[bytes]:
+    """Have the shard's keeper process a batch against the store: gives bundles.
+
+    Raises:
+        KeeperError: it failed; the message tells why.
+    """
+    secret = options.keepers or ""
+    connection, request = _ask(secret, label, (batch, options))
+    try:
+        while request[0] != "done":
+            match request:
+                case ("bundle", bundle):
+                    yield bundle
+                case ("get", key):
+                    _send(connection, store.get(key))
+                case ("put", key, value):
+                    store.put(key, value)
+                case ("remove", key):
+                    store.remove(key)
+                case ("items",):
+                    _send_items(connection, store)
+                case ("failed", told, trace):
+                    raise KeeperError(f"{told}\n{trace}")
+                case _:
+                    raise InvariantError(f"a keeper asks for {request[0]!r}")
+            request = _receive(connection)
+    except (EOFError, OSError) as reason:
+        raise KeeperError(f"the keeper of shard {label} is gone: {reason!r}") from reason
+    finally:
+        if request[0] != "done":  # What the keeper still sends belongs to nobody.
+            _connections.pop((secret, label), connection).close()
+
+
+def _ask(secret: str, label: int, question: object) -> tuple[Connection, Any]:
+    """Put a question to a keeper, which is started if there is none; gives its first request."""
+    known = _connections.get((secret, label))
+    if known is not None:
+        with suppress(EOFError, OSError):  # It may have ended since.
+            _send(known, question)
+            return known, _receive(known)
+    connection = _connections[secret, label] = _connect(secret, label)
+    try:
+        _send(connection, question)
+        return connection, _receive(connection)
+    except (EOFError, OSError) as reason:
+        raise KeeperError(f"the keeper of shard {label} ended at once: {reason!r}") from reason
+
+
+def _connect(secret: str, label: int) -> Connection:
+    folder = _folder(secret)
+    with suppress(OSError):
+        return _client(folder, label, secret)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise KeeperError(f"{folder} belongs to another user; it must be this one's")
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(label), str(os.getppid())],
+        stdin=subprocess.PIPE,  # the secret: others can read a command line
+        stdout=subprocess.DEVNULL,  # a worker's own is a protocol of Spark's
+    )
+    if keeper.stdin is None:
+        raise InvariantError("a pipe was asked for and is not there")
+    keeper.stdin.write(secret.encode())
+    keeper.stdin.close()
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            return _client(folder, label, secret)
+        if keeper.poll():
+            raise KeeperError(f"the keeper of shard {label} ended with {keeper.returncode}")
+        time.sleep(0.005)
+    raise KeeperError(f"the keeper of shard {label} was not there in {START_SECONDS_MAX:.0f} s")
+
+
+def _client(folder: Path, label: int, secret: str) -> Connection:
+    return Client(str(folder / str(label)), family="AF_UNIX", authkey=secret.encode())
+
+
+def _folder(secret: str) -> Path:
+    """Short, since a socket's path is at most 108 bytes; no part of the secret tells the rest."""
+    return Path(tempfile.gettempdir()) / f"spu-assigner-{os.getuid()}-{secret[:8]}"
+
+
+def _send_items(connection: Connection, store: Store) -> None:
+    piece: list[tuple[str, bytes]] = []
+    size = 0
+    for key, value in store.items():
+        piece.append((key, value))
+        size += len(value)
+        if size >= ITEMS_SIZE:
+            _send(connection, piece)
+            piece, size = [], 0
+    if piece:
+        _send(connection, piece)
+    _send(connection, [])
+
+
+def _send(connection: Connection, message: object) -> None:
+    connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def _receive(connection: Connection) -> Any:
+    return pickle.loads(connection.recv_bytes())
+
+
+# The keeper's side.
+
+
+class WorkersStore:
+    """The state, as the worker at the other end reads and writes it.
+
+    Writing is not answered: should it fail there, the state has no trace of this batch's token.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, key: str) -> bytes | None:
+        _send(self._connection, ("get", key))
+        value: bytes | None = _receive(self._connection)
+        return value
+
+    def put(self, key: str, value: bytes) -> None:
+        _send(self._connection, ("put", key, value))
+
+    def remove(self, key: str) -> None:
+        _send(self._connection, ("remove", key))
+
+    def items(self) -> Iterator[tuple[str, bytes]]:
+        _send(self._connection, ("items",))
+        while piece := _receive(self._connection):
+            yield from piece
+
+
+def serve(label: int, *, secret: str, daemon: int) -> None:
+    """Answer workers, one after the other, until Spark's daemon is gone or nobody asks any more."""
+    folder = _folder(secret)
+    path = folder / str(label)
+    lock = os.open(folder / f"{label}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return  # Another worker has started one at the same time.
+    path.unlink(missing_ok=True)
+    try:
+        with Listener(str(path), family="AF_UNIX", authkey=secret.encode()) as listener:
+            _serve(listener, Shard(Clusters()), daemon)
+    finally:
+        with suppress(OSError):
+            (folder / f"{label}.lock").unlink()
+            folder.rmdir()  # if this was the last one
+
+
+def _serve(listener: Listener, shard: Shard, daemon: int) -> None:
+    door = listener._listener._socket  # type: ignore[attr-defined]  # to wait for with the others
+    workers: list[Connection] = []
+    asked = time.monotonic()
+    while time.monotonic() - asked < IDLE_SECONDS_MAX and _is_alive(daemon):
+        ready = wait([door, *workers], LOOK_SECONDS)
+        if door in ready:
+            with suppress(OSError, EOFError, AuthenticationError):
+                workers.append(listener.accept())
+        for worker in [worker for worker in workers if worker in ready]:
+            try:
+                _answer(worker, shard)
+            except (EOFError, OSError):  # The worker is gone, or its task was ended.
+                workers.remove(worker)
+                worker.close()
+            asked = time.monotonic()
+
+
+def _answer(worker: Connection, shard: Shard) -> None:
+    batch, options = _receive(worker)
+    try:
+        for bundle in process(shard, WorkersStore(worker), batch, options):
+            _send(worker, ("bundle", bundle))
+    except (EOFError, OSError):
+        raise
+    except Exception as reason:  # It is the worker that fails with it, and the query that stops.
+        told = f"{type(reason).__name__}: {reason}"
+        _send(worker, ("failed", told, traceback.format_exc()))
+    else:
+        _send(worker, ("done",))
+
+
+def _is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def main() -> None:
+    """`python -m spu_assigner.stream.keeper LABEL DAEMON`, the secret on standard input."""
+
+    def end(_number: int, _frame: object) -> None:
+        sys.exit(0)  # by way of every `finally`
+
+    signal.signal(signal.SIGHUP, end)  # how Spark's daemon ends its group
+    signal.signal(signal.SIGTERM, end)
+    secret = sys.stdin.read()
+    serve(int(sys.argv[1]), secret=secret, daemon=int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""What is done with one shard's part of a batch: order, decode, decide, encode, pack.
+
+This is the only place where undecodable messages are caught: each becomes one dead letter, and its
+neighbours are answered. Decisions are the core's; there is none here. Nor is there any Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from spu_assigner.core.errors import InvariantError
+from spu_assigner.core.events import Policy
+from spu_assigner.core.machine import step
+from spu_assigner.core.records import (
+    ChainEntry,
+    ReplicaMap,
+    RingEvent,
+    SeenEntry,
+    SpuChanged,
+    TopicStatus,
+)
+from spu_assigner.core.state import ClusterState
+from spu_assigner.schemas.codec import EventKind, decode_event, decode_record, encode_record
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
+from spu_assigner.schemas.wire import DeadLetter, Wire
+from spu_assigner.stream.bundle import (
+    SOURCE_TOPICS,
+    Bundler,
+    Kind,
+    Message,
+    Source,
+    SourceRange,
+)
+from spu_assigner.stream.merge import Longs, merge_order
+from spu_assigner.stream.shard import Shard, Store, read_entries
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_MAP: Final = b"m"  # what precedes the key of a replica map in the state,
+_ENTRY: Final = b"s"  # and that of an entry of assigner-state
+_EVENT_KINDS: Final[dict[int, EventKind]] = {Source.SPU_EVENTS: "spu", Source.TOPIC_EVENTS: "topic"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the workers need of the settings."""
+
+    query_name: str
+    topic_prefix: str
+    default_policy: Policy
+    wire: Wire
+    keepers: str | None  # the run's secret, by which its keepers are found; None: keep in process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Messages of one shard, in any order; one array or list a column."""
+
+    source: Longs
+    partition: Longs
+    offset: Longs
+    time_ms: Longs
+    keys: list[bytes | None]
+    values: list[bytes | None]
+
+    @classmethod
+    def of_frames(cls, frames: Iterable[DataFrame]) -> Batch:
+        """From the pieces in which Spark hands them over."""
+        numbers: dict[str, list[Longs]] = {name: [] for name in _NUMBERS}
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        for frame in frames:
+            for name, parts in numbers.items():
+                parts.append(frame[name].to_numpy(dtype=np.int64))
+            keys += frame["key"].tolist()
+            values += frame["value"].tolist()
+        columns = {
+            name: parts[0] if len(parts) == 1 else np.concatenate(parts)
+            for name, parts in numbers.items()
+        }
+        return cls(keys=keys, values=values, **columns)
+
+    def ranges(self) -> list[SourceRange]:
+        """What was read of each input partition."""
+        places = self.source << 32 | self.partition
+        found = []
+        for place in np.unique(places).tolist():
+            offsets = self.offset[places == place]
+            found.append(
+                SourceRange(
+                    source=Source(place >> 32),
+                    partition=place & 0xFFFFFFFF,
+                    first=int(offsets.min()),
+                    last=int(offsets.max()),
+                    count=len(offsets),
+                )
+            )
+        return found
+
+
+_NUMBERS: Final = ("source", "partition", "offset", "time_ms")
+
+
+class Clusters(dict[str, ClusterState]):
+    """The decoded copy of a shard: its clusters."""
+
+    def of(self, cluster_id: str) -> ClusterState:
+        """A cluster's state; empty if nothing was heard of it."""
+        state = self.get(cluster_id)
+        if state is None:
+            state = self[cluster_id] = ClusterState(cluster_id)
+        return state
+
+    def restore(self, key: bytes, value: bytes | None) -> None:
+        """Take over one message that rebuilds state."""
+        if value is not None:
+            record = decode_record(value)
+            if not isinstance(record, ReplicaMap | SpuChanged | ChainEntry | SeenEntry):
+                raise InvariantError(f"the state holds a {type(record).__name__} under {key!r}")
+            self.of(record.cluster_id).restore(record)
+            return
+        cluster_id, _, topic = key[1:].decode().partition("/")
+        if key[:1] != _MAP:
+            raise InvariantError(f"the state holds a tombstone under {key!r}; only maps have them")
+        self.of(cluster_id).forget_topic(topic)
+
+
+class ShardBatch:
+    """Applies one batch to a shard's clusters and collects what goes out and what is kept."""
+
+    def __init__(self, clusters: Clusters, options: Options) -> None:
+        self.entries: dict[bytes, bytes | None] = {}  # for the state
+        self._clusters = clusters
+        self._options = options
+        self._bundler = Bundler()
+        self._topics = {
+            source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
+        }
+        self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
+
+    def apply(self, batch: Batch) -> Iterator[bytes]:
+        """Answer every message; gives bundles as they fill, the last one when all are answered."""
+        order = merge_order(
+            source=batch.source,
+            partition=batch.partition,
+            offset=batch.offset,
+            time_ms=batch.time_ms,
+        )
+        add = self._bundler.add
+        sources, partitions = batch.source.tolist(), batch.partition.tolist()
+        offsets, times = batch.offset.tolist(), batch.time_ms.tolist()
+        for index in order.tolist():
+            source = sources[index]
+            place = f"{self._topics[source]}/{partitions[index]}/{offsets[index]}/".encode()
+            try:
+                messages = self._answers(
+                    source, batch.keys[index], batch.values[index], place, times[index]
+                )
+            except DecodeError as error:
+                letter = DeadLetter.of_value(
+                    batch.values[index],
+                    source_topic=self._topics[source],
+                    source_partition=partitions[index],
+                    source_offset=offsets[index],
+                    source_timestamp_ms=times[index],
+                    code=error.code,
+                    message=error.message,
+                )
+                value = encode_record(letter, wire=self._options.wire)
+                key = batch.keys[index]
+                messages = [Message(Kind.DEAD_LETTER, place + b"0", key, value, times[index])]
+            for message in messages:
+                bundle = add(message)
+                if bundle is not None:
+                    yield bundle
+        for message in self._state_messages():
+            bundle = add(message)
+            if bundle is not None:
+                yield bundle
+        yield self._bundler.close(batch.ranges())
+
+    def _answers(
+        self, source: int, key: bytes | None, value: bytes | None, place: bytes, time_ms: int
+    ) -> list[Message]:
+        """Decide one message.
+
+        Raises:
+            DecodeError: it is no event under its own key; nothing has changed.
+        """
+        if key is None:
+            raise DecodeError(
+                DeadLetterCode.KEY_MISSING, "the message has no key; expected its cluster_id"
+            )
+        event = decode_event(value, kind=_EVENT_KINDS[source])
+        cluster_id = event.cluster_id
+        if cluster_id.encode() != key:
+            raise DecodeError(
+                DeadLetterCode.KEY_MISMATCH,
+                f"the key is {key[:250]!r}; expected the event's cluster_id, {cluster_id!r}",
+            )
+        wire = self._options.wire
+        messages: list[Message] = []
+        records = step(
+            self._clusters.of(cluster_id), event, default_policy=self._options.default_policy
+        )
+        for record in records:
+            match record:
+                case ReplicaMap():
+                    name = f"{cluster_id}/{record.topic}".encode()
+                    data = None if record.replicas is None else encode_record(record, wire=wire)
+                    self.entries[_MAP + name] = data
+                    kind = Kind.REPLICA_MAP
+                case TopicStatus():
+                    name = f"{cluster_id}/{record.topic}".encode()
+                    data = encode_record(record, wire=wire)
+                    kind = Kind.TOPIC_STATUS
+                case RingEvent():
+                    name, data = key, encode_record(record, wire=wire)
+                    kind = Kind.RING_EVENT
+                case _:
+                    continue  # What it changes is published with the batch's other state entries.
+            messages.append(Message(kind, b"%b%d" % (place, len(messages)), name, data, time_ms))
+        if records:
+            self._touched[cluster_id] = (place, len(messages), time_ms)
+        return messages
+
+    def _state_messages(self) -> Iterator[Message]:
+        """What `assigner-state` is to say of the clusters that changed, in the order of names."""
+        for cluster_id in sorted(self._touched):
+            place, ordinal, time_ms = self._touched[cluster_id]
+            for entry in self._clusters[cluster_id].take_entries():
+                match entry:
+                    case SpuChanged():
+                        kind, name = Kind.SPU_STATE, f"{cluster_id}/spu/{entry.spu_id}"
+                    case ChainEntry():
+                        kind, name = Kind.CHAIN_STATE, f"{cluster_id}/chains/all"
+                    case SeenEntry():
+                        kind, name = Kind.SEEN_STATE, f"{cluster_id}/seen/{entry.block}"
+                key, value = name.encode(), encode_record(entry, wire=self._options.wire)
+                self.entries[_ENTRY + key] = value
+                yield Message(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
+                ordinal += 1
+
+
+def process(shard: Shard, store: Store, batch: Batch, options: Options) -> Iterator[bytes]:
+    """A shard's part of a batch, from the state before it to the state after: gives bundles.
+
+    The state is written before the last bundle is given. If anything raises, nothing is trusted of
+    the copy, and Spark drops what was written.
+    """
+    clusters = shard.copy
+    if not isinstance(clusters, Clusters):
+        raise InvariantError(f"the copy of a shard is a {type(clusters).__name__}")
+    shard.begin(store)
+    shard_batch = ShardBatch(clusters, options)
+    last = None
+    for bundle in shard_batch.apply(batch):
+        if last is not None:
+            yield last
+        last = bundle
+    shard.commit(store, shard_batch.entries)
+    if last is not None:
+        yield last
+
+
+def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
+    """The clusters that a checkpoint's state holds.
+
+    Args:
+        rows: (shard, key, value) of the state variable, as Spark's `statestore` reader gives them.
+    """
+    stored: dict[int, list[tuple[str, bytes]]] = {}
+    for label, key, value in rows:
+        stored.setdefault(label, []).append((key, bytes(value)))
+    clusters = Clusters()
+    for label in sorted(stored):
+        for name, entry in read_entries(stored[label]).items():
+            clusters.restore(name, entry)
+    return clusters
