@@ -57,6 +57,7 @@ def watch(
 
     shown = 0
     with Reader(connection, topics, from_beginning=from_beginning) as reader:
+        click.echo("watching; Ctrl-C ends it", err=True)
         while True:
             for received in reader.poll():
                 if cluster_id is not None and _cluster_of(received) != cluster_id:
