@@ -36,8 +36,7 @@ def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMar
     )
     try:
         deadline = time.monotonic() + patience
-        # For a read_committed consumer the end is before the first open transaction.
-        first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=patience)
+        first, end = _ends(consumer, topic, deadline)
         span = FIRST_LOOK
         while True:
             start = max(first, end - span)
@@ -47,6 +46,25 @@ def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMar
             span *= 8
     finally:
         consumer.close()
+
+
+def _ends(consumer: Consumer, topic: str, deadline: float) -> tuple[int, int]:
+    """The first offset and the end: for such a consumer, before the first open transaction.
+
+    A broker that has just made the topic, or started, asks for patience by errors of many names.
+    """
+    while True:
+        left = max(0.1, deadline - time.monotonic())
+        try:
+            ends: tuple[int, int] = consumer.get_watermark_offsets(
+                TopicPartition(topic, 0), timeout=left
+            )
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return ends
 
 
 def _last_in(

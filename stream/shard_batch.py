@@ -40,6 +40,8 @@ from spu_assigner.stream.shard import Shard, Store, read_entries
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+DEAD_LETTER_KEY_SIZE_MAX: Final = 1024  # four times what a legal key may have
+
 _MAP: Final = b"m"  # what precedes the key of a replica map in the state,
 _ENTRY: Final = b"s"  # and that of an entry of assigner-state
 _EVENT_KINDS: Final[dict[int, EventKind]] = {Source.SPU_EVENTS: "spu", Source.TOPIC_EVENTS: "topic"}
@@ -171,7 +173,9 @@ class ShardBatch:
                     message=error.message,
                 )
                 value = encode_record(letter, wire=self._options.wire)
+                # Any key may have come, as large as a message; a dead letter has a limit too.
                 key = batch.keys[index]
+                key = None if key is None else key[:DEAD_LETTER_KEY_SIZE_MAX]
                 messages = [Message(Kind.DEAD_LETTER, place + b"0", key, value, times[index])]
             for message in messages:
                 bundle = add(message)

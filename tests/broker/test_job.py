@@ -1,0 +1,330 @@
+"""The whole way: a real broker, real Spark, events in and answers out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message, Producer
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.records import ReplicaMap, TopicStatus
+from spu_assigner.schemas.codec import decode_record, encode_event
+from spu_assigner.schemas.wire import CommitMarker, DeadLetter
+from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.checkpoint import ShardsChangedError
+from spu_assigner.stream.java import Java
+from spu_assigner.stream.job import Job, start
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.shard_batch import read_shards
+from spu_assigner.stream.sink import FencedError, ForeignCheckpointError, TransactionalSink
+from spu_assigner.stream.source import shard_labels
+from spu_assigner.stream.topics import TopicsError, create_topics
+from support.builders import Events
+from support.reading import committed
+
+PATIENCE_SECONDS = 90.0  # a first batch takes 5 s on two idle cores
+
+
+@pytest.fixture
+def settings(kafka: EmbeddedBroker, topic_prefix: str, java: Java, tmp_path: Path) -> Settings:
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
+    return Settings.load(
+        flags={
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "topic_prefix": topic_prefix,
+            "checkpoint": str(tmp_path / "checkpoint"),
+            "shards": 2,
+            "ui_port": 0,
+            "master": "local[2]",
+        },
+        environ={},
+    )
+
+
+@pytest.fixture
+def run(settings: Settings) -> Iterator[Callable[..., Job]]:
+    jobs: list[Job] = []
+
+    def begin(changed: Settings = settings) -> Job:
+        jobs.append(start(changed))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        job.stop()
+
+
+class Kafka:
+    """A producer of events and a reader of answers for one prefix."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._servers = settings.bootstrap_servers
+        self._prefix = settings.topic_prefix
+        self._producer = Producer({"bootstrap.servers": self._servers, "linger.ms": 0})
+
+    def send(self, events: Iterable[Event]) -> None:
+        """All acknowledged; SPU events before topic events that follow them."""
+        for event in events:
+            is_spu = isinstance(event, SpuJoined | SpuLeft)
+            topic = "spu-events" if is_spu else "topic-events"
+            self.send_raw(topic, event.cluster_id.encode(), encode_event(event))
+        self._producer.flush()
+
+    def send_raw(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        self._producer.produce(self._prefix + topic, value, key, partition=0)
+        self._producer.flush()
+
+    def read(self, topic: str) -> list[Message]:
+        return committed(self._servers, self._prefix + topic)
+
+    def wait(self, topic: str, count: int, job: Job) -> list[Message]:
+        """Messages of a topic, once there are so many."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(messages := self.read(topic)) < count:
+            job.await_termination(0.1)  # raises if the query has ended
+            assert time.monotonic() < deadline, f"{topic}: {len(messages)} of {count}"
+        return messages
+
+    def maps(self) -> dict[bytes, list[list[int]]]:
+        """The current replica lists by key."""
+        found: dict[bytes, list[list[int]]] = {}
+        for message in self.read("replica-map"):
+            key, value = message.key(), message.value()
+            assert key is not None
+            found.pop(key, None)
+            if value is not None:
+                record = decode_record(value)
+                assert isinstance(record, ReplicaMap)
+                assert record.replicas is not None
+                found[key] = record.replicas.tolist()
+        return found
+
+    def markers(self) -> list[CommitMarker]:
+        records = [decode_record(message.value() or b"") for message in self.read("assigner-audit")]
+        return [record for record in records if isinstance(record, CommitMarker)]
+
+
+def expected_maps(events: Iterable[Event]) -> dict[bytes, list[list[int]]]:
+    """What the core gives for the same events in the same order."""
+    assigner = Assigner()
+    found: dict[bytes, list[list[int]]] = {}
+    for event in events:
+        for record in assigner.apply(event):
+            if isinstance(record, ReplicaMap):
+                key = f"{record.cluster_id}/{record.topic}".encode()
+                found.pop(key, None)
+                if record.replicas is not None:
+                    found[key] = record.replicas.tolist()
+    return found
+
+
+def life_of(cluster_id: str, first: int, topics: range) -> list[Event]:
+    events = Events(cluster_id, first=first)
+    return [
+        event
+        for number in topics
+        for event in (
+            events.create(f"t{number}", 5, 3),
+            *([events.delete(f"t{number - 1}")] if number % 3 == 2 else []),
+        )
+    ]
+
+
+def test_poison_is_told_and_its_neighbours_are_answered(
+    settings: Settings, run: Callable[..., Job]
+) -> None:
+    """One batch of good and bad messages; the query stays up and answers the next one."""
+    kafka, events = Kafka(settings), Events()
+    kafka.send(events.joins(0, 1, 2))
+    kafka.send([events.create("a", 2, 2)])
+    kafka.send_raw("topic-events", b"c1", b"no event")
+    kafka.send_raw("topic-events", b"c2", encode_event(events.create("b")))
+    kafka.send_raw("topic-events", None, encode_event(events.create("c")))
+    kafka.send_raw("spu-events", b"c1", None)
+    kafka.send([events.create("d", 1, 9), events.create("e", 2, 2)])
+    job = run()
+    statuses = kafka.wait("topic-status", 3, job)
+    found = {}
+    for message in statuses:
+        record = decode_record(message.value() or b"")
+        assert isinstance(record, TopicStatus)
+        found[message.key()] = (record.status.value, record.code)
+    assert found == {
+        b"c1/a": ("assigned", None),
+        b"c1/d": ("rejected", "INSUFFICIENT_SPUS"),
+        b"c1/e": ("assigned", None),
+    }
+    letters = [
+        decode_record(message.value() or b"") for message in kafka.wait("dead-letter", 4, job)
+    ]
+    codes = sorted(letter.code for letter in letters if isinstance(letter, DeadLetter))
+    assert codes == ["KEY_MISMATCH", "KEY_MISSING", "NULL_VALUE", "UNDECODABLE"]
+    kafka.send([events.create("later", 1, 1)])
+    assert len(kafka.wait("replica-map", 3, job)) == 3
+    progress = job.query.lastProgress
+    assert progress is not None
+    sources = [source["description"] for source in progress["sources"]]
+    prefix = settings.topic_prefix  # SPU events are asked for last: a join is never overtaken
+    assert [name.partition("[" + prefix)[2] for name in sources] == [
+        "topic-events]]",
+        "spu-events]]",
+    ]
+
+
+def test_a_restart_goes_on_and_repeats_nothing(
+    settings: Settings, run: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Stopped in the middle, its last batch forgotten by Spark, and started again: as if never."""
+    kafka = Kafka(settings)
+    joins = [event for name in ("c1", "c2", "c3") for event in Events(name).joins(0, 1, 2, 3)]
+    before = [event for name in ("c1", "c2", "c3") for event in life_of(name, 100, range(10))]
+    after = [event for name in ("c1", "c2", "c3") for event in life_of(name, 200, range(10, 20))]
+    statuses = len(before)
+    kafka.send([*joins, *before])
+    job = run()
+    kafka.wait("topic-status", statuses, job)
+    job.stop()
+    newest = max(int(path.name) for path in (tmp_path / "checkpoint/commits").glob("[0-9]*"))
+    (tmp_path / f"checkpoint/commits/{newest}").unlink()  # as if it had died before noting it
+    kafka.send(after)
+    job = run()
+    statuses += len(after)
+    kafka.wait("topic-status", statuses, job)
+    job.stop()
+    assert len(kafka.read("topic-status")) == statuses
+    assert kafka.maps() == expected_maps([*joins, *before, *after])
+    batches = [marker.batch for marker in kafka.markers()]
+    assert batches == list(range(len(batches)))
+    ids = [dict(message.headers() or [])["ce_id"] for message in kafka.read("topic-status")]
+    assert len(set(ids)) == statuses
+
+
+def test_the_state_can_be_read_from_the_checkpoint(
+    settings: Settings, run: Callable[..., Job]
+) -> None:
+    """Spark's statestore reader and our codec show what the job knows."""
+    kafka, events = Kafka(settings), Events()
+    kafka.send([*events.joins(0, 1), events.create("a"), events.create("b"), events.delete("a")])
+    job = run()
+    kafka.wait("topic-status", 3, job)
+    job.query.stop()
+    rows = (
+        job.spark.read.format("statestore")
+        .option("stateVarName", "shard")
+        .load(settings.checkpoint)
+        .selectExpr("key.shard", "user_map_key.key", "user_map_value.value")
+        .collect()
+    )
+    clusters = read_shards((row[0], row[1], row[2]) for row in rows)
+    assert sorted(clusters["c1"].topics) == ["b"]
+
+
+def test_every_shard_has_a_state_partition_of_its_own(java: Java) -> None:
+    """Two in one partition would leave another without work; the labels follow Spark's hash."""
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    )
+    try:
+        for shards in (1, 2, 3, 8, 100):
+            labels = spark.createDataFrame([(label,) for label in shard_labels(shards)], "x int")
+            rows = labels.selectExpr(f"pmod(hash(x), {shards})").collect()
+            assert [row[0] for row in rows] == list(range(shards))
+    finally:
+        spark.stop()
+
+
+def test_a_keeper_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
+    """Keepers are processes and may be killed; the state is read again and nothing is lost."""
+    local = replace(settings, master="local[2,4]")
+    kafka, events = Kafka(settings), Events()
+    kafka.send([*events.joins(0, 1, 2), events.create("a", 2)])
+    job = run(local)
+    kafka.wait("topic-status", 1, job)
+    listed = subprocess.run(
+        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+    ).stdout
+    keepers = [line for line in listed.splitlines() if "spu_assigner.stream.keeper" in line]
+    own = [int(line.split()[0]) for line in keepers]
+    assert own
+    for keeper in own:
+        os.kill(keeper, signal.SIGKILL)
+    kafka.send([events.create("b", 2)])
+    kafka.wait("topic-status", 2, job)
+    assert kafka.maps() == {b"c1/a": [[0], [1]], b"c1/b": [[2], [0]]}
+
+
+def test_a_batch_larger_than_one_record_batch_passes(
+    settings: Settings, run: Callable[..., Job]
+) -> None:
+    """Large maps of one batch come to the driver in pieces."""
+    kafka, events = Kafka(settings), Events()
+    creates = [events.create(f"t{number}", 100_000, 3) for number in range(30)]
+    joins = [events.join(spu_id, capacity=100_000_000) for spu_id in range(200)]
+    kafka.send([*joins, *creates])
+    job = run()
+    assert len(kafka.wait("replica-map", 30, job)) == 30
+
+
+def test_another_number_of_shards_is_refused(settings: Settings, run: Callable[..., Job]) -> None:
+    """The state is divided; a part of the clusters would be looked for in the wrong place."""
+    kafka, events = Kafka(settings), Events()
+    kafka.send([events.join(0), events.create("a")])
+    job = run()
+    kafka.wait("topic-status", 1, job)
+    job.stop()
+    with pytest.raises(ShardsChangedError, match=r"shards is 3, but .* has its state in 2"):
+        start(replace(settings, shards=3))
+    assert run(replace(settings, shards=None)).shards == 2
+
+
+def test_a_new_checkpoint_for_answered_events_is_refused(
+    settings: Settings, run: Callable[..., Job], tmp_path: Path
+) -> None:
+    """It would answer all events a second time."""
+    kafka, events = Kafka(settings), Events()
+    kafka.send([events.join(0), events.create("a")])
+    job = run()
+    kafka.wait("topic-status", 1, job)
+    job.stop()
+    with pytest.raises(ForeignCheckpointError, match="and this is a new one"):
+        start(replace(settings, checkpoint=str(tmp_path / "another")))
+
+
+def test_a_query_that_is_shut_out_stops_by_name(
+    settings: Settings, run: Callable[..., Job]
+) -> None:
+    """What stops a query is told as itself, not as a Java stack trace."""
+    kafka, events = Kafka(settings), Events()
+    kafka.send([events.join(0), events.create("a")])
+    job = run()
+    kafka.wait("topic-status", 1, job)
+    other = TransactionalSink(settings)
+    other.open(job.query.id)
+    kafka.send([events.create("b")])
+    with pytest.raises(FencedError, match="another process has taken over"):
+        job.await_termination(PATIENCE_SECONDS)
+    other.close()
+
+
+def test_missing_topics_are_told_before_anything_starts(
+    kafka: EmbeddedBroker, topic_prefix: str
+) -> None:
+    """One line, and what to do."""
+    flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
+    with pytest.raises(TopicsError, match="topics create"):
+        start(Settings.load(flags=flags, environ={}))
+
+
+def test_a_broker_that_does_not_answer_is_told() -> None:
+    """One line, no stack trace."""
+    with pytest.raises(TopicsError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
+        start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ={}))

@@ -1,0 +1,273 @@
+"""The sink's protocol on a real broker: every batch once, or a named error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import KafkaException
+from spu_assigner.schemas.codec import decode_record
+from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets
+from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.bundle import Bundler, Kind, Message, Source, SourceRange
+from spu_assigner.stream.marker import read_marker
+from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.sink import (
+    DigestMismatchError,
+    FencedError,
+    ForeignCheckpointError,
+    MarkerGapError,
+    Sent,
+    SinkError,
+    TransactionalSink,
+)
+from spu_assigner.stream.topics import create_topics
+from support.reading import committed
+
+MakeSink = Callable[..., TransactionalSink]
+
+
+@pytest.fixture
+def settings(kafka: EmbeddedBroker, topic_prefix: str) -> Settings:
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
+    return Settings.load(
+        flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
+        environ={},
+    )
+
+
+@pytest.fixture
+def make_sink(settings: Settings) -> Iterator[MakeSink]:
+    """A sink as a new process would have it, bound to a checkpoint."""
+    made: list[TransactionalSink] = []
+
+    def make(checkpoint_id: str = "one", *, opened: bool = True) -> TransactionalSink:
+        sink = TransactionalSink(settings)
+        made.append(sink)
+        if opened:
+            sink.open(checkpoint_id)
+        sink.bind(checkpoint_id)
+        return sink
+
+    yield make
+    for sink in made:
+        sink.close()
+
+
+def outbox(*values: bytes | None, first: int = 0, shard: int = 0) -> Outbox:
+    bundler = Bundler()
+    full: list[bytes] = []
+    for number, value in enumerate(values):
+        place = b"topic-events/0/%d/0" % (first + number)
+        message = Message(Kind.REPLICA_MAP, place, b"c1/t", value, 1_700_000_000_123)
+        if (bundle := bundler.add(message)) is not None:
+            full.append(bundle)
+    last = first + len(values) - 1
+    read = SourceRange(
+        source=Source.TOPIC_EVENTS, partition=0, first=first, last=last, count=len(values)
+    )
+    box = Outbox()
+    for sequence, bundle in enumerate([*full, bundler.close([read] if values else [])]):
+        box.add(shard, sequence, bundle)
+    return box
+
+
+def sent_values(settings: Settings) -> list[bytes | None]:
+    topic = settings.topic_prefix + "replica-map"
+    return [message.value() for message in committed(settings.bootstrap_servers, topic)]
+
+
+def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink: MakeSink) -> None:
+    """The marker tells what was read and what was written."""
+    make_sink()._send_once(outbox(b"a", None, first=4), 0)
+    assert sent_values(settings) == [b"a", None]
+    prefix = settings.topic_prefix
+    for topic in ("assigner-commits", "assigner-audit"):
+        [message] = committed(settings.bootstrap_servers, prefix + topic)
+        marker = decode_record(message.value() or b"")
+        assert isinstance(marker, CommitMarker)
+        assert (marker.query, marker.checkpoint_id, marker.batch) == ("spu-assigner", "one", 0)
+        assert (marker.count, len(marker.digest)) == (2, 64)
+        read = PartitionOffsets(partition=0, first=4, last=5, count=2)
+        assert marker.offsets == {f"{prefix}topic-events": (read,)}
+        assert message.key() == b"spu-assigner"
+
+
+def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
+    """What they are can be told without decoding them."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    topic = settings.topic_prefix + "replica-map"
+    [message] = committed(settings.bootstrap_servers, topic)
+    assert dict(message.headers() or []) == {
+        "ce_specversion": b"1.0",
+        "ce_id": b"topic-events/0/0/0",
+        "ce_source": b"/spu-assigner/spu-assigner",
+        "ce_type": b"io.spuassigner.v1.ReplicaMap",
+        "ce_time": b"2023-11-14T22:13:20.123Z",
+        "content-type": b"application/avro",
+    }
+
+
+def test_a_batch_without_messages_has_a_marker_too(settings: Settings, make_sink: MakeSink) -> None:
+    """Otherwise the next batch would not follow on the last marker."""
+    sink = make_sink()
+    sink._send_once(Outbox(), 0)
+    sink._send_once(outbox(b"a"), 1)
+    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
+    assert found is not None
+    assert found.batch == 1
+
+
+def test_a_batch_repeated_after_a_crash_is_not_sent_again(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Spark had not yet noted it as done."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    sink = make_sink()
+    sink._send_once(outbox(b"a"), 0)
+    assert sink.last == Sent(batch=0, count=1, repeated=True)
+    sink._send_once(outbox(b"b", first=1), 1)
+    assert sent_values(settings) == [b"a", b"b"]
+
+
+def test_bundles_are_sent_by_shard_and_sequence(settings: Settings, make_sink: MakeSink) -> None:
+    """State partitions finish in any order; the digest and the order of messages do not depend."""
+    both = outbox(b"second", shard=2)
+    for place, data in outbox(b"first", shard=1)._places.items():
+        assert isinstance(data, bytes)
+        both.add(*place, data)
+    make_sink()._send_once(both, 0)
+    assert sent_values(settings) == [b"first", b"second"]
+
+
+def test_a_batch_larger_than_memory_goes_by_way_of_a_file(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Its digest is that of the same batch in memory."""
+    spilled = Outbox(memory_size_max=100)
+    for place, data in outbox(b"a" * 300, b"b")._places.items():
+        assert isinstance(data, bytes)
+        spilled.add(*place, data)
+    assert spilled.is_spilled
+    make_sink()._send_once(spilled, 0)
+    sink = make_sink()
+    sink._send_once(outbox(b"a" * 300, b"b"), 0)
+    assert sink.last == Sent(batch=0, count=2, repeated=True)
+
+
+def test_a_repeated_batch_with_other_content_is_refused(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Half of the world has seen the first answers."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    with pytest.raises(DigestMismatchError, match="batch 0 was sent with 1 messages"):
+        make_sink()._send_once(outbox(b"A"), 0)
+    assert sent_values(settings) == [b"a"]
+
+
+def test_another_checkpoint_is_refused_before_the_query_starts(make_sink: MakeSink) -> None:
+    """A new checkpoint reads all events again and would answer them twice."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    with pytest.raises(ForeignCheckpointError, match="is of checkpoint one, and this is two"):
+        make_sink("two")
+
+
+def test_another_checkpoint_is_refused_with_its_first_batch(make_sink: MakeSink) -> None:
+    """A checkpoint that is still to be made has no id at the start."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    with pytest.raises(ForeignCheckpointError):
+        make_sink("two", opened=False)._send_once(outbox(b"a"), 0)
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+def test_a_batch_that_does_not_follow_the_marker_is_refused(
+    make_sink: MakeSink, batch: int
+) -> None:
+    """An old copy of the checkpoint would repeat answers, a lost batch would leave some out."""
+    sink = make_sink()
+    sink._send_once(outbox(b"a"), 0)
+    sink._send_once(outbox(b"b"), 1)
+    with pytest.raises(MarkerGapError, match=f"at batch {batch}, the last marker .* at 1"):
+        make_sink()._send_once(outbox(b"c"), batch)
+
+
+def test_without_a_marker_only_the_first_batch_is_sent(make_sink: MakeSink) -> None:
+    """Another Kafka cluster, or the markers were deleted."""
+    with pytest.raises(MarkerGapError, match="has no marker"):
+        make_sink()._send_once(outbox(b"a"), 5)
+
+
+def test_an_older_process_is_shut_out(settings: Settings, make_sink: MakeSink) -> None:
+    """Two that believe they are the one: the later one is right."""
+    older = make_sink()
+    older._send_once(outbox(b"a"), 0)
+    make_sink()
+    with pytest.raises(FencedError, match="another process has taken over"):
+        older._send_once(outbox(b"b"), 1)
+    assert sent_values(settings) == [b"a"]
+
+
+def test_what_an_older_process_left_open_is_never_seen(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """It died inside its transaction."""
+    dead = make_sink()
+    dead._producer.begin_transaction()
+    dead._producer.produce(settings.topic_prefix + "replica-map", b"half", b"c1/t")
+    dead._producer.flush()
+    make_sink()._send_once(outbox(b"whole"), 0)
+    assert sent_values(settings) == [b"whole"]
+
+
+def test_after_a_time_out_the_marker_decides(
+    settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit had succeeded although its answer was lost: it must not be sent again."""
+    sink = make_sink()
+    transact = sink._transact
+
+    def lost_answer(*arguments: object) -> None:
+        monkeypatch.setattr(sink, "_transact", transact)
+        transact(*arguments)  # type: ignore[arg-type]  # handed through
+        from confluent_kafka import KafkaError
+
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(sink, "_transact", lost_answer)
+    sink._send_once(outbox(b"a"), 0)
+    assert sink.last == Sent(batch=0, count=1, repeated=True)
+    assert sent_values(settings) == [b"a"]
+
+
+def test_a_message_that_kafka_does_not_take_fails_the_whole_batch(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """All or nothing; the next process starts clean."""
+    with pytest.raises(SinkError, match="could not be sent"):
+        make_sink()._send_once(outbox(b"a", bytes(9 * 1024 * 1024)), 0)
+    make_sink()._send_once(outbox(b"b"), 0)
+    assert sent_values(settings) == [b"b"]
+
+
+def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeSink) -> None:
+    """Another query of the same prefix may have written many since."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    other = TransactionalSink(
+        Settings.load(
+            flags={
+                "bootstrap_servers": settings.bootstrap_servers,
+                "topic_prefix": settings.topic_prefix,
+                "query_name": "other",
+            },
+            environ={},
+        )
+    )
+    other.open(None)
+    other.bind("three")
+    for batch in range(40):
+        other._send_once(Outbox(), batch)
+    other.close()
+    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
+    assert found is not None
+    assert (found.query, found.batch) == ("spu-assigner", 0)

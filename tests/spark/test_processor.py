@@ -1,0 +1,230 @@
+"""The stateful step under Spark's own tester, which needs no JVM."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+from pyspark.sql.streaming.tws_tester import TwsTester
+from spu_assigner.core.events import Event, Policy, SpuJoined, SpuLeft
+from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.schemas.codec import decode_record, encode_event
+from spu_assigner.schemas.wire import DeadLetter, Wire
+from spu_assigner.stream import processor
+from spu_assigner.stream.bundle import Bundle, Kind, Message, Source
+from spu_assigner.stream.processor import STATE_VARIABLE, AssignerProcessor
+from spu_assigner.stream.shard_batch import Options, read_shards
+from support.builders import Events
+
+LABEL = 7
+_offsets = itertools.count()
+
+
+@pytest.fixture
+def tester(request: pytest.FixtureRequest) -> TwsTester:
+    return make_tester(request.node.name)
+
+
+def make_tester(query_name: str) -> TwsTester:
+    options = Options(
+        query_name=query_name,
+        topic_prefix="",
+        default_policy=Policy.FLUVIO,
+        wire=Wire.CONFLUENT,
+        keepers=None,
+    )
+    return TwsTester(AssignerProcessor(options))
+
+
+Row = dict[str, object]
+
+
+def row(
+    event: Event | None = None,
+    *,
+    key: bytes | None = None,
+    value: bytes | None = None,
+    time_ms: int = 1_700_000_000_000,
+) -> Row:
+    """A message as Spark's source gives it; of an event, under its own key."""
+    is_spu = isinstance(event, SpuJoined | SpuLeft)
+    return {
+        "shard": LABEL,
+        "source": int(Source.SPU_EVENTS if is_spu else Source.TOPIC_EVENTS),
+        "partition": 0,
+        "offset": next(_offsets),
+        "time_ms": time_ms,
+        "key": key if event is None else event.cluster_id.encode(),
+        "value": value if event is None else encode_event(event),
+    }
+
+
+def batch(tester: TwsTester, *rows: Row) -> list[Message]:
+    """What a batch sends, in order."""
+    out = tester.testInPandas(LABEL, pd.DataFrame(list(rows)))
+    assert set(out["shard"]) == {LABEL}
+    assert list(out["sequence"]) == list(range(len(out)))
+    return [message for data in out["bundle"] for message in Bundle(data).messages()]
+
+
+def maps(messages: list[Message]) -> dict[bytes, object]:
+    """Replica lists by key."""
+    found: dict[bytes, object] = {}
+    for message in messages:
+        if message.kind == Kind.REPLICA_MAP:
+            record = None if message.value is None else decode_record(message.value)
+            assert record is None or isinstance(record, ReplicaMap)
+            assert message.key is not None
+            lists = None if record is None or record.replicas is None else record.replicas.tolist()
+            found[message.key] = lists
+    return found
+
+
+def letters(messages: list[Message]) -> list[DeadLetter]:
+    return [
+        letter
+        for message in messages
+        if message.kind == Kind.DEAD_LETTER
+        and isinstance(letter := decode_record(message.value or b""), DeadLetter)
+    ]
+
+
+def test_events_in_answers_out(tester: TwsTester) -> None:
+    """The whole way: ring events under the cluster, map and status under cluster and topic."""
+    events = Events()
+    sent = batch(tester, *map(row, [*events.joins(0, 1), events.create("t", 2, 2)]))
+    kinds = [message.kind for message in sent]
+    answers = [decode_record(message.value or b"") for message in sent[:4]]
+    assert kinds[:4] == [Kind.RING_EVENT, Kind.RING_EVENT, Kind.REPLICA_MAP, Kind.TOPIC_STATUS]
+    assert [type(answer) for answer in answers] == [RingEvent, RingEvent, ReplicaMap, TopicStatus]
+    assert [message.key for message in sent[:4]] == [b"c1", b"c1", b"c1/t", b"c1/t"]
+    assert maps(sent) == {b"c1/t": [[0, 1], [1, 0]]}
+
+
+def test_state_entries_are_published_once_a_batch(tester: TwsTester) -> None:
+    """The last word of the batch on each SPU, chain and block of memory, each under its key."""
+    events = Events()
+    sent = batch(tester, *map(row, [*events.joins(0, 1), events.create("t", 2, 2)]))
+    keys = [message.key for message in sent[4:]]
+    assert keys == [b"c1/spu/0", b"c1/spu/1", b"c1/chains/all", b"c1/seen/0"]
+
+
+def test_ids_are_places_and_the_same_again(tester: TwsTester) -> None:
+    """A consumer knows a repeated message by its CloudEvents id."""
+    events = Events()
+    rows = [*map(row, events.joins(0, 1))]
+    once = batch(tester, *rows)
+    again = batch(make_tester("another"), *rows)
+    assert once == again
+    assert once[0].id == f"spu-events/0/{rows[0]['offset']}/0".encode()
+    assert len({message.id for message in once}) == len(once)
+
+
+def test_the_next_batch_goes_on_where_this_one_stopped(tester: TwsTester) -> None:
+    """The chain index is state."""
+    events = Events()
+    batch(tester, *map(row, [*events.joins(0, 1, 2), events.create("a", 2, 1)]))
+    assert maps(batch(tester, row(events.create("b", 2, 1)))) == {b"c1/b": [[2], [0]]}
+
+
+def test_a_new_process_goes_on_from_the_state(tester: TwsTester) -> None:
+    """After a restart the copy in memory is gone; what Spark keeps is enough."""
+    events = Events()
+    batch(tester, *map(row, [*events.joins(0, 1, 2), events.create("a", 2, 1)]))
+    processor._KEPT.clear()
+    sent = batch(tester, *map(row, [events.create("b", 2, 1), events.delete("a")]))
+    assert maps(sent) == {b"c1/b": [[2], [0]], b"c1/a": None}
+
+
+def test_the_state_can_be_read_by_others(tester: TwsTester) -> None:
+    """Rows of Spark's statestore reader and our codec give the clusters back."""
+    events = Events()
+    batch(tester, *map(row, [*events.joins(0, 1), events.create("a"), events.create("b")]))
+    batch(tester, row(events.delete("a")))
+    stored = tester.peekMapState(STATE_VARIABLE, LABEL)
+    clusters = read_shards((LABEL, key[0], value[0]) for key, value in stored.items())
+    assert sorted(clusters["c1"].topics) == ["b"]
+    assert sorted(clusters["c1"].spus) == [0, 1]
+
+
+def test_a_repeated_event_is_answered_once(tester: TwsTester) -> None:
+    """A producer that did not hear of its success sends again."""
+    events = Events()
+    create = events.create("t")
+    sent = batch(tester, *map(row, [*events.joins(0), create, create]))
+    assert [message.kind for message in sent].count(Kind.REPLICA_MAP) == 1
+    assert batch(tester, row(create)) == []
+
+
+def test_spu_events_of_the_same_time_come_first(tester: TwsTester) -> None:
+    """A join written before a create is seen by it, though the topics were read the other way."""
+    events = Events()
+    create, join = row(events.create("t")), row(events.join(0))
+    assert maps(batch(tester, create, join)) == {b"c1/t": [[0]]}
+
+
+def test_clusters_do_not_influence_each_other(tester: TwsTester) -> None:
+    """Several clusters share a shard."""
+    first, second = Events("c1"), Events("c2")
+    rows = map(row, [first.join(0), second.join(5), first.create("t"), second.create("t")])
+    assert maps(batch(tester, *rows)) == {b"c1/t": [[0]], b"c2/t": [[5]]}
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (lambda event: row(key=b"c1", value=None), "NULL_VALUE"),
+        (lambda event: row(key=b"c1", value=b""), "UNDECODABLE"),
+        (lambda event: row(key=b"c1", value=b"\x00\x00\x00\x00\x63xyz"), "UNKNOWN_SCHEMA"),
+        (lambda event: row(key=b"c1", value=encode_event(event) + b"x"), "TRAILING_BYTES"),
+        (lambda event: row(key=b"c1", value=encode_event(event)[:-1]), "UNDECODABLE"),
+        (lambda event: row(key=None, value=encode_event(event)), "KEY_MISSING"),
+        (lambda event: row(key=b"c2", value=encode_event(event)), "KEY_MISMATCH"),
+        (lambda event: row(key=b"\xff\xfe", value=encode_event(event)), "KEY_MISMATCH"),
+        (lambda event: row(key=b"c1", value=encode_event(Events().join(3))), "WRONG_TYPE"),
+    ],
+)
+def test_a_bad_message_is_one_dead_letter_and_its_neighbours_are_answered(
+    tester: TwsTester, bad: Callable[[Event], Row], code: str
+) -> None:
+    """Poison stops nothing."""
+    events = Events()
+    poison = bad(events.create("bad"))
+    good = [row(events.join(0)), row(events.create("a"))]
+    sent = batch(tester, good[0], poison, good[1], row(events.create("b")))
+    assert maps(sent) == {b"c1/a": [[0]], b"c1/b": [[0]]}
+    [letter] = letters(sent)
+    assert (letter.code, letter.source_offset) == (code, poison["offset"])
+    assert letter.raw == poison["value"]
+
+
+def test_a_large_bad_message_is_kept_in_part(tester: TwsTester) -> None:
+    """The first 64 KiB, with size and SHA-256 of the whole."""
+    value = bytes(70 * 1024)
+    [letter] = letters(batch(tester, row(key=b"c1", value=value)))
+    assert (len(letter.raw or b""), letter.size) == (64 * 1024, len(value))
+
+
+def test_the_key_of_a_bad_message_is_kept_in_part(tester: TwsTester) -> None:
+    """A dead letter that Kafka does not take for its size would stop the query."""
+    [message] = batch(tester, row(key=bytes(100_000), value=b"?"))
+    assert message.key == bytes(1024)
+
+
+def test_a_batch_of_nothing_but_poison_says_what_it_read(tester: TwsTester) -> None:
+    """The marker tells offsets also when nobody is answered."""
+    bad = row(key=None, value=b"?")
+    out = tester.testInPandas(LABEL, pd.DataFrame([bad, row(key=b"c1", value=None)]))
+    [read] = Bundle(out["bundle"].iloc[-1]).ranges
+    assert (read.source, read.first, read.count) == (Source.TOPIC_EVENTS, bad["offset"], 2)
+
+
+def test_a_large_batch_comes_in_several_bundles(tester: TwsTester) -> None:
+    """One row of unbounded size would break Arrow's and the JVM's limits."""
+    events = Events()
+    rows = [row(event) for event in events.joins(*range(20))]
+    rows += [row(events.create(f"t{number}", 3_000, 3)) for number in range(120)]
+    out = tester.testInPandas(LABEL, pd.DataFrame(rows))
+    assert len(out) > 1

@@ -1,0 +1,98 @@
+"""Settings: where they come from, what is refused, and that all are documented."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from spu_assigner.core.events import Policy
+from spu_assigner.stream.settings import SPECS, Settings, SettingsError
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "assigner.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_flags_come_before_the_environment_before_the_file(tmp_path: Path) -> None:
+    """The nearer to the hand, the stronger."""
+    file = write(tmp_path, 'query_name = "file"\ntopic_prefix = "file."\nshards = 3\n')
+    environ = {"SPU_ASSIGNER_QUERY_NAME": "environ", "SPU_ASSIGNER_TOPIC_PREFIX": "environ."}
+    settings = Settings.load(flags={"query_name": "flag"}, environ=environ, file=file)
+    assert (settings.query_name, settings.topic_prefix, settings.shards) == ("flag", "environ.", 3)
+
+
+def test_a_flag_that_was_not_given_is_no_value() -> None:
+    """Command lines pass None for it."""
+    assert Settings.load(flags={"shards": None}, environ={}).shards is None
+
+
+def test_the_environment_names_the_file(tmp_path: Path) -> None:
+    """A container is given one variable and one mounted file."""
+    file = write(tmp_path, 'default_policy = "kafka"\n')
+    settings = Settings.from_env({"SPU_ASSIGNER_CONFIG": str(file)})
+    assert settings.default_policy is Policy.KAFKA
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("KAFKA_BOOTSTRAP_SERVERS", "localhost"),
+        ("SPU_ASSIGNER_TOPIC_PREFIX", "no spaces"),
+        ("SPU_ASSIGNER_CHECKPOINT", ""),
+        ("SPU_ASSIGNER_QUERY_NAME", ""),
+        ("SPU_ASSIGNER_SHARDS", "0"),
+        ("SPU_ASSIGNER_SHARDS", "many"),
+        ("SPU_ASSIGNER_DEFAULT_POLICY", "best"),
+        ("SPU_ASSIGNER_WIRE", "json"),
+        ("SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH", "-1"),
+        ("SPU_ASSIGNER_DRIVER_MEMORY", "2"),
+        ("SPU_ASSIGNER_UI_PORT", "65536"),
+        ("SPU_ASSIGNER_LOG_LEVEL", "LOUD"),
+    ],
+)
+def test_a_wrong_value_is_told_by_its_variable(variable: str, value: str) -> None:
+    """The one line that is printed must lead to the place to mend."""
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_env({variable: value})
+    assert caught.value.source == variable
+    assert str(caught.value).startswith(f"{variable} is {value!r}; expected ")
+    assert caught.value.exit_status == 2
+
+
+def test_a_wrong_flag_is_told_by_its_flag() -> None:
+    """The user has typed it so."""
+    with pytest.raises(SettingsError, match=r"^--ui-port is 'x'; expected 0 \(none\) to 65535$"):
+        Settings.load(flags={"ui_port": "x"}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("shard = 3\n", "a name in .* is 'shard'"),
+        ("shards = true\n", "shards in .* is True"),
+        ("shards = 0\n", "shards in .* is '0'"),
+        ("shards: 3\n", "the settings file .* expected TOML"),
+    ],
+)
+def test_a_wrong_file_is_told_by_its_entry(tmp_path: Path, text: str, told: str) -> None:
+    """A misspelt name would otherwise be a setting silently left at its default."""
+    with pytest.raises(SettingsError, match=told):
+        Settings.load(environ={}, file=write(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """Going on with defaults would start another job than the one meant."""
+    with pytest.raises(SettingsError, match="No such file"):
+        Settings.load(environ={}, file=tmp_path / "none.toml")
+
+
+def test_every_setting_is_described() -> None:
+    """The table in the README is this one."""
+    table = Settings.describe()
+    for spec in SPECS:
+        assert f"`{spec.flag}` | `{spec.variable}`" in table
+        assert spec.reason in table
+    assert table.count("\n") == len(fields(Settings)) + 1
