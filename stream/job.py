@@ -183,14 +183,17 @@ def answers(spark: SparkSession, settings: Settings, *, shards: int) -> DataFram
 
 def build_session(settings: Settings, *, java: Java | None, jars: Jars | None) -> SparkSession:
     """A session with every option written out; without Java and jars, in spark-submit's JVM."""
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     if java is not None:
         os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
-    submitted = SparkConf()
-    master = settings.master or submitted.get("spark.master", None) or LOCAL_MASTER
+    submitted = None
+    if java is None:
+        SparkContext._ensure_initialized()  # else SparkConf does not see what spark-submit was told
+        submitted = SparkConf().get("spark.master")
+    master = settings.master or submitted or LOCAL_MASTER
     builder = SparkSession.builder.appName(settings.query_name).master(master)
     options = {**session_options(settings), **_place_options(settings, master, jars)}
     for name, value in options.items():

@@ -1,0 +1,71 @@
+"""Programs of the product run as a user runs them, each in a session of its own, so that whatever
+they have started is known and none of it is left running.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+END_SECONDS = 30.0
+
+
+@contextmanager
+def running(
+    command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, ended with the block by SIGTERM if it still runs; then all that it started.
+
+    What it says goes to `log`, and is shown when the block fails.
+    """
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environ or {})},
+            start_new_session=True,
+        )
+    try:
+        yield process
+    except BaseException:
+        print(log.read_text(encoding="utf-8", errors="replace")[-10_000:])
+        raise
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+        for pid in session(process):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def session(process: subprocess.Popen[bytes]) -> dict[int, str]:
+    """The living processes that the program started, itself included: their command lines."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        with suppress(OSError):  # It has just ended.
+            # After the name, which may hold anything: state, parent, group, session.
+            state, _, _, leader = (folder / "stat").read_text().rpartition(") ")[2].split()[:4]
+            if int(leader) == process.pid and state != "Z":
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(folder.name)] = command.decode(errors="replace").strip()
+    return found
+
+
+def left_after(process: subprocess.Popen[bytes], seconds: float = 15.0) -> dict[int, str]:
+    """What of the session still runs `seconds` after; returns as soon as nothing does."""
+    deadline = time.monotonic() + seconds
+    while (left := session(process)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
