@@ -7,18 +7,26 @@ read the rest of that answer. So the handler only takes note, and the program lo
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 
 class Interrupts:
     """Notes SIGINT and SIGTERM from its making on; a second Ctrl-C does not wait.
 
-    To be made after Spark has started, which sets a handler of its own.
+    To be made after Spark has started, which sets a handler of its own. `tell` is called at the
+    first signal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
         self._number: int | None = None
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._note)
+
+    @property
+    def noted(self) -> bool:
+        """Whether the program is to end."""
+        return self._number is not None
 
     def check(self) -> None:
         """Raises KeyboardInterrupt or SystemExit if the program is to end."""
@@ -30,4 +38,6 @@ class Interrupts:
     def _note(self, number: int, _frame: object) -> None:
         if self._number == signal.SIGINT == number:
             raise KeyboardInterrupt
+        if self._number is None:
+            self._tell()
         self._number = number

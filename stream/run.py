@@ -1,35 +1,29 @@
 """`spu-assigner run`: the job in this process, with a broker of its own where none is named.
 
-`--demo` plays the bundled scenario through it. What can be done at once is done at once: the broker
-starts and the scenario is sent while Spark is still starting.
+`--demo` plays the bundled scenario through it and compares the maps with the documents' tables.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.connection import Connection
-from spu_assigner.stream.interrupts import Interrupts
 from spu_assigner.stream.options import Command
 from spu_assigner.stream.settings import SPECS, Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from spu_assigner.stream.demo import Play
+    from spu_assigner.stream.interrupts import Interrupts
     from spu_assigner.stream.job import Job
+    from spu_assigner.stream.launch import Running
 
 HOME: Final = Path(".spu-assigner")  # of the embedded broker and the checkpoint
 LOOK_SECONDS: Final = 0.5  # between looks at the query
@@ -82,6 +76,8 @@ def run(
     Without --bootstrap-servers (or KAFKA_BOOTSTRAP_SERVERS, or a settings file that names them) it
     starts a Kafka broker of its own.
     """
+    from spu_assigner.stream.launch import Plan, launched
+
     if once and not demo:
         raise click.UsageError("--once goes with --demo")
     settings = Settings.load(flags=flags, file=config)
@@ -95,13 +91,14 @@ def run(
             settings = _at_home(settings, home, flags, config)
         else:
             home = None
-        running = _start(
-            stack,
-            settings,
+        plan = Plan(
+            settings=settings,
             home=home,
+            spark_log=(home or HOME) / "spark.log",
             create_topics=create_topics or demo or not is_named,
             demo_prefix=_demo_prefix(home, data) if demo else None,
         )
+        running = stack.enter_context(launched(plan))
         _tell_addresses(running)
         status = _finish_demo(running) if running.play is not None else 0
         if once:
@@ -109,18 +106,6 @@ def run(
         _tell_how_to_produce(running.settings)
         _stay(running.job, running.interrupts)
     return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """What has been started."""
-
-    settings: Settings
-    job: Job
-    logs: Mapping[str, Path]  # by whose they are
-    play: Play | None
-    begun: float
-    interrupts: Interrupts
 
 
 @contextmanager
@@ -137,25 +122,6 @@ def _temporary_home() -> Iterator[Path]:
         raise
     else:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
-    """Give processes that are started meanwhile a log for their standard error.
-
-    Spark's Python workers print several lines for each batch, with no setting to stop them.
-    """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    sys.stderr.flush()
-    saved = os.dup(2)
-    try:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(saved, 2)
-        os.close(saved)
 
 
 def _at_home(
@@ -175,91 +141,6 @@ def _demo_prefix(home: Path | None, data: Path | None) -> str:
     return "" if is_fresh else f"demo-{uuid.uuid4().hex[:6]}."
 
 
-def _start(
-    stack: ExitStack,
-    settings: Settings,
-    *,
-    home: Path | None,
-    create_topics: bool,
-    demo_prefix: str | None,
-) -> Running:
-    """Start broker, Spark and query; broker and Spark at the same time."""
-    from spu_assigner.stream.job import start_query
-    from spu_assigner.stream.topics import check_topics
-    from spu_assigner.stream.topics import create_topics as make_topics
-
-    begun = time.monotonic()
-    spark_log = (home or HOME) / "spark.log"
-    broker_log: Path | None = None
-
-    def prepare_kafka() -> tuple[Settings, Play | None]:
-        nonlocal broker_log
-        ready = settings
-        if home is not None:
-            from spu_assigner.stream.broker import EmbeddedBroker
-
-            broker = stack.enter_context(EmbeddedBroker(home / "broker"))
-            broker_log = broker.log_path
-            ready = replace(settings, bootstrap_servers=broker.bootstrap_servers)
-            _say(begun, f"Kafka broker at {broker.bootstrap_servers}")
-        client: dict[str, str | int] = {"bootstrap.servers": ready.bootstrap_servers}
-        if create_topics:
-            report = make_topics(client, prefix=ready.topic_prefix)
-            _say(begun, f"topics: {len(report.created)} made, {len(report.unchanged)} were there")
-        else:
-            check_topics(client, prefix=ready.topic_prefix)
-        return ready, None if demo_prefix is None else _send_demo(ready, demo_prefix, begun)
-
-    if home is None and not create_topics:
-        # A missing broker or topic is known in an instant: before Spark is started.
-        ready, play = prepare_kafka()
-        spark = stack.enter_context(_session(ready, spark_log))
-    else:
-        with ThreadPoolExecutor(1) as executor:
-            preparing = executor.submit(prepare_kafka)
-            spark = stack.enter_context(_session(settings, spark_log))
-            ready, play = preparing.result()
-    interrupts = Interrupts()
-    _say(begun, "Spark started")
-    job = stack.enter_context(start_query(spark, ready))
-    interrupts.check()
-    _say(begun, "query started")
-    logs = {"Spark": spark_log}
-    if broker_log is not None:
-        logs["broker"] = broker_log
-    return Running(
-        settings=ready, job=job, logs=logs, play=play, begun=begun, interrupts=interrupts
-    )
-
-
-@contextmanager
-def _session(settings: Settings, log: Path) -> Iterator[SparkSession]:
-    from spu_assigner.stream.jars import ensure_all
-    from spu_assigner.stream.java import ensure_java
-    from spu_assigner.stream.job import Jars, build_session
-
-    found = ensure_all(["spark-kafka", "spark-local"])
-    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-    with _stderr_to(log):
-        spark = build_session(settings, java=ensure_java(), jars=jars)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def _send_demo(settings: Settings, prefix: str, begun: float) -> Play:
-    from spu_assigner.stream.demo import Play
-    from spu_assigner.stream.scenario import examples
-
-    connection = Connection(
-        bootstrap_servers=settings.bootstrap_servers, prefix=settings.topic_prefix
-    )
-    play = Play(connection, examples(prefix))
-    _say(begun, f"scenario: {play.send()} messages sent to Kafka")
-    return play
-
-
 def _finish_demo(running: Running) -> int:
     """Wait for the answers, print the comparison; returns the exit status."""
     from rich.console import Console
@@ -275,7 +156,7 @@ def _finish_demo(running: Running) -> int:
             raise QueryEndedError("the query was stopped from outside")
 
     found = running.play.gather(check)
-    _say(running.begun, "every message is answered")
+    running.say("every message is answered")
     comparisons = [compare(example, found) for example in running.play.examples]
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     for comparison in comparisons:
@@ -334,7 +215,3 @@ def _stay(job: Job, interrupts: Interrupts) -> None:
             sent = "" if job.sink.last is None else f", {job.sink.last.count} messages in the last"
             click.echo(f"batch {last_batch}: {events} events since the last line{sent}")
             events, last_told = 0, time.monotonic()
-
-
-def _say(begun: float, what: str) -> None:
-    click.echo(f"{time.monotonic() - begun:5.1f} s  {what}")

@@ -23,6 +23,8 @@ from spu_assigner.stream.java import Java
 from spu_assigner.stream.scenario import MANUAL, MANUAL_LIST, TABLE
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
+# No broker is named but by a test's own options.
+ENVIRON = {name: os.environ[name] for name in os.environ if name != "KAFKA_BOOTSTRAP_SERVERS"}
 START_SECONDS_MAX = 120.0  # of broker and Spark, on a machine with other work
 
 
@@ -53,11 +55,16 @@ class Lines:
             if part in line:
                 return line
 
+    def rest(self) -> list[str]:
+        """What is said from here to the end, blank lines aside."""
+        lines = []
+        while (line := self._lines.get(timeout=START_SECONDS_MAX)) is not None:
+            lines.append(line)
+        return [line for line in lines if line]
+
 
 @contextmanager
-def running(
-    *arguments: str, environ: dict[str, str] | None = None
-) -> Iterator[tuple[subprocess.Popen[str], Lines]]:
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Lines]]:
     """The command in the background, in a group of its own as in a terminal."""
     process = subprocess.Popen(
         [*COMMAND, *arguments],
@@ -65,7 +72,7 @@ def running(
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        env={**os.environ, **(environ or {})},
+        env=ENVIRON,
     )
     try:
         assert process.stdout is not None
@@ -328,10 +335,9 @@ def test_the_embedded_broker_alone_serves_until_it_is_ended(tmp_path: Path) -> N
 
 def test_the_demonstration_equals_the_documents(java: Java, tmp_path: Path) -> None:
     """The one command of the README: broker, job, scenario; every map as the documents say."""
-    environ = {name: value for name, value in os.environ.items() if "KAFKA" not in name}
     done = subprocess.run(
         [*COMMAND, "run", "--demo", "--once", "--ui-port", "0"],
-        env={**environ, "TMPDIR": str(tmp_path)},
+        env={**ENVIRON, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
@@ -357,3 +363,36 @@ def test_the_demonstration_can_be_played_again_beside_other_events(
             command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_job_with_its_own_broker_goes_on_after_it_was_terminated(
+    java: Java, tmp_path: Path
+) -> None:
+    """Broker and checkpoint lie together; a signal to the whole group ends the JVMs as well."""
+    options = ["run", "--data", str(tmp_path / "data"), "--ui-port", "0"]
+    for attempt, (number, status) in enumerate(((signal.SIGTERM, 143), (signal.SIGINT, 130))):
+        with running(*options) as (process, lines):
+            address = lines.until("Kafka broker at").split()[-1]
+            lines.until("Ctrl-C ends it")
+            if attempt == 0:
+                join(["-b", address], "kept", 1)
+            else:
+                create = ["produce", "topic-create", "--cluster", "kept", "--topic", "t"]
+                done = call(*create, "--wait", "-b", address)
+                assert done.returncode == 0
+                assert "status  kept/t  assigned" in done.stdout
+            os.killpg(process.pid, number)
+            assert process.wait(timeout=60) == status
+            assert lines.rest() == []
+
+
+def test_run_on_missing_topics_is_one_line_before_spark_is_started(
+    kafka: EmbeddedBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """Only `--create-topics` makes them on a broker that is not its own."""
+    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
+    done = call("run", *options, "--checkpoint", str(tmp_path / "checkpoint"))
+    assert (done.returncode, done.stdout) == (1, "")
+    [complaint] = done.stderr.splitlines()
+    assert f"missing {topic_prefix}spu-events" in complaint
+    assert complaint.endswith("run `spu-assigner topics create`")
