@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from spu_assigner.stream.sink import TransactionalSink
 
 LOCAL_MASTER: Final = "local[*,4]"  # all cores; a task is tried four times, as on a cluster
+LOOPBACK: Final = "127.0.0.1"
 _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -189,6 +190,8 @@ def build_session(settings: Settings, *, java: Java | None, jars: Jars | None) -
     if java is not None:
         os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
+    if java is not None and (settings.master or LOCAL_MASTER).startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # where its UI listens: it asks nobody in
     submitted = None
     if java is None:
         SparkContext._ensure_initialized()  # else SparkConf does not see what spark-submit was told
@@ -242,8 +245,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
         options["spark.driver.memory"] = settings.driver_memory
     if not master.startswith("local"):
         return options
-    options["spark.driver.host"] = options["spark.driver.bindAddress"] = "127.0.0.1"
-    options["spark.ui.host"] = "127.0.0.1"
+    options["spark.driver.host"] = options["spark.driver.bindAddress"] = LOOPBACK
     if jars is None:
         return options
     # One JVM for tasks, state and planning on few cores: throughput collector, and the fast

@@ -224,7 +224,7 @@ def test_a_batch_of_nothing_but_poison_says_what_it_read(tester: TwsTester) -> N
 def test_a_large_batch_comes_in_several_bundles(tester: TwsTester) -> None:
     """One row of unbounded size would break Arrow's and the JVM's limits."""
     events = Events()
-    rows = [row(event) for event in events.joins(*range(20))]
+    rows = [row(event) for event in events.joins(*range(20), capacity=1_000_000)]
     rows += [row(events.create(f"t{number}", 3_000, 3)) for number in range(120)]
     out = tester.testInPandas(LABEL, pd.DataFrame(rows))
     assert len(out) > 1
