@@ -170,8 +170,9 @@ def measure(client: Client, first: int) -> tuple[list[float], list[float], int]:
 def test_latency_and_throughput(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """One create at a time, then a backlog, through the job and through the echo."""
     bootstrap = broker.bootstrap_servers
-    echo_topics = [NewTopic(name, 4, 1) for name in ("echo-in", "echo-out")]
-    for future in AdminClient({"bootstrap.servers": bootstrap}).create_topics(echo_topics).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(name, 4, 1) for name in ("echo-in", "echo-out")])
+    for future in made.values():
         future.result()
     script = str(Path(__file__).parent / "echo.py")
     with running([sys.executable, script, bootstrap, "echo-in", "echo-out"], tmp_path / "echo.log"):

@@ -1,0 +1,40 @@
+"""README against the code: what it names must be there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.topics import TOPICS
+
+_ROOT = Path(__file__).parents[2]
+_README = (_ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _between(name: str) -> str:
+    found = re.search(rf"<!-- {name} -->\n(.*)<!-- /{name} -->", _README, re.DOTALL)
+    assert found, f"README has no part {name!r}"
+    return found[1]
+
+
+def test_each_guarantee_names_a_test_that_is_there() -> None:
+    """A promise whose test is gone is no promise."""
+    rows = re.findall(r"\| `(tests/[^`:]+)::(test_\w+)` \|", _between("guarantees"))
+    assert len(rows) == len(_between("guarantees").strip().splitlines()) - 2
+    for path, name in rows:
+        tree = ast.parse((_ROOT / path).read_text(encoding="utf-8"))
+        names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        assert name in names, f"{path} has no {name}"
+
+
+def test_the_settings_table_is_that_of_the_code() -> None:
+    """Settings are documented in one place, the code; README shows it."""
+    assert _between("settings").strip() == Settings.describe().strip()
+
+
+def test_every_topic_is_told_of() -> None:
+    """Who reads README knows what the job needs."""
+    for spec in TOPICS:
+        assert f"`{spec.name}`" in _README
