@@ -13,6 +13,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -49,6 +50,10 @@ class JobError(AssignerError):
     """The query ended by an error that has no better name."""
 
 
+class SparkGoneError(JobError):
+    """The JVM that Spark runs in has ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jars:
     """The jars that Spark is given."""
@@ -80,6 +85,7 @@ class Job:
         Raises:
             AssignerError: why it ended, if it was not stopped.
         """
+        from py4j.protocol import Py4JNetworkError
         from pyspark.errors import StreamingQueryException
 
         try:
@@ -92,12 +98,22 @@ class Job:
             if isinstance(self.sink.failure, AssignerError):
                 raise self.sink.failure from reason
             raise JobError(f"the query stopped: {_told(reason)}") from reason
+        except (Py4JNetworkError, OSError) as reason:
+            raise SparkGoneError(
+                "Spark's JVM has ended: killed, or out of memory; start the job again, it goes on "
+                "where it stopped"
+            ) from reason
 
     def stop(self) -> None:
         """Stop the query and Spark; what was not committed is repeated at the next start."""
-        self.query.stop()
+        from py4j.protocol import Py4JNetworkError
+
+        gone = (Py4JNetworkError, OSError)  # Where there is no JVM, nothing is to be stopped.
+        with suppress(*gone):
+            self.query.stop()
         self.sink.close()
-        self.spark.stop()
+        with suppress(*gone):
+            self.spark.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -24,7 +24,7 @@ from spu_assigner.stream.demo import Play
 from spu_assigner.stream.interrupts import Interrupts
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import ensure_java
-from spu_assigner.stream.job import Jars, Job, build_session, start_query
+from spu_assigner.stream.job import Jars, Job, SparkGoneError, build_session, start_query
 from spu_assigner.stream.scenario import examples
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import check_topics, create_topics
@@ -93,14 +93,18 @@ def launched(plan: Plan) -> Iterator[Running]:
         logs = {"Spark": plan.spark_log}
         if kafka.log is not None:
             logs["broker"] = kafka.log
-        yield Running(
-            settings=kafka.settings,
-            job=job,
-            logs=logs,
-            play=kafka.play,
-            interrupts=interrupts,
-            say=say,
-        )
+        try:
+            yield Running(
+                settings=kafka.settings,
+                job=job,
+                logs=logs,
+                play=kafka.play,
+                interrupts=interrupts,
+                say=say,
+            )
+        except SparkGoneError:
+            interrupts.check()  # A signal to the whole group has ended the JVM too.
+            raise
 
 
 def _prepare_kafka(plan: Plan, stack: ExitStack, say: Callable[[str], None]) -> _Kafka:

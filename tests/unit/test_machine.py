@@ -30,6 +30,7 @@ from spu_assigner.schemas.jsonl import answer_to_json, event_from_json
 from support.builders import Events
 from support.lives import lives
 from support.oracle import Oracle
+from support.pictures import picture
 
 LIVES = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -70,25 +71,6 @@ def as_lines(records: list[Record]) -> list[dict[str, Any]]:
         if "message" in line:
             line["message"] = None
     return lines
-
-
-def picture(state: ClusterState) -> dict[str, Any]:
-    """Everything that a state holds, as plain comparable values."""
-    return {
-        "spus": {
-            spu_id: (spu.online, spu.rack, spu.cores, spu.capacity, spu.labels, spu.registration)
-            for spu_id, spu in sorted(state.spus.items())
-        },
-        "weights": dict(sorted(state.core_weights.items())),
-        "counts": [state.ledger.count(spu_id) for spu_id in sorted(state.spus)],
-        "topics": dict(sorted(state.topics.items())),
-        "chains": dict(state.chains),
-        "indexes": [state.chain_index(order) for order in Order],
-        "ring": [state.ring.order(order).tolist() for order in Order],
-        "registration_next": state.registration_next,
-        "seen": ([state.memory.block(block) for block in range(16)], state.memory.count),
-        "racks": (state.online_count, state.racked_count),
-    }
 
 
 @given(life=lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda"]))

@@ -1,0 +1,27 @@
+"""All of a state at once, to compare two of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spu_assigner.core.records import Order
+from spu_assigner.core.state import ClusterState
+
+
+def picture(state: ClusterState) -> dict[str, Any]:
+    """Everything that a state holds, as plain comparable values."""
+    return {
+        "spus": {
+            spu_id: (spu.online, spu.rack, spu.cores, spu.capacity, spu.labels, spu.registration)
+            for spu_id, spu in sorted(state.spus.items())
+        },
+        "weights": dict(sorted(state.core_weights.items())),
+        "counts": [state.ledger.count(spu_id) for spu_id in sorted(state.spus)],
+        "topics": dict(sorted(state.topics.items())),
+        "chains": dict(state.chains),
+        "indexes": [state.chain_index(order) for order in Order],
+        "ring": [state.ring.order(order).tolist() for order in Order],
+        "registration_next": state.registration_next,
+        "seen": ([state.memory.block(block) for block in range(16)], state.memory.count),
+        "racks": (state.online_count, state.racked_count),
+    }
