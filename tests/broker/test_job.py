@@ -173,6 +173,12 @@ def test_every_shard_has_a_state_partition_of_its_own(java: Java) -> None:
         spark.stop()
 
 
+def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while pid > 1 and pid != ancestor:
+        pid = parents.get(pid, 0)
+    return pid == ancestor
+
+
 def test_a_keeper_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
     """Keepers are processes and may be killed; the state is read again and nothing is lost."""
     local = replace(settings, master="local[2,4]")
@@ -181,10 +187,13 @@ def test_a_keeper_that_dies_is_replaced(settings: Settings, run: Callable[..., J
     job = run(local)
     kafka.wait("topic-status", 1, job)
     listed = subprocess.run(
-        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     ).stdout
-    keepers = [line for line in listed.splitlines() if "spu_assigner.stream.keeper" in line]
-    own = [int(line.split()[0]) for line in keepers]
+    rows = [line.split() for line in listed.splitlines()]
+    parents = {int(row[0]): int(row[1]) for row in rows}
+    keepers = [row for row in rows if "spu_assigner.stream.keeper" in row]
+    # Another job's keepers on this machine are left alone: the last argument is Spark's daemon.
+    own = [int(row[0]) for row in keepers if descends(int(row[-1]), os.getpid(), parents)]
     assert own
     for keeper in own:
         os.kill(keeper, signal.SIGKILL)
