@@ -35,6 +35,7 @@ from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
 
 START_SECONDS_MAX: Final = 60.0  # it takes half a second; a machine under load may need much longer
 IDLE_SECONDS_MAX: Final = 3_600.0
+RESTART_SECONDS: Final = 0.2  # for another worker's keeper to begin to listen
 LOOK_SECONDS: Final = 5.0  # between two looks at whether Spark is still there
 ITEMS_SIZE: Final = 4 * 1024 * 1024  # state entries are handed over in pieces of about this size
 
@@ -103,6 +104,25 @@ def _connect(secret: str, label: int) -> Connection:
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise KeeperError(f"{folder} belongs to another user; it must be this one's")
+    keeper = _start(secret, label)
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            return _client(folder, label, secret)
+        status = keeper.poll()
+        if status == 0:  # There was one already: it will listen, or was ending and is gone now.
+            time.sleep(RESTART_SECONDS)
+            with suppress(OSError):
+                return _client(folder, label, secret)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            keeper = _start(secret, label)
+        elif status is not None:
+            raise KeeperError(f"the keeper of shard {label} ended with {status}")
+        time.sleep(0.005)
+    raise KeeperError(f"the keeper of shard {label} was not there in {START_SECONDS_MAX:.0f} s")
+
+
+def _start(secret: str, label: int) -> subprocess.Popen[bytes]:
     keeper = subprocess.Popen(
         [sys.executable, "-m", __name__, str(label), str(os.getppid())],
         stdin=subprocess.PIPE,  # the secret: others can read a command line
@@ -112,14 +132,7 @@ def _connect(secret: str, label: int) -> Connection:
         raise InvariantError("a pipe was asked for and is not there")
     keeper.stdin.write(secret.encode())
     keeper.stdin.close()
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while time.monotonic() < deadline:
-        with suppress(OSError):
-            return _client(folder, label, secret)
-        if keeper.poll():
-            raise KeeperError(f"the keeper of shard {label} ended with {keeper.returncode}")
-        time.sleep(0.005)
-    raise KeeperError(f"the keeper of shard {label} was not there in {START_SECONDS_MAX:.0f} s")
+    return keeper
 
 
 def _client(folder: Path, label: int, secret: str) -> Connection:
