@@ -239,8 +239,11 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": "8",
         # A batch's rows pass through the driver partition by partition; their sum is no limit.
         "spark.driver.maxResultSize": "0",
-        # The workers keep the decoded state between batches.
+        # A worker's start takes as long as a batch.
         "spark.python.worker.reuse": "true",
+        # Between JVM and workers a socket in the file system: no port, no secret to exchange for
+        # each of the four connections that every batch makes, some 30 ms less.
+        "spark.python.unix.domain.socket.enabled": "true",
         # A job that runs for months: what its UI remembers is bounded.
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "200",
