@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 END_SECONDS = 30.0
+GRACE_SECONDS = 10.0  # for what a program has started, to end with it
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def running(
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(END_SECONDS)
-        for pid in session(process):
+        for pid in left_after(process, GRACE_SECONDS):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
