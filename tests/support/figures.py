@@ -37,13 +37,10 @@ def percentiles(values_ms: Sequence[float]) -> dict[str, float]:
 def keep(name: str, *, sizes: dict[str, Any], figures: dict[str, Any]) -> Path:
     """Write `results/<name>.json` and print it as a table. Returns the file."""
     root = Path(__file__).parents[2]
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
+    commit = _git(root, "rev-parse", "--short=12", "HEAD")
+    # The results themselves change with every run; anything else does not belong to the commit.
+    if commit and _git(root, "status", "--porcelain", "--", ".", ":!tests/bench/results"):
+        commit += "-dirty"
     document = {
         "name": name,
         "commit": commit or None,
@@ -65,3 +62,10 @@ def keep(name: str, *, sizes: dict[str, Any], figures: dict[str, Any]) -> Path:
     for figure, value in figures.items():
         print(f"  {figure:<44} {value}")
     return path
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """What git says; empty where there is none."""
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
