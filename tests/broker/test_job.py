@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,38 +22,9 @@ from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard_batch import read_shards
 from spu_assigner.stream.sink import FencedError, ForeignCheckpointError, TransactionalSink
 from spu_assigner.stream.source import shard_labels
-from spu_assigner.stream.topics import TopicsError, create_topics
+from spu_assigner.stream.topics import TopicsError
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka, expected_maps
-
-
-@pytest.fixture
-def settings(kafka: EmbeddedBroker, topic_prefix: str, java: Java, tmp_path: Path) -> Settings:
-    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
-    return Settings.load(
-        flags={
-            "bootstrap_servers": kafka.bootstrap_servers,
-            "topic_prefix": topic_prefix,
-            "checkpoint": str(tmp_path / "checkpoint"),
-            "shards": 2,
-            "ui_port": 0,
-            "master": "local[2]",
-        },
-        environ={},
-    )
-
-
-@pytest.fixture
-def run(settings: Settings) -> Iterator[Callable[..., Job]]:
-    jobs: list[Job] = []
-
-    def begin(changed: Settings = settings) -> Job:
-        jobs.append(start(changed))
-        return jobs[-1]
-
-    yield begin
-    for job in jobs:
-        job.stop()
 
 
 def life_of(cluster_id: str, first: int, topics: range) -> list[Event]:

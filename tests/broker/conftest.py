@@ -1,0 +1,42 @@
+"""A job on the shared broker, with topics and a checkpoint of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.java import Java
+from spu_assigner.stream.job import Job, start
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.topics import create_topics
+
+
+@pytest.fixture
+def settings(kafka: EmbeddedBroker, topic_prefix: str, java: Java, tmp_path: Path) -> Settings:
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
+    return Settings.load(
+        flags={
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "topic_prefix": topic_prefix,
+            "checkpoint": str(tmp_path / "checkpoint"),
+            "shards": 2,
+            "ui_port": 0,
+            "master": "local[2]",
+        },
+        environ={},
+    )
+
+
+@pytest.fixture
+def run(settings: Settings) -> Iterator[Callable[..., Job]]:
+    jobs: list[Job] = []
+
+    def begin(changed: Settings = settings) -> Job:
+        jobs.append(start(changed))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        job.stop()
