@@ -1,6 +1,7 @@
 """A slow and obvious model of the whole core, to hold the real one against.
 
-Written from the contract alone, in plain Python, and it imports nothing of the product. Everything
+Written from the contract, apart from the core, in plain Python; it imports nothing of the product
+(ARCHITECTURE.md names two open points on which it follows the core). Everything
 is done the plainest way: one partition after the other, indexes as plain integers that are
 re-based at each change of the ring, a deep copy for what may have to be undone. Events and answers
 are the JSON objects of `spu-assigner simulate`; messages are always null.

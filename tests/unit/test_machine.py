@@ -76,10 +76,7 @@ def as_lines(records: list[Record]) -> list[dict[str, Any]]:
 @given(life=lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda"]))
 @LIVES
 def test_every_answer_equals_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
-    """The oracle places step by step, with integer indexes.
-
-    It was written from the contract alone.
-    """
+    """The oracle goes step by step with integer indexes; it was written apart from the core."""
     oracle, state = Oracle(default_policy=default), ClusterState("c1")
     for event in life:
         expected = [
