@@ -204,6 +204,8 @@ def serve(label: int, *, secret: str, daemon: int) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return  # Another worker has started one at the same time.
+    os.truncate(lock, 0)
+    os.write(lock, str(os.getpid()).encode())  # Who looks for the shard's process finds it here.
     path.unlink(missing_ok=True)
     try:
         with Listener(str(path), family="AF_UNIX", authkey=secret.encode()) as listener:

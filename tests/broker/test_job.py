@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,27 +145,24 @@ def test_every_shard_has_a_state_partition_of_its_own(java: Java) -> None:
         spark.stop()
 
 
-def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
-    while pid > 1 and pid != ancestor:
-        pid = parents.get(pid, 0)
-    return pid == ancestor
+def keepers() -> set[int]:
+    """The processes that hold a shard now, each by the lock of its shard."""
+    found = set()
+    for lock in Path(tempfile.gettempdir()).glob(f"spu-assigner-{os.getuid()}-*/*.lock"):
+        with suppress(FileNotFoundError, ValueError):  # It ends just now, or just begins.
+            found.add(int(lock.read_text()))
+    return found
 
 
 def test_a_keeper_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
     """Keepers are processes and may be killed; the state is read again and nothing is lost."""
+    others = keepers()
     local = replace(settings, master="local[2,4]")
     kafka, events = Kafka(settings), Events()
     kafka.send([*events.joins(0, 1, 2), events.create("a", 2)])
     job = run(local)
     kafka.wait("topic-status", 1, job)
-    listed = subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    rows = [line.split() for line in listed.splitlines()]
-    parents = {int(row[0]): int(row[1]) for row in rows}
-    keepers = [row for row in rows if "spu_assigner.stream.keeper" in row]
-    # Another job's keepers on this machine are left alone: the last argument is Spark's daemon.
-    own = [int(row[0]) for row in keepers if descends(int(row[-1]), os.getpid(), parents)]
+    own = keepers() - others
     assert own
     for keeper in own:
         os.kill(keeper, signal.SIGKILL)
