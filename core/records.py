@@ -1,7 +1,8 @@
 """What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
 
-The others (`SpuChanged`, `ChainsChanged`, `EventSeen`) say what the answers do not, so that
-replaying all records of a cluster from the empty state gives its state.
+The others (`SpuChanged`, `SpuGone`, `Waiting`, `WaitingSettled`, `ChainsChanged`, `EventSeen`) say
+what the answers do not, so that replaying all records of a cluster from the empty state gives its
+state.
 """
 
 from __future__ import annotations
@@ -35,9 +36,53 @@ class RingChange(StrEnum):
     IGNORED = "ignored"
 
 
+class Mode(StrEnum):
+    """How the lists that a map is new with were found."""
+
+    ROUND_ROBIN = "round_robin"  # fluvio without racks
+    RACK_WALK = "rack_walk"  # fluvio over racks
+    SHIFTED = "shifted"  # kafka without racks
+    RACK_SHIFTED = "rack_shifted"  # kafka over racks
+    POINTER = "pointer"  # redpanda
+    LISTS = "lists"  # manual: as they were given
+    BALANCED = "balanced"
+    REPAIR = "repair"  # of what a decommission took away
+    REBALANCE = "rebalance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A change of one replica list of an existing topic."""
+
+    partition: int
+    gone: int | None  # SPU that holds it no more; None: a short list was filled
+    taken: int | None  # SPU that holds it now; None: the list is short
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a map is as it is, in few numbers; `explain` recomputes and names the rest."""
+
+    mode: Mode
+    first_partition: int = 0  # the step placed the partitions from here on (a grow keeps earlier)
+    start_index: int | None = None  # where it was placed from; None where there is no index
+    shift: int | None = None  # Kafka's, of a request that named its start
+    is_named: bool = False  # the request named the start; else the chain did
+    ring_size: int  # before the step
+    ring_fingerprint: int  # 64 bits of the order that was read, with its racks where they matter
+    offline: int = 0  # SPUs of the cluster that were passed over because they are offline or leaving
+    saturated: int = 0  # likewise saturated
+    same_rack: int = 0  # times a candidate was passed over for its rack, over all lists of the step
+    in_list: int = 0  # likewise because the list had it already
+    moves: tuple[Move, ...] = ()  # of a repair or rebalance, in order of partition
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMap:
-    """The current replica map of a topic; `replicas` None: the topic is deleted."""
+    """The current replica map of a topic; `replicas` None: the topic is deleted.
+
+    A list that lost a replica and found no other is shorter than `replication_factor`.
+    """
 
     cluster_id: str
     topic: str
@@ -47,6 +92,10 @@ class ReplicaMap:
     cores: ReplicaLists | None  # parallel to replicas, `redpanda` only
     chain_index: int | None  # of this policy's order, after the request; None for `manual`
     cause: str  # event_id
+    replication_factor: int  # that was asked for
+    ignore_rack: bool = False  # of the request, for when the topic grows
+    own_events: tuple[int, ...] = ()  # hashes of its create and last grows; none: `cause` made it
+    reason: Reason | None = None  # None: deleted, or written by a release that gave none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +109,7 @@ class TopicStatus:
     message: str | None
     replicas: ReplicaLists | None  # of VALIDATED: the map that would have been given
     cause: str
+    moves: int | None = None  # of a rebalance (whose topic is ""): replicas moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +132,7 @@ class Order(StrEnum):
     DIAGONAL = "diagonal"  # Fluvio's, over racks
     ALTERNATION = "alternation"  # Kafka's, over racks
     REGISTRATION = "registration"  # Redpanda's
+    BALANCED = "balanced"  # by id, with an index of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +164,47 @@ class SpuChanged:
     labels: tuple[tuple[str, str], ...]  # by name
     registration: int  # the ring of `redpanda` is in this order
     core_weights: tuple[int, ...]  # one for each core
+    leaving: bool = False  # decommissioned, and some list still holds it; it is not online
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpuGone:
+    """A decommissioned SPU holds no replica any more and is forgotten."""
+
+    cluster_id: str
+    spu_id: int
+
+
+class Wait(StrEnum):
+    """What waits."""
+
+    CREATE = "create"  # a topic for SPUs enough
+    REPAIR = "repair"  # a living topic with short lists, or with replicas on leaving SPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What waits for the ring to grow or slots to free; one for each topic at most."""
+
+    cluster_id: str
+    topic: str
+    sequence: int  # the lower, the earlier it is served
+    kind: Wait
+    cause: str  # event_id of the create, or of the leave
+    policy: Policy | None = None  # of a create, as its other fields; never `manual`
+    partitions: int = 0
+    replication_factor: int = 0
+    ignore_rack: bool = False
+    start_index: int | None = None
+    shift: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingSettled:
+    """It waits no more: served or withdrawn."""
+
+    cluster_id: str
+    topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +243,22 @@ class SeenEntry:
     hashes: tuple[int, ...]  # up to 16, the filled slots; 64 bits, unsigned
 
 
+class EntryKind(StrEnum):
+    """Entries that can be gone; the word is part of their key."""
+
+    SPU = "spu"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryGone:
+    """What `assigner-state` said of this is no more: a tombstone."""
+
+    cluster_id: str
+    kind: EntryKind
+    name: str  # the SPU id or the topic
+
+
 Answer = ReplicaMap | TopicStatus | RingEvent
-Record = Answer | SpuChanged | ChainsChanged | EventSeen
-Entry = SpuChanged | ChainEntry | SeenEntry  # what `assigner-state` carries
+Record = Answer | SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | EventSeen
+Entry = SpuChanged | Waiting | ChainEntry | SeenEntry  # what `assigner-state` carries
