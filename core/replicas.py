@@ -11,6 +11,7 @@ IdArray = NDArray[np.int32]  # shape (n,)
 IdMatrix = NDArray[
     np.int32
 ]  # shape (partitions, replicas), SPU ids, leader first, distinct in a row
+PADDING: Final = -1  # fills short rows at their end
 
 DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
 DENSE_MIN: Final = 4_096  # counters that cost nothing
@@ -36,14 +37,28 @@ class ReplicaLists:
     """The replica lists (or cores) of one topic: an int32 array of shape (partitions, replicas),
     read-only.
 
-    Where the rows are consecutive rows of a `Table`, `table` and `start` say so: a codec may then
-    slice prepared bytes.
+    Short lists are padded with -1 at their end; `ragged` says that there are some. The array is as
+    wide as the longest list. Where the rows are consecutive rows of a `Table`, `table` and `start`
+    say so: a codec may then slice prepared bytes.
     """
 
-    __slots__ = ("matrix", "start", "table")
+    __slots__ = ("matrix", "ragged", "start", "table")
 
-    def __init__(self, matrix: IdMatrix, *, table: Table | None = None, start: int = 0) -> None:
+    def __init__(
+        self,
+        matrix: IdMatrix,
+        *,
+        ragged: bool = False,
+        table: Table | None = None,
+        start: int = 0,
+    ) -> None:
+        """Take over an array; with `ragged` it may be padded, and is cut to its longest list."""
+        if ragged:
+            width = int((matrix != PADDING).sum(axis=1).max(initial=0))
+            matrix = matrix[:, :width]
+            ragged = bool((matrix == PADDING).any())
         self.matrix = matrix
+        self.ragged = ragged
         self.table = table
         self.start = start
 
@@ -54,13 +69,30 @@ class ReplicaLists:
 
     @classmethod
     def of_lists(cls, lists: list[list[int]]) -> ReplicaLists:
-        """From plain lists, all of one length."""
-        return cls(np.array(lists, dtype=np.int32).reshape(len(lists), -1))
+        """From plain lists, of any length each."""
+        width = max(map(len, lists))
+        if all(len(each) == width for each in lists):
+            return cls(np.array(lists, dtype=np.int32).reshape(len(lists), -1))
+        padded = [each + [PADDING] * (width - len(each)) for each in lists]
+        return cls(np.array(padded, dtype=np.int32), ragged=True)
 
     def tolist(self) -> list[list[int]]:
-        """Plain lists of plain ints."""
+        """Plain lists of plain ints; a short list is short."""
         rows: list[list[int]] = self.matrix.tolist()
+        if self.ragged:
+            return [row[:length] for row, length in zip(rows, self.lengths(), strict=True)]
         return rows
+
+    def flat(self) -> NDArray[np.int32]:
+        """All ids, row by row, without padding: for counting."""
+        if self.ragged:
+            return self.matrix[self.matrix != PADDING]
+        return self.matrix.reshape(-1)
+
+    def lengths(self) -> list[int]:
+        """The length of each list."""
+        lengths: list[int] = (self.matrix != PADDING).sum(axis=1).tolist()
+        return lengths
 
     def __len__(self) -> int:
         return len(self.matrix)

@@ -1,0 +1,45 @@
+"""Replica lists as arrays: short lists are padded inside, and nobody sees it."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.replicas import ReplicaLists, Table
+
+LISTS = st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=5), min_size=1, max_size=9)
+
+
+@given(LISTS)
+def test_lists_come_back_as_they_were_given(lists: list[list[int]]) -> None:
+    """A short list is data: padding that leaks would be an SPU -1."""
+    replicas = ReplicaLists.of_lists(lists)
+    assert replicas.tolist() == lists
+    assert replicas.lengths() == [len(each) for each in lists]
+    assert replicas.flat().tolist() == [spu_id for each in lists for spu_id in each]
+    assert len(replicas) == len(lists)
+    assert replicas.ragged == (len({len(each) for each in lists}) > 1)
+    assert repr(replicas) == f"ReplicaLists({lists!r})"
+
+
+@given(LISTS, LISTS, st.integers(0, 3))
+def test_lists_are_equal_whatever_their_padding(
+    lists: list[list[int]], others: list[list[int]], extra: int
+) -> None:
+    """A repaired map is compared with one read back, whose array may be narrower."""
+    replicas = ReplicaLists.of_lists(lists)
+    padded = np.pad(replicas.matrix, ((0, 0), (0, extra)), constant_values=-1)
+    wider = ReplicaLists(padded, ragged=True)
+    assert wider == replicas
+    assert hash(wider) == hash(replicas)
+    assert wider.ragged == replicas.ragged
+    assert (ReplicaLists.of_lists(others) == replicas) == (lists == others)
+
+
+def test_a_matrix_without_short_rows_is_taken_as_it_is() -> None:
+    """The lists of most topics are views of a table; a copy each would cost."""
+    table = Table(np.arange(12, dtype=np.int32).reshape(4, 3))
+    replicas = ReplicaLists.of_table(table, 1, 2)
+    assert np.shares_memory(replicas.matrix, table.rows)
+    assert np.shares_memory(replicas.flat(), table.rows)
+    assert not replicas.ragged
