@@ -76,10 +76,24 @@ def shifted_over_racks(
 
     Source: Kafka 4.0.0, AdminUtils.assignReplicasToBrokers with racks.
     """
+    return shifted_over_racks_counted(
+        ring, racks, start=start, shift=shift, partitions=partitions, replicas=replicas
+    )[0]
+
+
+def shifted_over_racks_counted(
+    ring: IdArray, racks: IntArray, *, start: int, shift: int, partitions: int, replicas: int
+) -> tuple[IdMatrix, IdMatrix]:
+    """As `shifted_over_racks`; also how many SPUs each row's walk passed over.
+
+    The second array has a row for each partition: passed over for their rack, and because the list
+    had them already.
+    """
     _require(ring, start=start, partitions=partitions, replicas=replicas)
     size = len(ring)
     if size == 1:
-        return np.full((partitions, 1), ring[0], dtype=np.int32)
+        none = np.zeros((partitions, 2), dtype=np.int32)
+        return np.full((partitions, 1), ring[0], dtype=np.int32), none
     rack_count = int(np.count_nonzero(np.bincount(racks)))
     steps = size - 1  # the walk passes every SPU but the leader, then begins anew
     rows = min(partitions, size * (steps // gcd(rack_count, steps)))
@@ -90,10 +104,11 @@ def shifted_over_racks(
     offsets = [(shift + turn + later) * rack_count % steps for later in range(int(turns[-1]) + 1)]
     offset = np.array(offsets, dtype=np.int32)[turns]
     if rows <= ROWS_BY_HAND_MAX:
-        chosen = _walk_by_hand(racks, rack_count, first, offset, replicas)
+        chosen, passed = _walk_by_hand(racks, rack_count, first, offset, replicas)
     else:
         chosen = _walk_at_once(racks, rack_count, first, offset, replicas)
-    return _repeat(ring[chosen], partitions)
+        passed = _passed_over(chosen, offset, size)
+    return _repeat(ring[chosen], partitions), _repeat(passed, partitions)
 
 
 def diagonal(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
@@ -235,14 +250,16 @@ def _rows_by_rack(ids: Sequence[int], racks: Sequence[str]) -> dict[str, list[in
 
 def _walk_by_hand(
     racks: IntArray, rack_count: int, first: IdArray, offset: IdArray, replicas: int
-) -> IdMatrix:
-    """Positions of each row's replicas, step by step: what Kafka's own loop does."""
+) -> tuple[IdMatrix, IdMatrix]:
+    """Positions of each row's replicas, step by step: what Kafka's own loop does; and how many were
+    passed over for their rack, and because the row had them."""
     rack_at = racks.tolist()
     size = len(rack_at)
-    rows = []
+    rows, passed = [], []
     for leader, begin in zip(first.tolist(), offset.tolist(), strict=True):
         row = [leader]
         used = {rack_at[leader]}
+        same_rack = in_list = 0
         step = begin
         while len(row) < replicas:
             position = (leader + 1 + step) % size
@@ -250,9 +267,35 @@ def _walk_by_hand(
             if rack not in used if len(used) < rack_count else position not in row:
                 row.append(position)
                 used.add(rack)
+            elif position in row:
+                in_list += 1
+            else:
+                same_rack += 1
             step = (step + 1) % (size - 1)
         rows.append(row)
-    return np.array(rows, dtype=np.int32)
+        passed.append((same_rack, in_list))
+    return np.array(rows, dtype=np.int32), np.array(passed, dtype=np.int32)
+
+
+def _passed_over(chosen: IdMatrix, offset: IdArray, size: int) -> IdMatrix:
+    """For each row of positions: how many its walk passed over for their rack, and because the row
+    had them.
+
+    Between one replica and the next all were passed over: who is in the row already, for that; the
+    others for their rack.
+    """
+    steps = np.int32(size - 1)
+    walked = (chosen[:, 1:] - chosen[:, :1] - np.int32(1)) % np.int32(size)
+    passed: IdMatrix = np.zeros((len(chosen), 2), dtype=np.int32)
+    place = offset
+    for column in range(walked.shape[1]):
+        gone_by = (walked[:, column] - place) % steps
+        for earlier in range(column):
+            passed[:, 1] += (walked[:, earlier] - place) % steps < gone_by
+        passed[:, 0] += gone_by
+        place = (walked[:, column] + np.int32(1)) % steps
+    passed[:, 0] -= passed[:, 1]
+    return passed
 
 
 def _walk_at_once(

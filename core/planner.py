@@ -29,6 +29,8 @@ BLOCK_ROWS_FIRST: Final = (
     64  # partitions placed at once near a saturation; doubled while none happens
 )
 
+_PASSED_BEFORE: Final = "passed-before"  # in a table's cache: row i sums what rows 0 … i - 1 passed
+
 
 class Rule(Enum):
     """How rows are made; each belongs to one order of the ring."""
@@ -83,6 +85,8 @@ class Plan:
     replicas: ReplicaLists
     chain: Chain  # where the cursor stands after the request
     departed: tuple[tuple[int, ...], ...] = ()
+    same_rack: int = 0  # times an SPU was passed over for its rack, over all lists
+    in_list: int = 0  # likewise because the list had it already
 
 
 @dataclass(slots=True)
@@ -111,6 +115,23 @@ class Cursor:
 
     def rows(self, count: int, replicas: int) -> IdMatrix:
         """The next `count` replica lists; the cursor does not move."""
+        return self.rows_counted(count, replicas)[0]
+
+    def rows_counted(self, count: int, replicas: int) -> tuple[IdMatrix, IdMatrix | None]:
+        """As `rows`; also how many SPUs each row passed over (for their rack, because the list had
+        them), None where the rule passes over nobody."""
+        if self.rule is Rule.SHIFTED_OVER_RACKS:
+            return placement.shifted_over_racks_counted(
+                self.order,
+                self.ring.rack_numbers(self.order),
+                start=self.index,
+                shift=self.shift,
+                partitions=count,
+                replicas=replicas,
+            )
+        return self._rows_of_turns(count, replicas), None
+
+    def _rows_of_turns(self, count: int, replicas: int) -> IdMatrix:
         if self.rule is Rule.ROUND_ROBIN:
             return placement.round_robin(
                 self.order, start=self.index, partitions=count, replicas=replicas
@@ -120,15 +141,6 @@ class Cursor:
         if self.rule is Rule.SHIFTED:
             return placement.shifted(
                 self.order, start=self.index, shift=self.shift, partitions=count, replicas=replicas
-            )
-        if self.rule is Rule.SHIFTED_OVER_RACKS:
-            return placement.shifted_over_racks(
-                self.order,
-                self.ring.rack_numbers(self.order),
-                start=self.index,
-                shift=self.shift,
-                partitions=count,
-                replicas=replicas,
             )
         first = self.index % len(self.order)
         at = np.arange(first, first + count * replicas) % len(self.order)
@@ -187,11 +199,13 @@ def place(ring: Ring, demand: Demand, chain_index: int) -> Plan:
     The ring must have at least `replicas` members.
     """
     cursor = cursor_for(ring, demand, chain_index)
-    replicas = None if cursor.rotated else _from_table(cursor, demand)
-    if replicas is None:
-        replicas = ReplicaLists(cursor.rows(demand.partitions, demand.replicas))
+    found = None if cursor.rotated else _from_table(cursor, demand)
+    if found is None:
+        rows, passed = cursor.rows_counted(demand.partitions, demand.replicas)
+        found = ReplicaLists(rows), _summed(passed)
+    replicas, (same_rack, in_list) = found
     cursor.index = cursor.moved(demand.partitions, demand.replicas)
-    return Plan(replicas=replicas, chain=cursor.chain())
+    return Plan(replicas=replicas, chain=cursor.chain(), same_rack=same_rack, in_list=in_list)
 
 
 def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArray) -> Plan:
@@ -206,12 +220,13 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
     free = free.copy()
     blocks: list[IdMatrix] = []
     departed: list[tuple[int, ...]] = []
+    same_rack = in_list = 0
     done, block_rows = 0, BLOCK_ROWS_FIRST
     while done < demand.partitions:
         if cursor.ring.size < demand.replicas:
             raise ShortRingError(partition=done, needed=demand.replicas, found=cursor.ring.size)
         count = min(block_rows, demand.partitions - done)
-        rows = cursor.rows(count, demand.replicas)
+        rows, passed = cursor.rows_counted(count, demand.replicas)
         filling = _first_filling_cell(np.searchsorted(ids, rows.ravel()), free)
         whole = (
             count
@@ -219,6 +234,9 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
             else filling // demand.replicas + (demand.rule is not Rule.POINTER)
         )
         rows = rows[:whole]
+        for_rack, for_list = _summed(None if passed is None else passed[:whole])
+        same_rack += for_rack
+        in_list += for_list
         free -= np.bincount(np.searchsorted(ids, rows.ravel()), minlength=len(ids))
         blocks.append(rows)
         cursor.index = cursor.moved(whole, demand.replicas)
@@ -228,9 +246,10 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
             continue
         block_rows = BLOCK_ROWS_FIRST
         if demand.rule is Rule.POINTER:
-            row, left = _replica_by_replica(cursor, ids, free, demand.replicas, done)
+            row, left, for_list = _replica_by_replica(cursor, ids, free, demand.replicas, done)
             blocks.append(row)
             departed += left
+            in_list += for_list
             done += 1
         else:
             full = tuple(
@@ -244,7 +263,17 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
         replicas=ReplicaLists(np.concatenate(blocks)),
         chain=cursor.chain(),
         departed=tuple(departed),
+        same_rack=same_rack,
+        in_list=in_list,
     )
+
+
+def _summed(passed: IdMatrix | None) -> tuple[int, int]:
+    """Over all rows: passed over for their rack, and because the list had them."""
+    if passed is None:
+        return 0, 0
+    same_rack, in_list = passed.sum(axis=0, dtype=np.int64).tolist()
+    return same_rack, in_list
 
 
 def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None:
@@ -266,12 +295,14 @@ def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None
 
 def _replica_by_replica(
     cursor: Cursor, ids: IdArray, free: CountArray, replicas: int, partition: int
-) -> tuple[IdMatrix, list[tuple[int, ...]]]:
+) -> tuple[IdMatrix, list[tuple[int, ...]], int]:
     """One list of `redpanda`, in which SPUs may leave the ring.
 
-    Returns the list and those that left, one by one; writes `free` and moves the cursor.
+    Returns the list, those that left, one by one, and how often an SPU was passed over because the
+    list had it; writes `free` and moves the cursor.
     """
     chosen: list[int] = []
+    in_list = 0
     departed: list[tuple[int, ...]] = []
     while len(chosen) < replicas:
         unused = cursor.ring.size - sum(spu_id in chosen for spu_id in cursor.order.tolist())
@@ -280,6 +311,7 @@ def _replica_by_replica(
         candidate = int(cursor.order[cursor.index % len(cursor.order)])
         cursor.index += 1
         if candidate in chosen:
+            in_list += 1
             continue
         chosen.append(candidate)
         slot = int(np.searchsorted(ids, candidate))
@@ -287,11 +319,12 @@ def _replica_by_replica(
         if free[slot] == 0:
             departed.append((candidate,))
             cursor.drop((candidate,))
-    return np.array([chosen], dtype=np.int32), departed
+    return np.array([chosen], dtype=np.int32), departed, in_list
 
 
-def _from_table(cursor: Cursor, demand: Demand) -> ReplicaLists | None:
-    """The rows out of the ring's table for this rule, made once it has paid.
+def _from_table(cursor: Cursor, demand: Demand) -> tuple[ReplicaLists, tuple[int, int]] | None:
+    """The rows out of the ring's table for this rule, made once it has paid, and how many SPUs were
+    passed over in them (for their rack, because the list had them).
 
     None: not yet, or too large.
     """
@@ -305,11 +338,22 @@ def _from_table(cursor: Cursor, demand: Demand) -> ReplicaLists | None:
         if 2 * served < period:
             return None
         first = Cursor(ring, cursor.rule, 0)
-        table = ring.tables[key] = Table(first.rows(period + TABLE_OVERLAP_ROWS, demand.replicas))
+        rows, passed = first.rows_counted(period + TABLE_OVERLAP_ROWS, demand.replicas)
+        table = ring.tables[key] = Table(rows)
+        if passed is not None:
+            table.cache[_PASSED_BEFORE] = np.cumsum(
+                np.vstack((np.zeros((1, 2), dtype=np.int64), passed)), axis=0
+            )
     start = cursor.index % period
-    if start + demand.partitions > len(table.rows):
+    end = start + demand.partitions
+    if end > len(table.rows):
         return None
-    return ReplicaLists.of_table(table, start, demand.partitions)
+    lists = ReplicaLists.of_table(table, start, demand.partitions)
+    before = table.cache.get(_PASSED_BEFORE)
+    if before is None:
+        return lists, (0, 0)
+    same_rack, in_list = (before[end] - before[start]).tolist()
+    return lists, (same_rack, in_list)
 
 
 def _period(rule: Rule, size: int, replicas: int) -> int | None:
