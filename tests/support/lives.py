@@ -1,69 +1,190 @@
-"""Random lives of a cluster as Hypothesis strategies: events as the contract's JSON objects."""
+"""Random lives of a cluster as Hypothesis strategies: events as the contract's JSON objects.
+
+Nothing here knows what a cluster looks like, so many an event is refused; that is part of a life.
+Some lives are tight: few SPUs with few slots, where lists become short, requests wait, SPUs fill up
+in the middle of a repair, and a join finds its SPU leaving.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
-SPU_IDS = st.integers(0, 7)
-RACKS = st.sampled_from([None, "a", "b", "c"])
-TOPICS = st.sampled_from([f"t{number}" for number in range(8)])
+Json = dict[str, Any]
+
+FLOOD: Final = 256  # events that make a cluster forget all that came before
 
 
-def _join(draw: st.DrawFn, *, racked: bool | None) -> dict[str, Any]:
-    rack = {None: RACKS, True: st.sampled_from(["a", "b", "c"]), False: st.none()}[racked]
-    return {
-        "type": "spu_joined",
-        "spu_id": draw(SPU_IDS),
-        "rack": draw(rack),
-        "cores": draw(st.integers(1, 3)),
-        "capacity": draw(st.one_of(st.integers(0, 12), st.none())),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavour:
+    """What kind of life it is. A letter for each event: its frequency is its share."""
+
+    kinds: str
+    spu_id_max: int = 7
+    capacity_max: int = 12
+    topics: int = 8
+    partitions_max: int = 12
+    waits: int = 0  # of ten creates
+    is_capacity_usually_named: bool = False
+    is_wellformed: bool = True  # no capacity of 0, no request for 0 partitions or replicas
+    aim: int = 7  # of ten draws, those of an SPU or a topic that was named before
 
 
-def _create(draw: st.DrawFn) -> dict[str, Any]:
-    policy = draw(st.sampled_from(["fluvio", "kafka", "redpanda", "manual", None]))
-    event: dict[str, Any] = {
-        "type": "topic_create",
-        "topic": draw(TOPICS),
-        "policy": policy,
-        "validate_only": draw(st.integers(0, 9)) == 0,
-    }
-    if policy == "manual":
-        width = draw(st.integers(1, 3))
-        rows = draw(
-            st.lists(st.lists(SPU_IDS, min_size=width, max_size=width, unique=True), max_size=4)
-        )
-        event["replicas"] = [{"id": number, "replicas": row} for number, row in enumerate(rows)]
+# j join, l leave, x decommission, c create, d delete, g grow, b rebalance, r repeat
+_STEADY: Final = Flavour(kinds="jjjlccccccccddr", is_wellformed=False, aim=0)
+_LIVING: Final = Flavour(kinds="jjjjlxxccccccddgggbr", waits=4)
+_TIGHT: Final = Flavour(
+    kinds="jjjjjlxxxccccccddgggrr",
+    spu_id_max=4,
+    capacity_max=5,
+    topics=4,
+    partitions_max=4,
+    waits=6,
+    is_capacity_usually_named=True,
+)
+_ROOMY: Final = Flavour(  # whatever leaves finds a replacement, so racks and shares decide
+    kinds="jjjjlxxxcccccdggr", capacity_max=40, topics=6, partitions_max=5, waits=3
+)
+
+
+class _Life:
+    """Draws events, most of them about SPUs and topics that were named before."""
+
+    def __init__(self, draw: st.DrawFn, flavour: Flavour, *, racked: bool | None) -> None:
+        self.draw = draw
+        self.flavour = flavour
+        self.racks = {None: [None, "a", "b", "c"], True: ["a", "b", "c"], False: [None]}[racked]
+        self.joined: list[int] = []
+        self.left: list[int] = []
+        self.asked: dict[str, int] = {}  # topics, and the partitions that they were to have
+        self.events: list[Json] = []
+
+    def one_of(self, named: Sequence[Any], largest: int) -> Any:
+        """A value that was named before, if the flavour aims at it, or any up to the largest."""
+        if named and self.draw(st.integers(0, 9)) < self.flavour.aim:
+            return self.draw(st.sampled_from(named))
+        return self.draw(st.integers(0, largest))
+
+    def topic(self) -> str:
+        number = self.one_of([int(name[1:]) for name in self.asked], self.flavour.topics - 1)
+        return f"t{number}"
+
+    def join(self) -> Json:
+        spu_id = self.one_of(self.left, self.flavour.spu_id_max)
+        if spu_id in self.left:
+            self.left.remove(spu_id)
+        if spu_id not in self.joined:
+            self.joined.append(spu_id)
+        named = st.integers(1 if self.flavour.is_wellformed else 0, self.flavour.capacity_max)
+        choices = [named] * (4 if self.flavour.is_capacity_usually_named else 1)
+        return {
+            "type": "spu_joined",
+            "spu_id": spu_id,
+            "rack": self.draw(st.sampled_from(self.racks)),
+            "cores": self.draw(st.integers(1, 3)),
+            "capacity": self.draw(st.one_of(*choices, st.none())),
+        }
+
+    def leave(self, mode: str) -> Json:
+        spu_id = self.one_of(self.joined, self.flavour.spu_id_max)
+        if spu_id in self.joined:
+            self.joined.remove(spu_id)
+            self.left.append(spu_id)
+        return {"type": "spu_left", "spu_id": spu_id, "mode": mode}
+
+    def create(self) -> Json:
+        draw, flavour = self.draw, self.flavour
+        least = 1 if flavour.is_wellformed else 0
+        policy = draw(st.sampled_from(["fluvio", "kafka", "redpanda", "manual", None]))
+        event: Json = {
+            "type": "topic_create",
+            "topic": f"t{draw(st.integers(0, flavour.topics - 1))}",
+            "policy": policy,
+            "validate_only": draw(st.integers(0, 9)) == 0,
+            "on_shortage": "wait" if draw(st.integers(0, 9)) < flavour.waits else "reject",
+        }
+        if policy == "manual":
+            width = draw(st.integers(1, 3))
+            ids = st.integers(0, flavour.spu_id_max)
+            row = st.lists(ids, min_size=width, max_size=width, unique=True)
+            rows = draw(st.lists(row, min_size=least, max_size=4))
+            event["replicas"] = [{"id": place, "replicas": row} for place, row in enumerate(rows)]
+            return event
+        event["partitions"] = draw(st.integers(least, flavour.partitions_max))
+        event["replication_factor"] = draw(st.integers(least, 4))
+        event["ignore_rack"] = draw(st.integers(0, 4)) == 0
+        if policy in ("fluvio", "kafka") and draw(st.integers(0, 2)) == 0:
+            event["start_index"] = draw(st.integers(0, 20))
+            if policy == "kafka" and draw(st.booleans()):
+                event["shift"] = draw(st.integers(0, 20))
+        self.asked.setdefault(event["topic"], event["partitions"])
         return event
-    event["partitions"] = draw(st.integers(0, 12))
-    event["replication_factor"] = draw(st.integers(0, 4))
-    event["ignore_rack"] = draw(st.integers(0, 4)) == 0
-    if policy in ("fluvio", "kafka") and draw(st.integers(0, 2)) == 0:
-        event["start_index"] = draw(st.integers(0, 20))
-        if policy == "kafka" and draw(st.booleans()):
-            event["shift"] = draw(st.integers(0, 20))
-    return event
+
+    def grow(self) -> Json:
+        topic = self.topic()
+        partitions = self.asked.get(topic, 0) + self.draw(st.integers(-1, 4))
+        self.asked[topic] = max(partitions, 1)
+        return {"type": "topic_grow", "topic": topic, "partitions": partitions}
+
+    def delete(self) -> Json:
+        topic = self.topic()
+        self.asked.pop(topic, None)
+        return {"type": "topic_delete", "topic": topic}
+
+    def rebalance(self) -> Json:
+        """The oracle moves nothing: only where there is nothing to move, or too few moves."""
+        is_new = all(event["type"] != "topic_create" for event in self.events)
+        moves = self.draw(st.integers(-2, 3 if is_new else -1))
+        return {"type": "cluster_rebalance", "max_moves": moves}
+
+    def event(self, kind: str) -> Json:
+        if kind == "l":
+            return self.leave("offline")
+        if kind == "x":
+            return self.leave("decommission")
+        makers = {"j": self.join, "c": self.create, "d": self.delete, "g": self.grow}
+        return makers.get(kind, self.rebalance)()
 
 
 @st.composite
-def lives(draw: st.DrawFn, *, length_max: int = 40) -> list[dict[str, Any]]:
+def lives(draw: st.DrawFn, *, length_max: int = 40) -> list[Json]:
     """Up to `length_max` events of cluster c1, some of them repeated."""
     racked = draw(st.sampled_from([None, True, False, True, False]))
-    events: list[dict[str, Any]] = []
+    life = _Life(draw, draw(st.sampled_from([_STEADY, _LIVING, _TIGHT, _ROOMY])), racked=racked)
     for number in range(draw(st.integers(1, length_max))):
-        kind = draw(st.sampled_from("jjjlccccccccddr" if number > 3 else "jjjjc"))
+        early = "j" if number < 3 and life.flavour.aim else "jjjjc"
+        kind = draw(st.sampled_from(life.flavour.kinds if number > 3 else early))
         if kind == "r":
-            events.append(dict(draw(st.sampled_from(events))))
-            continue
-        if kind == "j":
-            event = _join(draw, racked=racked)
-        elif kind == "l":
-            event = {"type": "spu_left", "spu_id": draw(SPU_IDS), "mode": "offline"}
-        elif kind == "c":
-            event = _create(draw)
+            life.events.append(dict(draw(st.sampled_from(life.events))))
         else:
-            event = {"type": "topic_delete", "topic": draw(TOPICS)}
-        events.append({**event, "event_id": f"e{number}", "cluster_id": "c1"})
-    return events
+            life.events.append(_named(life.event(kind), number))
+    return life.events
+
+
+@st.composite
+def flooded_lives(draw: st.DrawFn) -> list[Json]:
+    """A life in whose middle all that came before is forgotten, so that copies of it are late.
+
+    Copies of membership events are left out: they are applied anew, as the contract has it.
+    """
+    flavour = draw(st.sampled_from([_LIVING, _TIGHT]))
+    life = _Life(draw, flavour, racked=draw(st.booleans()))
+    for number in range(draw(st.integers(6, 20))):
+        kind = draw(st.sampled_from("jjjccgx" if number > 3 else "jjjc"))
+        life.events.append(_named(life.event(kind), number))
+    requests = [event for event in life.events if "topic" in event]
+    unknown = {"type": "topic_delete", "topic": "unknown"}
+    life.events += [_named(unknown, 1000 + number) for number in range(FLOOD)]
+    for number in range(draw(st.integers(1, 12))):
+        if requests and draw(st.integers(0, 3)):
+            life.events.append(dict(draw(st.sampled_from(requests))))
+        else:
+            life.events.append(_named(life.event(draw(st.sampled_from("jcdg"))), 100 + number))
+    return life.events
+
+
+def _named(event: Json, number: int) -> Json:
+    return {**event, "event_id": f"e{number}", "cluster_id": "c1"}

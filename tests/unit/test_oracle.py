@@ -6,68 +6,20 @@ A model that shares a mistake with the product proves nothing, so its answers ar
 from __future__ import annotations
 
 import ast
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import oracle as oracle_module
-from support import plain_placement
+from support import plain_cluster, plain_placement, plain_repair, plain_requests
+from support.conversation import Conversation, by_hand, changes
 from support.oracle import Index, Oracle
-
-Json = dict[str, Any]
-
-
-class Talk:
-    """An oracle and the events said to it, each with an id of its own."""
-
-    def __init__(self, default_policy: str = "fluvio") -> None:
-        self.oracle = Oracle(default_policy)
-        self._numbers = count(1)
-
-    def say(self, kind: str, **fields: Any) -> list[Json]:
-        event = {"type": kind, "event_id": f"e{next(self._numbers)}", "cluster_id": "c1", **fields}
-        return self.oracle.apply(event)
-
-    def join(self, *spu_ids: int, **fields: Any) -> list[Json]:
-        return [line for i in spu_ids for line in self.say("spu_joined", spu_id=i, **fields)]
-
-    def create(self, topic: str, partitions: int = 1, replicas: int = 1, **fields: Any) -> Json:
-        """The map that a create gives, which must be met."""
-        lines = self.say(
-            "topic_create",
-            topic=topic,
-            partitions=partitions,
-            replication_factor=replicas,
-            **fields,
-        )
-        assert lines[0]["type"] == "replica_map", lines
-        return lines[0]
-
-    def refuse(self, topic: str = "t", **fields: Any) -> str:
-        """The code of a create that must be refused, and alone."""
-        (line,) = self.say("topic_create", topic=topic, **fields)
-        assert line["status"] == "rejected"
-        code: str = line["code"]
-        return code
-
-
-def changes(lines: list[Json]) -> list[tuple[int, str, int]]:
-    """(SPU, change, ring size) of each ring event."""
-    return [
-        (line["spu_id"], line["change"], line["ring_size"])
-        for line in lines
-        if line["type"] == "ring_event"
-    ]
-
-
-def by_hand(*lists: list[int]) -> list[Json]:
-    return [{"id": number, "replicas": ids} for number, ids in enumerate(lists)]
 
 
 def test_it_imports_nothing_of_the_product() -> None:
     """Else it would agree with the product for the wrong reason."""
-    for module in (oracle_module, plain_placement):
+    modules = (oracle_module, plain_cluster, plain_placement, plain_repair, plain_requests)
+    for module in modules:
         assert module.__file__ is not None
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -76,7 +28,7 @@ def test_it_imports_nothing_of_the_product() -> None:
 
 def test_the_documents_table_and_the_chained_topic() -> None:
     """Documents 000 to 002, round robin."""
-    talk = Talk()
+    talk = Conversation()
     talk.join(0, 1, 2, 3, 4)
     first = talk.create("first", 9, 3)
     assert first["replicas"] == [
@@ -106,7 +58,7 @@ def test_the_documents_table_and_the_chained_topic() -> None:
 
 def test_the_documents_even_racks() -> None:
     """Documents 000 to 002, example 1."""
-    talk = Talk()
+    talk = Conversation()
     for number in range(12):
         talk.join(number, rack="abcd"[number // 3])
     assert talk.create("t", 12, 4)["replicas"] == [
@@ -127,7 +79,7 @@ def test_the_documents_even_racks() -> None:
 
 def test_the_documents_uneven_racks() -> None:
     """Documents 000 to 002, example 2; with ignore_rack the round robin takes over."""
-    talk = Talk()
+    talk = Conversation()
     for number, rack in enumerate("abbccc"):
         talk.join(number, rack=rack)
     assert talk.create("t", 6, 3)["replicas"] == [
@@ -143,7 +95,7 @@ def test_the_documents_uneven_racks() -> None:
 
 def test_kafkas_cases_of_document_004() -> None:
     """Brokers 1, 2, 3, start 2, shift 2; the request does not move the chain."""
-    talk = Talk("kafka")
+    talk = Conversation("kafka")
     talk.join(1, 2, 3)
     case1 = talk.create("case1", 2, 1, start_index=2, shift=2)
     assert (case1["replicas"], case1["chain_index"]) == ([[3], [1]], 0)
@@ -152,7 +104,7 @@ def test_kafkas_cases_of_document_004() -> None:
 
 def test_kafkas_own_rack_aware_expectation() -> None:
     """AdminRackAwareTest, chained over two topics."""
-    talk = Talk("kafka")
+    talk = Conversation("kafka")
     for number, rack in enumerate(["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]):
         talk.join(number, rack=rack)
     first, second = talk.create("first", 4, 3), talk.create("second", 3, 3)
@@ -163,7 +115,7 @@ def test_kafkas_own_rack_aware_expectation() -> None:
 
 def test_redpanda_spares_core_0_and_goes_round() -> None:
     """Document 003: one pointer, registration order, least loaded core."""
-    talk = Talk("redpanda")
+    talk = Conversation("redpanda")
     talk.join(5, 3, cores=2)
     found = talk.create("t", 3, 2)
     assert found["replicas"] == [[5, 3], [5, 3], [5, 3]]
@@ -173,7 +125,7 @@ def test_redpanda_spares_core_0_and_goes_round() -> None:
 
 def test_redpanda_rolls_back_what_cannot_be_met() -> None:
     """Document 003: partial assignments are undone."""
-    talk = Talk("redpanda")
+    talk = Conversation("redpanda")
     talk.join(1, 2, capacity=2)
     assert talk.refuse(partitions=3, replication_factor=2) == "INSUFFICIENT_CAPACITY"
     found = talk.create("t", 2, 2)
@@ -183,7 +135,7 @@ def test_redpanda_rolls_back_what_cannot_be_met() -> None:
 
 def test_redpanda_takes_a_freed_spu_at_the_tail() -> None:
     """Nodes saturate one by one, and come back behind the others."""
-    talk = Talk("redpanda")
+    talk = Conversation("redpanda")
     talk.join(1, 2, capacity=1)
     talk.join(3, capacity=9)
     talk.create("a")
@@ -195,7 +147,7 @@ def test_redpanda_takes_a_freed_spu_at_the_tail() -> None:
 
 def test_a_saturated_spu_is_skipped_by_the_next_partition() -> None:
     """The ring shrinks between two partitions; the one to lead next still leads next."""
-    talk = Talk()
+    talk = Conversation()
     talk.join(0, 2, 3)
     talk.join(1, capacity=1)
     lines = talk.say("topic_create", topic="t", partitions=4, replication_factor=2)
@@ -207,7 +159,7 @@ def test_a_saturated_spu_is_skipped_by_the_next_partition() -> None:
 
 def test_a_topic_takes_all_or_nothing() -> None:
     """A refusal leaves counts and chain as they were."""
-    talk = Talk()
+    talk = Conversation()
     talk.join(0, 1, capacity=2)
     assert talk.refuse(partitions=5) == "INSUFFICIENT_CAPACITY"
     assert talk.create("t", 4)["replicas"] == [[0], [1], [0], [1]]
@@ -241,7 +193,7 @@ def test_an_emptied_ring_keeps_its_cycle() -> None:
 
 def test_a_repeated_event_says_nothing() -> None:
     """Also when it was refused, and a topic's own create for as long as the topic lives."""
-    talk = Talk()
+    talk = Conversation()
     join = {"type": "spu_joined", "event_id": "j", "cluster_id": "c1", "spu_id": 1}
     create = {"type": "topic_create", "event_id": "c", "cluster_id": "c1", "topic": "t"}
     refused = {"type": "topic_delete", "event_id": "d", "cluster_id": "c1", "topic": "u"}
@@ -256,7 +208,7 @@ def test_a_repeated_event_says_nothing() -> None:
 
 def test_validate_only_answers_and_changes_nothing() -> None:
     """The map that would have been given, and the next request is given the same."""
-    talk = Talk()
+    talk = Conversation()
     talk.join(0, 1)
     lines = talk.say("topic_create", topic="t", partitions=2, validate_only=True)
     assert [(line["status"], line["replicas"]) for line in lines] == [("validated", [[0], [1]])]
@@ -265,7 +217,7 @@ def test_validate_only_answers_and_changes_nothing() -> None:
 
 def test_a_deleted_topic_gives_its_slots_back() -> None:
     """Tombstone, status, restored SPUs, in this order."""
-    talk = Talk()
+    talk = Conversation()
     talk.join(0, 1, capacity=1)
     talk.create("t", 2)
     deleted, status, *ring = talk.say("topic_delete", topic="t")
@@ -276,7 +228,7 @@ def test_a_deleted_topic_gives_its_slots_back() -> None:
 
 def test_manual_lists_count_and_move_no_index() -> None:
     """Offline SPUs may be named; a full one may not."""
-    talk = Talk()
+    talk = Conversation()
     talk.join(0, 1, capacity=2)
     talk.say("spu_left", spu_id=1)
     lines = talk.say("topic_create", topic="t", replicas=by_hand([0, 1], [1, 0]))
@@ -303,16 +255,19 @@ def test_manual_lists_count_and_move_no_index() -> None:
         ({"policy": "kafka", "replicas": by_hand([1])}, "INVALID_REPLICAS"),
         ({"replicas": 5}, "MANUAL_MALFORMED"),
         ({"replicas": by_hand([1], [77])}, "MANUAL_UNKNOWN_SPU"),
-        ({"policy": "balanced"}, "NOT_SUPPORTED"),
-        ({"on_shortage": "wait"}, "NOT_SUPPORTED"),
+        ({"policy": "balanced", "start_index": 0}, "INVALID_START_INDEX"),
+        (
+            {"replication_factor": 4, "on_shortage": "wait", "validate_only": True},
+            "INSUFFICIENT_SPUS",
+        ),
         ({"topic": "living"}, "TOPIC_EXISTS"),
         ({"replication_factor": 4}, "INSUFFICIENT_SPUS"),
         ({"replication_factor": 3}, "INSUFFICIENT_CAPACITY"),
     ],
 )
-def test_what_cannot_be_met_is_refused_with_a_code(fields: Json, code: str) -> None:
+def test_what_cannot_be_met_is_refused_with_a_code(fields: dict[str, Any], code: str) -> None:
     """One status, nothing else."""
-    talk = Talk()
+    talk = Conversation()
     talk.join(1, 2)
     talk.join(3, capacity=0)
     talk.create("living")
@@ -321,7 +276,7 @@ def test_what_cannot_be_met_is_refused_with_a_code(fields: Json, code: str) -> N
 
 def test_partly_labelled_racks_are_refused_unless_they_are_ignored() -> None:
     """Saturated SPUs count among the online ones, offline ones do not."""
-    talk = Talk()
+    talk = Conversation()
     talk.join(1, 2, rack="a")
     talk.join(3, capacity=0)
     assert talk.refuse() == "RACKS_INCOMPLETE"
@@ -338,12 +293,14 @@ def test_partly_labelled_racks_are_refused_unless_they_are_ignored() -> None:
         ("spu_joined", {"spu_id": 1, "capacity": -1}, "INVALID_CAPACITY"),
         ("spu_joined", {"spu_id": 1, "rack": "r" * 129}, "INVALID_RACK"),
         ("spu_left", {"spu_id": 1}, "SPU_UNKNOWN"),
-        ("spu_left", {"spu_id": 1, "mode": "decommission"}, "NOT_SUPPORTED"),
+        ("spu_left", {"spu_id": 1, "mode": "decommission"}, "SPU_UNKNOWN"),
     ],
 )
-def test_a_bad_spu_event_is_ignored_with_a_code(kind: str, fields: Json, code: str) -> None:
+def test_a_bad_spu_event_is_ignored_with_a_code(
+    kind: str, fields: dict[str, Any], code: str
+) -> None:
     """The ring stays as it is."""
-    (line,) = Talk().say(kind, **fields)
+    (line,) = Conversation().say(kind, **fields)
     assert (line["change"], line["code"], line["ring_size"]) == ("ignored", code, 0)
 
 
@@ -357,7 +314,7 @@ def test_clusters_do_not_know_each_other() -> None:
 
 def test_weights_of_a_core_that_is_gone_are_found_again() -> None:
     """Cores go, replicas stay: what is deleted later is taken off the most loaded."""
-    talk = Talk("redpanda")
+    talk = Conversation("redpanda")
     talk.join(1, cores=3)
     talk.create("t", 4)  # cores 1, 2, 1, 2: weights 2, 2, 2
     talk.join(1, cores=2)  # core 2 hands its weight to core 0: weights 4, 2
