@@ -26,7 +26,10 @@ from spu_assigner.core.events import (
 from spu_assigner.core.records import (
     Chain,
     ChainEntry,
+    Mode,
+    Move,
     Order,
+    Reason,
     ReplicaMap,
     RingChange,
     RingEvent,
@@ -34,8 +37,10 @@ from spu_assigner.core.records import (
     SpuChanged,
     Status,
     TopicStatus,
+    Wait,
+    Waiting,
 )
-from spu_assigner.schemas.lists import lists_of, read_lists
+from spu_assigner.schemas.lists import even_lists_of, lists_of, read_lists
 from spu_assigner.schemas.strict import (
     Reader,
     compile_reader,
@@ -49,8 +54,8 @@ from spu_assigner.schemas.wire import CommitMarker, DeadLetter, PartitionOffsets
 Fields = dict[str, Any]
 Builder = Callable[[Fields], Any]
 
-_SHAPES_MAX: Final = 4_096  # different tails of requests that are remembered
-_SHAPE_SIZE_MAX: Final = 64  # bytes; a tail without manual lists is shorter
+_SHAPES_MAX: Final = 4_096  # different tails of requests, or of reasons, that are remembered
+_SHAPE_SIZE_MAX: Final = 64  # bytes; a tail without manual lists, or without moves, is shorter
 
 
 def _spu_left(fields: Fields) -> SpuLeft:
@@ -73,14 +78,35 @@ def _replica_map(fields: Fields) -> ReplicaMap:
     fields["policy"] = Policy[fields["policy"]]
     fields["replicas"] = lists_of(fields["replicas"])
     fields["cores"] = None if fields["cores"] is None else lists_of(fields["cores"])
+    fields["own_events"] = _hashes(fields["own_events"])
+    if fields["reason"] is not None:
+        fields["reason"] = Reason(**_reason(fields["reason"]))
+    return _with_factor(fields)
+
+
+def _with_factor(fields: Fields) -> ReplicaMap:
+    """Release 0.1 did not tell what was asked for, and knew no short lists."""
+    if fields["replication_factor"] == 0:
+        fields["replication_factor"] = fields["replicas"].matrix.shape[1]
     return ReplicaMap(**fields)
+
+
+def _reason(reason: Fields) -> Fields:
+    reason["mode"] = Mode[reason["mode"]]
+    reason["ring_fingerprint"] = int.from_bytes(reason["ring_fingerprint"], "big")
+    reason["moves"] = tuple(Move(**move) for move in reason["moves"])
+    return reason
+
+
+def _hashes(hashes: list[bytes]) -> tuple[int, ...]:
+    return struct.unpack(f">{len(hashes)}Q", b"".join(hashes)) if hashes else ()
 
 
 def _topic_status(fields: Fields) -> TopicStatus:
     replicas = fields["replicas"]
     fields["status"] = Status[fields["status"]]
     fields["code"] = _code(fields["code"])
-    fields["replicas"] = None if replicas is None else lists_of(replicas)
+    fields["replicas"] = None if replicas is None else even_lists_of(replicas)
     return TopicStatus(**fields)
 
 
@@ -105,6 +131,13 @@ def _spu_changed(fields: Fields) -> SpuChanged:
     return SpuChanged(**fields)
 
 
+def _waiting(fields: Fields) -> Waiting:
+    policy = fields["policy"]
+    fields["kind"] = Wait[fields["kind"]]
+    fields["policy"] = None if policy is None else Policy[policy]
+    return Waiting(**fields)
+
+
 def _chain_entry(fields: Fields) -> ChainEntry:
     fields["chains"] = tuple(
         (
@@ -117,7 +150,7 @@ def _chain_entry(fields: Fields) -> ChainEntry:
 
 
 def _seen_entry(fields: Fields) -> SeenEntry:
-    fields["hashes"] = struct.unpack(f">{len(fields['hashes'])}Q", b"".join(fields["hashes"]))
+    fields["hashes"] = _hashes(fields["hashes"])
     return SeenEntry(**fields)
 
 
@@ -174,10 +207,14 @@ def topic_create_reader(schema: Any) -> Reader:
 
 def replica_map_reader(schema: Any) -> Reader:
     """A reader of replica maps of the current schema, expanded: lists become arrays in bulk."""
-    bulk = {"replicas": read_lists, "cores": union_reader([None, read_lists])}
+    by_hand = {
+        "replicas": read_lists,
+        "cores": union_reader([None, read_lists]),
+        "reason": union_reader([None, _reason_reader(schema["fields"][-1]["type"][1])]),
+    }
     read_fields = record_reader(
         [
-            (field["name"], bulk.get(field["name"]) or compile_reader(field["type"]))
+            (field["name"], by_hand.get(field["name"]) or compile_reader(field["type"]))
             for field in schema["fields"]
         ]
     )
@@ -185,7 +222,37 @@ def replica_map_reader(schema: Any) -> Reader:
     def read(data: bytes, position: int) -> tuple[ReplicaMap, int]:
         fields, position = read_fields(data, position)
         fields["policy"] = Policy[fields["policy"]]
-        return ReplicaMap(**fields), position
+        fields["own_events"] = _hashes(fields["own_events"])
+        return _with_factor(fields), position
+
+    return read
+
+
+def _reason_reader(schema: Any) -> Reader:
+    """A reader of reasons, the last field of a map.
+
+    What follows the start is the same for many maps of one ring: it is looked up by its bytes.
+    """
+    first = schema["fields"][0]
+    if first["name"] != "start_index":
+        raise ValueError(f"Reason begins with {first['name']}: the reader must be changed with it")
+    read_start = compile_reader(first["type"])
+    read_rest = compile_reader({"type": "record", "fields": schema["fields"][1:]})
+    rests: dict[bytes, Fields] = {}
+
+    def read(data: bytes, position: int) -> tuple[Reason, int]:
+        start_index, position = read_start(data, position)
+        end = len(data)
+        tail = data[position:] if end - position <= _SHAPE_SIZE_MAX else b""
+        rest = rests.get(tail)
+        if rest is None:
+            rest, end = read_rest(data, position)
+            rest = _reason(rest)
+            if end == len(data) and tail:
+                if len(rests) == _SHAPES_MAX:
+                    rests.clear()
+                rests[tail] = rest
+        return Reason(start_index=start_index, **rest), end
 
     return read
 
@@ -201,6 +268,7 @@ BUILDERS: Final[dict[str, Builder]] = {
     "TopicStatus": _topic_status,
     "RingEvent": _ring_event,
     "SpuState": _spu_changed,
+    "WaitingState": _waiting,
     "ChainState": _chain_entry,
     "SeenState": _seen_entry,
     "DeadLetter": lambda fields: DeadLetter(**fields),

@@ -27,7 +27,11 @@ from spu_assigner.core.events import (
 from spu_assigner.core.records import (
     Answer,
     ChainEntry,
+    Entry,
+    Mode,
+    Move,
     Order,
+    Reason,
     ReplicaMap,
     RingChange,
     RingEvent,
@@ -35,6 +39,8 @@ from spu_assigner.core.records import (
     SpuChanged,
     Status,
     TopicStatus,
+    Wait,
+    Waiting,
 )
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.lists import lists_bytes, nullable_lists
@@ -52,14 +58,18 @@ from spu_assigner.schemas.writing import (
     text_bytes,
 )
 
-Message = Answer | SpuChanged | ChainEntry | SeenEntry | DeadLetter | CommitMarker
+Message = Answer | Entry | DeadLetter | CommitMarker
+
+_RINGS_MAX: Final = 1_024  # states of rings whose bytes are remembered
 
 # The order of symbols in the schemas is that of the enums; a test holds them together.
 _POLICIES: Final = {policy: long_bytes(index) for index, policy in enumerate(Policy)}
 _STATUSES: Final = {status: long_bytes(index) for index, status in enumerate(Status)}
 _CHANGES: Final = {change: long_bytes(index) for index, change in enumerate(RingChange)}
 _ORDERS: Final = {order: long_bytes(index) for index, order in enumerate(Order)}
-_MODES: Final = {mode: long_bytes(index) for index, mode in enumerate(LeaveMode)}
+_LEAVE_MODES: Final = {mode: long_bytes(index) for index, mode in enumerate(LeaveMode)}
+_MODES: Final = {mode: long_bytes(index) for index, mode in enumerate(Mode)}
+_WAITS: Final = {wait: long_bytes(index) for index, wait in enumerate(Wait)}
 _SHORTAGES: Final = {word: long_bytes(index) for index, word in enumerate(OnShortage)}
 
 
@@ -80,8 +90,72 @@ def _replica_map(record: ReplicaMap) -> bytes:
             b"\x00" if cores is None else nullable_lists(cores),
             b"\x00" if chain_index is None else nullable_long(chain_index),
             text_bytes(record.cause),
+            long_bytes(record.replication_factor),
+            b"\x01" if record.ignore_rack else b"\x00",
+            _hashes(record.own_events) if record.own_events else b"\x00",
+            b"\x00" if record.reason is None else _reason(record.reason),
         )
     )
+
+
+def _hashes(hashes: tuple[int, ...]) -> bytes:
+    """An array of hashes, 8 bytes each."""
+    count = len(hashes)
+    return long_bytes(count) + struct.pack(f">{count}Q", *hashes) + b"\x00" if count else b"\x00"
+
+
+def _reason(reason: Reason) -> bytes:
+    """A reason, in the union with null.
+
+    What it tells of the ring is the same for one request after the other: it is looked up.
+    """
+    ring = (
+        reason.mode,
+        reason.first_partition,
+        reason.shift,
+        reason.is_named,
+        reason.ring_size,
+        reason.ring_fingerprint,
+        reason.offline,
+        reason.saturated,
+    )
+    passed = reason.same_rack, reason.in_list
+    return b"".join(
+        (
+            b"\x02",
+            nullable_long(reason.start_index),
+            _RINGS.get(ring) or _ring(ring),
+            b"\x00\x00" if passed == (0, 0) else b"".join(map(long_bytes, passed)),
+            array_bytes([_move(move) for move in reason.moves]) if reason.moves else b"\x00",
+        )
+    )
+
+
+def _move(move: Move) -> bytes:
+    return long_bytes(move.partition) + nullable_long(move.gone) + nullable_long(move.taken)
+
+
+_RingKey = tuple[Mode, int, int | None, bool, int, int, int, int]
+_RINGS: Final[dict[_RingKey, bytes]] = {}
+
+
+def _ring(ring: _RingKey) -> bytes:
+    mode, first_partition, shift, is_named, size, fingerprint, offline, saturated = ring
+    if len(_RINGS) == _RINGS_MAX:
+        _RINGS.clear()
+    data = _RINGS[ring] = b"".join(
+        (
+            _MODES[mode],
+            long_bytes(first_partition),
+            nullable_long(shift),
+            boolean_byte(is_named),
+            long_bytes(size),
+            fingerprint.to_bytes(8, "big"),
+            long_bytes(offline),
+            long_bytes(saturated),
+        )
+    )
+    return data
 
 
 def _topic_status(record: TopicStatus) -> bytes:
@@ -100,6 +174,7 @@ def _topic_status(record: TopicStatus) -> bytes:
             _STATUSES[record.status],
             answer,
             text_bytes(record.cause),
+            b"\x00" if record.moves is None else nullable_long(record.moves),
         )
     )
 
@@ -130,6 +205,25 @@ def _spu_changed(entry: SpuChanged) -> bytes:
             array_bytes([text_bytes(name) + text_bytes(text) for name, text in entry.labels]),
             long_bytes(entry.registration),
             array_bytes([long_bytes(weight) for weight in entry.core_weights]),
+            boolean_byte(entry.leaving),
+        )
+    )
+
+
+def _waiting(entry: Waiting) -> bytes:
+    return b"".join(
+        (
+            text_bytes(entry.cluster_id),
+            text_bytes(entry.topic),
+            long_bytes(entry.sequence),
+            _WAITS[entry.kind],
+            text_bytes(entry.cause),
+            b"\x00" if entry.policy is None else b"\x02" + _POLICIES[entry.policy],
+            long_bytes(entry.partitions),
+            long_bytes(entry.replication_factor),
+            boolean_byte(entry.ignore_rack),
+            nullable_long(entry.start_index),
+            nullable_long(entry.shift),
         )
     )
 
@@ -153,15 +247,7 @@ def _chain_entry(entry: ChainEntry) -> bytes:
 
 
 def _seen_entry(entry: SeenEntry) -> bytes:
-    count = len(entry.hashes)
-    hashes = struct.pack(f">{count}Q", *entry.hashes)
-    return b"".join(
-        (
-            text_bytes(entry.cluster_id),
-            long_bytes(entry.block),
-            long_bytes(count) + hashes + b"\x00" if count else b"\x00",
-        )
-    )
+    return text_bytes(entry.cluster_id) + long_bytes(entry.block) + _hashes(entry.hashes)
 
 
 def _dead_letter(letter: DeadLetter) -> bytes:
@@ -249,7 +335,7 @@ def _labels(labels: Mapping[str, str]) -> bytes:
 
 
 def _spu_left(event: SpuLeft) -> bytes:
-    return _common(event) + _int("spu_id", event.spu_id) + _MODES[event.mode]
+    return _common(event) + _int("spu_id", event.spu_id) + _LEAVE_MODES[event.mode]
 
 
 def _topic_create(event: TopicCreate) -> bytes:
@@ -328,6 +414,7 @@ MESSAGE_BODIES: Final[dict[type[Message], tuple[str, Callable[[Any], bytes]]]] =
     TopicStatus: ("TopicStatus", _topic_status),
     RingEvent: ("RingEvent", _ring_event),
     SpuChanged: ("SpuState", _spu_changed),
+    Waiting: ("WaitingState", _waiting),
     ChainEntry: ("ChainState", _chain_entry),
     SeenEntry: ("SeenState", _seen_entry),
     DeadLetter: ("DeadLetter", _dead_letter),

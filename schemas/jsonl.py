@@ -32,7 +32,7 @@ from spu_assigner.core.limits import (
     MANUAL_FILE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
 )
-from spu_assigner.core.records import Answer, ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.records import Answer, Reason, ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, shortened
 
 MANUAL_DEPTH_MAX: Final = 8  # well-formed manual lists are 4 deep; the core quotes what is not
@@ -81,8 +81,11 @@ def event_to_json(event: Event) -> str:
     return _dumps(line)
 
 
-def answer_to_json(answer: Answer) -> str:
-    """Write one answer, with the contract's keys in the contract's order."""
+def answer_to_json(answer: Answer, *, explain: bool = False) -> str:
+    """Write one answer, with the contract's keys in the contract's order.
+
+    With `explain` a map's line ends with its reason.
+    """
     line: dict[str, object]
     match answer:
         case ReplicaMap():
@@ -97,6 +100,8 @@ def answer_to_json(answer: Answer) -> str:
                 "chain_index": answer.chain_index,
                 "cause": answer.cause,
             }
+            if explain:
+                line["reason"] = None if answer.reason is None else _reason(answer.reason)
         case TopicStatus():
             line = {
                 "type": "topic_status",
@@ -108,6 +113,8 @@ def answer_to_json(answer: Answer) -> str:
                 "replicas": None if answer.replicas is None else answer.replicas.tolist(),
                 "cause": answer.cause,
             }
+            if answer.moves is not None:
+                line["moves"] = answer.moves
         case RingEvent():
             line = {
                 "type": "ring_event",
@@ -121,6 +128,17 @@ def answer_to_json(answer: Answer) -> str:
         case _:
             assert_never(answer)
     return _dumps(line)
+
+
+def _reason(reason: Reason) -> dict[str, object]:
+    """Its fields in their order; the fingerprint in hexadecimal, for JSON readers lose 64 bits."""
+    line = {field.name: getattr(reason, field.name) for field in fields(reason)}
+    line["ring_fingerprint"] = f"{reason.ring_fingerprint:016x}"
+    line["moves"] = [
+        {"partition": move.partition, "gone": move.gone, "taken": move.taken}
+        for move in reason.moves
+    ]
+    return line
 
 
 def dead_letter_json(line: int, code: str, message: str, raw: str | bytes) -> str:

@@ -2,6 +2,7 @@
 
 Lists that are rows of a `Table` are sliced from bytes prepared once for the table; others go value
 by value when they are few, through numpy when they are many. Read back they are one int32 array.
+Lists of different length are rare, and go value by value.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from spu_assigner.schemas.strict import (
     read_long,
     undecodable,
 )
-from spu_assigner.schemas.writing import PREPARED_LONGS, long_bytes
+from spu_assigner.schemas.writing import PREPARED_LONGS, array_bytes, long_bytes
 
 _CACHE_KEY: Final = "avro"  # of Table.cache: (bytes of all rows, where each row begins)
 _DIRECT_KEY: Final = "avro_rows_written_directly"
@@ -40,7 +41,8 @@ def lists_bytes(lists: ReplicaLists) -> bytes:
         return b"\x00"
     table = lists.table
     if table is None:
-        return long_bytes(count) + _rows_bytes(lists.matrix) + b"\x00"
+        rows = _ragged_bytes(lists) if lists.ragged else _rows_bytes(lists.matrix)
+        return long_bytes(count) + rows + b"\x00"
     prepared = table.cache.get(_CACHE_KEY) or _prepared(table, count)
     if prepared is None:
         return long_bytes(count) + _rows_bytes(lists.matrix) + b"\x00"
@@ -76,6 +78,11 @@ def _rows_bytes(matrix: IdMatrix) -> bytes:
         return _rows_in_bulk(matrix)[0]
 
 
+def _ragged_bytes(lists: ReplicaLists) -> bytes:
+    """Each list as an array of int."""
+    return b"".join([array_bytes([long_bytes(each) for each in row]) for row in lists.tolist()])
+
+
 def _rows_in_bulk(matrix: IdMatrix) -> tuple[bytes, NDArray[np.int64]]:
     """Each row as an array of int, and the size of each. Cost: O(values), vectorised."""
     count, width = matrix.shape
@@ -105,10 +112,10 @@ _read_any_lists: Final[Reader] = compile_reader(
 
 
 def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
-    """Replica lists, all of one length.
+    """Replica lists.
 
     Raises:
-        DecodeError: UNDECODABLE, also for lists of different length. IndexError: the bytes end.
+        DecodeError: UNDECODABLE, also for no lists and empty ones. IndexError: the bytes end.
     """
     count, first = read_long(data, position)
     width, _ = read_long(data, first)
@@ -123,17 +130,31 @@ def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
 
 
 def lists_of(lists: list[list[int]]) -> ReplicaLists:
-    """Plain lists as they were decoded.
+    """Plain lists as they were decoded, of one length or of several.
 
     Raises:
-        DecodeError: UNDECODABLE, no lists, or lists of different length.
+        DecodeError: UNDECODABLE, no lists, an empty list, or an id below 0 in uneven lists.
     """
-    lengths = {len(replicas) for replicas in lists}
-    if len(lengths) != 1 or 0 in lengths:
+    lengths = {len(each) for each in lists}
+    if not lengths or 0 in lengths:
         raise undecodable(
-            f"{len(lists)} replica lists have {len(lengths)} lengths; expected one, and not 0"
+            f"of {len(lists)} replica lists none may be empty; one is, or none is there"
         )
+    if len(lengths) > 1 and min(map(min, lists)) < 0:
+        raise undecodable(f"an id is {min(map(min, lists))}; expected 0 or more")
     return ReplicaLists.of_lists(lists)
+
+
+def even_lists_of(lists: list[list[int]]) -> ReplicaLists:
+    """Plain lists as they were decoded, all of one length.
+
+    Raises:
+        DecodeError: UNDECODABLE, no lists, an empty list, or lists of different length.
+    """
+    replicas = lists_of(lists)
+    if replicas.ragged:
+        raise undecodable(f"{len(lists)} replica lists have several lengths; expected one")
+    return replicas
 
 
 def _rows(data: bytes, first: int, count: int, width: int) -> tuple[NDArray[Any] | None, int]:
@@ -155,24 +176,15 @@ def _rows(data: bytes, first: int, count: int, width: int) -> tuple[NDArray[Any]
 
 
 def _varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32], int]:
-    """So many varints as they are (zigzag), and where they end; none if one has over 32 bits."""
+    """So many varints as they are (zigzag), and where they end; none if one has over 32 bits, or
+    if they are fewer: lists may be shorter than the first one.
+    """
     none = np.empty(0, dtype=np.uint32), position
     if count <= _FEW_VALUES:
-        few = []
-        for _ in range(count):
-            byte = data[position]
-            value = byte & 0x7F
-            shift = 7
-            while byte & 0x80:
-                position += 1
-                byte = data[position]
-                value |= (byte & 0x7F) << shift
-                shift += 7
-                if value > _UINT32_MAX or shift > 7 * _INT_SIZE_MAX:
-                    return none
-            position += 1
-            few.append(value)
-        return np.array(few, dtype=np.uint32), position
+        try:
+            return _few_varints(data, position, count) or none
+        except IndexError:
+            return none
     span = np.frombuffer(data, np.uint8, min(len(data) - position, count * _INT_SIZE_MAX), position)
     lasts = np.flatnonzero(span < 0x80)[:count]
     firsts = np.empty_like(lasts)
@@ -189,3 +201,22 @@ def _varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32]
     if int(values.max()) > _UINT32_MAX:
         return none
     return values.astype(np.uint32), position + int(lasts[-1]) + 1
+
+
+def _few_varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32], int] | None:
+    """The same, one by one; None if one has over 32 bits. IndexError: they are fewer."""
+    few = []
+    for _ in range(count):
+        byte = data[position]
+        value = byte & 0x7F
+        shift = 7
+        while byte & 0x80:
+            position += 1
+            byte = data[position]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if value > _UINT32_MAX or shift > 7 * _INT_SIZE_MAX:
+                return None
+        position += 1
+        few.append(value)
+    return np.array(few, dtype=np.uint32), position

@@ -28,7 +28,10 @@ from spu_assigner.core.events import (
 from spu_assigner.core.records import (
     Chain,
     ChainEntry,
+    Mode,
+    Move,
     Order,
+    Reason,
     ReplicaMap,
     RingChange,
     RingEvent,
@@ -36,6 +39,8 @@ from spu_assigner.core.records import (
     SpuChanged,
     Status,
     TopicStatus,
+    Wait,
+    Waiting,
 )
 from spu_assigner.core.replicas import ReplicaLists, Table
 from spu_assigner.schemas.wire import CommitMarker, DeadLetter, PartitionOffsets
@@ -45,6 +50,7 @@ LONG = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 130)
 COUNT = st.integers(0, 2**31 - 1) | st.integers(0, 130)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=70)
 NAME = st.from_regex(r"[a-zA-Z0-9._-]{1,70}", fullmatch=True).filter(lambda x: x not in (".", ".."))
+HASH = st.integers(0, 2**64 - 1)
 EVENT_ID = st.text(st.characters(codec="utf-8"), min_size=1, max_size=100)
 COMMON: dict[str, Any] = {
     "event_id": EVENT_ID,
@@ -100,6 +106,37 @@ def replica_lists(draw: st.DrawFn) -> ReplicaLists:
     return ReplicaLists.of_table(Table(matrix), start, draw(st.integers(1, shape[0] - start)))
 
 
+@st.composite
+def ragged_lists(draw: st.DrawFn) -> ReplicaLists:
+    """Lists of different length, short ones and long ones."""
+    ids = st.integers(0, draw(st.sampled_from([63, 8191, 2**31 - 1])))
+    lists = st.lists(st.lists(ids, min_size=1, max_size=4), min_size=2, max_size=80)
+    return ReplicaLists.of_lists(draw(lists))
+
+
+def reasons() -> st.SearchStrategy[Reason]:
+    """Of creates, and of repairs with moves; some of the same ring."""
+    few = st.integers(0, 3)
+    return st.builds(
+        Reason,
+        mode=st.sampled_from(Mode),
+        first_partition=COUNT,
+        start_index=st.none() | st.integers(0, 2**63 - 1),
+        shift=st.none() | few | COUNT,
+        is_named=st.booleans(),
+        ring_size=few | COUNT,
+        ring_fingerprint=few | HASH,
+        offline=few | COUNT,
+        saturated=few | COUNT,
+        same_rack=COUNT,
+        in_list=COUNT,
+        moves=st.lists(
+            st.builds(Move, partition=COUNT, gone=st.none() | COUNT, taken=st.none() | COUNT),
+            max_size=3,
+        ).map(tuple),
+    )
+
+
 def replica_maps() -> st.SearchStrategy[ReplicaMap]:
     """Maps of topics that live."""
     return st.builds(
@@ -108,10 +145,14 @@ def replica_maps() -> st.SearchStrategy[ReplicaMap]:
         topic=NAME,
         revision=COUNT,
         policy=st.sampled_from(Policy),
-        replicas=replica_lists(),
-        cores=st.none() | replica_lists(),
+        replicas=replica_lists() | ragged_lists(),
+        cores=st.none() | replica_lists() | ragged_lists(),
         chain_index=st.none() | st.integers(0, 2**63 - 1),
         cause=EVENT_ID,
+        replication_factor=st.integers(1, 32),
+        ignore_rack=st.booleans(),
+        own_events=st.lists(HASH, max_size=3).map(tuple),
+        reason=st.none() | reasons(),
     )
 
 
@@ -130,6 +171,7 @@ def messages() -> st.SearchStrategy[Any]:
             message=st.none() | TEXT,
             replicas=st.none() | replica_lists(),
             cause=EVENT_ID,
+            moves=st.none() | COUNT,
         ),
         st.builds(
             RingEvent,
@@ -152,6 +194,21 @@ def messages() -> st.SearchStrategy[Any]:
             labels=st.dictionaries(TEXT, TEXT, max_size=3).map(lambda x: tuple(sorted(x.items()))),
             registration=COUNT,
             core_weights=st.lists(COUNT, max_size=5).map(tuple),
+            leaving=st.booleans(),
+        ),
+        st.builds(
+            Waiting,
+            cluster_id=NAME,
+            topic=NAME,
+            sequence=st.integers(0, 2**63 - 1),
+            kind=st.sampled_from(Wait),
+            cause=EVENT_ID,
+            policy=st.none() | st.sampled_from(Policy),
+            partitions=COUNT,
+            replication_factor=COUNT,
+            ignore_rack=st.booleans(),
+            start_index=st.none() | COUNT,
+            shift=st.none() | COUNT,
         ),
         st.builds(
             ChainEntry,
@@ -172,7 +229,7 @@ def messages() -> st.SearchStrategy[Any]:
             SeenEntry,
             cluster_id=NAME,
             block=st.integers(0, 15),
-            hashes=st.lists(st.integers(0, 2**64 - 1), max_size=16).map(tuple),
+            hashes=st.lists(HASH, max_size=16).map(tuple),
         ),
         st.builds(
             DeadLetter,
@@ -210,6 +267,10 @@ def fields_of(value: Any) -> Any:
             return {**_plain(value), "chains": chains}
         case SeenEntry():
             return {**_plain(value), "hashes": [h.to_bytes(8, "big") for h in value.hashes]}
+        case Reason():
+            return {**_plain(value), "ring_fingerprint": value.ring_fingerprint.to_bytes(8, "big")}
+        case ReplicaMap():
+            return {**_plain(value), "own_events": [h.to_bytes(8, "big") for h in value.own_events]}
         case SpuChanged():
             return {**_plain(value), "labels": dict(value.labels)}
         case CommitMarker():

@@ -12,11 +12,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.errors import AssignerError, InvalidEventError
+from spu_assigner.core.errors import AssignerError, Code, InvalidEventError
 from spu_assigner.core.events import Policy, TopicCreate, TopicDelete, TopicGrow
 from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.records import ReplicaMap
+from spu_assigner.core.records import (
+    Chain,
+    ChainEntry,
+    Mode,
+    Order,
+    Reason,
+    ReplicaMap,
+    SpuChanged,
+    Status,
+    TopicStatus,
+)
 from spu_assigner.core.replicas import ReplicaLists, Table
+from spu_assigner.schemas import encoding
 from spu_assigner.schemas.codec import (
     EventKind,
     decode_event,
@@ -33,7 +44,15 @@ from spu_assigner.schemas.strict import compile_reader, read_whole
 from spu_assigner.schemas.wire import DeadLetter, Wire
 from spu_assigner.schemas.writing import array_bytes, long_bytes, text_bytes
 from support.builders import Events
-from support.codecs import CREATES, events, fields_of, messages, replica_lists, replica_maps
+from support.codecs import (
+    CREATES,
+    events,
+    fields_of,
+    messages,
+    ragged_lists,
+    replica_lists,
+    replica_maps,
+)
 
 REGISTRY = Registry.load()
 PARSED = {
@@ -137,7 +156,15 @@ def test_a_large_table_is_prepared_only_once_it_is_used() -> None:
     assert "avro" in table.cache
 
 
-@given(replica_lists(), st.integers(1, 7))
+@given(ragged_lists())
+def test_lists_of_different_length_come_back_so(lists: ReplicaLists) -> None:
+    """A short list in the state must not become one with an SPU -1."""
+    data = lists_bytes(lists)
+    assert data == array_bytes([array_bytes([long_bytes(x) for x in y]) for y in lists.tolist()])
+    assert read_lists(data, 0) == (lists, len(data))
+
+
+@given(replica_lists() | ragged_lists(), st.integers(1, 7))
 def test_lists_in_several_sized_blocks_are_read_too(lists: ReplicaLists, rows: int) -> None:
     """Other writers of Avro may split an array, and tell the bytes of each part."""
     encoded = [array_bytes([long_bytes(x) for x in each]) for each in lists.tolist()]
@@ -146,6 +173,132 @@ def test_lists_in_several_sized_blocks_are_read_too(lists: ReplicaLists, rows: i
         block = b"".join(encoded[begin : begin + rows])
         data += long_bytes(-len(encoded[begin : begin + rows])) + long_bytes(len(block)) + block
     assert read_lists(data + b"\x00", 0) == (lists, len(data) + 1)
+
+
+# What earlier releases wrote.
+
+
+HEX = bytes.fromhex
+OLD: list[tuple[bytes, bytes, bytes, Any]] = [  # both headers, the body, what it is now
+    (
+        HEX("0000000005"),
+        HEX("c301714329e87ea4a011"),
+        HEX("0463310c6f72646572730204040400020004029003000002040402000004000000000206046533"),
+        ReplicaMap(
+            cluster_id="c1",
+            topic="orders",
+            revision=1,
+            policy=Policy.REDPANDA,
+            replicas=ReplicaLists.of_lists([[0, 1], [1, 200]]),
+            cores=ReplicaLists.of_lists([[1, 0], [0, 0]]),
+            chain_index=3,
+            cause="e3",
+            replication_factor=2,
+        ),
+    ),
+    (
+        HEX("000000000e"),
+        HEX("c3013301e9365f4285d1"),
+        HEX("046331027402021a4e4f545f535550504f52544544020a6c6174657200046535"),
+        TopicStatus(
+            cluster_id="c1",
+            topic="t",
+            status=Status.REJECTED,
+            code=Code.NOT_SUPPORTED,
+            message="later",
+            replicas=None,
+            cause="e5",
+        ),
+    ),
+    (
+        HEX("000000000e"),
+        HEX("c3013301e9365f4285d1"),
+        HEX("046331027404000002020404020000046536"),
+        TopicStatus(
+            cluster_id="c1",
+            topic="t",
+            status=Status.VALIDATED,
+            code=None,
+            message=None,
+            replicas=ReplicaLists.of_lists([[2, 1]]),
+            cause="e6",
+        ),
+    ),
+    (
+        HEX("000000000a"),
+        HEX("c301fd8622a63f82ff2a"),
+        HEX("0463310e0102026104c8010208686f7374046e37000804060400"),
+        SpuChanged(
+            cluster_id="c1",
+            spu_id=7,
+            online=True,
+            rack="a",
+            cores=2,
+            capacity=100,
+            labels=(("host", "n7"),),
+            registration=4,
+            core_weights=(3, 2),
+            leaving=False,
+        ),
+    ),
+    (
+        HEX("0000000001"),
+        HEX("c30118b2ba00e8c40271"),
+        HEX("046331080002020001020000000400000006000000000a12"),
+        ChainEntry(
+            cluster_id="c1",
+            chains=(
+                (Order.ID, Chain(cycle=1, lead=0, moved=True)),
+                (Order.DIAGONAL, Chain()),
+                (Order.ALTERNATION, Chain()),
+                (Order.REGISTRATION, Chain()),
+            ),
+            registration_next=5,
+            seen_count=9,
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("confluent", "single_object", "body", "record"), OLD)
+def test_what_release_0_1_wrote_is_read(
+    confluent: bytes, single_object: bytes, body: bytes, record: Any
+) -> None:
+    """A checkpoint and the compacted topics outlive releases; these are its very bytes."""
+    assert decode_record(confluent + body) == record
+    assert decode_record(single_object + body) == record
+    assert decode_record(encode_record(record)) == record
+    assert not encode_record(record).startswith(confluent)
+
+
+def test_a_map_of_release_0_1_takes_the_length_of_its_lists_for_what_was_asked() -> None:
+    """It knew no short lists; a grow and a repair need the number."""
+    data = HEX("000000000504633102740206020600020a00000000046534")
+    record = decode_record(data)
+    assert isinstance(record, ReplicaMap)
+    assert record.replicas == ReplicaLists.of_lists([[0, 1, 5]])
+    assert record.replication_factor == 3
+    assert (record.ignore_rack, record.own_events, record.reason) == (False, (), None)
+
+
+def test_what_is_remembered_of_rings_stays_bounded() -> None:
+    """A cluster that breathes gives ever new fingerprints; the reason of each must be right."""
+    for number in range(10_000):
+        reason = Reason(mode=Mode.SHIFTED, ring_size=3, ring_fingerprint=number)
+        record = ReplicaMap(
+            cluster_id="c",
+            topic="t",
+            revision=1,
+            policy=Policy.KAFKA,
+            replicas=ReplicaLists.of_lists([[1]]),
+            cores=None,
+            chain_index=1,
+            cause="e",
+            replication_factor=1,
+            reason=reason,
+        )
+        assert decode_record(encode_record(record)) == record
+    assert len(encoding._RINGS) <= encoding._RINGS_MAX
 
 
 # Wrong bytes.
@@ -341,8 +494,9 @@ def test_the_job_s_own_messages_are_no_events_and_events_no_records() -> None:
     "replicas",
     [
         b"\x00",  # no list
-        b"\x04\x02\x02\x00\x04\x02\x04\x00\x00",  # lists of one and of two
         b"\x04\x00\x00\x00",  # empty lists
+        b"\x04\x02\x02\x00\x00\x00",  # one list is empty
+        b"\x04\x02\x01\x00\x04\x02\x04\x00\x00",  # -1 in lists of one and of two
         b"\x02" + HUGE + b"\x02\x00\x00",
         HUGE + b"\x02\x02\x00\x00",
         b"\x02\x02" + long_bytes(2**31) + b"\x00\x00",
@@ -359,6 +513,7 @@ def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
         cores=None,
         chain_index=None,
         cause="e",
+        replication_factor=1,
     )
     data = encode_record(good)
     body = lists_bytes(ReplicaLists.of_lists([[1]]))
@@ -366,6 +521,21 @@ def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_record(data.replace(body, replicas))
     assert caught.value.code is C.UNDECODABLE
+
+
+def test_the_lists_of_a_status_are_all_of_one_length() -> None:
+    """It shows a map that would be given; only what was given can become short."""
+    status = TopicStatus(
+        cluster_id="c",
+        topic="t",
+        status=Status.VALIDATED,
+        code=None,
+        message=None,
+        replicas=ReplicaLists.of_lists([[1, 2], [3]]),
+        cause="e",
+    )
+    with pytest.raises(DecodeError, match="2 replica lists have several lengths; expected one"):
+        decode_record(encode_record(status))
 
 
 MANY = [array_bytes([long_bytes(1_000 + i), long_bytes(i)]) for i in range(200)]
@@ -563,6 +733,7 @@ def test_a_deleted_map_has_no_value() -> None:
         cores=None,
         chain_index=None,
         cause="e",
+        replication_factor=1,
     )
     with pytest.raises(EncodeError, match="tombstone"):
         encode_record(deleted)

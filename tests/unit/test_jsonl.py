@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,16 @@ from spu_assigner.core.events import (
     TopicGrow,
 )
 from spu_assigner.core.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.core.records import (
+    Mode,
+    Move,
+    Reason,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    Status,
+    TopicStatus,
+)
 from spu_assigner.core.replicas import ReplicaLists
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.jsonl import (
@@ -211,6 +221,9 @@ def test_answers_have_the_keys_of_the_contract_in_its_order() -> None:
         cores=None,
         chain_index=3,
         cause="e3",
+        replication_factor=2,
+        own_events=(1, 2),
+        reason=Reason(mode=Mode.ROUND_ROBIN, ring_size=2, ring_fingerprint=9),
     )
     status = TopicStatus(
         cluster_id="c1",
@@ -261,6 +274,7 @@ def test_answers_with_codes_lists_and_cores_are_written_whole() -> None:
         cores=lists,
         chain_index=None,
         cause="e4",
+        replication_factor=2,
     )
     assert [answer_to_json(answer) for answer in (status, deleted)] == [
         '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"rejected",'
@@ -269,6 +283,57 @@ def test_answers_with_codes_lists_and_cores_are_written_whole() -> None:
         '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":2,"policy":"redpanda",'
         '"replicas":null,"cores":[[2,1]],"chain_index":null,"cause":"e4"}',
     ]
+
+
+def test_a_map_is_explained_when_that_is_asked_for() -> None:
+    """`simulate --explain`; the fingerprint is text, since many readers of JSON keep 53 bits."""
+    repaired = ReplicaMap(
+        cluster_id="c1",
+        topic="t",
+        revision=2,
+        policy=Policy.FLUVIO,
+        replicas=ReplicaLists.of_lists([[0, 2], [0]]),
+        cores=None,
+        chain_index=3,
+        cause="e7",
+        replication_factor=2,
+        reason=Reason(
+            mode=Mode.REPAIR,
+            ring_size=2,
+            ring_fingerprint=2**64 - 16,
+            offline=1,
+            in_list=3,
+            moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
+        ),
+    )
+    line = answer_to_json(repaired)
+    assert line.endswith('"replicas":[[0,2],[0]],"cores":null,"chain_index":3,"cause":"e7"}')
+    assert answer_to_json(repaired, explain=True) == line[:-1] + (
+        ',"reason":{"mode":"repair","first_partition":0,"start_index":null,"shift":null,'
+        '"is_named":false,"ring_size":2,"ring_fingerprint":"fffffffffffffff0","offline":1,'
+        '"saturated":0,"same_rack":0,"in_list":3,'
+        '"moves":[{"partition":0,"gone":1,"taken":2},{"partition":1,"gone":1,"taken":null}]}}'
+    )
+    unexplained = replace(repaired, reason=None)
+    assert answer_to_json(unexplained, explain=True) == line[:-1] + ',"reason":null}'
+
+
+def test_the_answer_to_a_rebalance_tells_its_moves() -> None:
+    """No other status has that key; 0 is an answer, too."""
+    status = TopicStatus(
+        cluster_id="c1",
+        topic="",
+        status=Status.ASSIGNED,
+        code=None,
+        message=None,
+        replicas=None,
+        cause="e8",
+        moves=0,
+    )
+    assert answer_to_json(status) == (
+        '{"type":"topic_status","cluster_id":"c1","topic":"","status":"assigned","code":null,'
+        '"message":null,"replicas":null,"cause":"e8","moves":0}'
+    )
 
 
 def test_a_dead_letter_shows_the_line_and_keeps_64_kib_of_it() -> None:

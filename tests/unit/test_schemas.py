@@ -14,7 +14,7 @@ import pytest
 from fastavro.schema import expand_schema
 from fastavro.utils import generate_many
 from spu_assigner.core.events import LeaveMode, OnShortage, Policy, SpuJoined, TopicCreate
-from spu_assigner.core.records import Order, RingChange, Status
+from spu_assigner.core.records import Mode, Order, RingChange, Status, Wait
 from spu_assigner.schemas.codec import (
     confluent_header,
     decode_event,
@@ -123,6 +123,9 @@ def symbols_of(schema: Any, name: str) -> list[str]:
         ("TopicStatus", Status),
         ("RingEvent", RingChange),
         ("ChainState", Order),
+        ("ReplicaMap", Mode),
+        ("WaitingState", Wait),
+        ("WaitingState", Policy),
     ],
 )
 def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order(
@@ -309,11 +312,14 @@ def test_a_schema_that_could_exhaust_a_reader_is_refused(schema: Any) -> None:
         compile_reader(schema)
 
 
-def test_the_fast_reader_of_requests_refuses_a_schema_it_was_not_written_for() -> None:
+def test_the_fast_readers_refuse_a_schema_they_were_not_written_for() -> None:
     """Whoever moves a field learns it at once."""
     schema = record(A, B)
     with pytest.raises(ValueError, match="the reader must be changed with it"):
         HOT_READERS["TopicCreate"](schema)
+    reason = {"name": "reason", "type": ["null", record(A, B, name="Reason")]}
+    with pytest.raises(ValueError, match="the reader must be changed with it"):
+        HOT_READERS["ReplicaMap"](record(A, reason))
 
 
 # Writing the registry.
