@@ -60,6 +60,7 @@ class Kind(IntEnum):
     SPU_STATE = 4
     CHAIN_STATE = 5
     SEEN_STATE = 6
+    WAITING_STATE = 7
 
 
 KINDS: Final[Mapping[Kind, tuple[str, str]]] = {  # the topic and the CloudEvents type
@@ -70,6 +71,7 @@ KINDS: Final[Mapping[Kind, tuple[str, str]]] = {  # the topic and the CloudEvent
     Kind.SPU_STATE: (topics.ASSIGNER_STATE, "SpuState"),
     Kind.CHAIN_STATE: (topics.ASSIGNER_STATE, "ChainState"),
     Kind.SEEN_STATE: (topics.ASSIGNER_STATE, "SeenState"),
+    Kind.WAITING_STATE: (topics.ASSIGNER_STATE, "WaitingState"),
 }
 
 

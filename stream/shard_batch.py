@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import numpy as np
 from spu_assigner.core.errors import InvariantError
@@ -16,11 +16,15 @@ from spu_assigner.core.events import Policy
 from spu_assigner.core.machine import step
 from spu_assigner.core.records import (
     ChainEntry,
+    Entry,
+    EntryGone,
+    EntryKind,
     ReplicaMap,
     RingEvent,
     SeenEntry,
     SpuChanged,
     TopicStatus,
+    Waiting,
 )
 from spu_assigner.core.state import ClusterState
 from spu_assigner.schemas.codec import EventKind, decode_event, decode_record, encode_record
@@ -44,6 +48,7 @@ DEAD_LETTER_KEY_SIZE_MAX: Final = 1024  # four times what a legal key may have
 
 _MAP: Final = b"m"  # what precedes the key of a replica map in the state,
 _ENTRY: Final = b"s"  # and that of an entry of assigner-state
+_KINDS_GONE: Final = {EntryKind.SPU: Kind.SPU_STATE, EntryKind.WAITING: Kind.WAITING_STATE}
 _EVENT_KINDS: Final[dict[int, EventKind]] = {Source.SPU_EVENTS: "spu", Source.TOPIC_EVENTS: "topic"}
 
 
@@ -121,14 +126,20 @@ class Clusters(dict[str, ClusterState]):
         """Take over one message that rebuilds state."""
         if value is not None:
             record = decode_record(value)
-            if not isinstance(record, ReplicaMap | SpuChanged | ChainEntry | SeenEntry):
+            if not isinstance(record, ReplicaMap | Entry):
                 raise InvariantError(f"the state holds a {type(record).__name__} under {key!r}")
             self.of(record.cluster_id).restore(record)
             return
-        cluster_id, _, topic = key[1:].decode().partition("/")
-        if key[:1] != _MAP:
-            raise InvariantError(f"the state holds a tombstone under {key!r}; only maps have them")
-        self.of(cluster_id).forget_topic(topic)
+        match key[:1], key[1:].decode().split("/"):
+            case b"m", [cluster_id, topic]:
+                self.of(cluster_id).forget_topic(topic)
+            case b"s", [cluster_id, ("spu" | "waiting") as kind, name]:
+                self.of(cluster_id).forget_entry(EntryKind(kind), name)
+            case _:
+                raise InvariantError(
+                    f"the state holds a tombstone under {key!r}; "
+                    "only maps, SPUs and what waits have them"
+                )
 
 
 class ShardBatch:
@@ -237,17 +248,30 @@ class ShardBatch:
         for cluster_id in sorted(self._touched):
             place, ordinal, time_ms = self._touched[cluster_id]
             for entry in self._clusters[cluster_id].take_entries():
-                match entry:
-                    case SpuChanged():
-                        kind, name = Kind.SPU_STATE, f"{cluster_id}/spu/{entry.spu_id}"
-                    case ChainEntry():
-                        kind, name = Kind.CHAIN_STATE, f"{cluster_id}/chains/all"
-                    case SeenEntry():
-                        kind, name = Kind.SEEN_STATE, f"{cluster_id}/seen/{entry.block}"
-                key, value = name.encode(), encode_record(entry, wire=self._options.wire)
+                kind, name = _place_of(entry)
+                key = f"{cluster_id}/{name}".encode()
+                value = None
+                if not isinstance(entry, EntryGone):
+                    value = encode_record(entry, wire=self._options.wire)
                 self.entries[_ENTRY + key] = value
                 yield Message(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
                 ordinal += 1
+
+
+def _place_of(entry: Entry | EntryGone) -> tuple[Kind, str]:
+    """The kind of an entry's message, and its key without the cluster."""
+    match entry:
+        case SpuChanged():
+            return Kind.SPU_STATE, f"{EntryKind.SPU}/{entry.spu_id}"
+        case Waiting():
+            return Kind.WAITING_STATE, f"{EntryKind.WAITING}/{entry.topic}"
+        case ChainEntry():
+            return Kind.CHAIN_STATE, "chains/all"
+        case SeenEntry():
+            return Kind.SEEN_STATE, f"seen/{entry.block}"
+        case EntryGone():
+            return _KINDS_GONE[entry.kind], f"{entry.kind}/{entry.name}"
+    assert_never(entry)
 
 
 def process(shard: Shard, store: Store, batch: Batch, options: Options) -> Iterator[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -11,50 +10,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.stream import shard as shard_module
 from spu_assigner.stream.shard import HEAD, Shard, read_entries
-
-
-class DictStore:
-    """A store whose uncommitted changes can be thrown away, as Spark's are when a batch fails."""
-
-    def __init__(self) -> None:
-        self.committed: dict[str, bytes] = {}
-        self.current: dict[str, bytes] = {}
-        self.calls = 0
-        self.fails_at: int | None = None
-
-    def _called(self) -> None:
-        self.calls += 1
-        if self.fails_at is not None and self.calls >= self.fails_at:
-            raise ConnectionError("the state server is gone")
-
-    def get(self, key: str) -> bytes | None:
-        self._called()
-        return self.current.get(key)
-
-    def put(self, key: str, value: bytes) -> None:
-        self._called()
-        self.current[key] = value
-
-    def remove(self, key: str) -> None:
-        self._called()
-        del self.current[key]
-
-    def items(self) -> Iterator[tuple[str, bytes]]:
-        self._called()
-        pairs = list(self.current.items())
-        random.Random(len(pairs)).shuffle(pairs)  # A store promises no order.
-        return iter(pairs)
-
-    def commit(self) -> None:
-        self.committed = dict(self.current)
-
-    def abort(self) -> None:
-        self.current = dict(self.committed)
-        self.fails_at = None
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.current.values()))
+from support.stores import DictStore
 
 
 class DictCopy(dict[bytes, bytes]):
@@ -174,6 +130,24 @@ def test_the_log_stays_within_twice_what_is_alive() -> None:
         )
     alive = sum(len(key) + len(value) + 8 for key, value in shard.copy.items())
     assert store.size <= 2 * alive + shard_module.SLACK_SIZE + shard_module.SEGMENT_SIZE
+
+
+def test_what_came_and_went_leaves_nothing_in_the_log() -> None:
+    """Topics, waiting requests and SPUs that are gone; the state must not grow with history."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, {b"sc1/chains/all": bytes(40)})
+    sizes = []
+    for number in range(10_000):
+        keys = (b"mc1/t%d", b"sc1/waiting/t%d", b"sc1/spu/%d")
+        came = {key % number: bytes(100) for key in keys}
+        write(shard, store, {**came, b"sc1/chains/all": bytes(40)})
+        write(shard, store, dict.fromkeys(came))
+        sizes.append(store.size)
+    assert max(sizes[5_000:]) <= max(sizes[:5_000])
+    assert max(sizes) <= shard_module.SLACK_SIZE + 4 * shard_module.INLINE_SIZE_MAX
+    write(shard, store, {b"sc1/chains/all": bytes(300_000)})
+    assert read_entries(store.current.items()) == {b"sc1/chains/all": bytes(300_000)}
 
 
 def test_a_batch_writes_in_proportion_to_what_it_holds() -> None:
