@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from spu_assigner.core.answers import answers
     from spu_assigner.core.assigner import Assigner
     from spu_assigner.core.errors import AssignerError, Code, InvalidEventError, InvariantError
     from spu_assigner.core.events import (
@@ -62,12 +63,14 @@ __all__ = [
     "TopicDelete",
     "TopicGrow",
     "TopicStatus",
+    "answers",
     "decide",
     "evolve",
     "step",
 ]
 
 _HOMES: Final = {
+    "answers": ("answers",),
     "assigner": ("Assigner",),
     "errors": ("AssignerError", "Code", "InvalidEventError", "InvariantError"),
     "events": (

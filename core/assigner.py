@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spu_assigner.core.answers import answers
 from spu_assigner.core.events import Event, Policy
 from spu_assigner.core.machine import step
 from spu_assigner.core.records import Record, ReplicaMap, RingEvent, TopicStatus
@@ -37,14 +38,10 @@ class Assigner:
 
         An event that raises leaves the state as it was.
         """
-        return tuple(
-            record
-            for record in self.records(event)
-            if isinstance(record, ReplicaMap | TopicStatus | RingEvent)
-        )
+        return answers(self.records(event))
 
     def records(self, event: Event) -> tuple[Record, ...]:
-        """As `apply`, but with the records that only rebuilding the state needs."""
+        """All records, in the order in which they apply, with those that only the state needs."""
         state = self.clusters.get(event.cluster_id)
         if state is None:
             state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)

@@ -1,4 +1,4 @@
-"""How many replicas each SPU holds, and so who is in the ring.
+"""How many replicas each SPU holds and how many lists it leads, and so who is in the ring.
 
 Counting is put off: a request of P partitions gives an SPU at most P replicas, so as long as the
 smallest number of free slots in the ring, less all partitions placed since it was measured, stays
@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.replicas import IdArray, IdMatrix
+from spu_assigner.core.replicas import IdArray, ReplicaLists
 
 CountArray = NDArray[np.int64]
 
@@ -22,15 +22,25 @@ NO_LIMIT: Final = 2**62
 class Ledger:
     """Replica counts of the SPUs of a cluster, as arrays in ascending order of id."""
 
-    __slots__ = ("_capacities", "_counts", "_dense", "_free_floor", "_ids", "_online", "_pending")
+    __slots__ = (
+        "_capacities",
+        "_counts",
+        "_dense",
+        "_free_floor",
+        "_ids",
+        "_leaders",
+        "_online",
+        "_pending",
+    )
 
     def __init__(self) -> None:
         self._ids = np.zeros(0, dtype=np.int64)
         self._counts = np.zeros(0, dtype=np.int64)
+        self._leaders = np.zeros(0, dtype=np.int64)
         self._capacities = np.zeros(0, dtype=np.int64)
         self._online = np.zeros(0, dtype=np.bool_)
         self._dense = True  # ids are 0 … n-1: an id is its own position
-        self._pending: list[IdMatrix] = []
+        self._pending: list[ReplicaLists] = []
         self._free_floor = NO_LIMIT  # no ring member has fewer free slots than this
 
     def describe(self, *, spu_id: int, capacity: int, online: bool) -> None:
@@ -40,36 +50,53 @@ class Ledger:
             self._settle()
             self._ids = np.insert(self._ids, at, spu_id)
             self._counts = np.insert(self._counts, at, 0)
+            self._leaders = np.insert(self._leaders, at, 0)
             self._capacities = np.insert(self._capacities, at, capacity)
             self._online = np.insert(self._online, at, online)
-            self._dense = int(self._ids[-1]) == len(self._ids) - 1
+            self._dense = self._is_dense()
         else:
             self._capacities[at] = capacity
             self._online[at] = online
         self._free_floor = 0  # unknown: measure before the next use
 
-    def knows(self, matrix: IdMatrix) -> bool:
-        """Whether every id of the matrix has been described."""
-        if len(self._ids) == 0:
-            return matrix.size == 0
-        at = np.minimum(np.searchsorted(self._ids, matrix), len(self._ids) - 1)
-        return bool((self._ids[at] == matrix).all())
+    def forget(self, spu_id: int) -> None:
+        """Strike out an SPU that holds nothing."""
+        self._settle()
+        at = int(np.searchsorted(self._ids, spu_id))
+        self._ids = np.delete(self._ids, at)
+        self._counts = np.delete(self._counts, at)
+        self._leaders = np.delete(self._leaders, at)
+        self._capacities = np.delete(self._capacities, at)
+        self._online = np.delete(self._online, at)
+        self._dense = self._is_dense()
+        self._free_floor = 0
 
-    def add(self, matrix: IdMatrix) -> bool:
+    def _is_dense(self) -> bool:
+        return len(self._ids) > 0 and int(self._ids[-1]) == len(self._ids) - 1
+
+    def knows(self, ids: NDArray[np.int32]) -> bool:
+        """Whether every one of these ids has been described."""
+        if len(self._ids) == 0:
+            return ids.size == 0
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return bool((self._ids[at] == ids).all())
+
+    def add(self, lists: ReplicaLists) -> bool:
         """Count a map, some time.
 
         Returns whether the ring may have changed. Every id must have been described.
         """
-        self._pending.append(matrix)
-        self._free_floor -= len(matrix)
+        self._pending.append(lists)
+        self._free_floor -= len(lists)
         if len(self._pending) >= PENDING_MAX:
             self._settle()
         return self._free_floor <= 0
 
-    def subtract(self, matrix: IdMatrix) -> None:
+    def subtract(self, lists: ReplicaLists) -> None:
         """Take a map's replicas out of the count."""
         self._settle()
-        self._counts -= self._tally(matrix)
+        self._counts -= self._tally(lists.flat())
+        self._leaders -= self._tally(lists.matrix[:, 0])
         self._free_floor = 0
 
     def free_floor(self, needed: int) -> int:
@@ -91,6 +118,20 @@ class Ledger:
         self._settle()
         return int(self._counts[np.searchsorted(self._ids, spu_id)])
 
+    def counts(self, ids: IdArray) -> CountArray:
+        """Replicas held by each of these SPUs, which must have been described."""
+        self._settle()
+        return np.asarray(self._counts[np.searchsorted(self._ids, ids)])
+
+    def leaders(self, ids: IdArray) -> CountArray:
+        """Lists led by each of these SPUs, which must have been described."""
+        self._settle()
+        return np.asarray(self._leaders[np.searchsorted(self._ids, ids)])
+
+    def capacities(self, ids: IdArray) -> CountArray:
+        """Replica slots of each of these SPUs, which must have been described."""
+        return np.asarray(self._capacities[np.searchsorted(self._ids, ids)])
+
     def free(self, ids: IdArray) -> CountArray:
         """Free slots of each of these SPUs, below 0 where a capacity was lowered."""
         self._settle()
@@ -106,12 +147,12 @@ class Ledger:
     def _members(self) -> NDArray[np.bool_]:
         return np.asarray(self._online & (self._counts < self._capacities))
 
-    def _tally(self, matrix: NDArray[np.int32]) -> CountArray:
-        flat = matrix.ravel()
-        at = flat if self._dense else np.searchsorted(self._ids, flat)
+    def _tally(self, ids: NDArray[np.int32]) -> CountArray:
+        at = ids if self._dense else np.searchsorted(self._ids, ids)
         return np.bincount(at, minlength=len(self._ids)).astype(np.int64)
 
     def _settle(self) -> None:
         if self._pending:
             pending, self._pending = self._pending, []
-            self._counts += self._tally(np.concatenate([matrix.ravel() for matrix in pending]))
+            self._counts += self._tally(np.concatenate([lists.flat() for lists in pending]))
+            self._leaders += self._tally(np.concatenate([lists.matrix[:, 0] for lists in pending]))

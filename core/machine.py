@@ -1,22 +1,38 @@
 """The decision: `decide` reads the state and an event and returns records, `step` applies them too.
 
-`decide` writes nothing, so an event that is refused, or raises, leaves the state as it was. The
-records of one event come in a fixed order: the map, the status, ring events by SPU id, then what
-the state needs to know besides.
+`decide` writes nothing, so an event that is refused, or raises, leaves the state as it was. What
+follows from an event that was granted (repairs, requests that waited) is decided in the same way,
+one after the other, each on the state that the one before it left.
+
+The records of one event come in the order in which they apply; `answers` puts those for users in
+their fixed order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from spu_assigner.core import placement
+from spu_assigner.core import membership
+from spu_assigner.core.answers import (
+    Refusal,
+    chains_changed,
+    entered,
+    rejected,
+    ring_event,
+    ring_with,
+    ring_without,
+    status,
+    with_final_size,
+)
 from spu_assigner.core.errors import Code
+from spu_assigner.core.evening import rebalance
 from spu_assigner.core.events import (
     ClusterRebalance,
     Event,
     LeaveMode,
+    OnShortage,
     Policy,
     SpuId,
     SpuJoined,
@@ -25,145 +41,252 @@ from spu_assigner.core.events import (
     TopicDelete,
     TopicGrow,
 )
-from spu_assigner.core.limits import (
-    CAPACITY_MAX,
-    CORES_MAX,
-    RACK_LENGTH_MAX,
-    SPU_ID_MAX,
-    SPUS_MAX,
-    default_capacity,
-)
+from spu_assigner.core.grants import Grant
 from spu_assigner.core.records import (
-    Chain,
-    ChainsChanged,
     EventSeen,
-    Order,
     Record,
     ReplicaMap,
     RingChange,
     RingEvent,
     SpuChanged,
+    SpuGone,
     Status,
-    TopicStatus,
+    Wait,
+    WaitingSettled,
 )
-from spu_assigner.core.replicas import IdMatrix
-from spu_assigner.core.requests import Refusal, decide_create, order_of_policy
-from spu_assigner.core.ring import Ring
-from spu_assigner.core.state import ClusterState, event_hash, evolve, weights_without
+from spu_assigner.core.repair import repair
+from spu_assigner.core.replicas import ReplicaLists
+from spu_assigner.core.requests import (
+    automatic,
+    decide_create,
+    decide_grow,
+    policy_of,
+    shown_index,
+)
+from spu_assigner.core.state import (
+    OWN_EVENTS_MAX,
+    ClusterState,
+    event_hash,
+    evolve,
+    held_by_cores,
+    weights_after,
+)
+from spu_assigner.core.waiting import in_turn, may_wait, request_of, servable, waiting_create
+
+SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
 
 
 def step(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[Record, ...]:
-    """Decide and apply. An event that was seen before gives no records and changes nothing."""
+    """Decide and apply, and what follows too, in the order of application.
+
+    An event that was seen before gives no records and changes nothing.
+    """
     records = decide(state, event, default_policy=default_policy)
+    if not records:
+        return ()
+    frees = _frees(state, records)
     for record in records:
         evolve(state, record)
-    return records
+    leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
+    if not leaves and not (frees and state.waiting) and not state.leaving:
+        return records
+    following: list[Record] = []
+    for more in _following(state, event, frees=frees):
+        for record in more:
+            evolve(state, record)
+        following += more
+    if not following:
+        return records
+    return with_final_size((*records, *following), state.ring.size)
 
 
 def decide(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[Record, ...]:
-    """What follows from an event, `EventSeen` last."""
+    """What an event itself asks for, `EventSeen` last; not yet what follows from it."""
     hashed = event_hash(event.event_id)
-    if hashed in state.memory:
+    if hashed in state.memory or _is_own(state, event, hashed):
         return ()
     match event:
         case TopicCreate():
-            topic = state.topics.get(event.topic)
-            if topic is not None and topic.cause_hash == hashed:
-                return ()  # It made this topic; a living topic's own event is never forgotten.
             records = _create(state, event, default_policy)
         case TopicDelete():
             records = _delete(state, event)
-        case SpuJoined():
-            records = _join(state, event)
-        case SpuLeft():
-            records = _leave(state, event)
         case TopicGrow():
-            refusal = Refusal(
-                Code.NOT_SUPPORTED, "growing a topic is not supported by this release"
-            )
-            records = [_rejected(state, event.topic, refusal, event.event_id)]
+            records = _grow(state, event)
+        case SpuJoined():
+            records = membership.join(state, event)
+        case SpuLeft():
+            records = membership.leave(state, event)
         case ClusterRebalance():
-            refusal = Refusal(Code.NOT_SUPPORTED, "rebalancing is not supported by this release")
-            records = [_rejected(state, "", refusal, event.event_id)]
+            records = rebalance(state, event)
         case _:
             assert_never(event)
     records.append(EventSeen(cluster_id=state.cluster_id, event_hash=hashed))
     return tuple(records)
 
 
+def _is_own(state: ClusterState, event: Event, hashed: int) -> bool:
+    """Whether the event made its topic, or what waits under its name: that is never forgotten."""
+    match event:
+        case TopicCreate():
+            topic, waiting = state.topics.get(event.topic), state.waiting.get(event.topic)
+            if topic is not None:
+                return topic.created_by == hashed
+            return waiting is not None and event_hash(waiting.cause) == hashed
+        case TopicGrow():
+            topic = state.topics.get(event.topic)
+            return topic is not None and hashed in topic.grown_by
+        case _:
+            return False
+
+
+def _frees(state: ClusterState, records: Sequence[Record]) -> bool:
+    """Whether, with these records, the ring gains a member or slots, compared with the state."""
+    for record in records:
+        match record:
+            case RingEvent(change=RingChange.JOINED | RingChange.RESTORED):
+                return True
+            case ReplicaMap(replicas=None):
+                return True
+            case SpuChanged():
+                before = state.spus.get(SpuId(record.spu_id))
+                if before is not None and record.online and record.capacity > before.capacity:
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _following(state: ClusterState, event: Event, *, frees: bool) -> Iterator[Sequence[Record]]:
+    """What follows from an event that was applied; each part must be applied before the next."""
+    if isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION:
+        spu_id = SpuId(event.spu_id)
+        if spu_id in state.leaving:
+            holding = [name for name, topic in state.topics.items() if topic.replicas.holds(spu_id)]
+            for name in sorted(holding):
+                yield repair(state, name, cause=event.event_id, is_retry=False)
+    if frees:
+        for waiting in in_turn(state, Wait.REPAIR):
+            if state.ring.size == 0:
+                break
+            yield repair(state, waiting.topic, cause=waiting.cause, is_retry=True)
+    for spu_id in sorted(state.leaving):
+        if state.ledger.count(spu_id) == 0:
+            yield [SpuGone(cluster_id=state.cluster_id, spu_id=spu_id)]
+    if frees:
+        for waiting in servable(state):
+            request = request_of(waiting)
+            if request.policy is None:
+                continue
+            grant = automatic(state, request, request.policy)
+            if isinstance(grant, Grant):
+                settled = WaitingSettled(cluster_id=state.cluster_id, topic=waiting.topic)
+                yield [*_granted(state, request, grant), settled]
+
+
 def _create(state: ClusterState, event: TopicCreate, default_policy: Policy) -> list[Record]:
     grant = decide_create(state, event, default_policy)
-    if isinstance(grant, Refusal):
-        return [_rejected(state, event.topic, grant, event.event_id)]
+    if not isinstance(grant, Grant):
+        policy = policy_of(event, default_policy)
+        waits = event.on_shortage is OnShortage.WAIT and not event.validate_only
+        if waits and policy is not Policy.MANUAL and grant.code in SHORTAGES:
+            return _wait(state, event, policy, grant)
+        return [rejected(state, event.topic, grant, event.event_id)]
     if event.validate_only:
         return [
-            TopicStatus(
-                cluster_id=state.cluster_id,
-                topic=event.topic,
-                status=Status.VALIDATED,
-                code=None,
-                message=None,
-                replicas=grant.replicas,
-                cause=event.event_id,
-            )
+            status(state, event.topic, Status.VALIDATED, event.event_id, replicas=grant.replicas)
         ]
+    return _granted(state, event, grant)
+
+
+def _wait(
+    state: ClusterState, event: TopicCreate, policy: Policy, shortage: Refusal
+) -> list[Record]:
+    too_many = may_wait(state)
+    if too_many is not None:
+        return [rejected(state, event.topic, too_many, event.event_id)]
+    return [
+        status(state, event.topic, Status.WAITING, event.event_id, refusal=shortage),
+        waiting_create(state, event, policy),
+    ]
+
+
+def _granted(state: ClusterState, event: TopicCreate | TopicGrow, grant: Grant) -> list[Record]:
+    """The records of a request that is met: of a new topic, or of one that grows."""
     ring, chains = state.ring, dict(state.chains)
     for gone in grant.departed:
-        ring, chains = _ring_without(ring, chains, gone)
+        ring, chains = ring_without(ring, chains, gone)
     if grant.order is not None and grant.chain is not None:
         chains[grant.order] = grant.chain
+    index = None if grant.order is None else ring.index(grant.order, chains[grant.order])
+    revision = 1
+    own: tuple[int, ...] = ()
+    if isinstance(event, TopicCreate):
+        replication_factor = grant.replicas.matrix.shape[1]
+        ignore_rack = event.ignore_rack
+    else:
+        topic = state.topics[event.topic]
+        revision = topic.revision + 1
+        replication_factor, ignore_rack = topic.replication_factor, topic.ignore_rack
+        grown = (*topic.grown_by, event_hash(event.event_id))[1 - OWN_EVENTS_MAX :]
+        own = (topic.created_by, *grown)
     records: list[Record] = [
         ReplicaMap(
             cluster_id=state.cluster_id,
             topic=event.topic,
-            revision=1,
+            revision=revision,
             policy=grant.policy,
             replicas=grant.replicas,
             cores=grant.cores,
-            chain_index=None
-            if grant.order is None
-            else ring.index(grant.order, chains[grant.order]),
+            chain_index=index,
             cause=event.event_id,
+            replication_factor=replication_factor,
+            ignore_rack=ignore_rack,
+            own_events=own,
+            reason=grant.reason,
         ),
-        TopicStatus(
-            cluster_id=state.cluster_id,
-            topic=event.topic,
-            status=Status.ASSIGNED,
-            code=None,
-            message=None,
-            replicas=None,
-            cause=event.event_id,
-        ),
+        status(state, event.topic, Status.ASSIGNED, event.event_id),
     ]
     for spu_id in sorted(spu_id for gone in grant.departed for spu_id in gone):
-        records.append(_ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id))
-    records += _chains_changed(state, chains)
+        records.append(ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id))
+    records += chains_changed(state, chains)
     return records
+
+
+def _grow(state: ClusterState, event: TopicGrow) -> list[Record]:
+    grant = decide_grow(state, event)
+    if isinstance(grant, Grant):
+        return _granted(state, event, grant)
+    return [rejected(state, event.topic, grant, event.event_id)]
 
 
 def _delete(state: ClusterState, event: TopicDelete) -> list[Record]:
     topic = state.topics.get(event.topic)
+    waiting = state.waiting.get(event.topic)
+    settled: list[Record] = []
+    if waiting is not None:
+        settled.append(WaitingSettled(cluster_id=state.cluster_id, topic=event.topic))
+    if topic is None and waiting is not None:
+        return [status(state, event.topic, Status.DELETED, event.event_id), *settled]
     if topic is None:
         refusal = Refusal(
             Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}"
         )
-        return [_rejected(state, event.topic, refusal, event.event_id)]
-    matrix = topic.replicas.matrix()
-    held: set[int] = set(matrix.ravel().tolist())
+        return [rejected(state, event.topic, refusal, event.event_id)]
+    lists = topic.replicas.lists()
+    held: set[int] = set(lists.flat().tolist())
     full = state.ledger.saturated_ids()
     restored = [
-        spu_id for spu_id in full if spu_id in held and _slots_after(state, spu_id, matrix) > 0
+        spu_id for spu_id in full if spu_id in held and _slots_after(state, spu_id, lists) > 0
     ]
-    weights = weights_without(state.core_weights, topic)
+    weights = weights_after(state.core_weights, held_by_cores(topic), {})
     changed: dict[SpuId, SpuChanged] = {}
     registration = state.registration_next
     for host in map(SpuId, restored):
         after = tuple(weights.get(host, state.core_weights[host]))
         changed[host] = replace(state.spus[host], registration=registration, core_weights=after)
         registration += 1
-    ring = _ring_with(state, changed, restored)
-    chains = _entered(ring, state.chains)
-    order = order_of_policy(state, topic.policy)
+    ring = ring_with(state, changed, restored)
+    chains = entered(ring, state.chains)
     records: list[Record] = [
         ReplicaMap(
             cluster_id=state.cluster_id,
@@ -172,204 +295,20 @@ def _delete(state: ClusterState, event: TopicDelete) -> list[Record]:
             policy=topic.policy,
             replicas=None,
             cores=None,
-            chain_index=None if order is None else ring.index(order, chains[order]),
+            chain_index=shown_index(state, topic, ring, chains),
             cause=event.event_id,
+            replication_factor=topic.replication_factor,
         ),
-        TopicStatus(
-            cluster_id=state.cluster_id,
-            topic=event.topic,
-            status=Status.DELETED,
-            code=None,
-            message=None,
-            replicas=None,
-            cause=event.event_id,
-        ),
+        status(state, event.topic, Status.DELETED, event.event_id),
     ]
     for spu_id in restored:
-        records.append(_ring_event(state, spu_id, RingChange.RESTORED, ring.size, event.event_id))
+        records.append(ring_event(state, spu_id, RingChange.RESTORED, ring.size, event.event_id))
     records += changed.values()
-    records += _chains_changed(state, chains, registration)
-    return records
+    records += chains_changed(state, chains, registration)
+    return records + settled
 
 
-def _join(state: ClusterState, event: SpuJoined) -> list[Record]:
-    refusal = _refuse_join(state, event)
-    if refusal is not None:
-        return [_ignored(state, event.spu_id, refusal, event.event_id)]
-    spu_id = SpuId(event.spu_id)
-    before = state.spus.get(spu_id)
-    weights = (
-        placement.initial_weights(event.cores)
-        if before is None
-        else placement.shrink_weights(state.core_weights[spu_id], event.cores)
-    )
-    was_in_ring = before is not None and spu_id in state.ring
-    was_full = before is not None and before.online and not was_in_ring
-    capacity = default_capacity(event.cores) if event.capacity is None else event.capacity
-    count = 0 if before is None else state.ledger.count(spu_id)
-    full = count >= capacity
-    registration = state.registration_next
-    if before is not None and before.online and (was_in_ring or full):
-        registration = (
-            before.registration
-        )  # An update keeps the place; a return, or a freed slot, goes to the tail.
-    spu = SpuChanged(
-        cluster_id=state.cluster_id,
-        spu_id=spu_id,
-        online=True,
-        rack=event.rack,
-        cores=event.cores,
-        capacity=capacity,
-        labels=tuple(sorted((event.labels or {}).items())),
-        registration=registration,
-        core_weights=tuple(weights),
-    )
-    ring, chains = state.ring, dict(state.chains)
-    if was_in_ring and full:
-        ring, chains = _ring_without(ring, chains, (spu_id,))
-    entering = [] if full or was_in_ring else [spu_id]
-    ring = _ring_with(state, {spu_id: spu}, entering, ring)
-    chains = _entered(ring, chains)
-    is_update = before is not None and before.online
-    changes = [RingChange.UPDATED if is_update else RingChange.JOINED]
-    if full and not was_full:
-        changes.append(RingChange.SATURATED)
-    elif was_full and not full:
-        changes.append(RingChange.RESTORED)
-    records: list[Record] = [
-        _ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
-    ]
-    records.append(spu)
-    records += _chains_changed(state, chains, max(state.registration_next, registration + 1))
-    return records
-
-
-def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
-    if not 0 <= event.spu_id <= SPU_ID_MAX:
-        return Refusal(Code.INVALID_SPU_ID, f"spu_id is {event.spu_id}; expected 0 to {SPU_ID_MAX}")
-    if not 1 <= event.cores <= CORES_MAX:
-        return Refusal(Code.INVALID_CORES, f"cores is {event.cores}; expected 1 to {CORES_MAX}")
-    if event.capacity is not None and not 0 <= event.capacity <= CAPACITY_MAX:
-        return Refusal(
-            Code.INVALID_CAPACITY, f"capacity is {event.capacity}; expected 0 to {CAPACITY_MAX}"
-        )
-    if event.rack is not None and not 1 <= len(event.rack) <= RACK_LENGTH_MAX:
-        found = f"rack has {len(event.rack)} characters"
-        return Refusal(
-            Code.INVALID_RACK, f"{found}; expected 1 to {RACK_LENGTH_MAX}, or none for no rack"
-        )
-    if SpuId(event.spu_id) not in state.spus and len(state.spus) >= SPUS_MAX:
-        return Refusal(Code.TOO_MANY_SPUS, f"the cluster has {SPUS_MAX} SPUs, which is the limit")
-    return None
-
-
-def _leave(state: ClusterState, event: SpuLeft) -> list[Record]:
-    spu_id = SpuId(event.spu_id)
-    spu = state.spus.get(spu_id)
-    if spu is None:
-        refusal = Refusal(
-            Code.SPU_UNKNOWN, f"no SPU {event.spu_id} in cluster {state.cluster_id!r}"
-        )
-        return [_ignored(state, event.spu_id, refusal, event.event_id)]
-    if event.mode is LeaveMode.DECOMMISSION:
-        refusal = Refusal(
-            Code.NOT_SUPPORTED, "decommissioning an SPU is not supported by this release"
-        )
-        return [_ignored(state, event.spu_id, refusal, event.event_id)]
-    ring, chains = state.ring, dict(state.chains)
-    if spu_id in ring:
-        ring, chains = _ring_without(ring, chains, (spu_id,))
-    records: list[Record] = [_ring_event(state, spu_id, RingChange.LEFT, ring.size, event.event_id)]
-    records.append(replace(spu, online=False, core_weights=tuple(state.core_weights[spu_id])))
-    records += _chains_changed(state, chains)
-    return records
-
-
-def _ring_without(
-    ring: Ring, chains: Mapping[Order, Chain], gone: tuple[int, ...]
-) -> tuple[Ring, dict[Order, Chain]]:
-    """The ring and its chains after some members leave together."""
-    return ring.without(gone), {
-        order: ring.chain_without(order, chain, gone) for order, chain in chains.items()
-    }
-
-
-def _ring_with(
-    state: ClusterState,
-    changed: Mapping[SpuId, SpuChanged],
-    entering: Iterable[int],
-    ring: Ring | None = None,
-) -> Ring:
-    """The ring after SPUs have entered it or were described anew.
-
-    Nothing has to be made if none was.
-    """
-    ring = state.ring if ring is None else ring
-    return ring.with_members(entering, {**state.spus, **changed}) if changed else ring
-
-
-def _slots_after(state: ClusterState, spu_id: int, matrix: IdMatrix) -> int:
+def _slots_after(state: ClusterState, spu_id: int, lists: ReplicaLists) -> int:
     """Free slots of an SPU once a map is gone."""
-    return (
-        state.spus[SpuId(spu_id)].capacity
-        - state.ledger.count(spu_id)
-        + int((matrix == spu_id).sum())
-    )
-
-
-def _entered(ring: Ring, chains: Mapping[Order, Chain]) -> dict[Order, Chain]:
-    return {order: ring.chain_entered(order, chain) for order, chain in chains.items()}
-
-
-def _chains_changed(
-    state: ClusterState, chains: Mapping[Order, Chain], registration_next: int | None = None
-) -> list[Record]:
-    before = state.chains
-    changed = tuple([pair for pair in chains.items() if pair[1] is not before[pair[0]]])
-    if registration_next is None:
-        registration_next = state.registration_next
-    if not changed and registration_next == state.registration_next:
-        return []
-    return [
-        ChainsChanged(
-            cluster_id=state.cluster_id, chains=changed, registration_next=registration_next
-        )
-    ]
-
-
-def _rejected(state: ClusterState, topic: str, refusal: Refusal, cause: str) -> TopicStatus:
-    return TopicStatus(
-        cluster_id=state.cluster_id,
-        topic=topic,
-        status=Status.REJECTED,
-        code=refusal.code,
-        message=refusal.message,
-        replicas=None,
-        cause=cause,
-    )
-
-
-def _ignored(state: ClusterState, spu_id: int, refusal: Refusal, cause: str) -> RingEvent:
-    return RingEvent(
-        cluster_id=state.cluster_id,
-        spu_id=spu_id,
-        change=RingChange.IGNORED,
-        code=refusal.code,
-        message=refusal.message,
-        ring_size=state.ring.size,
-        cause=cause,
-    )
-
-
-def _ring_event(
-    state: ClusterState, spu_id: int, change: RingChange, size: int, cause: str
-) -> RingEvent:
-    return RingEvent(
-        cluster_id=state.cluster_id,
-        spu_id=spu_id,
-        change=change,
-        code=None,
-        message=None,
-        ring_size=size,
-        cause=cause,
-    )
+    held = int((lists.matrix == spu_id).sum())
+    return state.spus[SpuId(spu_id)].capacity - state.ledger.count(spu_id) + held

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spu_assigner.core import placement
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.ledger import CountArray
-from spu_assigner.core.records import Chain, Order
+from spu_assigner.core.records import Chain, Mode, Order
 from spu_assigner.core.replicas import IdArray, IdMatrix, ReplicaLists, Table
 from spu_assigner.core.ring import Ring, next_remaining
 
@@ -48,6 +48,14 @@ ORDER_OF: Final = {
     Rule.SHIFTED: Order.ID,
     Rule.SHIFTED_OVER_RACKS: Order.ALTERNATION,
     Rule.POINTER: Order.REGISTRATION,
+}
+
+MODE_OF: Final = {
+    Rule.ROUND_ROBIN: Mode.ROUND_ROBIN,
+    Rule.WALK: Mode.RACK_WALK,
+    Rule.SHIFTED: Mode.SHIFTED,
+    Rule.SHIFTED_OVER_RACKS: Mode.RACK_SHIFTED,
+    Rule.POINTER: Mode.POINTER,
 }
 
 

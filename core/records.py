@@ -70,7 +70,9 @@ class Reason:
     is_named: bool = False  # the request named the start; else the chain did
     ring_size: int  # before the step
     ring_fingerprint: int  # 64 bits of the order that was read, with its racks where they matter
-    offline: int = 0  # SPUs of the cluster that were passed over because they are offline or leaving
+    offline: int = (
+        0  # SPUs of the cluster that were passed over because they are offline or leaving
+    )
     saturated: int = 0  # likewise saturated
     same_rack: int = 0  # times a candidate was passed over for its rack, over all lists of the step
     in_list: int = 0  # likewise because the list had it already

@@ -83,6 +83,14 @@ class ReplicaLists:
             return [row[:length] for row, length in zip(rows, self.lengths(), strict=True)]
         return rows
 
+    def followed_by(self, others: ReplicaLists) -> ReplicaLists:
+        """These lists and then the others."""
+        width = max(self.matrix.shape[1], others.matrix.shape[1])
+        both = np.full((len(self) + len(others), width), PADDING, dtype=np.int32)
+        both[: len(self), : self.matrix.shape[1]] = self.matrix
+        both[len(self) :, : others.matrix.shape[1]] = others.matrix
+        return ReplicaLists(both, ragged=True)
+
     def flat(self) -> NDArray[np.int32]:
         """All ids, row by row, without padding: for counting."""
         if self.ragged:

@@ -1,17 +1,20 @@
-"""What a topic-create asks for, whether it may be had, and where it would go."""
+"""What a topic-create or a topic-grow asks for, whether it may be had, and where it would go."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from spu_assigner.core import placement
+from spu_assigner.core.answers import Refusal
 from spu_assigner.core.errors import Code
-from spu_assigner.core.events import OnShortage, Policy, SpuId, TopicCreate
-from spu_assigner.core.limits import INDEX_MAX, MAP_SIZE_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
-from spu_assigner.core.manual import ManualFault, read_lists
+from spu_assigner.core.events import Policy, SpuId, TopicCreate, TopicGrow
+from spu_assigner.core.grants import Grant, departed_one_by_one, refuse_size
+from spu_assigner.core.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
+from spu_assigner.core.manual_placement import place_manual
 from spu_assigner.core.planner import (
+    MODE_OF,
     ORDER_OF,
     Demand,
     Plan,
@@ -20,48 +23,17 @@ from spu_assigner.core.planner import (
     place,
     place_with_care,
 )
-from spu_assigner.core.records import Chain, Order
+from spu_assigner.core.records import Chain, Mode, Order, Reason
 from spu_assigner.core.replicas import IdMatrix, ReplicaLists, tally
-from spu_assigner.core.state import ClusterState
-
-ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
-_VARINT_STEPS: Final = np.array(
-    [64, 8_192, 2**20, 2**27]
-)  # from here on an id takes one byte more on the wire
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why not, and what to do."""
-
-    code: Code
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """Where a topic goes.
-
-    `departed` holds the SPUs that it saturates, in groups that leave the ring together.
-    """
-
-    policy: Policy
-    replicas: ReplicaLists
-    cores: ReplicaLists | None = None
-    order: Order | None = None  # whose chain index the record shows
-    chain: Chain | None = (
-        None  # of that order after the request; None: the request does not move it
-    )
-    departed: tuple[tuple[int, ...], ...] = ()
+from spu_assigner.core.ring import Ring
+from spu_assigner.core.state import ClusterState, Topic
 
 
 def decide_create(
     state: ClusterState, event: TopicCreate, default_policy: Policy
 ) -> Grant | Refusal:
     """Grant a create or refuse it; the state is only read."""
-    policy = event.policy
-    if policy is None:
-        policy = default_policy if event.replicas is None else Policy.MANUAL
+    policy = policy_of(event, default_policy)
     refusal = _refuse_fields(event, policy)
     if refusal is not None:
         return refusal
@@ -71,24 +43,73 @@ def decide_create(
             Code.TOPIC_EXISTS,
             f"topic {event.topic!r} exists in cluster {state.cluster_id!r}; {hint}",
         )
-    grant = _manual(state, event) if policy is Policy.MANUAL else _automatic(state, event, policy)
-    if isinstance(grant, Grant):
-        size = wire_size(grant.replicas.matrix) + (
-            0 if grant.cores is None else wire_size(grant.cores.matrix)
+    if event.topic in state.waiting:
+        hint = "delete it first, or choose another name"
+        return Refusal(
+            Code.TOPIC_EXISTS,
+            f"topic {event.topic!r} waits in cluster {state.cluster_id!r} already; {hint}",
         )
-        if size > MAP_SIZE_MAX:
-            hint = "ask for fewer partitions or replicas"
-            return Refusal(
-                Code.MAP_TOO_LARGE,
-                f"the map takes {size} bytes, the limit is {MAP_SIZE_MAX}; {hint}",
-            )
+    grant = (
+        place_manual(state, event) if policy is Policy.MANUAL else automatic(state, event, policy)
+    )
+    if isinstance(grant, Grant):
+        return refuse_size(grant.replicas, grant.cores) or grant
     return grant
 
 
+def policy_of(event: TopicCreate, default_policy: Policy) -> Policy:
+    """The policy that a create is placed by: lists without a name are `manual`."""
+    if event.policy is not None:
+        return event.policy
+    return default_policy if event.replicas is None else Policy.MANUAL
+
+
+def decide_grow(state: ClusterState, event: TopicGrow) -> Grant | Refusal:
+    """Grant new partitions behind those that are there, or refuse; the state is only read."""
+    topic = state.topics.get(event.topic)
+    if topic is None:
+        waits = ": it still waits" if event.topic in state.waiting else ""
+        return Refusal(
+            Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}{waits}"
+        )
+    if topic.policy is Policy.MANUAL:
+        hint = "delete it and create it anew with all its lists"
+        return Refusal(
+            Code.MANUAL_TOPIC,
+            f"topic {event.topic!r} was placed by hand, so there is no rule to grow it by; {hint}",
+        )
+    lists = topic.replicas.lists()
+    if not len(lists) < event.partitions <= PARTITIONS_MAX:
+        return Refusal(
+            Code.INVALID_PARTITIONS,
+            f"partitions is {event.partitions}; expected a new total, more than the "
+            f"{len(lists)} there are and at most {PARTITIONS_MAX}",
+        )
+    request = TopicCreate(
+        event_id=event.event_id,
+        cluster_id=event.cluster_id,
+        topic=event.topic,
+        partitions=event.partitions - len(lists),
+        replication_factor=topic.replication_factor,
+        policy=topic.policy,
+        ignore_rack=topic.ignore_rack,
+    )
+    grant = automatic(state, request, topic.policy)
+    if isinstance(grant, Refusal):
+        return grant
+    cores = None
+    if topic.cores is not None and grant.cores is not None:
+        cores = topic.cores.lists().followed_by(grant.cores)
+    grown = replace(
+        grant,
+        replicas=lists.followed_by(grant.replicas),
+        cores=cores,
+        reason=replace(grant.reason, first_partition=len(lists)),
+    )
+    return refuse_size(grown.replicas, grown.cores) or grown
+
+
 def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
-    if policy is Policy.BALANCED or event.on_shortage is OnShortage.WAIT:
-        what = "policy 'balanced'" if policy is Policy.BALANCED else "on_shortage 'wait'"
-        return Refusal(Code.NOT_SUPPORTED, f"{what} is not supported by this release")
     if policy is not Policy.MANUAL:
         for code, field, value, largest in (
             (Code.INVALID_PARTITIONS, "partitions", event.partitions, PARTITIONS_MAX),
@@ -131,7 +152,10 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
     return None
 
 
-def _automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant | Refusal:
+def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant | Refusal:
+    """Place a request by a rule, or say why it cannot be."""
+    if policy is Policy.BALANCED:
+        return _balanced(state, event)
     rule = _rule(state, policy, ignore_rack=event.ignore_rack)
     if rule is None:
         missing = next(
@@ -160,13 +184,7 @@ def _automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant
         else:
             plan = place_with_care(ring, demand, index, state.ledger.free(ring.ids))
     except ShortRingError as short:
-        need = short.needed - short.found
-        return Refusal(
-            Code.INSUFFICIENT_CAPACITY,
-            f"partition {short.partition} found {short.found} SPUs with a free slot "
-            f"for {short.needed} replicas, {need} more needed; "
-            "add SPUs or capacity, delete topics, or ask for less",
-        )
+        return _short_on_the_way(short)
     return Grant(
         policy=policy,
         replicas=plan.replicas,
@@ -174,7 +192,74 @@ def _automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant
         order=order,
         chain=plan.chain if event.start_index is None else None,
         departed=plan.departed,
+        reason=Reason(
+            mode=MODE_OF[rule],
+            start_index=index if event.start_index is None else event.start_index,
+            shift=event.shift,
+            is_named=event.start_index is not None,
+            ring_size=ring.size,
+            ring_fingerprint=ring.fingerprint(order),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.online_count - ring.size,
+            same_rack=plan.same_rack,
+            in_list=plan.in_list,
+        ),
     )
+
+
+def _balanced(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
+    """Place by load. The chain rises by the number of partitions."""
+    from spu_assigner.core.balanced import place_balanced
+
+    ring = state.ring
+    if event.replication_factor > ring.size:
+        return _shortage(state, event, ring.size)
+    index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
+    loads = state.loads(ring.ids)
+    try:
+        matrix = place_balanced(
+            loads,
+            partitions=event.partitions,
+            replicas=event.replication_factor,
+            start=index,
+        )
+    except ShortRingError as short:
+        return _short_on_the_way(short)
+    ids, counts = np.unique(matrix, return_counts=True)
+    full = tuple(ids[counts == state.ledger.free(ids)].tolist())
+    departed = departed_one_by_one(matrix, full)
+    return Grant(
+        policy=Policy.BALANCED,
+        replicas=ReplicaLists(matrix),
+        order=Order.BALANCED,
+        chain=_chain_after(ring, index, matrix, departed),
+        departed=departed,
+        reason=Reason(
+            mode=Mode.BALANCED,
+            start_index=index,
+            ring_size=ring.size,
+            ring_fingerprint=ring.fingerprint(Order.BALANCED),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.online_count - ring.size,
+        ),
+    )
+
+
+def _chain_after(
+    ring: Ring, index: int, matrix: IdMatrix, departed: tuple[tuple[int, ...], ...]
+) -> Chain:
+    """The chain of `balanced` after a request: one further for each partition, re-based where the
+    ring lost members on the way."""
+    done = 0
+    for gone in departed:
+        last = int(np.flatnonzero((matrix == gone[0]).any(axis=1))[-1]) + 1
+        chain = ring.chain_at(Order.BALANCED, index + last - done)
+        chain = ring.chain_without(Order.BALANCED, chain, gone)
+        ring, done = ring.without(gone), last
+        if ring.size == 0:
+            return chain
+        index = ring.index(Order.BALANCED, chain)
+    return ring.chain_at(Order.BALANCED, index + len(matrix) - done)
 
 
 def _rule(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | None:
@@ -194,15 +279,31 @@ def _rule(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | N
     return racked if state.racked_count == state.online_count else None
 
 
-def order_of_policy(state: ClusterState, policy: Policy) -> Order | None:
-    """The order whose index a record of the policy shows.
+def shown_index(
+    state: ClusterState, topic: Topic, ring: Ring, chains: Mapping[Order, Chain]
+) -> int | None:
+    """The index that a record of a living topic shows: of its policy's order; None for `manual`.
 
-    None for `manual`, and while racks are incomplete: by id.
+    While racks are incomplete that is the order by id.
     """
-    if policy is Policy.MANUAL:
+    if topic.policy is Policy.MANUAL:
         return None
-    rule = _rule(state, policy, ignore_rack=False)
-    return Order.ID if rule is None else ORDER_OF[rule]
+    if topic.policy is Policy.BALANCED:
+        order = Order.BALANCED
+    else:
+        rule = _rule(state, topic.policy, ignore_rack=topic.ignore_rack)
+        order = Order.ID if rule is None else ORDER_OF[rule]
+    return ring.index(order, chains[order])
+
+
+def _short_on_the_way(short: ShortRingError) -> Refusal:
+    need = short.needed - short.found
+    return Refusal(
+        Code.INSUFFICIENT_CAPACITY,
+        f"partition {short.partition} found {short.found} SPUs with a free slot "
+        f"for {short.needed} replicas, {need} more needed; "
+        "add SPUs or capacity, delete topics, or ask for less",
+    )
 
 
 def _shortage(state: ClusterState, event: TopicCreate, found: int) -> Refusal:
@@ -240,70 +341,9 @@ def _cores(state: ClusterState, plan: Plan) -> ReplicaLists:
     return ReplicaLists(cores.reshape(matrix.shape))
 
 
-def _manual(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
-    lists = read_lists(event.replicas)
-    if isinstance(lists, ManualFault):
-        return Refusal(lists.code, lists.message)
-    refusal = _refuse_hosts(state, lists.matrix)
-    if refusal is not None:
-        return refusal
-    ids, counts = np.unique(lists.matrix, return_counts=True)
-    free = state.ledger.free(ids)
-    full = tuple(
-        spu_id for spu_id in ids[counts == free].tolist() if state.spus[SpuId(spu_id)].online
-    )
-    return Grant(
-        policy=Policy.MANUAL, replicas=lists, departed=_departed_one_by_one(lists.matrix, full)
-    )
-
-
-def _refuse_hosts(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
-    """The first partition of a manual map with an SPU that is not there, or has no slot left."""
-    ids, counts = np.unique(matrix, return_counts=True)
-    known = np.array([SpuId(spu_id) in state.spus for spu_id in ids.tolist()])
-    free = np.zeros(len(ids), dtype=np.int64)
-    free[known] = state.ledger.free(ids[known])
-    if known.all() and (counts <= free).all():
-        return None
-    left = dict(zip(ids.tolist(), free.tolist(), strict=True))
-    for partition, row in enumerate(matrix.tolist()):
-        for spu_id in row:
-            if SpuId(spu_id) not in state.spus:
-                return Refusal(
-                    Code.MANUAL_UNKNOWN_SPU,
-                    f"partition {partition} names SPU {spu_id}, "
-                    f"which is not in cluster {state.cluster_id!r}",
-                )
-        for spu_id in row:
-            if left[spu_id] <= 0:
-                capacity = state.spus[SpuId(spu_id)].capacity
-                return Refusal(
-                    Code.MANUAL_SPU_FULL,
-                    f"partition {partition} names SPU {spu_id}, "
-                    f"which has no free slot left of its {capacity}",
-                )
-            left[spu_id] -= 1
-    return None
-
-
-def _departed_one_by_one(matrix: IdMatrix, full: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Groups of SPUs that a manual map fills with the same partition, in the map's order."""
-    if not full:
-        return ()
-    last_row = {spu_id: int(np.flatnonzero((matrix == spu_id).any(axis=1))[-1]) for spu_id in full}
-    rows = sorted(set(last_row.values()))
-    return tuple(tuple(spu_id for spu_id in full if last_row[spu_id] == row) for row in rows)
-
-
-def wire_size(matrix: IdMatrix) -> int:
-    """Bytes of a map on the wire, or an upper bound of them where that is within the limit.
-
-    Ids and lengths are in variable-length form; each list and the whole end with a byte.
-    """
-    partitions, replicas = len(matrix), int(matrix.shape[1])
-    bound = partitions * (2 + replicas * ID_SIZE_MAX) + 8
-    if bound <= MAP_SIZE_MAX:
-        return bound
-    exact = partitions * (2 + replicas) + 8
-    larger = [int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS]
-    return exact + sum(larger)
+def first_core(state: ClusterState, weights: dict[int, list[int]], spu_id: int) -> int:
+    """The first core of least weight of an SPU, which is counted in `weights`."""
+    of_host = weights.setdefault(spu_id, list(state.core_weights[SpuId(spu_id)]))
+    core = of_host.index(min(of_host))
+    of_host[core] += 1
+    return core

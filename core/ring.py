@@ -9,16 +9,20 @@ cycle * ring size + position of that SPU.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from spu_assigner.core.events import SpuId
 from spu_assigner.core.placement import alternation, diagonal
 from spu_assigner.core.records import Chain, Order, SpuChanged
 from spu_assigner.core.replicas import IdArray, Table
 
 START: Final = Chain()
+_OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
 
 
 class Ring:
@@ -28,14 +32,26 @@ class Ring:
     the ring is in use.
     """
 
-    __slots__ = ("_index_of", "_orders", "_spus", "ids", "rows_served", "size", "tables")
+    __slots__ = (
+        "_fingerprints",
+        "_index_of",
+        "_orders",
+        "_racks",
+        "_spus",
+        "ids",
+        "rows_served",
+        "size",
+        "tables",
+    )
 
     def __init__(self, ids: IdArray, spus: Mapping[SpuId, SpuChanged]) -> None:
         self.ids = ids
         self.size = len(ids)
         self._spus = spus
-        self._orders: dict[Order, IdArray] = {Order.ID: ids}
+        self._orders: dict[Order, IdArray] = {Order.ID: ids, Order.BALANCED: ids}
         self._index_of: dict[Order, tuple[Chain, int]] = {}
+        self._fingerprints: dict[Order, int] = {}
+        self._racks: NDArray[np.str_] | None = None
         self.tables: dict[tuple[str, int], Table] = {}
         self.rows_served: dict[tuple[str, int], int] = {}
 
@@ -52,6 +68,24 @@ class Ring:
             return sorted(ids, key=lambda spu_id: self._spus[SpuId(spu_id)].registration)
         racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids]
         return diagonal(ids, racks) if order is Order.DIAGONAL else alternation(ids, racks)
+
+    def fingerprint(self, order: Order) -> int:
+        """64 bits that stand for the members in this order, with their racks where those matter."""
+        known = self._fingerprints.get(order)
+        if known is None:
+            ids = self.order(order)
+            hashed = hashlib.blake2b(ids.astype("<i4").tobytes(), digest_size=8)
+            if order in _OVER_RACKS:
+                racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
+                hashed.update(json.dumps(racks).encode())
+            known = self._fingerprints[order] = int.from_bytes(hashed.digest())
+        return known
+
+    def racks(self) -> NDArray[np.str_]:
+        """The rack of each member by ascending id; "" for none."""
+        if self._racks is None:
+            self._racks = np.array([self._spus[SpuId(i)].rack or "" for i in self.ids.tolist()])
+        return self._racks
 
     def rack_numbers(self, ids: IdArray) -> IdArray:
         """For each id the number of its rack, from 0 in name order."""

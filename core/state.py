@@ -1,8 +1,8 @@
 """The state of one cluster, and `evolve`, its only writer.
 
 What is kept: who is there (`spus`), what was given (`topics`, with the counts in the ledger and the
-core weights), where each order goes on (`chains`), and which events were seen. Who is in the ring
-follows from these.
+core weights), what waits (`waiting`), where each order goes on (`chains`), and which events were
+seen. Who is in the ring follows from these.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import numpy as np
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.core.events import Policy, SpuId
 from spu_assigner.core.ledger import Ledger
 from spu_assigner.core.limits import EVENT_IDS_REMEMBERED, REDPANDA_CORE0_WEIGHT
+from spu_assigner.core.loads import Loads
 from spu_assigner.core.records import (
     Chain,
     ChainEntry,
     ChainsChanged,
     Entry,
+    EntryGone,
+    EntryKind,
     EventSeen,
     Order,
     Record,
@@ -29,11 +32,16 @@ from spu_assigner.core.records import (
     RingEvent,
     SeenEntry,
     SpuChanged,
+    SpuGone,
     TopicStatus,
+    Waiting,
+    WaitingSettled,
 )
-from spu_assigner.core.replicas import IdMatrix, ReplicaLists, tally
+from spu_assigner.core.replicas import PADDING, IdArray, IdMatrix, ReplicaLists, tally
 from spu_assigner.core.ring import START, Ring
 
+BYTE_MAX: Final = 255
+OWN_EVENTS_MAX: Final = 16  # of a topic: its create and its last grows
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
 _WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
 
@@ -50,12 +58,15 @@ class PackedLists:
     data: bytes
     width: int  # bytes of one integer
     replicas: int  # columns
+    ragged: bool = False  # padded where lists are short
 
     @classmethod
     def of(cls, lists: ReplicaLists) -> PackedLists:
         """Pack; from a table the bytes are sliced."""
         replicas = lists.matrix.shape[1]
         if lists.table is None:
+            if lists.ragged:
+                return cls(lists.matrix.tobytes(), lists.matrix.itemsize, replicas, True)
             data, width = _narrowed(lists.matrix)
             return cls(data, width, replicas)
         packed = lists.table.cache.get("packed")
@@ -69,9 +80,22 @@ class PackedLists:
         )
 
     def matrix(self) -> IdMatrix:
-        """The integers again, shape (partitions, replicas)."""
+        """The integers again, shape (partitions, replicas), padded where lists are short."""
+        return self._array().astype(np.int32).reshape(-1, self.replicas)
+
+    def lists(self) -> ReplicaLists:
+        """The same as replica lists."""
+        return ReplicaLists(self.matrix(), ragged=self.ragged)
+
+    def holds(self, spu_id: int) -> bool:
+        """Whether the id occurs; cheap, for a look through all topics."""
+        if self.width == 1:
+            return spu_id <= BYTE_MAX and spu_id in self.data
+        return bool((self._array() == spu_id).any())
+
+    def _array(self) -> np.ndarray[Any, np.dtype[Any]]:
         dtype = next(dtype for dtype in _WIDTHS if dtype.itemsize == self.width)
-        return np.frombuffer(self.data, dtype=dtype).astype(np.int32).reshape(-1, self.replicas)
+        return np.frombuffer(self.data, dtype=dtype)
 
 
 def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
@@ -86,7 +110,10 @@ class Topic:
 
     policy: Policy
     revision: int
-    cause_hash: int  # of the event that gave this map
+    created_by: int  # hash of its create
+    grown_by: tuple[int, ...]  # hashes of its last grows
+    replication_factor: int  # that was asked for; lists may be shorter
+    ignore_rack: bool
     replicas: PackedLists
     cores: PackedLists | None
 
@@ -139,6 +166,8 @@ class ClusterState:
         self.cluster_id = cluster_id
         self.spus: dict[SpuId, SpuChanged] = {}
         self.topics: dict[str, Topic] = {}
+        self.waiting: dict[str, Waiting] = {}  # by topic
+        self.leaving: set[SpuId] = set()  # decommissioned, still held by some list
         self.chains: dict[Order, Chain] = dict.fromkeys(Order, START)
         self.registration_next = 0
         self.memory = Memory()
@@ -149,6 +178,8 @@ class ClusterState:
         self._ring: Ring | None = None  # None: membership changed since it was last asked for
         self._counts_changed = False  # then it may have changed
         self._dirty_spus: set[SpuId] = set()
+        self._dirty_waiting: set[str] = set()
+        self._waiting_next: int | None = 0  # None: to be looked up
         self._dirty_blocks: set[int] = set()
         self._dirty_chains = False
 
@@ -168,9 +199,47 @@ class ClusterState:
         """Where the next assignment of an order starts."""
         return self.ring.index(order, self.chains[order])
 
-    def take_entries(self) -> tuple[Entry, ...]:
+    def waiting_next(self) -> int:
+        """The sequence number of what is to wait behind all others."""
+        if self._waiting_next is None:
+            sequences = [waiting.sequence for waiting in self.waiting.values()]
+            self._waiting_next = max(sequences, default=-1) + 1
+        return self._waiting_next
+
+    def _put_waiting(self, waiting: Waiting) -> None:
+        self.waiting[waiting.topic] = waiting
+        if self._waiting_next is not None:
+            self._waiting_next = max(self._waiting_next, waiting.sequence + 1)
+
+    def _drop_waiting(self, topic: str) -> None:
+        gone = self.waiting.pop(topic, None)
+        if gone is not None and gone.sequence + 1 == self._waiting_next:
+            self._waiting_next = None
+
+    def loads(self, ids: IdArray) -> Loads:
+        """What `balanced` and a rebalance weigh of these SPUs, which are given by ascending id."""
+        racks = [self.spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
+        number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
+        return Loads(
+            ids=ids,
+            racks=np.array([number_of[rack] for rack in racks], dtype=np.int32),
+            capacities=self.ledger.capacities(ids),
+            replicas=self.ledger.counts(ids),
+            leaders=self.ledger.leaders(ids),
+        )
+
+    def take_entries(self) -> tuple[Entry | EntryGone, ...]:
         """What `assigner-state` is to say of what changed since the last call, in a fixed order."""
-        entries: list[Entry] = [self._described(spu_id) for spu_id in sorted(self._dirty_spus)]
+        entries: list[Entry | EntryGone] = [
+            self._described(spu_id)
+            if spu_id in self.spus
+            else self._gone(EntryKind.SPU, str(spu_id))
+            for spu_id in sorted(self._dirty_spus)
+        ]
+        entries += [
+            self.waiting.get(topic) or self._gone(EntryKind.WAITING, topic)
+            for topic in sorted(self._dirty_waiting)
+        ]
         if self._dirty_chains:
             entries.append(
                 ChainEntry(
@@ -185,7 +254,11 @@ class ClusterState:
             for block in sorted(self._dirty_blocks)
         ]
         self._dirty_spus, self._dirty_blocks, self._dirty_chains = set(), set(), False
+        self._dirty_waiting = set()
         return tuple(entries)
+
+    def _gone(self, kind: EntryKind, name: str) -> EntryGone:
+        return EntryGone(cluster_id=self.cluster_id, kind=kind, name=name)
 
     def _described(self, spu_id: SpuId) -> SpuChanged:
         spu = self.spus[spu_id]
@@ -199,6 +272,7 @@ class ClusterState:
             labels=spu.labels,
             registration=spu.registration,
             core_weights=tuple(self.core_weights[spu_id]),
+            leaving=spu.leaving,
         )
 
     def restore(self, record: ReplicaMap | Entry) -> None:
@@ -207,10 +281,12 @@ class ClusterState:
             case ReplicaMap():
                 self._drop_topic(record.topic)
                 if record.replicas is not None:
-                    self._describe_unknown(record.replicas.matrix)
+                    self._describe_unknown(record.replicas.flat())
                     self._keep_topic(record)
             case SpuChanged():
                 self._put_spu(record)
+            case Waiting():
+                self._put_waiting(record)
             case ChainEntry():
                 self.chains.update(record.chains)
                 self.registration_next = record.registration_next
@@ -224,10 +300,20 @@ class ClusterState:
         """Take over a published tombstone: the topic is gone."""
         self._drop_topic(topic)
 
-    def _describe_unknown(self, matrix: IdMatrix) -> None:
+    def forget_entry(self, kind: EntryKind, name: str) -> None:
+        """Take over a published tombstone: the SPU is forgotten, or nothing waits there."""
+        match kind:
+            case EntryKind.SPU:
+                self._forget_spu(SpuId(int(name)))
+            case EntryKind.WAITING:
+                self._drop_waiting(name)
+            case _:
+                assert_never(kind)
+
+    def _describe_unknown(self, ids: IdArray) -> None:
         """Room in the ledger for SPUs whose description is still to come."""
-        if not self.ledger.knows(matrix):
-            for spu_id in np.unique(matrix).tolist():
+        if not self.ledger.knows(ids):
+            for spu_id in np.unique(ids).tolist():
                 if spu_id not in self.spus:
                     self.ledger.describe(spu_id=spu_id, capacity=0, online=False)
 
@@ -240,26 +326,44 @@ class ClusterState:
             self.online_count += 1
             self.racked_count += spu.rack is not None
         self.spus[SpuId(spu.spu_id)] = spu
+        (self.leaving.add if spu.leaving else self.leaving.discard)(SpuId(spu.spu_id))
         self.core_weights[SpuId(spu.spu_id)] = list(spu.core_weights)
         self.ledger.describe(spu_id=spu.spu_id, capacity=spu.capacity, online=spu.online)
         self._ring = None
 
+    def _forget_spu(self, spu_id: SpuId) -> None:
+        spu = self.spus.pop(spu_id, None)
+        if spu is not None:
+            self.online_count -= spu.online
+            self.racked_count -= spu.online and spu.rack is not None
+            self.leaving.discard(spu_id)
+            self.core_weights.pop(spu_id)
+            if self.ledger.count(spu_id) == 0:
+                self.ledger.forget(spu_id)
+            else:  # Restored before the maps that hold it no more.
+                self.ledger.describe(spu_id=spu_id, capacity=0, online=False)
+            self._ring = None
+
     def _keep_topic(self, record: ReplicaMap) -> None:
         if record.replicas is None:
             raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
+        own = record.own_events
         self.topics[record.topic] = Topic(
             record.policy,
             record.revision,
-            event_hash(record.cause),
+            own[0] if own else event_hash(record.cause),
+            own[1:],
+            record.replication_factor,
+            record.ignore_rack,
             PackedLists.of(record.replicas),
             None if record.cores is None else PackedLists.of(record.cores),
         )
-        self._counts_changed |= self.ledger.add(record.replicas.matrix)
+        self._counts_changed |= self.ledger.add(record.replicas)
 
     def _drop_topic(self, name: str) -> Topic | None:
         topic = self.topics.pop(name, None)
         if topic is not None:
-            self.ledger.subtract(topic.replicas.matrix())
+            self.ledger.subtract(topic.replicas.lists())
             self._counts_changed = True
         return topic
 
@@ -272,21 +376,28 @@ def evolve(state: ClusterState, record: Record) -> None:
     match record:
         case ReplicaMap():
             gone = state._drop_topic(record.topic)
-            if gone is not None and gone.cores is not None:
-                for spu_id, weights in weights_without(state.core_weights, gone).items():
-                    state.core_weights[spu_id] = weights
-                    state._dirty_spus.add(spu_id)
             if record.replicas is not None:
                 state._keep_topic(record)
-                if record.cores is not None:
-                    for spu_id, core, count in core_counts(
-                        record.replicas.matrix, record.cores.matrix
-                    ):
-                        state.core_weights[spu_id][core] += count
-                        state._dirty_spus.add(spu_id)
+            before = None if gone is None or gone.cores is None else held_by_cores(gone)
+            if before is not None or record.cores is not None:
+                after = held_by_cores(state.topics.get(record.topic))
+                for spu_id, weights in weights_after(
+                    state.core_weights, before or {}, after
+                ).items():
+                    state.core_weights[spu_id] = weights
+                    state._dirty_spus.add(spu_id)
         case SpuChanged():
             state._put_spu(record)
             state._dirty_spus.add(SpuId(record.spu_id))
+        case SpuGone():
+            state._forget_spu(SpuId(record.spu_id))
+            state._dirty_spus.add(SpuId(record.spu_id))
+        case Waiting():
+            state._put_waiting(record)
+            state._dirty_waiting.add(record.topic)
+        case WaitingSettled():
+            state._drop_waiting(record.topic)
+            state._dirty_waiting.add(record.topic)
         case ChainsChanged():
             state.chains.update(record.chains)
             state.registration_next = record.registration_next
@@ -300,32 +411,45 @@ def evolve(state: ClusterState, record: Record) -> None:
             assert_never(record)
 
 
-def core_counts(replicas: IdMatrix, cores: IdMatrix) -> list[tuple[SpuId, int, int]]:
-    """How many replicas of a map each core holds: (SPU, core, count), in ascending order."""
+def held_by_cores(topic: Topic | None) -> dict[tuple[SpuId, int], int]:
+    """How many replicas of a topic each core holds: by (SPU, core), in ascending order."""
+    if topic is None or topic.cores is None:
+        return {}
+    replicas, cores = topic.replicas.matrix(), topic.cores.matrix()
+    there = replicas != PADDING
     width = int(cores.max(initial=0)) + 1
-    keys, counts = tally(replicas.astype(np.int64) * width + cores)
-    return [
-        (SpuId(key // width), key % width, count) for key, count in zip(keys, counts, strict=True)
-    ]
+    keys, counts = tally(replicas[there].astype(np.int64) * width + cores[there])
+    return {
+        (SpuId(key // width), key % width): count for key, count in zip(keys, counts, strict=True)
+    }
 
 
-def weights_without(weights: Mapping[SpuId, list[int]], topic: Topic) -> dict[SpuId, list[int]]:
-    """The core weights of the SPUs that hold a `redpanda` topic, after it is gone.
+def weights_after(
+    weights: Mapping[SpuId, list[int]],
+    before: Mapping[tuple[SpuId, int], int],
+    after: Mapping[tuple[SpuId, int], int],
+) -> dict[SpuId, list[int]]:
+    """The core weights of the SPUs for which the replicas held by cores change.
 
     A replica on a core that was taken away is taken off the core with the most weight above its
     base.
     """
     changed: dict[SpuId, list[int]] = {}
-    if topic.cores is None:
-        return changed
-    for spu_id, core, count in core_counts(topic.replicas.matrix(), topic.cores.matrix()):
-        after = changed.setdefault(spu_id, list(weights[spu_id]))
-        if core < len(after) and after[core] - count >= _base_weight(core):
-            after[core] -= count
+    for (spu_id, core), count in before.items():
+        less = count - after.get((spu_id, core), 0)
+        if less <= 0:
             continue
-        for _ in range(count):
-            above = [weight - _base_weight(number) for number, weight in enumerate(after)]
-            after[above.index(max(above))] -= 1
+        of_host = changed.setdefault(spu_id, list(weights[spu_id]))
+        if core < len(of_host) and of_host[core] - less >= _base_weight(core):
+            of_host[core] -= less
+            continue
+        for _ in range(less):
+            above = [weight - _base_weight(number) for number, weight in enumerate(of_host)]
+            of_host[above.index(max(above))] -= 1
+    for (spu_id, core), count in after.items():
+        more = count - before.get((spu_id, core), 0)
+        if more > 0:
+            changed.setdefault(spu_id, list(weights[spu_id]))[core] += more
     return changed
 
 
