@@ -1,0 +1,346 @@
+"""Why a replica list is as it is: the decisions that made it, recomputed and with names.
+
+A record carries numbers (`Reason`). Here the ring at the time is rebuilt (`past_ring`), the step is
+placed anew (`retrace`) and must give the very lists of the record; then each replica is told: which
+position of which order was looked at, and who was passed over and why. What cannot be known from
+the outputs is said in `unknown`, and never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spu_assigner.core.events import Policy, SpuId
+from spu_assigner.core.past_ring import PastRing, RingGroup, find_ring
+from spu_assigner.core.records import Mode, Move, Order, Reason, ReplicaMap
+from spu_assigner.core.retrace import (
+    RULE_OF,
+    Passed,
+    Retraced,
+    Step,
+    Taken,
+    Why,
+    retrace,
+    weighed_anew,
+)
+from spu_assigner.core.state import ClusterState
+
+ORDER_OF_MODE: Final = {
+    Mode.ROUND_ROBIN: Order.ID,
+    Mode.RACK_WALK: Order.DIAGONAL,
+    Mode.SHIFTED: Order.ID,
+    Mode.RACK_SHIFTED: Order.ALTERNATION,
+    Mode.POINTER: Order.REGISTRATION,
+    Mode.LISTS: Order.ID,
+    Mode.BALANCED: Order.BALANCED,
+    Mode.REPAIR: Order.BALANCED,
+    Mode.REBALANCE: Order.BALANCED,
+}
+CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE)  # of lists that were there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedMap:
+    """A map of the topic that can still be read."""
+
+    key: str  # of the event that made it, as in `RingGroup`
+    map: ReplicaMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What an SPU holds of what it can."""
+
+    count: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveStep:
+    """One replica that went, came, or both, and who else could have come."""
+
+    gone: int | None
+    gone_why: Why | None  # LEAVING; None: nobody went, or only to even the loads
+    taken: int | None
+    on_new_rack: bool | None  # the one taken brings a rack that the others have not; None: not told
+    candidates: tuple[int, ...] | None  # of the ring, in no list of the partition; None: not told
+    better_racks: tuple[int, ...] | None  # of them those on a rack that the others have not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One revision that set this partition's list."""
+
+    revision: int
+    cause: str
+    reason: Reason | None
+    replicas: tuple[int, ...]
+    before: tuple[int, ...] | None  # the list of the revision before, where that is retained
+    step: Step | None  # where in its order it was placed; None: by no order, or not known
+    replica_steps: tuple[Taken, ...]  # one for each replica
+    moves: tuple[MoveStep, ...]
+    absent: tuple[Passed, ...]  # who of the cluster was not in the ring
+    absent_unnamed: int  # how many more
+    loads: Mapping[int, Load]  # of those concerned, where shares decide; as of `Outputs.state`
+    loads_are_of_then: bool  # that state is the one before the decision
+    recomputed: bool  # the placement was repeated and gave the recorded lists
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What made one replica list, as far as it is retained, the oldest decision first."""
+
+    cluster_id: str
+    topic: str
+    policy: Policy
+    partition: int
+    replicas: tuple[int, ...]
+    decisions: tuple[Decision, ...]
+    is_whole: bool  # the decision that placed the partition first is among them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What is known of a cluster: its state, and what led there.
+
+    Where the state is the one that the decision was made on (`is_before`), no ring event is needed
+    but those of the step itself, and everything can be named.
+    """
+
+    state: ClusterState
+    groups: Sequence[RingGroup] = ()  # up to the state, oldest first
+    is_before: bool = False
+    step_events: RingGroup | None = None  # with `is_before`: whom the step saturated
+
+
+def explain(
+    outputs: Outputs, maps: Sequence[RetainedMap], partitions: Iterable[int] | None = None
+) -> list[Explanation]:
+    """Explain the lists of a living topic.
+
+    Args:
+        outputs: of the topic's cluster, now.
+        maps: revisions of the topic's present life, the newest last; at least one.
+        partitions: which to explain; all if None. They must be in the newest map.
+    """
+    newest = maps[-1].map
+    lists = _lists(newest)
+    told = []
+    for number, retained in enumerate(maps):
+        earlier = maps[number - 1].map if number else None
+        is_next = earlier is not None and earlier.revision + 1 == retained.map.revision
+        told.append(
+            MapTold(outputs, retained, _lists(earlier) if earlier is not None and is_next else None)
+        )
+    explanations = []
+    for partition in range(len(lists)) if partitions is None else partitions:
+        decisions = tuple(each.decision(partition) for each in told if each.has_set(partition))
+        explanations.append(
+            Explanation(
+                cluster_id=newest.cluster_id,
+                topic=newest.topic,
+                policy=newest.policy,
+                partition=partition,
+                replicas=tuple(lists[partition]),
+                decisions=decisions,
+                is_whole=any(
+                    each.reason is not None and each.reason.mode not in CHANGES
+                    for each in decisions
+                ),
+            )
+        )
+    return explanations
+
+
+def _lists(replica_map: ReplicaMap) -> list[list[int]]:
+    return [] if replica_map.replicas is None else replica_map.replicas.tolist()
+
+
+class MapTold:
+    """One map: which lists it set, and how.
+
+    `lists_before` are those of the revision before; None: there was none, or it is not retained.
+    """
+
+    def __init__(
+        self, outputs: Outputs, retained: RetainedMap, lists_before: list[list[int]] | None
+    ) -> None:
+        self._outputs = outputs
+        self._retained = retained
+        self._map = retained.map
+        self._lists = _lists(self._map)
+        self._cores = None if self._map.cores is None else self._map.cores.tolist()
+        self._lists_before = lists_before
+        reason = self._map.reason
+        self._moves: dict[int, list[Move]] = {}
+        for move in reason.moves if reason is not None else ():
+            self._moves.setdefault(move.partition, []).append(move)
+        self._found: tuple[PastRing | None, Retraced | None] | None = None
+
+    def partitions(self) -> list[int]:
+        """Those whose list this map set."""
+        return [partition for partition in range(len(self._lists)) if self.has_set(partition)]
+
+    def has_set(self, partition: int) -> bool:
+        """Whether this revision gave the partition its list."""
+        if partition >= len(self._lists):
+            return False
+        reason = self._map.reason
+        if reason is None or reason.mode in CHANGES:
+            if partition in self._moves:
+                return True
+            before = self._lists_before
+            if before is not None:
+                return partition >= len(before) or before[partition] != self._lists[partition]
+            return reason is None
+        return partition >= reason.first_partition
+
+    def decision(self, partition: int) -> Decision:
+        """How the list came to be; only for a partition that the map set."""
+        reason, row = self._map.reason, self._lists[partition]
+        unknown: list[str] = []
+        taken: tuple[Taken, ...] = ()
+        step = None
+        past, retraced = self._rebuilt()
+        if reason is None:
+            unknown.append("the release that wrote this revision recorded no reason")
+        elif past is None and reason.mode is not Mode.LISTS:
+            unknown.append(_no_ring(reason))
+        recomputed = retraced is not None and retraced.fault is None
+        if retraced is not None and reason is not None:
+            if retraced.fault is not None:
+                unknown.append(retraced.fault)
+            elif reason.mode in RULE_OF:
+                step, taken = retraced.told(partition - reason.first_partition, row)
+        if not taken:
+            taken = tuple(self._plainly(partition, reason))
+        before = self._lists_before
+        absent, unnamed = _absent(reason, past)
+        if step is not None:
+            absent = (*absent, *step.filled)
+        moves = tuple(self._move(partition, move, past) for move in self._moves.get(partition, ()))
+        return Decision(
+            revision=self._map.revision,
+            cause=self._map.cause,
+            reason=reason,
+            replicas=tuple(row),
+            before=None if before is None or partition >= len(before) else tuple(before[partition]),
+            step=step,
+            replica_steps=taken,
+            moves=moves,
+            absent=absent,
+            absent_unnamed=unnamed,
+            loads=self._loads(reason, row, moves),
+            loads_are_of_then=self._outputs.is_before,
+            recomputed=recomputed,
+            unknown=tuple(unknown),
+        )
+
+    def _rebuilt(self) -> tuple[PastRing | None, Retraced | None]:
+        """The ring before the step, and the step placed anew; looked for once."""
+        if self._found is not None:
+            return self._found
+        outputs, reason = self._outputs, self._map.reason
+        past, retraced = None, None
+        if reason is not None and reason.mode is not Mode.LISTS:
+            past = find_ring(
+                outputs.state,
+                outputs.groups,
+                reason,
+                order=ORDER_OF_MODE[reason.mode],
+                key=self._retained.key,
+            )
+            if past is not None and reason.mode in RULE_OF:
+                retraced = retrace(self._map, past.ring, self._own_group())
+            elif past is not None and reason.mode is Mode.BALANCED and outputs.is_before:
+                retraced = weighed_anew(self._map, outputs.state, past.ring)
+        self._found = past, retraced
+        return self._found
+
+    def _own_group(self) -> RingGroup | None:
+        outputs = self._outputs
+        if outputs.is_before:
+            return outputs.step_events
+        own = [group for group in outputs.groups if group.key == self._retained.key]
+        return own[0] if own else None
+
+    def _plainly(self, partition: int, reason: Reason | None) -> list[Taken]:
+        """The replicas, without how they were found."""
+        cores = None if self._cores is None else self._cores[partition]
+        show_racks = reason is not None and reason.mode in (Mode.BALANCED, *CHANGES)
+        return [
+            Taken(
+                spu_id=spu_id,
+                rack=self._rack(spu_id) if show_racks else None,
+                core=None if cores is None else cores[number],
+            )
+            for number, spu_id in enumerate(self._lists[partition])
+        ]
+
+    def _rack(self, spu_id: int) -> str | None:
+        spu = self._outputs.state.spus.get(SpuId(spu_id))
+        return None if spu is None else spu.rack
+
+    def _move(self, partition: int, move: Move, past: PastRing | None) -> MoveStep:
+        """A move with its candidates: the ring before the step, less those in the list."""
+        reason = self._map.reason
+        is_repair = reason is not None and reason.mode is Mode.REPAIR
+        others = [spu_id for spu_id in self._lists[partition] if spu_id != move.taken]
+        racks = {self._rack(spu_id) or "" for spu_id in others}
+        candidates = better = None
+        if past is not None:
+            taken_by_others = {*others, move.gone}
+            ids: list[int] = past.ring.ids.tolist()
+            candidates = tuple(spu_id for spu_id in ids if spu_id not in taken_by_others)
+            better = tuple(
+                spu_id for spu_id in candidates if (self._rack(spu_id) or "") not in racks
+            )
+        return MoveStep(
+            gone=move.gone,
+            gone_why=Why.LEAVING if is_repair and move.gone is not None else None,
+            taken=move.taken,
+            on_new_rack=None if move.taken is None else (self._rack(move.taken) or "") not in racks,
+            candidates=candidates,
+            better_racks=better,
+        )
+
+    def _loads(
+        self, reason: Reason | None, row: list[int], moves: tuple[MoveStep, ...]
+    ) -> dict[int, Load]:
+        """Of the SPUs concerned, where shares of capacity decide: what they hold in the state."""
+        if reason is None or reason.mode not in (Mode.BALANCED, *CHANGES):
+            return {}
+        concerned = set(row)
+        for move in moves:
+            concerned.update(move.better_racks or move.candidates or ())
+            concerned.update(id_ for id_ in (move.gone, move.taken) if id_ is not None)
+        found: dict[int, Load] = {}
+        state = self._outputs.state
+        for spu_id in sorted(concerned):
+            if SpuId(spu_id) in state.spus:
+                capacity = state.spus[SpuId(spu_id)].capacity
+                found[spu_id] = Load(count=state.ledger.count(spu_id), capacity=capacity)
+        return found
+
+
+def _absent(reason: Reason | None, past: PastRing | None) -> tuple[tuple[Passed, ...], int]:
+    """Who was not in the ring, and how many more there were than can be named."""
+    if reason is None:
+        return (), 0
+    if past is None:
+        return (), reason.offline + reason.saturated
+    whys = dict.fromkeys(past.saturated, Why.SATURATED)
+    whys |= dict.fromkeys(past.offline, Why.OFFLINE) | dict.fromkeys(past.leaving, Why.LEAVING)
+    named = tuple(Passed(spu_id=spu_id, why=why) for spu_id, why in sorted(whys.items()))
+    return named, past.unnamed
+
+
+def _no_ring(reason: Reason) -> str:
+    return (
+        f"the ring of then ({reason.ring_size} SPUs, fingerprint {reason.ring_fingerprint:016x}) "
+        "cannot be rebuilt: racks or places in the ring have changed in a way that the retained "
+        "ring events do not tell"
+    )
