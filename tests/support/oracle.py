@@ -23,7 +23,6 @@ from support.plain_cluster import (
     Topic,
     release_cores,
     resized,
-    ring_event,
 )
 from support.plain_repair import mend, shortage
 from support.plain_requests import PARTITIONS_MAX, check_fields, place, place_by_hand
@@ -49,6 +48,7 @@ class Oracle:
         if _is_repeated(cluster, event):
             return []
         cluster.seen = [*cluster.seen, cause][-REMEMBERED:]
+        cluster.cause = cause
         talk = Talk(cluster, event, self.default_policy)
         getattr(talk, event["type"])()
         after = self.clusters[name] = talk.cluster
@@ -56,7 +56,7 @@ class Oracle:
         talk.maps.sort(key=lambda line: (line["topic"], line["revision"]))
         rings.sort(key=lambda line: line["spu_id"])  # stable: then as decided
         for line in rings:
-            line["ring_size"], line["cause"] = len(after.ring), cause
+            line["ring_size"] = len(after.ring)
         answers = [*talk.maps, *talk.statuses, *rings]
         for answer in answers:
             answer["cluster_id"] = name
@@ -102,27 +102,26 @@ class Talk:
         elif spu_id not in cluster.spus and len(cluster.spus) >= 10_000:
             code = "TOO_MANY_SPUS"
         if code is not None:
-            cluster.ring_events.append(ring_event(spu_id, "ignored", code))
+            cluster.tell(spu_id, "ignored", code)
             return
-        before, ring = cluster.spus.get(spu_id), cluster.ring
+        before = cluster.spus.get(spu_id)
         spu = Spu(rack=rack, capacity=capacity, weights=resized([2], cores))
         if before is not None:
             spu.weights, spu.count = resized(before.weights, cores), before.count
         cluster.spus[spu_id] = spu
         is_update = before is not None and before.online
-        cluster.ring_events.append(ring_event(spu_id, "updated" if is_update else "joined"))
+        cluster.tell(spu_id, "updated" if is_update else "joined")
         cluster.refresh()
-        was_raised = before is not None and capacity > before.capacity
-        if was_raised or any(member not in ring for member in cluster.ring):
+        if before is None or not before.online or capacity > before.capacity:
             self._serve()
 
     def spu_left(self) -> None:
         cluster, spu_id = self.cluster, self.event["spu_id"]
         if spu_id not in cluster.spus:
-            cluster.ring_events.append(ring_event(spu_id, "ignored", "SPU_UNKNOWN"))
+            cluster.tell(spu_id, "ignored", "SPU_UNKNOWN")
             return
         cluster.spus[spu_id].online = False
-        cluster.ring_events.append(ring_event(spu_id, "left"))
+        cluster.tell(spu_id, "left")
         cluster.refresh()
         if self.event.get("mode", "offline") == "decommission":
             cluster.spus[spu_id].leaving = True
@@ -235,6 +234,7 @@ class Talk:
         """Try what waits, once: short lists first, then creates, oldest first."""
         for name, cause in list(self.cluster.repairs.items()):
             cluster = self.cluster
+            cluster.cause = cause
             topic = cluster.topics[name]
             if mend(cluster, topic):
                 topic.revision += 1
@@ -244,6 +244,7 @@ class Talk:
                 self._say(name, "assigned", cause)
             cluster.forget_the_gone()
         for name, event in list(self.cluster.creates.items()):
+            self.cluster.cause = event["event_id"]
             try:
                 after, topic = _created(self.cluster, event, event["policy"])
             except Refusal:

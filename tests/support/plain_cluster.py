@@ -83,7 +83,7 @@ class Topic:
 class Cluster:
     """All that is known of one cluster.
 
-    `ring_events` gathers who became saturated and who came back from it, as it happens.
+    `ring_events` gathers what became of the ring as it happens, `cause` is whose doing that is.
     """
 
     spus: dict[int, Spu] = field(default_factory=dict)
@@ -95,6 +95,7 @@ class Cluster:
     repairs: dict[str, str] = field(default_factory=dict)  # topic → leave that asked, oldest first
     saturated: list[int] = field(default_factory=list)
     ring_events: list[Json] = field(default_factory=list)
+    cause: str = ""
 
     def refresh(self) -> None:
         """Recompute the ring in every order, and re-base the index of each."""
@@ -111,10 +112,18 @@ class Cluster:
             self.indexes[name].rebase(self.orders[name], new[name])
         self.orders = new
         saturated = [i for i, spu in self.spus.items() if spu.is_saturated]
-        self.ring_events += [
-            ring_event(i, "saturated") for i in saturated if i not in self.saturated
-        ] + [ring_event(i, "restored") for i in self.saturated if i in ring]
+        for spu_id in saturated:
+            if spu_id not in self.saturated:
+                self.tell(spu_id, "saturated")
+        for spu_id in self.saturated:
+            if spu_id in ring:
+                self.tell(spu_id, "restored")
         self.saturated = saturated
+
+    def tell(self, spu_id: int, change: str, code: str | None = None) -> None:
+        """What became of an SPU's place in the ring."""
+        line = {"type": "ring_event", "spu_id": spu_id, "change": change, "code": code}
+        self.ring_events.append({**line, "cause": self.cause})
 
     @property
     def ring(self) -> list[int]:
@@ -176,7 +185,3 @@ def _release(weights: list[int], core: int, count: int) -> None:
         source = core if is_theirs else loads.index(max(loads))
         loads[source] -= 1
         weights[source] -= 1
-
-
-def ring_event(spu_id: int, change: str, code: str | None = None) -> Json:
-    return {"type": "ring_event", "spu_id": spu_id, "change": change, "code": code}

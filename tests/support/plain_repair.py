@@ -18,7 +18,7 @@ def mend(cluster: Cluster, topic: Topic, *, only: int | None = None) -> bool:
     for partition, ids in enumerate(before):
         if only is not None and only not in ids:
             continue
-        for spu_id in ids:
+        for spu_id in sorted(ids):
             if cluster.spus[spu_id].leaving and only in (None, spu_id):
                 released += _replace(cluster, topic, partition, spu_id)
         while only is None and len(topic.replicas[partition]) < topic.width:

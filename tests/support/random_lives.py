@@ -1,0 +1,184 @@
+"""Random lives of a cluster from a seed: events of the core, and where it crashes in between.
+
+Nothing here looks at the cluster; but most events name SPUs and topics that were named before, so
+that few are wasted. The same seed gives the same life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
+
+from spu_assigner.core.events import (
+    ClusterRebalance,
+    Event,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+)
+
+CLUSTER: Final = "c1"
+MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)  # the oracle places these
+KINDS: Final = "jjjjjuuuooxxxxcccccccddggggbbrr"  # u: capacity or rack of one that is there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """Events in order; after those with an id in `crashes` the state is built anew."""
+
+    seed: int
+    events: tuple[Event, ...]
+    crashes: frozenset[str]
+    default_policy: Policy
+    memory: int  # event ids that the cluster remembers
+
+    def with_events(self, events: tuple[Event, ...]) -> Life:
+        """The same life with other events."""
+        return replace(self, events=events)
+
+
+def life_of(seed: int, *, modelled: bool = False) -> Life:
+    """The life of this seed; with `modelled` one that the oracle can follow."""
+    return _Author(Random(seed), modelled=modelled).write(seed)
+
+
+class _Author:
+    def __init__(self, random: Random, *, modelled: bool) -> None:
+        self.random = random
+        self.modelled = modelled
+        self.spu_ids = random.sample(range(12), random.randint(2, 7))
+        self.racks: list[str | None] = random.choice(
+            [[None], ["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d"], [None, "a", "b"]]
+        )
+        self.capacity_max = random.choice([3, 6, 6, 12, 40])
+        self.topics = [f"t{number}" for number in range(random.randint(2, 5))]
+        others = MODELLED if modelled else (*MODELLED, Policy.BALANCED, Policy.BALANCED)
+        self.policies = random.choice([list(others), [random.choice(others)]])
+        self.wait_share = random.choice([0.0, 0.5, 0.9])
+        self.joined: list[int] = []
+        self.left: list[int] = []
+        self.asked: dict[str, int] = {}
+
+    def write(self, seed: int) -> Life:
+        random = self.random
+        events: list[Event] = []
+        early = random.randint(1, len(self.spu_ids))
+        for number in range(random.randint(8, 25)):
+            kind = "j" if number < early else random.choice(KINDS)
+            if kind == "r":
+                events.append(random.choice(events))
+            else:
+                events.append(self.event(kind, {"event_id": f"e{number}", "cluster_id": CLUSTER}))
+        crashes = random.sample(range(len(events)), random.randint(0, 2))
+        return Life(
+            seed=seed,
+            events=tuple(events),
+            crashes=frozenset(events[at].event_id for at in crashes),
+            default_policy=random.choice(MODELLED),
+            memory=random.choice([8, 256, 256]),
+        )
+
+    def event(self, kind: str, common: dict[str, Any]) -> Event:
+        match kind:
+            case "j":
+                return self.join(common, self.one_of(self.left, self.spu_ids))
+            case "u":
+                return self.join(common, self.one_of(self.joined, self.spu_ids))
+            case "o":
+                return self.leave(common, LeaveMode.OFFLINE)
+            case "x":
+                return self.leave(common, LeaveMode.DECOMMISSION)
+            case "d":
+                topic = self.one_of(list(self.asked), self.topics)
+                self.asked.pop(topic, None)
+                return TopicDelete(**common, topic=topic)
+            case "g":
+                topic = self.one_of(list(self.asked), self.topics)
+                partitions = self.asked.get(topic, 0) + self.random.randint(0, 3)
+                self.asked[topic] = max(partitions, 1)
+                return TopicGrow(**common, topic=topic, partitions=partitions)
+            case "b" if not self.modelled:
+                max_moves = self.random.choice([-1, 0, 1, 2, 5, 100, 100])
+                return ClusterRebalance(**common, max_moves=max_moves)
+        return self.create(common)
+
+    def one_of(self, named: list[Any], others: list[Any]) -> Any:
+        return self.random.choice(named if named and self.random.random() < 0.85 else others)
+
+    def join(self, common: dict[str, Any], spu_id: int) -> SpuJoined:
+        if spu_id in self.left:
+            self.left.remove(spu_id)
+        if spu_id not in self.joined:
+            self.joined.append(spu_id)
+        return SpuJoined(
+            **common,
+            spu_id=spu_id,
+            rack=self.random.choice(self.racks),
+            cores=self.random.randint(1, 3),
+            capacity=self.random.randint(0, self.capacity_max)
+            if self.random.random() < 0.9
+            else None,
+        )
+
+    def leave(self, common: dict[str, Any], mode: LeaveMode) -> SpuLeft:
+        spu_id = self.one_of(self.joined, self.spu_ids)
+        if spu_id in self.joined:
+            self.joined.remove(spu_id)
+            self.left.append(spu_id)
+        return SpuLeft(**common, spu_id=spu_id, mode=mode)
+
+    def create(self, common: dict[str, Any]) -> TopicCreate:
+        random = self.random
+        fields = {
+            "topic": random.choice(self.topics),
+            "validate_only": random.random() < 0.05,
+            "on_shortage": OnShortage.WAIT
+            if random.random() < self.wait_share
+            else OnShortage.REJECT,
+        }
+        if random.random() < 0.15:
+            width = min(random.randint(1, 3), len(self.spu_ids))
+            rows = [random.sample(self.spu_ids, width) for _ in range(random.randint(1, 4))]
+            replicas = [{"id": number, "replicas": row} for number, row in enumerate(rows)]
+            return TopicCreate(**common, **fields, replicas=replicas)
+        policy = random.choice([None, *self.policies, *self.policies])
+        partitions = random.randint(1, 5)
+        self.asked.setdefault(fields["topic"], partitions)
+        if policy in (Policy.FLUVIO, Policy.KAFKA) and random.random() < 0.1:
+            fields["start_index"] = random.randint(0, 20)
+            if policy is Policy.KAFKA and random.random() < 0.5:
+                fields["shift"] = random.randint(0, 9)
+        return TopicCreate(
+            **common,
+            **fields,
+            partitions=partitions,
+            replication_factor=random.choice([1, 2, 2, 3, 3, 4]),
+            policy=policy,
+            ignore_rack=random.random() < 0.2,
+        )
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """The event as `spu-assigner simulate` reads it."""
+    names = {
+        SpuJoined: ("spu_joined", "spu_id rack cores capacity"),
+        SpuLeft: ("spu_left", "spu_id mode"),
+        TopicCreate: (
+            "topic_create",
+            "topic partitions replication_factor policy ignore_rack start_index shift replicas"
+            " validate_only on_shortage",
+        ),
+        TopicDelete: ("topic_delete", "topic"),
+        TopicGrow: ("topic_grow", "topic partitions"),
+        ClusterRebalance: ("cluster_rebalance", "max_moves"),
+    }
+    kind, fields = names[type(event)]
+    values = {field: getattr(event, field) for field in fields.split()}
+    plain = {name: getattr(value, "value", value) for name, value in values.items()}
+    return {"type": kind, "event_id": event.event_id, "cluster_id": event.cluster_id, **plain}

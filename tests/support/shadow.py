@@ -1,0 +1,218 @@
+"""What must hold after each event of a cluster's life, checked against the records alone.
+
+The shadow keeps the maps that were given and counts for itself. It knows no placement rule: it
+looks at what every placement must respect.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from spu_assigner.core.answers import answers
+from spu_assigner.core.events import Event, LeaveMode, Policy, SpuLeft, TopicGrow
+from spu_assigner.core.records import (
+    EventSeen,
+    Record,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    Status,
+    TopicStatus,
+    Wait,
+)
+from spu_assigner.core.state import ClusterState, event_hash
+
+Lists = list[list[int]]
+
+
+class ViolationError(Exception):
+    """Something that must hold does not."""
+
+
+class Shadow:
+    """The maps of a cluster as a reader of its records has them."""
+
+    def __init__(self) -> None:
+        self.maps: dict[str, ReplicaMap] = {}
+        self.lists: dict[str, Lists] = {}
+        self.counts: Counter[int] = Counter()
+        self.racks: dict[int, str | None] = {}
+        self.leaving: frozenset[int] = frozenset()
+        self.offline: frozenset[int] = frozenset()
+        self.event_ids: set[str] = set()
+
+    def follow(
+        self, state: ClusterState, event: Event, records: tuple[Record, ...], *, is_known: bool
+    ) -> None:
+        """Take over the records of one event, and check them and the state after it."""
+        self.event_ids.add(event.event_id)
+        if is_known:
+            _hold(records == (), "an event that is remembered gives no records")
+            return
+        before = self.counts.copy()
+        moved = 0
+        for record in records:
+            if isinstance(record, ReplicaMap):
+                moved += self._take(record, event)
+        if records:
+            self._check_answers(state, event, records, moved)
+        self._check_state(state, before)
+
+    def _take(self, record: ReplicaMap, event: Event) -> int:
+        """One map; returns how many replicas moved to another SPU."""
+        name = record.topic
+        known = self.maps.get(name)
+        revision = 1 if known is None else known.revision + 1
+        _hold(record.revision == revision, f"revision of {name} is {record.revision}: {revision}")
+        _hold(record.cause in self.event_ids, f"{record.cause} caused a map and never came")
+        old = self.lists.pop(name, [])
+        for ids in old:
+            self.counts.subtract(ids)
+        if record.replicas is None:
+            _hold(known is not None, f"tombstone for {name}, which is not there")
+            del self.maps[name]
+            return 0
+        new = record.replicas.tolist()
+        for ids in new:
+            _hold(len(set(ids)) == len(ids), f"{name} has {ids}: one SPU twice")
+            _hold(0 < len(ids) <= record.replication_factor, f"{name} has {ids}: wrong length")
+            self.counts.update(ids)
+        if record.cores is not None:
+            shapes = [len(row) for row in record.cores.tolist()], [len(row) for row in new]
+            _hold(shapes[0] == shapes[1], f"{name}: cores are not parallel to replicas")
+        self.maps[name], self.lists[name] = record, new
+        return self._check_movement(record, event, old, new) if known is not None else 0
+
+    def _check_movement(self, record: ReplicaMap, event: Event, old: Lists, new: Lists) -> int:
+        """A living topic changes only where it must; returns how many replicas moved."""
+        name, moved = record.topic, 0
+        if record.cause == event.event_id and isinstance(event, TopicGrow):
+            _hold(new[: len(old)] == old, f"{name} grew, and old partitions changed")
+            _hold(len(new) == event.partitions, f"{name} has {len(new)} partitions")
+            full = all(len(ids) == record.replication_factor for ids in new[len(old) :])
+            _hold(full, f"{name} grew by short lists")
+            return 0
+        _hold(len(new) == len(old), f"{name} changed its partitions")
+        is_rebalance = record.reason is not None and record.reason.mode == "rebalance"
+        leaver = event.spu_id if isinstance(event, SpuLeft) else None
+        _hold(leaver is None or is_decommission(event), f"{name} changed by a leave for a while")
+        for was, now in zip(old, new, strict=True):
+            gone = set(was) - set(now)
+            moved += len(gone)
+            if is_rebalance:
+                _hold(record.policy is not Policy.MANUAL, f"{name} is manual and was moved")
+                _hold(not gone & (self.offline | self.leaving), f"{name}: {gone} is not online")
+                _hold(len(now) == len(was), f"{name}: a rebalance changed the length of {was}")
+                racks = [len({self.racks[i] for i in ids}) for ids in (was, now)]
+                _hold(racks[0] <= racks[1], f"{name}: {was} became {now}, on fewer racks")
+            elif leaver is not None:
+                _hold(gone <= {leaver}, f"{name}: {was} became {now}, only {leaver} leaves")
+                _hold(leaver in was or was == now, f"{name}: {was} became {now} for nothing")
+            else:
+                _hold(gone <= self.leaving, f"{name}: {was} became {now}, {gone} did not leave")
+        return moved
+
+    def _check_answers(
+        self, state: ClusterState, event: Event, records: tuple[Record, ...], moved: int
+    ) -> None:
+        told = answers(records)
+        statuses = [record for record in told if isinstance(record, TopicStatus)]
+        rings = [record for record in told if isinstance(record, RingEvent)]
+        maps = [(r.topic, r.revision) for r in told if isinstance(r, ReplicaMap)]
+        _hold(maps == sorted(maps), "maps are not by topic and revision")
+        ids = [record.spu_id for record in rings]
+        _hold(ids == sorted(ids), "ring events are not by SPU")
+        sizes = {record.ring_size for record in rings}
+        _hold(sizes <= {state.ring.size}, f"ring sizes {sizes} told, it is {state.ring.size}")
+        if hasattr(event, "spu_id"):
+            changes = [r.change for r in rings if r.spu_id == event.spu_id]
+            _hold(bool(changes), "an SPU event has no answer")
+            refused = changes == [RingChange.IGNORED]
+        else:
+            first = statuses[0] if statuses else None
+            asked = getattr(event, "topic", "")
+            _hold(
+                first is not None and (first.topic, first.cause) == (asked, event.event_id),
+                "the first status does not answer the request",
+            )
+            refused = first is not None and first.status in (Status.REJECTED, Status.VALIDATED)
+            if first is not None and first.topic == "" and not refused:
+                self._check_rebalance(event, first, records)
+        if refused:
+            kept = [r for r in records if not isinstance(r, TopicStatus | RingEvent | EventSeen)]
+            _hold(not kept, f"a refusal changed the state: {kept}")
+
+    def _check_rebalance(
+        self, event: Event, status: TopicStatus, records: tuple[Record, ...]
+    ) -> None:
+        made = [
+            sum(move.gone is not None and move.taken is not None for move in record.reason.moves)
+            for record in records
+            if isinstance(record, ReplicaMap)
+            and record.reason is not None
+            and record.cause == event.event_id
+        ]
+        _hold(status.moves == sum(made), f"{status.moves} moves told, {sum(made)} made")
+        _hold(sum(made) <= getattr(event, "max_moves", 0), "more moves than were allowed")
+
+    def _check_state(self, state: ClusterState, before: Counter[int]) -> None:
+        ring = []
+        leaving, offline = set(), set()
+        for spu_id, spu in sorted(state.spus.items()):
+            count = state.ledger.count(spu_id)
+            if count != self.counts[spu_id]:
+                raise ViolationError(f"SPU {spu_id} counts {count}, the maps {self.counts[spu_id]}")
+            if count > spu.capacity and count > before[spu_id]:
+                raise ViolationError(f"SPU {spu_id} took more than its capacity {spu.capacity}")
+            if spu.leaving:
+                leaving.add(int(spu_id))
+                if spu.online or count == 0:
+                    raise ViolationError(f"SPU {spu_id} is leaving, online or held by no list")
+            if not spu.online:
+                offline.add(int(spu_id))
+            elif count < spu.capacity:
+                ring.append(int(spu_id))
+            self.racks[spu_id] = spu.rack
+        if state.ring.ids.tolist() != ring:
+            raise ViolationError(f"the ring is {state.ring.ids.tolist()}, expected {ring}")
+        strangers = [i for i, count in self.counts.items() if count and i not in state.spus]
+        _hold(not strangers, f"lists hold {strangers}, which are not there")
+        _hold(state.topics.keys() == self.maps.keys(), "the topics are not those of the maps")
+        self.leaving, self.offline = frozenset(leaving), frozenset(offline)
+        self._check_waiting(state)
+
+    def _check_waiting(self, state: ClusterState) -> None:
+        repairs = {name for name, wait in state.waiting.items() if wait.kind is Wait.REPAIR}
+        wanting = {
+            name
+            for name, record in self.maps.items()
+            if any(
+                len(ids) < record.replication_factor
+                or (self.leaving and not self.leaving.isdisjoint(ids))
+                for ids in self.lists[name]
+            )
+        }
+        _hold(repairs == wanting, f"{repairs} wait for repair, {wanting} want it")
+        creates = state.waiting.keys() - repairs
+        _hold(creates.isdisjoint(self.maps), f"{creates} wait and are there")
+        sequences = [wait.sequence for wait in state.waiting.values()]
+        _hold(len(set(sequences)) == len(sequences), f"two wait at the same place: {sequences}")
+
+    def leaders(self) -> Counter[int]:
+        """How many lists each SPU leads."""
+        return Counter(ids[0] for lists in self.lists.values() for ids in lists)
+
+
+def is_remembered(state: ClusterState, event: Event) -> bool:
+    """Whether a copy of this event is within the cluster's memory."""
+    return event_hash(event.event_id) in state.memory
+
+
+def is_decommission(event: Event) -> bool:
+    """Whether replicas have to go."""
+    return isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
+
+
+def _hold(claim: bool, otherwise: str) -> None:
+    if not claim:
+        raise ViolationError(otherwise)
