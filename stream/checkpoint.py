@@ -68,9 +68,9 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint:
     from py4j.protocol import Py4JJavaError
 
     try:
-        lines = _lines(spark, f"{checkpoint}/metadata")
-        newest = _newest(spark, f"{checkpoint}/offsets")
-        offsets = None if newest is None else _lines(spark, f"{checkpoint}/offsets/{newest}")
+        lines = read_lines(spark, f"{checkpoint}/metadata")
+        newest = max(batches_in(spark, f"{checkpoint}/offsets"), default=None)
+        offsets = None if newest is None else read_lines(spark, f"{checkpoint}/offsets/{newest}")
     except Py4JJavaError as reason:
         told = str(reason.java_exception.getMessage()).splitlines()[0]
         raise CheckpointError(f"checkpoint {checkpoint} cannot be read: {told}") from reason
@@ -99,16 +99,8 @@ def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> 
     return checkpoint.shards
 
 
-def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    place = _java(spark).org.apache.hadoop.fs.Path(path)
-    return place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), place
-
-
-def _java(spark: SparkSession) -> Any:
-    return spark.sparkContext._jvm
-
-
-def _lines(spark: SparkSession, path: str) -> list[str] | None:
+def read_lines(spark: SparkSession, path: str) -> list[str] | None:
+    """The lines of a small text file; None: there is none."""
     system, place = _file_system(spark, path)
     if not system.exists(place):
         return None
@@ -120,9 +112,23 @@ def _lines(spark: SparkSession, path: str) -> list[str] | None:
     return str(text).splitlines()
 
 
-def _newest(spark: SparkSession, folder: str) -> int | None:
+def list_names(spark: SparkSession, folder: str) -> list[str] | None:
+    """The names in a folder, in order; None: there is no such folder."""
     system, place = _file_system(spark, folder)
     if not system.exists(place):
         return None
-    names = [status.getPath().getName() for status in system.listStatus(place)]
-    return max((int(name) for name in names if name.isdigit()), default=None)
+    return sorted(str(status.getPath().getName()) for status in system.listStatus(place))
+
+
+def batches_in(spark: SparkSession, log: str) -> list[int]:
+    """The numbers of the batches that a log of Spark's has a file of, ascending."""
+    return sorted(int(name) for name in list_names(spark, log) or () if name.isdigit())
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    place = _java(spark).org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), place
+
+
+def _java(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm

@@ -27,6 +27,8 @@ _COMMANDS: Final = {
     "run": ("run", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("produce", "Send events to Kafka, and wait for their answers."),
     "watch": ("watch", "Show replica maps and answers as they come."),
+    "inspect": ("inspect_command", "Show what a job knows, from its checkpoint."),
+    "explain": ("explain", "Tell why a topic's replicas are where they are."),
     "topics": ("topics_command", "Create or check the Kafka topics."),
     "broker": ("broker_command", "Run the embedded Kafka broker alone."),
     "completion": ("completion", "Print the script that completes this command in a shell."),
