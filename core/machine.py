@@ -51,6 +51,7 @@ from spu_assigner.core.records import (
     SpuChanged,
     SpuGone,
     Status,
+    TopicStatus,
     Wait,
     WaitingSettled,
 )
@@ -68,10 +69,9 @@ from spu_assigner.core.state import (
     ClusterState,
     event_hash,
     evolve,
-    held_by_cores,
-    weights_after,
 )
 from spu_assigner.core.waiting import in_turn, may_wait, request_of, servable, waiting_create
+from spu_assigner.core.weights import weights_after
 
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
 
@@ -151,6 +151,8 @@ def _frees(state: ClusterState, records: Sequence[Record]) -> bool:
                 before = state.spus.get(SpuId(record.spu_id))
                 if before is not None and record.online and record.capacity > before.capacity:
                     return True
+            case TopicStatus(moves=int(moves)) if moves > 0:
+                return True
             case _:
                 pass
     return False
@@ -278,7 +280,7 @@ def _delete(state: ClusterState, event: TopicDelete) -> list[Record]:
     restored = [
         spu_id for spu_id in full if spu_id in held and _slots_after(state, spu_id, lists) > 0
     ]
-    weights = weights_after(state.core_weights, held_by_cores(topic), {})
+    weights = weights_after(state.core_weights, topic.held_by_cores(), {})
     changed: dict[SpuId, SpuChanged] = {}
     registration = state.registration_next
     for host in map(SpuId, restored):

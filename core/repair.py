@@ -7,7 +7,7 @@ lowest id. Counts are up to date replica by replica.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,8 @@ from spu_assigner.core.answers import (
 )
 from spu_assigner.core.errors import Code
 from spu_assigner.core.events import SpuId
+from spu_assigner.core.grants import refuse_size
+from spu_assigner.core.limits import MOVES_TOLD_MAX
 from spu_assigner.core.records import (
     Mode,
     Move,
@@ -108,8 +110,11 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
         if len(repaired.row) < topic.replication_factor or _leaving(state, repaired.row):
             open_rows.append(repaired.row)
     records: list[Record] = []
+    replicas = ReplicaLists.of_lists(lists)
+    too_large = refuse_size(replicas, None if topic.cores is None else replicas) if moves else None
+    if too_large is not None:
+        return _told(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
     if moves:
-        replicas = ReplicaLists.of_lists(lists)
         records += _changed(
             state, name, cause=cause, replicas=replicas, moves=moves, filled=candidates.filled
         )
@@ -180,7 +185,7 @@ def _changed(
             revision=topic.revision + 1,
             policy=topic.policy,
             replicas=replicas,
-            cores=moved_cores(state, topic, replicas),
+            cores=moved_cores(state.core_weights, topic, replicas),
             chain_index=shown_index(state, topic, ring, chains),
             cause=cause,
             replication_factor=topic.replication_factor,
@@ -192,7 +197,7 @@ def _changed(
                 ring_fingerprint=before.fingerprint(Order.BALANCED),
                 offline=len(state.spus) - state.online_count,
                 saturated=state.online_count - before.size,
-                moves=tuple(moves),
+                moves=shown_moves(moves),
             ),
         )
     ]
@@ -203,25 +208,38 @@ def _changed(
     return records + chains_changed(state, chains)
 
 
-def moved_cores(state: ClusterState, topic: Topic, replicas: ReplicaLists) -> ReplicaLists | None:
+def shown_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
+    """The moves as a reason tells them: by partition, and no more than a message has room for."""
+    return tuple(sorted(moves, key=lambda move: move.partition)[:MOVES_TOLD_MAX])
+
+
+def moved_cores(
+    weights: Mapping[SpuId, list[int]], topic: Topic, replicas: ReplicaLists
+) -> ReplicaLists | None:
     """The cores of changed lists: a replica that stays keeps its core, a new one takes the first
     of least weight."""
     if topic.cores is None:
         return None
-    weights: dict[int, list[int]] = {}
+    scratch: dict[SpuId, list[int]] = {}
     rows: list[list[int]] = []
     before = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
     for row, (old_row, old_cores) in zip(replicas.tolist(), before, strict=True):
         core_of = dict(zip(old_row, old_cores, strict=True))
         for spu_id in row:
             if spu_id not in core_of:
-                core_of[spu_id] = first_core(state, weights, spu_id)
+                core_of[spu_id] = first_core(weights, scratch, SpuId(spu_id))
         rows.append([core_of[spu_id] for spu_id in row])
     return ReplicaLists.of_lists(rows)
 
 
 def _told(
-    state: ClusterState, name: str, open_rows: list[list[int]], *, cause: str, is_retry: bool
+    state: ClusterState,
+    name: str,
+    open_rows: list[list[int]],
+    *,
+    cause: str,
+    is_retry: bool,
+    why: Refusal | None = None,
 ) -> list[Record]:
     """What is said of a topic that waits on, waits now, or is whole again."""
     known = state.waiting.get(name)
@@ -234,7 +252,7 @@ def _told(
         return []
     outside = state.online_count - state.ring.size
     code = Code.INSUFFICIENT_CAPACITY if outside else Code.INSUFFICIENT_SPUS
-    refusal = Refusal(
+    refusal = why or Refusal(
         code,
         f"{len(open_rows)} lists are short or still on leaving SPUs: the ring has no SPU for them; "
         "they are filled when it grows or slots free",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from spu_assigner.core import placement
 from spu_assigner.core.answers import Refusal
+from spu_assigner.core.balanced import place_balanced
 from spu_assigner.core.errors import Code
 from spu_assigner.core.events import Policy, SpuId, TopicCreate, TopicGrow
 from spu_assigner.core.grants import Grant, departed_one_by_one, refuse_size
@@ -209,24 +210,26 @@ def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant 
 
 def _balanced(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
     """Place by load. The chain rises by the number of partitions."""
-    from spu_assigner.core.balanced import place_balanced
-
     ring = state.ring
     if event.replication_factor > ring.size:
         return _shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
-    loads = state.loads(ring.ids)
-    try:
-        matrix = place_balanced(
-            loads,
-            partitions=event.partitions,
-            replicas=event.replication_factor,
-            start=index,
-        )
-    except ShortRingError as short:
-        return _short_on_the_way(short)
+    matrix = place_balanced(
+        state.loads(ring.ids),
+        partitions=event.partitions,
+        replicas=event.replication_factor,
+        start=index,
+    )
     ids, counts = np.unique(matrix, return_counts=True)
     full = tuple(ids[counts == state.ledger.free(ids)].tolist())
+    if len(matrix) < event.partitions:
+        return _short_on_the_way(
+            ShortRingError(
+                partition=len(matrix),
+                needed=event.replication_factor,
+                found=ring.size - len(full),
+            )
+        )
     departed = departed_one_by_one(matrix, full)
     return Grant(
         policy=Policy.BALANCED,
@@ -341,9 +344,11 @@ def _cores(state: ClusterState, plan: Plan) -> ReplicaLists:
     return ReplicaLists(cores.reshape(matrix.shape))
 
 
-def first_core(state: ClusterState, weights: dict[int, list[int]], spu_id: int) -> int:
-    """The first core of least weight of an SPU, which is counted in `weights`."""
-    of_host = weights.setdefault(spu_id, list(state.core_weights[SpuId(spu_id)]))
+def first_core(
+    weights: Mapping[SpuId, list[int]], scratch: dict[SpuId, list[int]], spu_id: SpuId
+) -> int:
+    """The first core of least weight of an SPU; it is counted in `scratch`, a copy of its own."""
+    of_host = scratch.setdefault(spu_id, list(weights[spu_id]))
     core = of_host.index(min(of_host))
     of_host[core] += 1
     return core

@@ -8,7 +8,6 @@ seen. Who is in the ring follows from these.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
@@ -16,7 +15,7 @@ import numpy as np
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.core.events import Policy, SpuId
 from spu_assigner.core.ledger import Ledger
-from spu_assigner.core.limits import EVENT_IDS_REMEMBERED, REDPANDA_CORE0_WEIGHT
+from spu_assigner.core.limits import EVENT_IDS_REMEMBERED
 from spu_assigner.core.loads import Loads
 from spu_assigner.core.records import (
     Chain,
@@ -37,8 +36,9 @@ from spu_assigner.core.records import (
     Waiting,
     WaitingSettled,
 )
-from spu_assigner.core.replicas import PADDING, IdArray, IdMatrix, ReplicaLists, tally
+from spu_assigner.core.replicas import IdArray, IdMatrix, ReplicaLists
 from spu_assigner.core.ring import START, Ring
+from spu_assigner.core.weights import HeldByCores, held_by_cores, weights_after
 
 BYTE_MAX: Final = 255
 OWN_EVENTS_MAX: Final = 16  # of a topic: its create and its last grows
@@ -116,6 +116,12 @@ class Topic:
     ignore_rack: bool
     replicas: PackedLists
     cores: PackedLists | None
+
+    def held_by_cores(self) -> HeldByCores:
+        """How many replicas each core holds; nothing but for `redpanda`."""
+        if self.cores is None:
+            return {}
+        return held_by_cores(self.replicas.matrix(), self.cores.matrix())
 
 
 class Memory:
@@ -375,17 +381,7 @@ def evolve(state: ClusterState, record: Record) -> None:
     """
     match record:
         case ReplicaMap():
-            gone = state._drop_topic(record.topic)
-            if record.replicas is not None:
-                state._keep_topic(record)
-            before = None if gone is None or gone.cores is None else held_by_cores(gone)
-            if before is not None or record.cores is not None:
-                after = held_by_cores(state.topics.get(record.topic))
-                for spu_id, weights in weights_after(
-                    state.core_weights, before or {}, after
-                ).items():
-                    state.core_weights[spu_id] = weights
-                    state._dirty_spus.add(spu_id)
+            _evolve_map(state, record)
         case SpuChanged():
             state._put_spu(record)
             state._dirty_spus.add(SpuId(record.spu_id))
@@ -411,47 +407,15 @@ def evolve(state: ClusterState, record: Record) -> None:
             assert_never(record)
 
 
-def held_by_cores(topic: Topic | None) -> dict[tuple[SpuId, int], int]:
-    """How many replicas of a topic each core holds: by (SPU, core), in ascending order."""
-    if topic is None or topic.cores is None:
-        return {}
-    replicas, cores = topic.replicas.matrix(), topic.cores.matrix()
-    there = replicas != PADDING
-    width = int(cores.max(initial=0)) + 1
-    keys, counts = tally(replicas[there].astype(np.int64) * width + cores[there])
-    return {
-        (SpuId(key // width), key % width): count for key, count in zip(keys, counts, strict=True)
-    }
-
-
-def weights_after(
-    weights: Mapping[SpuId, list[int]],
-    before: Mapping[tuple[SpuId, int], int],
-    after: Mapping[tuple[SpuId, int], int],
-) -> dict[SpuId, list[int]]:
-    """The core weights of the SPUs for which the replicas held by cores change.
-
-    A replica on a core that was taken away is taken off the core with the most weight above its
-    base.
-    """
-    changed: dict[SpuId, list[int]] = {}
-    for (spu_id, core), count in before.items():
-        less = count - after.get((spu_id, core), 0)
-        if less <= 0:
-            continue
-        of_host = changed.setdefault(spu_id, list(weights[spu_id]))
-        if core < len(of_host) and of_host[core] - less >= _base_weight(core):
-            of_host[core] -= less
-            continue
-        for _ in range(less):
-            above = [weight - _base_weight(number) for number, weight in enumerate(of_host)]
-            of_host[above.index(max(above))] -= 1
-    for (spu_id, core), count in after.items():
-        more = count - before.get((spu_id, core), 0)
-        if more > 0:
-            changed.setdefault(spu_id, list(weights[spu_id]))[core] += more
-    return changed
-
-
-def _base_weight(core: int) -> int:
-    return REDPANDA_CORE0_WEIGHT if core == 0 else 0
+def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
+    gone = state._drop_topic(record.topic)
+    if record.replicas is not None:
+        state._keep_topic(record)
+    if record.cores is not None or (gone is not None and gone.cores is not None):
+        before = {} if gone is None else gone.held_by_cores()
+        after = {}
+        if record.replicas is not None and record.cores is not None:
+            after = held_by_cores(record.replicas.matrix, record.cores.matrix)
+        for spu_id, weights in weights_after(state.core_weights, before, after).items():
+            state.core_weights[spu_id] = weights
+            state._dirty_spus.add(spu_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from spu_assigner.core.records import Order
 from spu_assigner.core.state import ClusterState
 
@@ -12,11 +13,17 @@ def picture(state: ClusterState) -> dict[str, Any]:
     """Everything that a state holds, as plain comparable values."""
     return {
         "spus": {
-            spu_id: (spu.online, spu.rack, spu.cores, spu.capacity, spu.labels, spu.registration)
+            spu_id: (
+                (spu.online, spu.leaving, spu.rack, spu.cores, spu.capacity),
+                (spu.labels, spu.registration),
+            )
             for spu_id, spu in sorted(state.spus.items())
         },
         "weights": dict(sorted(state.core_weights.items())),
         "counts": [state.ledger.count(spu_id) for spu_id in sorted(state.spus)],
+        "leaders": state.ledger.leaders(np.array(sorted(state.spus), dtype=np.int32)).tolist(),
+        "leaving": sorted(state.leaving),
+        "waiting": (dict(sorted(state.waiting.items())), state.waiting_next()),
         "topics": dict(sorted(state.topics.items())),
         "chains": dict(state.chains),
         "indexes": [state.chain_index(order) for order in Order],
