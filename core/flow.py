@@ -93,6 +93,7 @@ class _Flow:
         self._ceilings = bands.ceilings
         self._hub = len(counts)
         self._only_hub = np.array([self._hub])
+        self._unit = self._hub + 2  # more than a path has steps
 
     def run(self, goal: _Goal) -> None:
         """Pass units along shortest paths until there is no path."""
@@ -102,9 +103,10 @@ class _Flow:
             if len(sources) == 0 or len(targets) == 0:
                 return
             distances = self._distances(sources, targets, bound)
-            bound = int(distances[targets].min())
-            if bound >= FAR:
+            nearest = int(distances[targets].min())
+            if nearest >= FAR:
                 return
+            bound = (nearest // self._unit + 1) * self._unit - 1
             self._pass_at(bound, goal, distances)
 
     def _sources(self, goal: _Goal) -> Positions:
@@ -119,19 +121,24 @@ class _Flow:
         return np.flatnonzero(self._counts < self._floors) if goal.is_to_below else self._only_hub
 
     def _steps(self, node: int) -> Iterator[tuple[int, Positions]]:
+        """Where a path may go on to from a node, and the length of that step.
+
+        Length is cost * unit + 1: of paths that cost the same, those with fewer steps come first.
+        """
         if node == self._hub:
             can_spare = (self._counts > self._floors) & (self._counts <= self._ceilings)
-            yield 0, np.flatnonzero(can_spare)
+            yield 1, np.flatnonzero(can_spare)
             return
         if self._floors[node] <= self._counts[node] < self._ceilings[node]:
-            yield 0, self._only_hub
-        yield from self._pool.reach(node)
+            yield 1, self._only_hub
+        for cost, takers in self._pool.reach(node):
+            yield cost * self._unit + 1, takers
 
     def _distances(self, sources: Positions, targets: Positions, bound: int) -> CountArray:
-        """What a path from a source to each node costs at least.
+        """How long a path from a source to each node is at least.
 
         Ends early once a target is as near as `bound`; other nodes may then be nearer than told.
-        Costs may be negative, but no cycle is, since the units passed so far cost the least.
+        Lengths may be negative, but no circle is, since the units passed so far cost the least.
         """
         distances = np.full(self._hub + 1, FAR)
         distances[sources] = 0
@@ -141,17 +148,17 @@ class _Flow:
             distance, node = heappop(heap)
             if distance > distances[node]:
                 continue
-            for cost, takers in self._steps(node):
-                nearer = takers[distances[takers] > distance + cost]
-                distances[nearer] = distance + cost
+            for length, takers in self._steps(node):
+                nearer = takers[distances[takers] > distance + length]
+                distances[nearer] = distance + length
                 for taker in nearer.tolist():
-                    heappush(heap, (distance + cost, taker))
+                    heappush(heap, (distance + length, taker))
             if distances[targets].min() <= bound:
                 break
         return distances
 
     def _pass_at(self, bound: int, goal: _Goal, distances: CountArray) -> None:
-        """Pass units along paths that cost `bound`, until the distances show no more of them."""
+        """Pass units along paths no longer than `bound`, until the distances show no more."""
         given_up = np.zeros(self._hub + 1, dtype=np.bool_)
         is_source = True
         while is_source:
@@ -175,7 +182,7 @@ class _Flow:
         bound: int,
         /,
     ) -> list[tuple[int, int, int]]:
-        """Transfers (giver, taker, cost) from the source to a target; empty: none was found.
+        """Transfers (giver, taker, length) from the source to a target; empty: none was found.
 
         In depth first; nodes that lead nowhere are given up.
         """
@@ -198,30 +205,32 @@ class _Flow:
                     return []
                 node = path.pop()[0]
                 following = next(options[-1], None)
-            taker, cost, spent = following
-            path.append((node, taker, cost))
+            taker, length, spent = following
+            path.append((node, taker, length))
             node = taker
             given_up[node] = True
 
     def _last_step(
         self, steps: list[tuple[int, Positions]], budget: int, is_target: Flags
     ) -> tuple[int, int] | None:
-        """The target that one of the steps leads to within the budget, and what it costs."""
-        for cost, takers in steps:
+        """The target that one of the steps leads to within the budget, and its length."""
+        for length, takers in steps:
             targets = takers[is_target[takers]]
-            if cost > budget or len(targets) == 0:
+            if length > budget or len(targets) == 0:
                 continue
             if targets[0] == self._hub:
-                return self._hub, cost
+                return self._hub, length
             lack = self._floors[targets] - self._counts[targets]
-            return int(targets[np.argmax(lack)]), cost
+            return int(targets[np.argmax(lack)]), length
         return None
 
     def _apply(self, path: list[tuple[int, int, int]]) -> None:
         """Pass one unit along the path."""
         rows = [
-            -1 if self._hub in (giver, taker) else self._pool.find(giver, taker, cost)
-            for giver, taker, cost in path
+            -1
+            if self._hub in (giver, taker)
+            else self._pool.find(giver, taker, length // self._unit)
+            for giver, taker, length in path
         ]
         transfers = [(row, giver, taker) for row, (giver, taker, _) in zip(rows, path, strict=True)]
         for row, giver, taker in self._shortened(transfers):
@@ -254,9 +263,10 @@ class _Flow:
 def _onward(
     steps: list[tuple[int, Positions]], spent: int, distances: CountArray, given_up: Flags
 ) -> Iterator[tuple[int, int, int]]:
-    """Nodes not looked at yet that a shortest path may go on to: node, cost, cost so far."""
-    for cost, takers in steps:
-        fit = ~given_up[takers] & (spent + cost <= distances[takers])
+    """Nodes not looked at yet that a shortest path may go on to: node, length of the
+    step, length so far."""
+    for length, takers in steps:
+        fit = ~given_up[takers] & (spent + length <= distances[takers])
         for taker in takers[fit].tolist():
             if not given_up[taker]:  # It may have been since.
-                yield taker, cost, spent + cost
+                yield taker, length, spent + length

@@ -78,22 +78,15 @@ class ReplicaPool:
         self._at_first = places
         self._now = places.copy()
         self._loose = np.full_like(places, self._spus)  # members whose rack is not full there
-        self._gone: dict[int, list[int]] = {}  # rows that changed: who held a replica at first
-        self._has_changed = np.zeros(len(places), dtype=np.bool_)
+        self._away = np.full_like(places, self._spus)  # who was a member at first and is not now
         self._holdings = Holdings(places, self._spus)
 
     def reach(self, giver: int) -> Iterator[tuple[int, Positions]]:
         """See `flow.Pool`: SPUs that are to have back what was theirs come first."""
         own, new = self._holdings.own[giver], self._holdings.new[giver]
-        for rows, refund in ((new, 1), (own[self._has_changed[own]], 0)):
-            back = {
-                spu
-                for row in rows.tolist()
-                for spu in self._gone[row]
-                if self._is_open(row, giver, spu)
-            }
-            if back:
-                yield -refund, np.array(sorted(back))
+        for rows, refund in ((new, 1), (own[self._away[own, 0] != self._spus], 0)):
+            if len(rows):
+                yield -refund, self._back(rows, giver)
         for rows, refund in ((new, 1), (own, 0)):
             if len(rows):
                 yield 1 - refund, np.flatnonzero(self._open_to(rows, giver))
@@ -120,8 +113,8 @@ class ReplicaPool:
         now, at_first = self._now[row], self._at_first[row].tolist()
         now[now == giver] = taker
         members = now.tolist()
-        self._has_changed[row] = True
-        self._gone[row] = [spu for spu in at_first if spu != self._spus and spu not in members]
+        away = [spu for spu in at_first if spu not in members]
+        self._away[row] = away + [self._spus] * (len(members) - len(away))
         self._holdings.transfer(row, giver=giver, taker=taker, is_takers_own=taker in at_first)
         racks_at_first = self._racks_at_first[row].tolist()
         racks = [
@@ -141,8 +134,9 @@ class ReplicaPool:
         row may be made without the others.
         """
         changes = []
-        for row, gone in sorted(self._gone.items()):
+        for row in np.flatnonzero(self._away[:, 0] != self._spus).tolist():
             at_first = self._at_first[row].tolist()
+            gone = [spu for spu in self._away[row].tolist() if spu != self._spus]
             taken = [spu for spu in self._now[row].tolist() if spu not in at_first]
             left = []
             for giver in gone:
@@ -156,10 +150,13 @@ class ReplicaPool:
             changes += [Change(row, *pair) for pair in zip(left, taken, strict=True)]
         return changes
 
-    def _is_open(self, row: int, giver: int, taker: int) -> bool:
-        """Whether an SPU that is not in a row may take the giver's replica."""
-        rack = self._rack_of[taker]
-        return bool(rack == self._rack_of[giver] or rack not in self._full[row])
+    def _back(self, rows: Positions, giver: int) -> Positions:
+        """Who may take the giver's replica of any of these rows and was a member at first."""
+        away = self._away[rows]
+        racks = np.append(self._rack_of, -1)[away]
+        is_full = (self._full[rows][:, None, :] == racks[:, :, None]).any(axis=2)
+        is_open = ~is_full | (racks == self._rack_of[giver])
+        return np.unique(away[is_open & (away != self._spus)])
 
     def _open_to(self, rows: Positions, giver: int) -> Flags:
         """Who may take the giver's replica of any of these rows."""

@@ -169,18 +169,17 @@ def _ordered(
     heap = [(-load(giver), giver) for giver in pending]
     heapify(heap)
     blocked: list[int] = []  # givers all of whose takers are full until they give themselves
-    for _ in changes:
-        taker = None
-        while taker is None:
-            if not heap:
-                raise InvariantError("moves of a rebalance wait for each other in a circle")
-            key, giver = heappop(heap)
-            if giver not in pending or -key != load(giver):
-                continue  # told anew since
-            with_room = [place for place in pending[giver] if room[place] > 0]
-            taker = min(with_room, key=lambda place: (load(place), place), default=None)
-            if taker is None:
-                blocked.append(giver)
+    while pending:
+        if not heap:
+            raise InvariantError("moves of a rebalance wait for each other in a circle")
+        key, giver = heappop(heap)
+        if giver not in pending or -key != load(giver):
+            continue  # told anew since
+        with_room = [place for place in pending[giver] if room[place] > 0]
+        if not with_room:
+            blocked.append(giver)
+            continue
+        taker = min(with_room, key=lambda place: (load(place), place))
         yield Change(pending[giver][taker].popleft(), giver, taker)
         if not pending[giver][taker]:
             del pending[giver][taker]
