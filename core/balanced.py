@@ -163,7 +163,8 @@ def _quotas(field: Field, lists: int, replicas: int, seed: int) -> tuple[CountAr
             capacities=field.capacities,
             held=field.replicas,
             limits=np.minimum(field.free, lists),
-            starts=np.zeros(1, dtype=np.int64) if single else field.starts,
+            groups=np.zeros_like(field.racks) if single else field.racks,
+            starts=field.starts[:1] if single else field.starts,
             lower=np.array([lists * replicas]) if single else lists * field.lower,
             upper=np.array([lists * replicas]) if single else lists * field.upper,
             total=lists * replicas,
@@ -175,7 +176,7 @@ def _quotas(field: Field, lists: int, replicas: int, seed: int) -> tuple[CountAr
         wanted = np.flatnonzero(leaders > shares.sure)
         key = keys(field.capacities[wanted], field.leaders[wanted] + leaders[wanted])
         wanted = wanted[np.lexsort((field.positions[wanted], key))]
-        chosen = shares.choose(wanted.tolist())
+        chosen = shares.choose(wanted)
         if len(chosen) == len(wanted):
             break
         may_lead = np.where(shares.beyond(chosen), shares.sure, may_lead)
@@ -186,7 +187,7 @@ def _quotas(field: Field, lists: int, replicas: int, seed: int) -> tuple[CountAr
     tie = mixed(field.ids[rest], field.replicas[rest], seed)
     rest = rest[np.lexsort((tie, -key))]
     quotas = shares.sure.copy()
-    quotas[shares.choose([*chosen, *rest.tolist()])] += 1
+    quotas[shares.choose(np.concatenate((chosen, rest)))] += 1
     return quotas, leaders
 
 
@@ -197,7 +198,8 @@ def _even_leaders(field: Field, limits: CountArray, lists: int) -> CountArray:
             capacities=field.capacities[able],
             held=field.leaders[able],
             limits=limits[able],
-            starts=np.zeros(1, dtype=np.int64),
+            groups=np.zeros_like(able),
+            starts=field.starts[:1],
             lower=np.array([lists]),
             upper=np.array([lists]),
             total=lists,
@@ -207,5 +209,5 @@ def _even_leaders(field: Field, limits: CountArray, lists: int) -> CountArray:
     tied = tied[np.argsort(field.positions[able[tied]])]
     leaders = np.zeros(len(limits), dtype=np.int64)
     leaders[able] = shares.sure
-    leaders[able[tied[: shares.free + sum(shares.forced)]]] += 1
+    leaders[able[shares.choose(tied)]] += 1
     return leaders

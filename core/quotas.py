@@ -14,7 +14,7 @@ by one, the level up to which all are given is searched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,19 +40,16 @@ class Takers:
     capacities: CountArray
     held: CountArray
     limits: CountArray  # what an SPU may take
-    starts: CountArray  # where each group begins; none is empty
+    groups: CountArray  # the group of each SPU: 0 … without gaps, ascending
+    starts: CountArray  # where each group begins
     lower: CountArray  # what a group must take
     upper: CountArray  # what a group may take
     total: int
 
-    @property
-    def group_of(self) -> CountArray:
-        """For each SPU the number of its group."""
-        sizes = np.diff(self.starts, append=len(self.capacities))
-        return np.repeat(np.arange(len(self.starts)), sizes)
-
     def sums(self, values: NDArray[np.int64]) -> CountArray:
         """Sums by group over the last axis."""
+        if len(self.starts) == 1:
+            return np.asarray(values.sum(axis=-1, keepdims=True))
         return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
 
 
@@ -66,17 +63,18 @@ class Shares:
 
     sure: CountArray  # (n,)
     tied: BoolArray  # (n,)
-    forced: list[int]  # (groups,)
-    room: list[int]  # (groups,)
+    forced: CountArray  # (groups,)
+    room: CountArray  # (groups,)
     free: int
-    groups: list[int]  # (n,)
+    groups: CountArray  # (n,)
 
-    def choose(self, preferred: Sequence[int]) -> list[int]:
+    def choose(self, preferred: CountArray) -> CountArray:
         """Those of the tied SPUs, the most preferred first, that can all get one more."""
-        forced, room, free = self.forced.copy(), self.room.copy(), self.free
+        if len(self.room) == 1:
+            return preferred[: int(self.room[0])]
+        forced, room, free = self.forced.tolist(), self.room.tolist(), self.free
         chosen = []
-        for spu in preferred:
-            group = self.groups[spu]
+        for at, group in enumerate(self.groups[preferred].tolist()):
             if room[group] == 0 or (forced[group] == 0 and free == 0):
                 continue
             room[group] -= 1
@@ -84,19 +82,17 @@ class Shares:
                 forced[group] -= 1
             else:
                 free -= 1
-            chosen.append(spu)
-        return chosen
+            chosen.append(at)
+        return preferred[chosen]
 
-    def beyond(self, chosen: Sequence[int]) -> BoolArray:
+    def beyond(self, chosen: CountArray) -> BoolArray:
         """The tied SPUs that cannot be chosen too."""
-        group_of = np.array(self.groups)
-        counts = np.bincount(group_of[np.array(chosen, dtype=np.int64)], minlength=len(self.room))
-        spent = int(np.maximum(counts - np.array(self.forced), 0).sum())
-        full = counts >= np.array(self.room)
-        if spent == self.free:
-            full |= counts >= np.array(self.forced)
-        unfit = self.tied & full[group_of]
-        unfit[np.array(chosen, dtype=np.int64)] = False
+        counts = np.bincount(self.groups[chosen], minlength=len(self.room))
+        full = counts >= self.room
+        if int(np.maximum(counts - self.forced, 0).sum()) == self.free:
+            full |= counts >= self.forced
+        unfit = self.tied & full[self.groups]
+        unfit[chosen] = False
         return np.asarray(unfit)
 
 
@@ -111,22 +107,20 @@ def even_shares(takers: Takers) -> Shares:
 
     Cost: O(n log n), and a search of at most 31 steps in O(n).
     """
-    group_of = takers.group_of
     first = np.where(takers.limits > 0, keys(takers.capacities, takers.held + 1), KEY_NONE)
     if int(takers.upper.sum()) == takers.total:
         bound, targets = np.ones(len(takers.starts), dtype=np.bool_), takers.upper
-        last = _last_keys(takers, group_of, first, targets)
+        last = _last_keys(takers, first, targets)
     else:
-        shared = _shared_last_key(takers, group_of, first)
-        below, through = _given(takers, group_of, shared)
-        under = takers.sums(below)
-        short = takers.sums(through) <= takers.lower
-        bound = short | (under >= takers.upper)
-        targets = np.where(short, takers.lower, takers.upper)
+        shared = _shared_last_key(takers, first)
         last = np.full(len(takers.starts), shared)
+        below, through = _given(takers, last)
+        short = takers.sums(through) < takers.lower
+        bound = short | (takers.sums(below) > takers.upper)
+        targets = np.where(short, takers.lower, takers.upper)
         if bound.any():
-            last = np.where(bound, _last_keys(takers, group_of, first, targets), shared)
-    sure, through = _given(takers, group_of, last)
+            last = np.where(bound, _last_keys(takers, first, np.where(bound, targets, 0)), shared)
+    sure, through = _given(takers, last)
     tied = through > sure
     given, choices = takers.sums(sure), takers.sums(tied.astype(np.int64))
     forced = np.where(bound, targets - given, np.maximum(takers.lower - given, 0))
@@ -134,10 +128,10 @@ def even_shares(takers: Takers) -> Shares:
     return Shares(
         sure=sure,
         tied=tied,
-        forced=forced.tolist(),
-        room=room.tolist(),
+        forced=forced,
+        room=room,
         free=takers.total - int(given.sum()) - int(forced.sum()),
-        groups=group_of.tolist(),
+        groups=takers.groups,
     )
 
 
@@ -150,11 +144,9 @@ def _below(takers: Takers, levels: CountArray) -> CountArray:
     return np.asarray(np.minimum(np.maximum(reached - takers.held, 0), takers.limits))
 
 
-def _given(
-    takers: Takers, group_of: CountArray, last: CountArray | int
-) -> tuple[CountArray, CountArray]:
-    """What each SPU gets at keys below the last one, and at keys up to it."""
-    last_key = np.broadcast_to(last, takers.starts.shape)[group_of]
+def _given(takers: Takers, last: CountArray) -> tuple[CountArray, CountArray]:
+    """What each SPU gets at keys below the last one of its group, and at keys up to it."""
+    last_key = last[takers.groups]
     level = last_key >> FINE_BITS
     below = _below(takers, level)
     has_next = _below(takers, level + 1) > below
@@ -162,34 +154,34 @@ def _given(
     return below + (next_key < last_key), below + (next_key <= last_key)
 
 
-def _last_keys(
-    takers: Takers, group_of: CountArray, first: CountArray, targets: CountArray
-) -> CountArray:
+def _last_keys(takers: Takers, first: CountArray, targets: CountArray) -> CountArray:
     """For each group the key at which it has its target; -1 where that is 0."""
     any_wanted = targets > 0
-    high = _level_after(_nth_smallest(takers, group_of, first, targets))
+    high = _level_after(_nth_smallest(takers, first, targets))
     low = np.where(any_wanted, np.minimum.reduceat(first, takers.starts) >> FINE_BITS, 0)
     high = np.where(any_wanted, high, 1)
 
     def is_short(levels: CountArray) -> BoolArray:
-        return np.asarray(takers.sums(_below(takers, levels[:, group_of])) < targets)
+        return np.asarray(takers.sums(_below(takers, levels[:, takers.groups])) < targets)
 
-    level = _search(low, high, is_short, fan=SEARCH_CELLS // len(group_of))
-    below = _below(takers, level[group_of])
-    has_next = _below(takers, level[group_of] + 1) > below
+    level = _search(low, high, is_short, fan=SEARCH_CELLS // len(takers.groups))
+    below = _below(takers, level[takers.groups])
+    has_next = _below(takers, level[takers.groups] + 1) > below
     next_key = np.where(has_next, keys(takers.capacities, takers.held + below + 1), KEY_NONE)
-    last = _nth_smallest(takers, group_of, next_key, targets - takers.sums(below))
+    last = _nth_smallest(takers, next_key, targets - takers.sums(below))
     return np.asarray(np.where(any_wanted, last, -1))
 
 
-def _shared_last_key(takers: Takers, group_of: CountArray, first: CountArray) -> int:
+def _shared_last_key(takers: Takers, first: CountArray) -> int:
     """The key at which all groups together, each within its bounds, have the total."""
     lower, upper, total = takers.lower, takers.upper, takers.total
     if int(lower.sum()) == total:
         return -1
-    order = np.lexsort((first, group_of))
-    rank = np.arange(len(order)) - takers.starts[group_of]
-    ones = np.sort(first[order][rank < upper[group_of]])  # one replica an SPU is one way to do it
+    order = np.lexsort((first, takers.groups))
+    rank = np.arange(len(order)) - takers.starts[takers.groups]
+    ones = np.sort(
+        first[order][rank < upper[takers.groups]]
+    )  # one replica an SPU is one way to do it
     enough = ones[total - 1 : total] if total <= len(ones) else np.array([KEY_NONE])
 
     def is_short(levels: CountArray) -> BoolArray:
@@ -206,7 +198,7 @@ def _shared_last_key(takers: Takers, group_of: CountArray, first: CountArray) ->
     low_at, high_at = -1, len(candidates) - 1  # the last one is enough
     while high_at - low_at > 1:
         middle = (low_at + high_at) // 2
-        taken = group_of[has_next[next_key <= candidates[middle]]]
+        taken = takers.groups[has_next[next_key <= candidates[middle]]]
         through = np.clip(given + np.bincount(taken, minlength=len(given)), lower, upper)
         if int(through.sum()) < total:
             low_at = middle
@@ -215,13 +207,14 @@ def _shared_last_key(takers: Takers, group_of: CountArray, first: CountArray) ->
     return int(candidates[high_at])
 
 
-def _nth_smallest(
-    takers: Takers, group_of: CountArray, values: CountArray, nth: CountArray
-) -> CountArray:
+def _nth_smallest(takers: Takers, values: CountArray, nth: CountArray) -> CountArray:
     """For each group its nth smallest value, counted from 1; `KEY_NONE` where it has fewer."""
-    ordered = values[np.lexsort((values, group_of))]
-    sizes = np.diff(takers.starts, append=len(values))
+    sizes = np.bincount(takers.groups)
     at = takers.starts + np.clip(nth, 1, sizes) - 1
+    if len(sizes) == 1:
+        ordered = np.partition(values, at)
+    else:
+        ordered = values[np.lexsort((values, takers.groups))]
     return np.asarray(np.where(nth <= sizes, ordered[at], KEY_NONE))
 
 
