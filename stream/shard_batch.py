@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 import numpy as np
+from spu_assigner.core.answers import answers
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.core.events import Policy
 from spu_assigner.core.machine import step
@@ -222,7 +223,7 @@ class ShardBatch:
         records = step(
             self._clusters.of(cluster_id), event, default_policy=self._options.default_policy
         )
-        for record in records:
+        for record in answers(records):  # What else it changes is published when the batch ends.
             match record:
                 case ReplicaMap():
                     name = f"{cluster_id}/{record.topic}".encode()
@@ -236,8 +237,6 @@ class ShardBatch:
                 case RingEvent():
                     name, data = key, encode_record(record, wire=wire)
                     kind = Kind.RING_EVENT
-                case _:
-                    continue  # What it changes is published with the batch's other state entries.
             messages.append(Message(kind, b"%b%d" % (place, len(messages)), name, data, time_ms))
         if records:
             self._touched[cluster_id] = (place, len(messages), time_ms)

@@ -84,14 +84,19 @@ def _ring_event(answer: RingEvent) -> str:
 
 
 def _lists(replicas: ReplicaLists, cores: ReplicaLists | None) -> list[str]:
-    rows = replicas.matrix[:LISTS_SHOWN].tolist()
+    rows = _first(replicas)
     lines = [f"          {number:>5}  {row}" for number, row in enumerate(rows)]
     if cores is not None:
-        on_cores = cores.matrix[:LISTS_SHOWN].tolist()
-        lines = [f"{line} on cores {row}" for line, row in zip(lines, on_cores, strict=True)]
+        on_cores = zip(lines, _first(cores), strict=True)
+        lines = [f"{line} on cores {row}" for line, row in on_cores]
     if len(replicas) > LISTS_SHOWN:
         lines.append(f"          … {len(replicas) - LISTS_SHOWN} more (all with --output json)")
     return lines
+
+
+def _first(lists: ReplicaLists) -> list[list[int]]:
+    shown = ReplicaLists(lists.matrix[:LISTS_SHOWN], ragged=lists.ragged)
+    return shown.tolist()
 
 
 def _dead_letter(letter: DeadLetter, form: Form) -> str:
