@@ -132,11 +132,10 @@ def place_by_hand(cluster: Cluster, raw: Any) -> list[list[int]]:
     for chosen in lists:
         if any(spu_id not in cluster.spus for spu_id in chosen):
             raise Refusal("MANUAL_UNKNOWN_SPU")
-        for spu_id in chosen:
-            if cluster.spus[spu_id].leaving:
-                raise Refusal("MANUAL_SPU_LEAVING")
-            if cluster.spus[spu_id].is_full:
-                raise Refusal("MANUAL_SPU_FULL")
+        if any(cluster.spus[spu_id].leaving for spu_id in chosen):
+            raise Refusal("MANUAL_SPU_LEAVING")
+        if any(cluster.spus[spu_id].is_full for spu_id in chosen):
+            raise Refusal("MANUAL_SPU_FULL")
         for spu_id in chosen:
             cluster.spus[spu_id].count += 1
         cluster.refresh()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 from spu_assigner.core.answers import answers
-from spu_assigner.core.events import Event, LeaveMode, Policy, SpuLeft, TopicGrow
+from spu_assigner.core.events import Event, LeaveMode, Policy, SpuId, SpuLeft, TopicGrow
 from spu_assigner.core.records import (
     EventSeen,
     Record,
@@ -50,16 +51,15 @@ class Shadow:
             _hold(records == (), "an event that is remembered gives no records")
             return
         before = self.counts.copy()
-        moved = 0
         for record in records:
             if isinstance(record, ReplicaMap):
-                moved += self._take(record, event)
+                self._take(record, event)
         if records:
-            self._check_answers(state, event, records, moved)
+            self._check_answers(state, event, records)
         self._check_state(state, before)
 
-    def _take(self, record: ReplicaMap, event: Event) -> int:
-        """One map; returns how many replicas moved to another SPU."""
+    def _take(self, record: ReplicaMap, event: Event) -> None:
+        """Take over one map."""
         name = record.topic
         known = self.maps.get(name)
         revision = 1 if known is None else known.revision + 1
@@ -71,34 +71,36 @@ class Shadow:
         if record.replicas is None:
             _hold(known is not None, f"tombstone for {name}, which is not there")
             del self.maps[name]
-            return 0
+            return
         new = record.replicas.tolist()
         for ids in new:
-            _hold(len(set(ids)) == len(ids), f"{name} has {ids}: one SPU twice")
-            _hold(0 < len(ids) <= record.replication_factor, f"{name} has {ids}: wrong length")
+            if len(set(ids)) < len(ids) or not 0 < len(ids) <= record.replication_factor:
+                raise ViolationError(f"{name} has {ids}: one SPU twice, or a wrong length")
             self.counts.update(ids)
         if record.cores is not None:
             shapes = [len(row) for row in record.cores.tolist()], [len(row) for row in new]
             _hold(shapes[0] == shapes[1], f"{name}: cores are not parallel to replicas")
         self.maps[name], self.lists[name] = record, new
-        return self._check_movement(record, event, old, new) if known is not None else 0
+        if known is not None:
+            self._check_movement(record, event, old, new)
 
-    def _check_movement(self, record: ReplicaMap, event: Event, old: Lists, new: Lists) -> int:
-        """A living topic changes only where it must; returns how many replicas moved."""
-        name, moved = record.topic, 0
+    def _check_movement(self, record: ReplicaMap, event: Event, old: Lists, new: Lists) -> None:
+        """A living topic changes only where it must."""
+        name = record.topic
         if record.cause == event.event_id and isinstance(event, TopicGrow):
             _hold(new[: len(old)] == old, f"{name} grew, and old partitions changed")
             _hold(len(new) == event.partitions, f"{name} has {len(new)} partitions")
             full = all(len(ids) == record.replication_factor for ids in new[len(old) :])
             _hold(full, f"{name} grew by short lists")
-            return 0
+            return
         _hold(len(new) == len(old), f"{name} changed its partitions")
         is_rebalance = record.reason is not None and record.reason.mode == "rebalance"
         leaver = event.spu_id if isinstance(event, SpuLeft) else None
         _hold(leaver is None or is_decommission(event), f"{name} changed by a leave for a while")
         for was, now in zip(old, new, strict=True):
+            if was == now:
+                continue
             gone = set(was) - set(now)
-            moved += len(gone)
             if is_rebalance:
                 _hold(record.policy is not Policy.MANUAL, f"{name} is manual and was moved")
                 _hold(not gone & (self.offline | self.leaving), f"{name}: {gone} is not online")
@@ -107,13 +109,12 @@ class Shadow:
                 _hold(racks[0] <= racks[1], f"{name}: {was} became {now}, on fewer racks")
             elif leaver is not None:
                 _hold(gone <= {leaver}, f"{name}: {was} became {now}, only {leaver} leaves")
-                _hold(leaver in was or was == now, f"{name}: {was} became {now} for nothing")
+                _hold(leaver in was, f"{name}: {was} became {now} for nothing")
             else:
                 _hold(gone <= self.leaving, f"{name}: {was} became {now}, {gone} did not leave")
-        return moved
 
     def _check_answers(
-        self, state: ClusterState, event: Event, records: tuple[Record, ...], moved: int
+        self, state: ClusterState, event: Event, records: tuple[Record, ...]
     ) -> None:
         told = answers(records)
         statuses = [record for record in told if isinstance(record, TopicStatus)]
@@ -158,8 +159,10 @@ class Shadow:
     def _check_state(self, state: ClusterState, before: Counter[int]) -> None:
         ring = []
         leaving, offline = set(), set()
-        for spu_id, spu in sorted(state.spus.items()):
-            count = state.ledger.count(spu_id)
+        ids = sorted(state.spus)
+        counts = state.ledger.counts(np.array(ids, dtype=np.int32)).tolist() if ids else []
+        for spu_id, count in zip(ids, counts, strict=True):
+            spu = state.spus[spu_id]
             if count != self.counts[spu_id]:
                 raise ViolationError(f"SPU {spu_id} counts {count}, the maps {self.counts[spu_id]}")
             if count > spu.capacity and count > before[spu_id]:
@@ -179,19 +182,21 @@ class Shadow:
         _hold(not strangers, f"lists hold {strangers}, which are not there")
         _hold(state.topics.keys() == self.maps.keys(), "the topics are not those of the maps")
         self.leaving, self.offline = frozenset(leaving), frozenset(offline)
+        _hold(state.leaving == leaving, "the leaving SPUs are not those that say so")
         self._check_waiting(state)
 
     def _check_waiting(self, state: ClusterState) -> None:
+        wanting = set()
+        for name, record in self.maps.items():
+            wanted = record.replication_factor
+            for ids in self.lists[name]:
+                is_held = not self.leaving.isdisjoint(ids)
+                if len(ids) < wanted or is_held:
+                    wanting.add(name)
+                    _check_nothing_helps(state, name, ids, is_held=is_held)
+        if not state.waiting and not wanting:
+            return
         repairs = {name for name, wait in state.waiting.items() if wait.kind is Wait.REPAIR}
-        wanting = {
-            name
-            for name, record in self.maps.items()
-            if any(
-                len(ids) < record.replication_factor
-                or (self.leaving and not self.leaving.isdisjoint(ids))
-                for ids in self.lists[name]
-            )
-        }
         _hold(repairs == wanting, f"{repairs} wait for repair, {wanting} want it")
         creates = state.waiting.keys() - repairs
         _hold(creates.isdisjoint(self.maps), f"{creates} wait and are there")
@@ -201,6 +206,14 @@ class Shadow:
     def leaders(self) -> Counter[int]:
         """How many lists each SPU leads."""
         return Counter(ids[0] for lists in self.lists.values() for ids in lists)
+
+
+def _check_nothing_helps(state: ClusterState, name: str, ids: list[int], *, is_held: bool) -> None:
+    """A list waits only as long as it must."""
+    takers = [spu_id for spu_id in state.ring.ids.tolist() if spu_id not in ids]
+    _hold(not takers, f"{name} has {ids}, and {takers} could take a replica")
+    online = [spu_id for spu_id in ids if state.spus[SpuId(spu_id)].online]
+    _hold(not (is_held and online), f"{name} has {ids}, on a leaving SPU, and {online} could serve")
 
 
 def is_remembered(state: ClusterState, event: Event) -> bool:
