@@ -8,13 +8,16 @@ the outputs is said in `unknown`, and never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spu_assigner.core.answers import Refusal
 from spu_assigner.core.events import Policy, SpuId
+from spu_assigner.core.explain_moves import Load, MoveStep, MovesTold
 from spu_assigner.core.past_ring import PastRing, RingGroup, find_ring
-from spu_assigner.core.records import Mode, Move, Order, Reason, ReplicaMap
+from spu_assigner.core.records import Mode, Order, Reason, ReplicaMap, Wait, Waiting
+from spu_assigner.core.requests import automatic
 from spu_assigner.core.retrace import (
     RULE_OF,
     Passed,
@@ -26,6 +29,7 @@ from spu_assigner.core.retrace import (
     weighed_anew,
 )
 from spu_assigner.core.state import ClusterState
+from spu_assigner.core.waiting import request_of
 
 ORDER_OF_MODE: Final = {
     Mode.ROUND_ROBIN: Order.ID,
@@ -50,26 +54,6 @@ class RetainedMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What an SPU holds of what it can."""
-
-    count: int
-    capacity: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveStep:
-    """One replica that went, came, or both, and who else could have come."""
-
-    gone: int | None
-    gone_why: Why | None  # LEAVING; None: nobody went, or only to even the loads
-    taken: int | None
-    on_new_rack: bool | None  # the one taken brings a rack that the others have not; None: not told
-    candidates: tuple[int, ...] | None  # of the ring, in no list of the partition; None: not told
-    better_racks: tuple[int, ...] | None  # of them those on a rack that the others have not
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """One revision that set this partition's list."""
 
@@ -83,7 +67,7 @@ class Decision:
     moves: tuple[MoveStep, ...]
     absent: tuple[Passed, ...]  # who of the cluster was not in the ring
     absent_unnamed: int  # how many more
-    loads: Mapping[int, Load]  # of those concerned, where shares decide; as of `Outputs.state`
+    loads: tuple[Load, ...]  # of those concerned, where shares decide; as of `Outputs.state`
     loads_are_of_then: bool  # that state is the one before the decision
     recomputed: bool  # the placement was repeated and gave the recorded lists
     unknown: tuple[str, ...]
@@ -155,6 +139,15 @@ def explain(
     return explanations
 
 
+def why_it_waits(state: ClusterState, waiting: Waiting) -> Refusal | None:
+    """What stands in the way of a create that waits; None: nothing any more."""
+    request = request_of(waiting)
+    if waiting.kind is not Wait.CREATE or request.policy is None:
+        return None
+    refusal = automatic(state, request, request.policy)
+    return refusal if isinstance(refusal, Refusal) else None
+
+
 def _lists(replica_map: ReplicaMap) -> list[list[int]]:
     return [] if replica_map.replicas is None else replica_map.replicas.tolist()
 
@@ -175,10 +168,8 @@ class MapTold:
         self._cores = None if self._map.cores is None else self._map.cores.tolist()
         self._lists_before = lists_before
         reason = self._map.reason
-        self._moves: dict[int, list[Move]] = {}
-        for move in reason.moves if reason is not None else ():
-            self._moves.setdefault(move.partition, []).append(move)
-        self._found: tuple[PastRing | None, Retraced | None] | None = None
+        self._moved = {move.partition for move in reason.moves} if reason is not None else set()
+        self._found: tuple[PastRing | None, Retraced | None, MovesTold | None] | None = None
 
     def partitions(self) -> list[int]:
         """Those whose list this map set."""
@@ -190,7 +181,7 @@ class MapTold:
             return False
         reason = self._map.reason
         if reason is None or reason.mode in CHANGES:
-            if partition in self._moves:
+            if partition in self._moved:
                 return True
             before = self._lists_before
             if before is not None:
@@ -204,7 +195,7 @@ class MapTold:
         unknown: list[str] = []
         taken: tuple[Taken, ...] = ()
         step = None
-        past, retraced = self._rebuilt()
+        past, retraced, moves_told = self._rebuilt()
         if reason is None:
             unknown.append("the release that wrote this revision recorded no reason")
         elif past is None and reason.mode is not Mode.LISTS:
@@ -221,7 +212,14 @@ class MapTold:
         absent, unnamed = _absent(reason, past)
         if step is not None:
             absent = (*absent, *step.filled)
-        moves = tuple(self._move(partition, move, past) for move in self._moves.get(partition, ()))
+        moves = () if moves_told is None else moves_told.of(partition)
+        if moves and all(move.is_as_ruled for move in moves):
+            recomputed = True
+        elif any(move.is_as_ruled is False for move in moves):
+            unknown.append(
+                "the rule, applied anew, chooses another SPU than the recorded; this should not "
+                "be: please report it with the record"
+            )
         return Decision(
             revision=self._map.revision,
             cause=self._map.cause,
@@ -239,12 +237,12 @@ class MapTold:
             unknown=tuple(unknown),
         )
 
-    def _rebuilt(self) -> tuple[PastRing | None, Retraced | None]:
-        """The ring before the step, and the step placed anew; looked for once."""
+    def _rebuilt(self) -> tuple[PastRing | None, Retraced | None, MovesTold | None]:
+        """The ring before the step, and the step repeated; looked for once."""
         if self._found is not None:
             return self._found
         outputs, reason = self._outputs, self._map.reason
-        past, retraced = None, None
+        past, retraced, moves = None, None, None
         if reason is not None and reason.mode is not Mode.LISTS:
             past = find_ring(
                 outputs.state,
@@ -257,7 +255,17 @@ class MapTold:
                 retraced = retrace(self._map, past.ring, self._own_group())
             elif past is not None and reason.mode is Mode.BALANCED and outputs.is_before:
                 retraced = weighed_anew(self._map, outputs.state, past.ring)
-        self._found = past, retraced
+        if reason is not None and reason.mode in CHANGES:
+            moves = MovesTold(
+                outputs.state,
+                None if past is None else past.ring,
+                reason.moves,
+                mode=reason.mode,
+                lists=self._lists,
+                lists_before=self._lists_before,
+                is_before=outputs.is_before,
+            )
+        self._found = past, retraced, moves
         return self._found
 
     def _own_group(self) -> RingGroup | None:
@@ -284,46 +292,24 @@ class MapTold:
         spu = self._outputs.state.spus.get(SpuId(spu_id))
         return None if spu is None else spu.rack
 
-    def _move(self, partition: int, move: Move, past: PastRing | None) -> MoveStep:
-        """A move with its candidates: the ring before the step, less those in the list."""
-        reason = self._map.reason
-        is_repair = reason is not None and reason.mode is Mode.REPAIR
-        others = [spu_id for spu_id in self._lists[partition] if spu_id != move.taken]
-        racks = {self._rack(spu_id) or "" for spu_id in others}
-        candidates = better = None
-        if past is not None:
-            taken_by_others = {*others, move.gone}
-            ids: list[int] = past.ring.ids.tolist()
-            candidates = tuple(spu_id for spu_id in ids if spu_id not in taken_by_others)
-            better = tuple(
-                spu_id for spu_id in candidates if (self._rack(spu_id) or "") not in racks
-            )
-        return MoveStep(
-            gone=move.gone,
-            gone_why=Why.LEAVING if is_repair and move.gone is not None else None,
-            taken=move.taken,
-            on_new_rack=None if move.taken is None else (self._rack(move.taken) or "") not in racks,
-            candidates=candidates,
-            better_racks=better,
-        )
-
     def _loads(
         self, reason: Reason | None, row: list[int], moves: tuple[MoveStep, ...]
-    ) -> dict[int, Load]:
+    ) -> tuple[Load, ...]:
         """Of the SPUs concerned, where shares of capacity decide: what they hold in the state."""
         if reason is None or reason.mode not in (Mode.BALANCED, *CHANGES):
-            return {}
-        concerned = set(row)
-        for move in moves:
-            concerned.update(move.better_racks or move.candidates or ())
-            concerned.update(id_ for id_ in (move.gone, move.taken) if id_ is not None)
-        found: dict[int, Load] = {}
+            return ()
         state = self._outputs.state
-        for spu_id in sorted(concerned):
-            if SpuId(spu_id) in state.spus:
-                capacity = state.spus[SpuId(spu_id)].capacity
-                found[spu_id] = Load(count=state.ledger.count(spu_id), capacity=capacity)
-        return found
+        moved = [spu_id for move in moves for spu_id in (move.gone, move.taken)]
+        concerned = sorted({*row, *(spu_id for spu_id in moved if spu_id is not None)})
+        return tuple(
+            Load(
+                spu_id=spu_id,
+                count=state.ledger.count(spu_id),
+                capacity=state.spus[SpuId(spu_id)].capacity,
+            )
+            for spu_id in concerned
+            if SpuId(spu_id) in state.spus
+        )
 
 
 def _absent(reason: Reason | None, past: PastRing | None) -> tuple[tuple[Passed, ...], int]:

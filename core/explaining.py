@@ -1,5 +1,5 @@
-"""Answers together with their reasons, for those who have the events: the state before each decision
-is at hand, so everything can be named.
+"""Answers together with their reasons, for those who have the events: the state before each
+decision is at hand, so everything can be named.
 
 A second copy of each cluster's state follows the records one by one and stands, when a map is
 decided, where the decision stood.
@@ -14,7 +14,7 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.events import Event, Policy
 from spu_assigner.core.explain import Decision, MapTold, Outputs, RetainedMap
 from spu_assigner.core.past_ring import RingGroup
-from spu_assigner.core.records import Answer, Record, ReplicaMap, RingChange, RingEvent
+from spu_assigner.core.records import Answer, Mode, Record, ReplicaMap, RingChange, RingEvent
 from spu_assigner.core.state import ClusterState, evolve
 
 Reasons = list[tuple[int, Decision]]  # by partition, of those whose list the map set
@@ -37,8 +37,9 @@ class ExplainingAssigner:
             if isinstance(record, ReplicaMap):
                 step_events = _saturated_by(records[number + 1 :])
                 reasons[record.topic, record.revision] = _told(follower, record, step_events)
-                decided.append(record)
-                continue
+                if record.reason is not None and record.reason.mode is Mode.REBALANCE:
+                    decided.append(record)  # All maps of a rebalance are decided on one state.
+                    continue
             for replica_map in decided:
                 evolve(follower, replica_map)
             decided.clear()

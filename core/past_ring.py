@@ -33,6 +33,7 @@ class Place(StrEnum):
     SATURATED = "saturated"
     OFFLINE = "offline"
     LEAVING = "leaving"
+    BACK_LATER = "back_later"  # it left and came back: offline, if it was not forgotten meanwhile
     OUT = "out"  # not in the ring; whether saturated, offline or not yet known is not told
     UNKNOWN = "unknown"  # not in the ring; offline, or not of the cluster at all
 
@@ -128,10 +129,11 @@ def _named(ring: Ring, places: Mapping[int, Place], reason: Reason) -> PastRing:
     for spu_id, place in sorted(places.items()):
         by_place[place].append(spu_id)
     sure = sorted(by_place[Place.OFFLINE] + by_place[Place.LEAVING])
-    maybe = sorted(by_place[Place.UNKNOWN] + by_place[Place.OUT])
-    full, maybe_full = by_place[Place.SATURATED], by_place[Place.OUT]
-    offline = _chosen(sure, maybe, reason.offline)
-    saturated = _chosen(full, maybe_full, reason.saturated)
+    likely, open_ids = by_place[Place.BACK_LATER], by_place[Place.UNKNOWN]
+    out = by_place[Place.OUT]
+    offline = _chosen([sure, likely, out, open_ids], reason.offline)
+    rest = [spu_id for spu_id in out if spu_id not in offline]
+    saturated = _chosen([by_place[Place.SATURATED], rest], reason.saturated)
     unnamed = reason.offline + reason.saturated - len(offline) - len(saturated)
     leaving = tuple(spu_id for spu_id in by_place[Place.LEAVING] if spu_id in offline)
     return PastRing(
@@ -139,13 +141,15 @@ def _named(ring: Ring, places: Mapping[int, Place], reason: Reason) -> PastRing:
     )
 
 
-def _chosen(sure: Sequence[int], maybe: Sequence[int], count: int) -> tuple[int, ...]:
-    """So many of them, if there is one way to choose; else those that are certain, or none."""
-    if len(sure) == count:
-        return tuple(sure)
-    if len(sure) + len(maybe) == count:
-        return tuple(sorted([*sure, *maybe]))
-    return tuple(sure) if len(sure) < count else ()
+def _chosen(classes: Sequence[Sequence[int]], count: int) -> tuple[int, ...]:
+    """So many of them, the most certain classes first, where whole classes give the number; else
+    those that are certain, or none."""
+    chosen: list[int] = []
+    for each in classes:
+        chosen += each
+        if len(chosen) == count:
+            return tuple(sorted(chosen))
+    return tuple(classes[0]) if len(classes[0]) < count else ()
 
 
 def _cuts(
@@ -223,8 +227,8 @@ def _undone(
                 before[spu_id] = Place.RING
             case RingChange.RESTORED:
                 before[spu_id] = Place.SATURATED
-            case RingChange.JOINED:  # New, or back: then it was offline, if not forgotten.
-                before[spu_id] = Place.UNKNOWN
+            case RingChange.JOINED:
+                before[spu_id] = Place.UNKNOWN if told_place is None else Place.BACK_LATER
             case RingChange.LEFT if told_place is not None:
                 before[spu_id] = told_place
             case RingChange.LEFT:

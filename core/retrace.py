@@ -41,7 +41,7 @@ class Why(StrEnum):
     OFFLINE = "offline"  # or leaving, where that is not known
     LEAVING = "leaving"
     SATURATED = "saturated"
-    FILLED = "filled"  # saturated by an earlier partition of the same step
+    FILLED = "filled"  # saturated by an earlier replica of the same step
     SAME_RACK = "same_rack"
     IN_LIST = "in_list"
 
@@ -89,6 +89,7 @@ class _Stretch:
     places: Mapping[int, int]  # of each SPU in the order, however the cursor is turned
     filled: tuple[int, ...]  # who left before
     by_replica: tuple[int, ...] | None = None  # the positions, of a list in which somebody left
+    left_before: tuple[tuple[int, ...], ...] = ()  # likewise: who had left before each replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,8 @@ class Retraced:
             racks = [rack_of[spu_id] for spu_id in row]
         if cursor.rule is Rule.SHIFTED_OVER_RACKS and size > 1:
             passed = _walked(cursor, first=index % size, shift=step.shift or 0, row=row)
+        for number, left in enumerate(stretch.left_before):
+            passed[number] = [Passed(spu_id=spu_id, why=Why.FILLED) for spu_id in left]
         cores = self._cores(partition)
         positions = stretch.by_replica or [place_of[spu_id] for spu_id in row]
         return step, tuple(
@@ -339,12 +342,16 @@ def _replica_by_replica(
     stretch = _stretch(number, cursor, gone)
     full = {leave.spu_id for leave in leaves}
     positions: list[int] = []
+    left: list[tuple[int, ...]] = []
+    since: list[int] = []
     for spu_id in row.tolist():
         size = len(cursor.order)
         if size == 0 or int(cursor.order[cursor.index % size]) != spu_id:
             return None
         positions.append(cursor.index % size)
+        left.append(tuple(since))
         cursor.index += 1
         if spu_id in full:
             cursor.drop((spu_id,))
-    return replace(stretch, by_replica=tuple(positions))
+            since.append(spu_id)
+    return replace(stretch, by_replica=tuple(positions), left_before=tuple(left))

@@ -7,7 +7,8 @@ committed; readers belong to no consumer group and leave no trace on the broker.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -144,11 +145,17 @@ class Sender:
 class Reader:
     """Reads committed messages of the job's topics, from their present ends or their beginnings.
 
-    What is answered after a Reader was made is seen by it.
+    What is answered after a Reader was made is seen by it. Of the topics in `keys` it reads only
+    the partition that has this key.
     """
 
     def __init__(
-        self, connection: Connection, topics: Sequence[str], *, from_beginning: bool = False
+        self,
+        connection: Connection,
+        topics: Sequence[str],
+        *,
+        from_beginning: bool = False,
+        keys: Mapping[str, bytes] | None = None,
     ) -> None:
         self._short = {topic_name(name, prefix=connection.prefix): name for name in topics}
         settings: dict[str, str | int | bool] = {
@@ -165,7 +172,7 @@ class Reader:
         self._partitions = [
             TopicPartition(topic, partition)
             for topic in self._short
-            for partition in range(counts[topic])
+            for partition in _partitions(counts[topic], (keys or {}).get(self._short[topic]))
         ]
         begins = self._offsets(OffsetSpec.earliest() if from_beginning else OffsetSpec.latest())
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
@@ -191,29 +198,38 @@ class Reader:
         Raises:
             ClientError: the broker cannot be reached any more.
         """
-        received = []
+        return [_received(topic, message) for topic, message in self.messages(seconds)]
+
+    def messages(self, seconds: float = POLL_SECONDS) -> list[tuple[str, Message]]:
+        """As `poll`, but the messages as they are, each with its topic without the prefix."""
+        found = []
         for message in self._consumer.consume(500, timeout=seconds):
             place = (str(message.topic()), int(message.partition() or 0))
             error = message.error()
             if error is None:
                 self._progress[place] = int(message.offset() or 0) + 1
-                received.append(_received(self._short[place[0]], message))
+                found.append((self._short[place[0]], message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._progress[place] = int(message.offset() or 0)
             elif error.fatal() or (not error.retriable() and error.code() not in _PASSING):
                 raise ClientError(f"cannot read {place[0]}: {error.str()}")
-        return received
+        return found
 
     def drain(self) -> list[Received]:
         """Everything that is committed now and was not read yet."""
+        return [_received(topic, message) for topic, message in self.drain_messages()]
+
+    def drain_messages(self) -> Iterator[tuple[str, Message]]:
+        """As `drain`, but the messages as they are, each with its topic without the prefix."""
         ends = self._offsets(OffsetSpec.latest())
-        received: list[Received] = []
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while any(self._progress[place] < end for place, end in ends.items()):
-            if time.monotonic() > deadline:
+            found = self.messages()
+            if found:
+                deadline = time.monotonic() + REQUEST_SECONDS_MAX
+            elif time.monotonic() > deadline:
                 raise ClientError("the broker stopped answering while its topics were read")
-            received += self.poll()
-        return received
+            yield from found
 
     def _offsets(self, spec: OffsetSpec) -> dict[tuple[str, int], int]:
         """Asks again while it is refused: a partition that was just made may have no leader yet."""
@@ -241,6 +257,12 @@ class Reader:
 
 
 _PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # the client reconnects
+
+
+def _partitions(count: int, key: bytes | None) -> Sequence[int]:
+    """All partitions, or that of a key: where librdkafka's default partitioner, which the job
+    writes with, puts it."""
+    return range(count) if key is None else (zlib.crc32(key) % count,)
 
 
 def _received(topic: str, message: Message) -> Received:
