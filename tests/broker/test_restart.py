@@ -17,8 +17,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from spu_assigner.core import Assigner, Event, LeaveMode, Policy, ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.core.records import Answer, ChainEntry, SeenEntry, SpuChanged
+from spu_assigner.core import (
+    Assigner,
+    Event,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    ReplicaMap,
+    RingEvent,
+    TopicStatus,
+)
+from spu_assigner.core.records import Answer, Entry, Mode, Status
 from spu_assigner.core.state import ClusterState
 from spu_assigner.schemas.codec import EventKind, decode_event, decode_record, encode_event
 from spu_assigner.schemas.errors import DecodeError
@@ -66,19 +75,27 @@ class Story:
         draw = self._random
         number = draw.randrange(CLUSTERS)
         events, topic = self._events[number], f"t{draw.randrange(12)}"
-        policy = draw.choice([None, Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA])
-        match draw.choices(["create", "delete", "join", "leave", "again", "poison"], _WEIGHTS)[0]:
+        policy = draw.choice([None, *_POLICIES])
+        match draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]:
             case "create":
                 event: Event = events.create(
-                    topic, draw.randint(1, 6), draw.randint(1, 4), policy=policy
+                    topic,
+                    draw.randint(1, 6),
+                    draw.randint(1, 4),
+                    policy=policy,
+                    on_shortage=draw.choice(list(OnShortage)),
                 )
+            case "grow":
+                event = events.grow(topic, draw.randint(2, 9))
+            case "rebalance":
+                event = events.rebalance(draw.randint(0, 20))
             case "delete":
                 event = events.delete(topic)
             case "join":
                 rack = draw.choice(["a", "b", "c"]) if number % 2 else None
                 event = events.join(draw.randrange(8), rack=rack, capacity=draw.randint(5, 60))
             case "leave":
-                event = events.leave(draw.randrange(8), mode=LeaveMode.OFFLINE)
+                event = events.leave(draw.randrange(8), mode=draw.choice(list(LeaveMode)))
             case "again" if self._sent:
                 return draw.choice(self._sent)
             case _:
@@ -108,7 +125,17 @@ class Story:
         return Outgoing(topic=topic, key=key_sent, value=value_sent)
 
 
-_WEIGHTS = (10, 4, 3, 2, 2, 1)
+_WEIGHTS = {
+    "create": 10,
+    "delete": 4,
+    "grow": 2,
+    "rebalance": 1,
+    "join": 4,
+    "leave": 2,
+    "again": 2,
+    "poison": 1,
+}
+_POLICIES = [Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.BALANCED]
 
 
 def event_of(read: Read) -> Event | None:
@@ -169,6 +196,33 @@ def check_dead_letters(streams: Streams, applied: list[Read], story: Story) -> N
     assert len(expected) >= 10
 
 
+def check_that_it_lived(answers: list[Answer]) -> None:
+    """The story has every part of a cluster's later life in it."""
+    modes = {
+        answer.reason.mode
+        for answer in answers
+        if isinstance(answer, ReplicaMap) and answer.reason is not None
+    }
+    assert modes == set(Mode) - {Mode.LISTS}
+    waited = [
+        answer.cause
+        for answer in answers
+        if isinstance(answer, TopicStatus) and answer.status is Status.WAITING
+    ]
+    served = [
+        answer.cause
+        for answer in answers
+        if isinstance(answer, TopicStatus) and answer.status is Status.ASSIGNED
+    ]
+    assert len(set(waited) & set(served)) >= 5
+    short = [
+        answer
+        for answer in answers
+        if isinstance(answer, ReplicaMap) and answer.replicas is not None and answer.replicas.ragged
+    ]
+    assert short
+
+
 def check_state(streams: Streams, assigner: Assigner) -> None:
     """The state is what the outputs say: the latest maps and the latest entries."""
     clusters: dict[str, ClusterState] = defaultdict(lambda: ClusterState("?"))
@@ -178,7 +232,7 @@ def check_state(streams: Streams, assigner: Assigner) -> None:
         for value in {read.key: read.value for read in streams.read(topic)}.values():
             if value is not None:
                 record = decode_record(value)
-                assert isinstance(record, ReplicaMap | SpuChanged | ChainEntry | SeenEntry)
+                assert isinstance(record, ReplicaMap | Entry)
                 clusters[record.cluster_id].restore(record)
     assert {name: picture(state) for name, state in clusters.items()} == {
         name: picture(state) for name, state in assigner.clusters.items()
@@ -230,6 +284,7 @@ def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(
     events = [event for read in applied if (event := event_of(read)) is not None]
     assigner = Assigner()
     answers = [answer for event in events for answer in assigner.apply(event)]
+    check_that_it_lived(answers)
     assert answers_in_kafka(streams) == by_topic_and_key(answers)
     assert simulated(events) == [answer_to_json(answer) for answer in answers]
     check_dead_letters(streams, applied, story)
