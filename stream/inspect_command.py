@@ -91,7 +91,7 @@ def inspect(
     from spu_assigner.stream.inspect_table import tables
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    for piece in tables(told, asked_topic=topic):
+    for piece in tables(told, width=console.width, asked_topic=topic):
         console.print(piece)
     if plot is not None:
         click.echo(f"\nplot        {plot}")

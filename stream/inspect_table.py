@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 ROWS_SHOWN: Final = 100  # of one table: some screens
+WIDE: Final = 140  # columns that the table of clusters needs; else each is told in lines
 
 
 def printable(text: str) -> str:
@@ -34,10 +35,19 @@ def printable(text: str) -> str:
     )
 
 
-def tables(report: Report, *, asked_topic: str | None = None) -> Iterator[RenderableType]:
-    """The whole answer, piece by piece."""
+def tables(
+    report: Report, *, width: int, asked_topic: str | None = None
+) -> Iterator[RenderableType]:
+    """The whole answer, piece by piece, for a terminal of so many columns."""
     yield _head(report)
-    yield _clusters(report.clusters)
+    if not report.clusters:
+        yield Text("\nThere is no cluster yet.")
+    elif len(report.clusters) > 1 and width >= WIDE:
+        yield _clusters(report.clusters)
+    else:
+        yield from map(_cluster, report.clusters[:ROWS_SHOWN])
+        if len(report.clusters) > ROWS_SHOWN:
+            yield Text(f"\n{_more(len(report.clusters))}")
     for cluster in report.clusters:
         if cluster.detail is not None and asked_topic is None:
             yield from _details(cluster.detail)
@@ -61,50 +71,72 @@ def _head(report: Report) -> Text:
     return Text("\n".join(f"{name:<10}  {printable(told)}" for name, told in lines.items()))
 
 
-def _clusters(clusters: Sequence[ClusterReport]) -> RenderableType:
-    if not clusters:
-        return Text("\nThere is no cluster yet.")
-    rows = []
-    for cluster in clusters[:ROWS_SHOWN]:
-        spus = cluster.spus
-        counts = (
-            ("saturated", spus.saturated),
-            ("leaving", spus.leaving),
-            ("offline", spus.offline),
-        )
-        rest = [f"{count} {name}" for name, count in counts if count]
-        waits = (("create", cluster.waiting_creates), ("repair", cluster.waiting_repairs))
-        waiting = [f"{count} {name}" for name, count in waits if count]
-        chains = [f"{order} {index}" for order, index in cluster.chain_indexes.items() if index]
-        rows.append(
-            (
-                cluster.cluster_id,
-                "\n".join([f"{spus.online} online", *rest]),
-                cluster.ring_size,
-                cluster.racks,
-                cluster.topics,
-                cluster.partitions,
-                f"{cluster.replicas} of {cluster.capacity}",
-                _spread(cluster.replicas_per_spu),
-                _spread(cluster.leaders_per_spu),
-                _spread(cluster.off_fair_share, sign="+"),
-                "\n".join(chains) or "all 0",
-                "\n".join([*waiting, *_short(cluster)]) or "-",
-            )
-        )
+def _cluster(cluster: ClusterReport) -> Text:
+    """One cluster in lines, for any width."""
+    lines = {
+        "SPUs": f"{', '.join(_spus(cluster))}; ring of {cluster.ring_size}, {cluster.racks} racks",
+        "topics": f"{cluster.topics} with {cluster.partitions} partitions; {_slots(cluster)} slots",
+        "on an SPU": f"{_spread(cluster.replicas_per_spu)} replicas, "
+        f"{_spread(cluster.leaders_per_spu)} leaders, "
+        f"{_spread(cluster.off_fair_share, sign='+')} off its fair share",
+        "chains": ", ".join(_chains(cluster)),
+        "waiting": ", ".join(_waits(cluster)) or "nothing",
+    }
+    told = "\n".join(f"  {name:<11}{value}" for name, value in lines.items())
+    return Text(f"\n{printable(cluster.cluster_id)}\n{told}")
+
+
+def _clusters(clusters: Sequence[ClusterReport]) -> Table:
     return _table(
         "clusters",
         (
             *("cluster", "SPUs", "#ring", "#racks", "#topics", "#partitions", "slots used"),
             *("#replicas/SPU", "#leaders/SPU", "#off fair share", "chain indexes", "waiting"),
         ),
-        rows,
+        (
+            (
+                cluster.cluster_id,
+                "\n".join(_spus(cluster)),
+                cluster.ring_size,
+                cluster.racks,
+                cluster.topics,
+                cluster.partitions,
+                _slots(cluster),
+                _spread(cluster.replicas_per_spu),
+                _spread(cluster.leaders_per_spu),
+                _spread(cluster.off_fair_share, sign="+"),
+                "\n".join(_chains(cluster)),
+                "\n".join(_waits(cluster)) or "-",
+            )
+            for cluster in clusters[:ROWS_SHOWN]
+        ),
         count=len(clusters),
     )
 
 
-def _short(cluster: ClusterReport) -> list[str]:
-    return [f"{cluster.short_lists} short lists"] if cluster.short_lists else []
+def _spus(cluster: ClusterReport) -> list[str]:
+    spus = cluster.spus
+    full = f" ({spus.saturated} saturated)" if spus.saturated else ""
+    gone = (("leaving", spus.leaving), ("offline", spus.offline))
+    return [f"{spus.online} online{full}", *(f"{count} {name}" for name, count in gone if count)]
+
+
+def _slots(cluster: ClusterReport) -> str:
+    return f"{cluster.replicas} of {cluster.capacity}"
+
+
+def _chains(cluster: ClusterReport) -> list[str]:
+    moved = [f"{order} {index}" for order, index in cluster.chain_indexes.items() if index]
+    return moved or ["all 0"]
+
+
+def _waits(cluster: ClusterReport) -> list[str]:
+    counts = (
+        ("create", cluster.waiting_creates),
+        ("repair", cluster.waiting_repairs),
+        ("short list", cluster.short_lists),
+    )
+    return [f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts if count]
 
 
 def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
@@ -120,7 +152,7 @@ def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
     yield _table(
         "SPUs",
         (
-            *("#SPU", "rack", "state", "#capacity", "#replicas", "#used", "#fair share"),
+            *("#SPU", "rack", "state", "#slots", "#replicas", "#used", "#fair"),
             *("#leaders", "#cores"),
         ),
         (
@@ -142,8 +174,8 @@ def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
     yield _table(
         "topics",
         (
-            *("topic", "policy", "#revision", "#partitions", "#asked replicas", "#replicas"),
-            *("#short lists", "created by (hash)"),
+            *("topic", "policy", "#revision", "#partitions", "#factor", "#replicas"),
+            "#short lists",
         ),
         (
             (
@@ -154,7 +186,6 @@ def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
                 each.replication_factor,
                 each.replicas,
                 f"{each.short_lists}, waiting" if each.is_waiting else each.short_lists,
-                each.created_by,
             )
             for each in detail.topics[:ROWS_SHOWN]
         ),
@@ -227,13 +258,12 @@ def _table(
 
     `count` is how many rows there are in all.
     """
-    more = count - ROWS_SHOWN
     table = Table(
         title=f"\n{title}",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
-        caption=f"… {more} more (all with --format json)" if more > 0 else None,
+        caption=_more(count) if count > ROWS_SHOWN else None,
         caption_justify="left",
         show_edge=False,
         pad_edge=False,
@@ -248,6 +278,10 @@ def _table(
         lines = ("\n".join(map(printable, str(cell).split("\n"))) for cell in row)
         table.add_row(*map(Text, lines))
     return table
+
+
+def _more(count: int) -> str:
+    return f"… {count - ROWS_SHOWN} more (all with --format json)"
 
 
 def _rack(rack: str | None) -> str:

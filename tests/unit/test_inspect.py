@@ -68,7 +68,7 @@ def busy() -> ClusterState:
 
 def shown(told: Report, *, topic: str | None = None, width: int = 160) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    for piece in tables(told, asked_topic=topic):
+    for piece in tables(told, width=width, asked_topic=topic):
         console.print(piece)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -273,6 +273,18 @@ def test_no_cell_is_cut() -> None:
     assert text.count("r" * 4) > 0
     letters = "".join(line for line in text.splitlines() if set(line) <= {*"xend "})
     assert letters.count("x") >= 200 - 60
+
+
+def test_many_clusters_are_a_table_where_there_is_room() -> None:
+    """Side by side they are compared; in a narrow terminal each is told in lines."""
+    other = state_of(Events("c2").joins(0, 1), "c2")
+    told = report(inspection(busy(), other))
+    wide, narrow = shown(told, width=160), shown(told, width=80)
+    assert "chain indexes" in wide
+    assert "chain indexes" not in narrow
+    assert "  SPUs       2 online; ring of 2, 0 racks" in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert narrow.count(" off its fair share") == 2
 
 
 def test_long_tables_say_what_they_leave_out() -> None:
