@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import py4j.java_gateway as py4j
-import pyspark
 from spu_assigner.stream.jars import ensure
-from spu_assigner.stream.java import ensure_java
+from support.kafka_java import running_java
 
 Racks = Mapping[int, str | None]  # broker: its rack
 
@@ -35,13 +32,18 @@ class KafkaPlacer:
     ) -> list[list[int]]:
         """The lists of partitions start_partition, start_partition + 1, …"""
         assigned = self.assign_in_java(racks, partitions, replicas, start, start_partition)
+        lists = self.read(assigned)
+        assert sorted(lists) == list(range(start_partition, start_partition + partitions))
+        return [lists[partition] for partition in sorted(lists)]
+
+    @staticmethod
+    def read(assigned: Any) -> dict[int, list[int]]:
+        """The list of each partition out of Java's map."""
         text = assigned.toString()  # One call; reading the map through Py4J takes one a number.
-        lists = {
+        return {
             int(partition): [int(spu_id) for spu_id in ids.split(", ")]
             for partition, ids in re.findall(r"(\d+)=\[([\d, ]+)\]", text)
         }
-        assert sorted(lists) == list(range(start_partition, start_partition + partitions))
-        return [lists[partition] for partition in sorted(lists)]
 
     def assign_in_java(
         self, racks: Racks, partitions: int, replicas: int, start: int, start_partition: int, /
@@ -49,6 +51,19 @@ class KafkaPlacer:
         """The same as Java's map, left in Java."""
         return self._jvm.org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers(
             self._brokers_of(racks), partitions, replicas, start, start_partition
+        )
+
+    def seed(self, seed: int) -> None:
+        """Make what is drawn at random from here on the same in every run."""
+        cls = self._jvm.java.lang.Class.forName("org.apache.kafka.admin.AdminUtils")
+        drawn_from = cls.getDeclaredField("RAND")
+        drawn_from.setAccessible(True)
+        drawn_from.get(None).setSeed(seed)
+
+    def assign_at_random_in_java(self, racks: Racks, partitions: int, replicas: int, /) -> Any:
+        """As Kafka places a new topic: from a start and a shift drawn at random."""
+        return self._jvm.org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers(
+            self._brokers_of(racks), partitions, replicas
         )
 
     def alternated(self, racks: Racks) -> list[int]:
@@ -77,23 +92,5 @@ def running_kafka_placer() -> Iterator[KafkaPlacer]:
     Raises:
         AssignerError: its jars or a Java cannot be had.
     """
-    jars = ensure("kafka-placer")
-    java = ensure_java().executable
-    (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
-    port, token, process = py4j.launch_gateway(
-        jarpath=str(py4j_jar),
-        classpath=os.pathsep.join(map(str, jars)),
-        java_path=str(java),
-        die_on_exit=True,  # also when this process is killed
-        enable_auth=True,
-        return_proc=True,
-    )
-    gateway = py4j.JavaGateway(
-        gateway_parameters=py4j.GatewayParameters(port=port, auth_token=token)
-    )
-    try:
+    with running_java(ensure("kafka-placer")) as gateway:
         yield KafkaPlacer(gateway)
-    finally:
-        gateway.shutdown()
-        process.stdin.close()
-        process.wait(timeout=30)
