@@ -31,7 +31,7 @@ LOCK_FILE: Final = Path(__file__).with_name("jars.lock.json")
 SETTINGS_VARIABLE: Final = "SPU_ASSIGNER_IVY_SETTINGS"
 FETCH_SECONDS_MAX: Final = 900.0  # 55 MB over a slow line; Ivy itself waits without end
 
-Group = Literal["spark-kafka", "spark-local", "broker", "kafka-placer"]
+Group = Literal["spark-kafka", "spark-local", "broker", "kafka-placer", "kafka-tools"]
 GROUPS: Final[tuple[Group, ...]] = get_args(Group)
 
 
@@ -59,6 +59,8 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
         Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"),
     ),
     "kafka-placer": (Root(coordinate="org.apache.kafka:kafka-server-common:4.0.0", whole=True),),
+    # `kafka-reassign-partitions`, to be run with the broker's jars.
+    "kafka-tools": (Root(coordinate="org.apache.kafka:kafka-tools:4.2.1"),),
 }
 
 

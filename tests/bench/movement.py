@@ -1,0 +1,210 @@
+"""How many replicas move after a change: ours, Kafka's own tool, and the policy run once more.
+
+`python tests/bench/movement.py` prints a table in Markdown; `--write` also keeps the figures in
+`results/movement.json`. Each cluster is filled by one policy; then an incident happens:
+
+- `decommission`: one SPU leaves for good. Ours: what the decommission itself moves.
+- `join`: two empty SPUs join. Ours: a rebalance.
+
+Beside it, what `kafka-reassign-partitions --generate` proposes for the SPUs that are then there
+(it draws at random: the run with the median of moved replicas is shown), and the same policy run
+once more over them from an empty cluster. A replica has moved if its SPU did not hold that
+partition before. Least possible: what the leaving SPU held; or, after a join, what is above the
+bands (one replica around the fair share) or below them, whichever is more: no fewer moves can
+bring all SPUs into them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from math import ceil, floor
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
+
+from spu_assigner.core import Assigner, Event, Policy, ReplicaMap, Status, TopicStatus
+from spu_assigner.core.events import LeaveMode
+from support.builders import Events
+from support.figures import keep
+from support.kafka_reassign import KafkaReassign, running_kafka_reassign
+
+SIZES: Final = (12, 100)  # SPUs
+RACKS: Final = 3
+TOPICS: Final = 100
+PARTITIONS: Final = 12
+REPLICAS: Final = 3
+POLICIES: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.BALANCED)
+LEAVING: Final = 5
+JOINING: Final = 2
+DRAWS: Final = 9  # of Kafka's tool
+PLENTY: Final = 10**6
+
+Maps = dict[str, list[list[int]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One way to answer one incident."""
+
+    spus: int
+    policy: str
+    incident: str
+    by: str
+    moved: int
+    least: int
+    replicas: tuple[int, int]  # least and most on an SPU, after
+    leaders: tuple[int, int]
+    rack_diverse: float  # share of lists on as many racks as can be
+
+
+class Cluster:
+    """One cluster in the core, and the lists of its topics as the records tell them."""
+
+    def __init__(self, policy: Policy, racks: dict[int, str]) -> None:
+        self.policy = policy
+        self.racks: dict[int, str] = {}
+        self.maps: Maps = {}
+        self.events = Events()
+        self._assigner = Assigner(policy)
+        for spu_id, rack in racks.items():
+            self.join(spu_id, rack)
+
+    def join(self, spu_id: int, rack: str) -> None:
+        self.racks[spu_id] = rack
+        self.apply(self.events.join(spu_id, rack=rack))
+
+    def leave(self, spu_id: int) -> None:
+        del self.racks[spu_id]
+        self.apply(self.events.leave(spu_id, mode=LeaveMode.DECOMMISSION))
+
+    def fill(self) -> Cluster:
+        for number in range(TOPICS):
+            self.apply(self.events.create(f"t{number:03}", PARTITIONS, REPLICAS))
+        return self
+
+    def apply(self, event: Event) -> None:
+        for record in self._assigner.apply(event):
+            if isinstance(record, ReplicaMap):
+                assert record.replicas is not None
+                self.maps[record.topic] = record.replicas.tolist()
+            if isinstance(record, TopicStatus):
+                assert record.status is Status.ASSIGNED, record
+
+
+def moved(before: Maps, after: Maps) -> int:
+    """Replicas on SPUs that did not hold their partition before."""
+    return sum(
+        len(set(new) - set(old))
+        for topic in before
+        for old, new in zip(before[topic], after[topic], strict=True)
+    )
+
+
+def least_of_leave(before: Maps, gone: int) -> int:
+    return sum(row.count(gone) for lists in before.values() for row in lists)
+
+
+def least_of_join(before: Maps, racks: dict[int, str]) -> int:
+    """All SPUs have the same capacity here."""
+    counts = Counter(spu_id for lists in before.values() for row in lists for spu_id in row)
+    fair = Fraction(sum(counts.values()), len(racks))
+    above = sum(max(0, counts[spu_id] - floor(fair + 1)) for spu_id in racks)
+    below = sum(max(0, ceil(fair - 1) - counts[spu_id]) for spu_id in racks)
+    return max(above, below)
+
+
+def described(cluster: Cluster, before: Maps, after: Maps, *, least: int, **names: str) -> Row:
+    lists = [row for topic in after.values() for row in topic]
+    held = Counter(spu_id for row in lists for spu_id in row)
+    led = Counter(row[0] for row in lists)
+    replicas = [held[spu_id] for spu_id in cluster.racks]
+    leaders = [led[spu_id] for spu_id in cluster.racks]
+    diverse = sum(len({cluster.racks[spu_id] for spu_id in row}) == RACKS for row in lists)
+    return Row(
+        spus=len(cluster.racks),
+        policy=str(cluster.policy),
+        moved=moved(before, after),
+        least=least,
+        replicas=(min(replicas), max(replicas)),
+        leaders=(min(leaders), max(leaders)),
+        rack_diverse=round(diverse / len(lists), 4),
+        **names,
+    )
+
+
+def rows_of(kafka: KafkaReassign, policy: Policy, size: int, incident: str) -> Iterator[Row]:
+    cluster = Cluster(policy, {spu_id: f"r{spu_id % RACKS}" for spu_id in range(size)}).fill()
+    before = dict(cluster.maps)
+    if incident == "decommission":
+        least = least_of_leave(before, LEAVING)
+        cluster.leave(LEAVING)
+    else:
+        for spu_id in range(size, size + JOINING):
+            cluster.join(spu_id, f"r{spu_id % RACKS}")
+        least = least_of_join(before, cluster.racks)
+        cluster.apply(cluster.events.rebalance(PLENTY))
+    yield described(
+        cluster, before, cluster.maps, least=least, incident=incident, by="spu-assigner"
+    )
+    draws = kafka.generate(before, cluster.racks, draws=DRAWS)
+    draw = sorted(draws, key=lambda after: moved(before, after))[DRAWS // 2]
+    by = "kafka-reassign-partitions --generate"
+    yield described(cluster, before, draw, least=least, incident=incident, by=by)
+    again = Cluster(policy, cluster.racks).fill()
+    by = f"{policy} run once more"
+    yield described(cluster, before, again.maps, least=least, incident=incident, by=by)
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    """In Markdown."""
+    yield (
+        "| SPUs | filled by | incident | answered by | moved | least possible "
+        "| replicas per SPU | leaders per SPU | rack-diverse |"
+    )
+    yield "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
+    for row in rows:
+        replicas, leaders = ("–".join(map(str, pair)) for pair in (row.replicas, row.leaders))
+        yield (
+            f"| {row.spus} | {row.policy} | {row.incident} | {row.by} | {row.moved:,} "
+            f"| {row.least:,} | {replicas} | {leaders} | {row.rack_diverse:.0%} |"
+        )
+
+
+def main() -> None:
+    if sys.argv[1:] not in ([], ["--write"]):
+        sys.exit("usage: python tests/bench/movement.py [--write]")
+    with running_kafka_reassign() as kafka:
+        rows = [
+            row
+            for size in SIZES
+            for policy in POLICIES
+            for incident in ("decommission", "join")
+            for row in rows_of(kafka, policy, size, incident)
+        ]
+    print("\n".join(table(rows)))
+    if sys.argv[1:]:
+        keep(
+            "movement",
+            sizes={
+                "spus_before": SIZES,
+                "racks": RACKS,
+                "topics": TOPICS,
+                "partitions": PARTITIONS,
+                "replicas": REPLICAS,
+                "kafka_tools": "4.2.1",
+                "draws_of_kafka_tools": DRAWS,
+            },
+            figures={
+                f"{number:02} {row.incident}, {row.policy}, {row.by}": asdict(row)
+                for number, row in enumerate(rows)
+            },
+        )
+
+
+if __name__ == "__main__":
+    main()
