@@ -94,7 +94,7 @@ class ReplicaLists:
     def flat(self) -> NDArray[np.int32]:
         """All ids, row by row, without padding: for counting."""
         if self.ragged:
-            return self.matrix[self.matrix != PADDING]
+            return np.asarray(self.matrix[self.matrix != PADDING])
         return self.matrix.reshape(-1)
 
     def lengths(self) -> list[int]:

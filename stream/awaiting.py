@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from spu_assigner.core.events import Event, TopicDelete
@@ -19,7 +19,8 @@ class Awaited:
     """Events by id until each is answered: by a status, a ring event, or a dead letter.
 
     Everything else that an event brings (its map, SPUs that it saturated) is in the same
-    transaction: once the answer was read, it can be read as well.
+    transaction: once the answer was read, it can be read as well. Where something waits for SPUs
+    or slots, a create or the lists that a leave made short, it is awaited too.
     """
 
     def __init__(self) -> None:
@@ -27,12 +28,18 @@ class Awaited:
         self._open: dict[str, None] = {}  # in the order of sending
         self._places: dict[tuple[str, int, int], str | None] = {}
         self._deleted: set[str] = set()
+        self._waiting: dict[str, set[str]] = {}  # by event id: the topics that wait for its sake
         self.refused = 0
 
     @property
     def unanswered(self) -> list[str]:
         """The event ids that nothing was heard of, in the order of sending."""
         return list(self._open)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The topics, with their clusters, that still wait for SPUs or slots."""
+        return sorted({topic for topics in self._waiting.values() for topic in topics})
 
     def expect(self, event: Event) -> None:
         """Await the answer to an event that is going to be sent."""
@@ -67,6 +74,7 @@ class Awaited:
                 self._close(self._places[place] or "", refused=True)
                 return True
             case TopicStatus():
+                self._note_waiting(answer)
                 return self._answered(answer.cause, refused=answer.status is Status.REJECTED)
             case RingEvent():
                 return self._answered(answer.cause, refused=answer.change is RingChange.IGNORED)
@@ -89,15 +97,32 @@ class Awaited:
         may raise to end the wait.
         """
         deadline = time.monotonic() + seconds
-        while self._open and time.monotonic() < deadline:
-            for received in reader.poll():
-                if self.take(received):
-                    tell(received)
-            check()
-        for received in reader.drain():
+        while True:
+            while self._is_due() and time.monotonic() < deadline:
+                self._take_all(reader.poll(), tell)
+                check()
+            self._take_all(reader.drain(), tell)  # What came with the last answer; it may wait.
+            if not self._is_due() or time.monotonic() >= deadline:
+                return not self._is_due()
+
+    def _take_all(self, found: Iterable[Received], tell: Callable[[Received], None]) -> None:
+        for received in found:
             if self.take(received):
                 tell(received)
-        return not self._open
+
+    def _is_due(self) -> bool:
+        return bool(self._open or self._waiting)
+
+    def _note_waiting(self, answer: TopicStatus) -> None:
+        topic = f"{answer.cluster_id}/{answer.topic}"
+        if answer.status is Status.WAITING and answer.cause in self._events:
+            self._waiting.setdefault(answer.cause, set()).add(topic)
+            return
+        for cause in [answer.cause] if answer.status is Status.ASSIGNED else list(self._waiting):
+            topics = self._waiting.get(cause, set())
+            topics.discard(topic)
+            if not topics:
+                self._waiting.pop(cause, None)
 
     def _answered(self, cause: str, *, refused: bool) -> bool:
         if cause not in self._events:

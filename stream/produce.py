@@ -34,6 +34,7 @@ from spu_assigner.stream.lines import chunks_of_lines, event_of_line
 from spu_assigner.stream.options import FILE, Command, broker_options, output_option, reading
 
 if TYPE_CHECKING:
+    from spu_assigner.stream.awaiting import Awaited
     from spu_assigner.stream.client import Received, Sent
     from spu_assigner.stream.show import Form
 
@@ -273,13 +274,16 @@ def _send(
         sender.flush()
         in_time = reader is None or awaited.wait(reader, seconds=wait or 0, tell=tell_received)
     if not in_time:
-        _complain(_not_answered(awaited.unanswered, wait or 0))
+        _complain(_not_answered(awaited, wait or 0))
         return NOT_ANSWERED
     return 1 if failures or awaited.refused else 0
 
 
-def _not_answered(event_ids: list[str], seconds: float) -> str:
-    named = ", ".join(event_ids[:IDS_NAMED]) + (", …" if len(event_ids) > IDS_NAMED else "")
+def _not_answered(awaited: Awaited, seconds: float) -> str:
+    names = awaited.unanswered or awaited.waiting
+    named = ", ".join(names[:IDS_NAMED]) + (", …" if len(names) > IDS_NAMED else "")
+    if not awaited.unanswered:
+        return f"still waiting for SPUs or slots after {seconds:g} s: {named}; they stay in line"
     return (
         f"not answered within {seconds:g} s: {named}; is the job running on these topics? "
         "An event whose id was used before is not answered"

@@ -162,6 +162,45 @@ def test_a_refusal_is_shown_and_status_1(job: list[str]) -> None:
     assert "rejected INSUFFICIENT_SPUS: replication_factor 2 needs 1 more SPUs" in done.stdout
 
 
+def test_a_create_that_waits_is_awaited_until_it_is_served(job: list[str]) -> None:
+    """Waiting is no grant: within the time it is status 3, once an SPU has come it is 0."""
+    join(job, "waits", 1)
+    create = ["produce", "topic-create", "--cluster", "waits", "--topic", "t"]
+    done = call(*create, "--replication-factor", "2", "--on-shortage", "wait", "--wait=3", *job)
+    assert done.returncode == 3
+    assert "status  waits/t  waiting INSUFFICIENT_SPUS" in done.stdout
+    assert "still waiting for SPUs or slots after 3 s: waits/t" in done.stderr
+    events = [
+        {"type": "topic_create", "event_id": "w1", "topic": "u", "replication_factor": 2},
+        {"type": "spu_joined", "event_id": "w2", "spu_id": 1},
+    ]
+    events[0]["on_shortage"] = "wait"
+    given = "".join(f"{json.dumps({**event, 'cluster_id': 'waits'})}\n" for event in events)
+    done = call("produce", "events", "-", "--wait", *job, given=given)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "status  waits/u  assigned" in done.stdout
+
+
+def test_a_decommission_is_awaited_until_no_list_is_short(job: list[str]) -> None:
+    """The SPU may be switched off then, which is what its operator wants to know."""
+    join(job, "drain", 2)
+    create = ["produce", "topic-create", "--cluster", "drain", "--topic", "t"]
+    assert call(*create, "--replication-factor", "2", "--wait", *job).returncode == 0
+    leave = ["produce", "spu-left", "--cluster", "drain", "--mode", "decommission"]
+    done = call(*leave, "--spu-id", "0", "--wait=3", *job)
+    assert done.returncode == 3
+    assert "map     drain/t  revision 2" in done.stdout
+    add = ["produce", "spu-joined", "--cluster", "drain", "--spu-id", "7", "--wait", *job]
+    assert call(*add).returncode == 0
+    done = call(*leave, "--spu-id", "1", "--wait=3", *job)
+    assert done.returncode == 3
+    assert "      0  [7]" in done.stdout
+    rebalance = ["produce", "cluster-rebalance", "--cluster", "drain", "--max-moves", "5"]
+    done = call(*rebalance, "--wait", *job)
+    assert done.returncode == 0
+    assert "status  drain/  assigned: 0 replicas move" in done.stdout
+
+
 def test_an_ignored_membership_event_is_status_1(job: list[str]) -> None:
     """Its answer is on another topic than that of a request."""
     leave = ["produce", "spu-left", "--cluster", "nobody", "--spu-id", "7", "--wait", *job]

@@ -61,6 +61,8 @@ def test_every_command_of_the_contract_is_there() -> None:
         "topics create",
         "topics check",
         "broker start",
+        "explain",
+        "inspect",
         "completion",
         "produce events",
         "produce spu-joined",
@@ -88,7 +90,7 @@ def test_each_commands_help_is_light() -> None:
     """A command's module declares; what is heavy is imported when it runs."""
     code = (
         "import sys; from spu_assigner.stream.cli import cli\n"
-        "for name in ('run', 'produce', 'watch', 'topics', 'broker'):\n"
+        "for name in ('run', 'produce', 'watch', 'topics', 'broker', 'explain', 'inspect'):\n"
         "    try: cli([name, '--help'])\n"
         "    except SystemExit: pass\n"
         "heavy = {'pyspark', 'confluent_kafka', 'fastavro', 'rich', 'pandas', 'pyarrow'}\n"
