@@ -25,6 +25,7 @@ from spu_assigner.core.retrace import (
     Step,
     Taken,
     Why,
+    racks_of,
     retrace,
     weighed_anew,
 )
@@ -169,6 +170,7 @@ class MapTold:
         self._lists_before = lists_before
         reason = self._map.reason
         self._moved = {move.partition for move in reason.moves} if reason is not None else set()
+        self._racks: dict[int, str] = {}  # of the ring before the step
         self._found: tuple[PastRing | None, Retraced | None, MovesTold | None] | None = None
 
     def partitions(self) -> list[int]:
@@ -207,7 +209,7 @@ class MapTold:
             elif reason.mode in RULE_OF:
                 step, taken = retraced.told(partition - reason.first_partition, row)
         if not taken:
-            taken = tuple(self._plainly(partition, reason))
+            taken = tuple(self._plainly(partition, reason, past))
         before = self._lists_before
         absent, unnamed = _absent(reason, past)
         if step is not None:
@@ -275,14 +277,16 @@ class MapTold:
         own = [group for group in outputs.groups if group.key == self._retained.key]
         return own[0] if own else None
 
-    def _plainly(self, partition: int, reason: Reason | None) -> list[Taken]:
+    def _plainly(self, partition: int, reason: Reason | None, past: PastRing | None) -> list[Taken]:
         """The replicas, without how they were found."""
         cores = None if self._cores is None else self._cores[partition]
+        if past is not None and not self._racks:
+            self._racks = racks_of(past.ring)
         show_racks = reason is not None and reason.mode in (Mode.BALANCED, *CHANGES)
         return [
             Taken(
                 spu_id=spu_id,
-                rack=self._rack(spu_id) if show_racks else None,
+                rack=self._racks.get(spu_id, self._rack(spu_id)) if show_racks else None,
                 core=None if cores is None else cores[number],
             )
             for number, spu_id in enumerate(self._lists[partition])
@@ -290,7 +294,7 @@ class MapTold:
 
     def _rack(self, spu_id: int) -> str | None:
         spu = self._outputs.state.spus.get(SpuId(spu_id))
-        return None if spu is None else spu.rack
+        return None if spu is None else spu.rack or ""
 
     def _loads(
         self, reason: Reason | None, row: list[int], moves: tuple[MoveStep, ...]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.events import SpuId
 from spu_assigner.core.records import Mode, Move
+from spu_assigner.core.retrace import racks_of
 from spu_assigner.core.ring import Ring
 from spu_assigner.core.state import ClusterState
 
@@ -71,6 +72,7 @@ class MovesTold:
         self._lists = lists
         self._lists_before = lists_before
         self._is_before = is_before
+        self._racks = {} if ring is None else racks_of(ring)
         self._in_order = moves
         self._moves: dict[int, list[Move]] = {}
         self._firsts: dict[int, int] = {}  # by partition, among all moves
@@ -147,6 +149,8 @@ class MovesTold:
         )
 
     def _rack(self, spu_id: int) -> str:
+        if spu_id in self._racks:
+            return self._racks[spu_id]
         spu = self._state.spus.get(SpuId(spu_id))
         return "" if spu is None else spu.rack or ""
 
@@ -166,7 +170,7 @@ class _Candidates:
         self._ids = ring.ids
         ids: list[int] = ring.ids.tolist()
         spus = [state.spus.get(SpuId(spu_id)) for spu_id in ids]
-        self._racks = np.array(["" if spu is None else spu.rack or "" for spu in spus])
+        self._racks = ring.racks()
         self._capacities = np.array(
             [0 if spu is None else spu.capacity for spu in spus], dtype=np.int64
         )

@@ -5,8 +5,9 @@ right one has the size and the fingerprint that the decision recorded. Within th
 event the order among SPUs is not told, so every mixture that the size allows is tried, up to a
 limit. A ring that no cut gives is not guessed: `find_ring` returns None.
 
-Racks, and the order of registration as far as no event tells of it, are those of now; where they
-have changed, the fingerprint says so.
+The order of registration is that of now, as far as no event tells of it. So are racks; but for SPUs
+that are forgotten, or were described anew since, each rack of the cluster is tried. The fingerprint
+says which it was.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain, product
+from itertools import chain, islice, product
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,9 @@ from spu_assigner.core.records import Order, Reason, RingChange, RingEvent, SpuC
 from spu_assigner.core.ring import Ring
 from spu_assigner.core.state import ClusterState
 
+RACKS_TRIED_MAX: Final = 512  # for one cut: combinations of racks
+RINGS_TRIED_MAX: Final = 8_192  # with other racks than those of now, for one decision
+OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
 MIXTURES_MAX: Final = 4_096  # of the ring events of one event; 12 SPUs that became saturated
 
 
@@ -65,6 +69,12 @@ class _Cut:
     group: int
     taken: Mapping[int, int]  # changes of `group` that have happened, by SPU
 
+    def size(self) -> int:
+        return sum(place is Place.RING for place in self.places.values())
+
+    def ids(self) -> list[int]:
+        return sorted(spu_id for spu_id, place in self.places.items() if place is Place.RING)
+
 
 def find_ring(
     state: ClusterState,
@@ -86,20 +96,28 @@ def find_ring(
             tried.
     """
     own = [number for number, group in enumerate(groups) if group.key == key]
+    cuts = [
+        cut
+        for cut in _cuts(state, groups, own[0] if own else None, reason.ring_size)
+        if cut.size() == reason.ring_size
+    ]
     found: list[PastRing] = []
-    for cut in _cuts(state, groups, own[0] if own else None, reason.ring_size):
+    for cut in cuts:
         ring = _ring_at(cut, groups, state.spus, order)
-        if ring is None or ring.size != reason.ring_size:
-            continue
-        if ring.fingerprint(order) != reason.ring_fingerprint:
+        if ring is None or ring.fingerprint(order) != reason.ring_fingerprint:
             continue
         past = _named(ring, cut.places, reason)
         if past.unnamed == 0 and own:
             return past
         found.append(past)
-    if not found:
-        return None
-    return _agreed(found, reason)
+    if not found and order in OVER_RACKS:
+        rings = chain.from_iterable(_with_other_racks(cut, groups, state.spus) for cut in cuts)
+        for cut, spus in islice(rings, RINGS_TRIED_MAX):
+            ring = _ring_at(cut, groups, spus, order)
+            if ring is not None and ring.fingerprint(order) == reason.ring_fingerprint:
+                found.append(_named(ring, cut.places, reason))
+                break
+    return _agreed(found, reason) if found else None
 
 
 def _agreed(found: Sequence[PastRing], reason: Reason) -> PastRing:
@@ -292,7 +310,7 @@ def _ring_at(
     cut: _Cut, groups: Sequence[RingGroup], spus: Mapping[SpuId, SpuChanged], order: Order
 ) -> Ring | None:
     """The ring of a cut; None where its order cannot be told."""
-    ids = sorted(spu_id for spu_id, place in cut.places.items() if place is Place.RING)
+    ids = cut.ids()
     described = {SpuId(spu_id): spus.get(SpuId(spu_id)) or _undescribed(spu_id) for spu_id in ids}
     if order is Order.REGISTRATION:
         ranked = _registered(cut, groups, spus, ids)
@@ -303,6 +321,32 @@ def _ring_at(
             for rank, spu_id in enumerate(ranked)
         }
     return Ring(np.array(ids, dtype=np.int32), described)
+
+
+def _with_other_racks(
+    cut: _Cut, groups: Sequence[RingGroup], spus: Mapping[SpuId, SpuChanged]
+) -> Iterator[tuple[_Cut, Mapping[SpuId, SpuChanged]]]:
+    """The SPUs with such racks as they may have had at the cut; the cut each time."""
+    ids = cut.ids()
+    racks = sorted({spu.rack or "" for spu in spus.values()})
+    forgotten = [spu_id for spu_id in ids if SpuId(spu_id) not in spus]
+    described_since = {
+        event.spu_id
+        for group in groups[cut.group :]
+        for event in group.events
+        if event.change in (RingChange.JOINED, RingChange.UPDATED)
+    }
+    for uncertain in (forgotten, sorted({*forgotten, *(described_since & set(ids))})):
+        if not uncertain or len(racks) ** min(len(uncertain), 16) > RACKS_TRIED_MAX:
+            continue
+        for tried in product(racks, repeat=len(uncertain)):
+            changed = {
+                SpuId(spu_id): replace(
+                    spus.get(SpuId(spu_id)) or _undescribed(spu_id), rack=rack or None
+                )
+                for spu_id, rack in zip(uncertain, tried, strict=True)
+            }
+            yield cut, {**spus, **changed}
 
 
 def _undescribed(spu_id: int) -> SpuChanged:

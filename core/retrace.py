@@ -87,6 +87,9 @@ class _Stretch:
     first: int  # partition, from 0 at the step's first
     cursor: Cursor
     places: Mapping[int, int]  # of each SPU in the order, however the cursor is turned
+    order: list[int]  # as the cursor is turned
+    racks: Mapping[int, str]  # of each SPU
+    rack_count: int
     filled: tuple[int, ...]  # who left before
     by_replica: tuple[int, ...] | None = None  # the positions, of a list in which somebody left
     left_before: tuple[tuple[int, ...], ...] = ()  # likewise: who had left before each replica
@@ -137,10 +140,9 @@ class Retraced:
         passed: list[list[Passed]] = [[] for _ in row]
         racks: list[str | None] = [None] * replicas
         if cursor.rule in (Rule.WALK, Rule.SHIFTED_OVER_RACKS):
-            rack_of = _racks(cursor.ring)
-            racks = [rack_of[spu_id] for spu_id in row]
+            racks = [stretch.racks[spu_id] for spu_id in row]
         if cursor.rule is Rule.SHIFTED_OVER_RACKS and size > 1:
-            passed = _walked(cursor, first=index % size, shift=step.shift or 0, row=row)
+            passed = _walked(stretch, first=index % size, shift=step.shift or 0, row=row)
         for number, left in enumerate(stretch.left_before):
             passed[number] = [Passed(spu_id=spu_id, why=Why.FILLED) for spu_id in left]
         cores = self._cores(partition)
@@ -164,7 +166,8 @@ class Retraced:
         return row
 
 
-def _racks(ring: Ring) -> dict[int, str]:
+def racks_of(ring: Ring) -> dict[int, str]:
+    """The rack of each member, "" for none."""
     ids: list[int] = ring.ids.tolist()
     return dict(zip(ids, ring.racks().tolist(), strict=True))
 
@@ -173,11 +176,10 @@ def _advance(rule: Rule, replicas: int) -> int:
     return replicas if rule is Rule.POINTER else 1
 
 
-def _walked(cursor: Cursor, *, first: int, shift: int, row: Sequence[int]) -> list[list[Passed]]:
+def _walked(stretch: _Stretch, *, first: int, shift: int, row: Sequence[int]) -> list[list[Passed]]:
     """For each replica whom Kafka's walk over racks passed over on the way to it."""
-    order: list[int] = cursor.order.tolist()
-    rack_of = _racks(cursor.ring)
-    size, rack_count = len(order), len({rack_of[spu_id] for spu_id in order})
+    order, rack_of, rack_count = stretch.order, stretch.racks, stretch.rack_count
+    size = len(order)
     chosen = [order[first]]
     passed: list[list[Passed]] = [[]]
     waiting: list[Passed] = []
@@ -322,16 +324,17 @@ def _leaves(rows: IdMatrix, filled: Sequence[int]) -> list[_Leave]:
     return sorted(found, key=lambda leave: leave.cell)
 
 
-def _stretch(
-    first: int, cursor: Cursor, gone: tuple[int, ...], by_replica: tuple[int, ...] | None = None
-) -> _Stretch:
+def _stretch(first: int, cursor: Cursor, gone: tuple[int, ...]) -> _Stretch:
     ids: list[int] = cursor.ring.order(ORDER_OF[cursor.rule]).tolist()
+    racks = racks_of(cursor.ring)
     return _Stretch(
         first=first,
         cursor=copy(cursor),
         places={spu_id: position for position, spu_id in enumerate(ids)},
+        order=cursor.order.tolist(),
+        racks=racks,
+        rack_count=len(set(racks.values())),
         filled=gone,
-        by_replica=by_replica,
     )
 
 

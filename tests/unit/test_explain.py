@@ -124,7 +124,7 @@ def test_from_the_outputs_alone_what_is_said_is_what_was_recorded() -> None:
                         named.total() + decision.absent_unnamed == reason.offline + reason.saturated
                     )
     assert named_in_full > 0.9 * known
-    assert known > unknown  # Racks change often in these lives.
+    assert known > 5 * unknown  # Racks change often in these lives.
 
 
 def told(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, Decision]]]]:
