@@ -69,7 +69,7 @@ class _Author:
         random = self.random
         events: list[Event] = []
         early = random.randint(1, len(self.spu_ids))
-        for number in range(random.randint(8, 25)):
+        for number in range(random.randint(8, 22)):
             kind = "j" if number < early else random.choice(KINDS)
             if kind == "r":
                 events.append(random.choice(events))

@@ -33,7 +33,7 @@ from spu_assigner.core.records import (
 from spu_assigner.core.state import ClusterState, evolve
 from spu_assigner.schemas.jsonl import answer_to_json, event_from_json
 from support.builders import Events
-from support.lives import lives
+from support.lives import flooded_lives, lives
 from support.oracle import Oracle
 from support.pictures import picture
 
@@ -78,6 +78,17 @@ def as_lines(records: list[Record]) -> list[dict[str, Any]]:
 @LIVES
 def test_every_answer_equals_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
     """The oracle goes step by step with integer indexes; it was written apart from the core."""
+    assert_equal_to_the_oracle(life, default)
+
+
+@given(life=flooded_lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda"]))
+@settings(LIVES, max_examples=100)
+def test_late_copies_equal_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
+    """What 256 events made the cluster forget, a living topic or a waiting create still knows."""
+    assert_equal_to_the_oracle(life, default)
+
+
+def assert_equal_to_the_oracle(life: list[dict[str, Any]], default: str) -> None:
     oracle, state = Oracle(default_policy=default), ClusterState("c1")
     for event in life:
         expected = [
