@@ -99,6 +99,20 @@ format: $(READY) ## format the sources and mend what the linter can
 bench: $(READY) ## measure latency, throughput and the planner
 	@$(BIN)/pytest -s -m bench tests/bench
 
+SEEDS ?= 100000
+
+.PHONY: seeds
+seeds: $(READY) ## random lives of clusters on the real core, each invariant checked after each event (SEEDS=100000)
+	@$(BIN)/python tests/support/simulation.py --seeds $(SEEDS) --from 0 --processes 2
+
+.PHONY: compare
+compare: $(READY) ## the table of evenness: our policies beside Kafka's placers
+	@$(BIN)/python tests/bench/comparison.py
+
+.PHONY: movement
+movement: $(READY) ## the table of moved replicas: ours beside Kafka's reassignment tool
+	@$(BIN)/python tests/bench/movement.py
+
 .PHONY: lock
 lock: ## resolve the dependencies anew and write the lock files
 	@test -x $(BIN)/uv || { echo 'lock: needs uv: run `make setup` first' >&2; exit 1; }
