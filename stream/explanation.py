@@ -134,7 +134,7 @@ def _replica(number: int, taken: Taken, how: str = "") -> str:
     if taken.passed:
         passed = ", ".join(_passed(each) for each in taken.passed[:NAMED_MAX])
         more = len(taken.passed) - NAMED_MAX
-        line += f"; passed over {passed}" + (f" and {more} more" if more > 0 else "")
+        line += f", passed over {passed}" + (f" and {more} more" if more > 0 else "")
     return line
 
 
