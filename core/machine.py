@@ -168,8 +168,6 @@ def _following(state: ClusterState, event: Event, *, frees: bool) -> Iterator[Se
                 yield repair(state, name, cause=event.event_id, is_retry=False)
     if frees:
         for waiting in in_turn(state, Wait.REPAIR):
-            if state.ring.size == 0:
-                break
             yield repair(state, waiting.topic, cause=waiting.cause, is_retry=True)
     for spu_id in sorted(state.leaving):
         if state.ledger.count(spu_id) == 0:

@@ -228,6 +228,16 @@ def test_a_join_in_the_middle_of_a_repair_ends_the_leaving() -> None:
     assert list(life.state.waiting) == ["two"]
 
 
+def test_a_return_without_a_free_slot_ends_the_wait_for_a_replacement() -> None:
+    """The list is whole then, though the ring is as empty as before (seed 156)."""
+    life = Life(*Events().joins(3))
+    life.create("a", 3, 1)
+    life.leave(3, GONE)
+    told = life.join(3, capacity=1)
+    assert statuses(told) == [("a", Status.ASSIGNED, None)]
+    assert not life.state.waiting
+
+
 def test_an_spu_that_fills_up_in_a_repair_leaves_the_ring_at_that_replica() -> None:
     """Capacity holds for repairs too, and the ring's log says so."""
     life = Life(*Events().joins(0))
