@@ -34,8 +34,8 @@ def percentiles(values_ms: Sequence[float]) -> dict[str, float]:
     return {**{name: round(value, 2) for name, value in ranks.items()}, "samples": len(ordered)}
 
 
-def keep(name: str, *, sizes: dict[str, Any], figures: dict[str, Any]) -> Path:
-    """Write `results/<name>.json` and print it as a table. Returns the file."""
+def keep(name: str, *, sizes: dict[str, Any], figures: dict[str, Any], show: bool = True) -> Path:
+    """Write `results/<name>.json` and, with `show`, print it as a table. Returns the file."""
     root = Path(__file__).parents[2]
     commit = _git(root, "rev-parse", "--short=12", "HEAD")
     # The results themselves change with every run; anything else does not belong to the commit.
@@ -58,9 +58,10 @@ def keep(name: str, *, sizes: dict[str, Any], figures: dict[str, Any]) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    print(f"\n{name} (commit {commit or 'unknown'})")
-    for figure, value in figures.items():
-        print(f"  {figure:<44} {value}")
+    if show:
+        print(f"\n{name} (commit {commit or 'unknown'})")
+        for figure, value in figures.items():
+            print(f"  {figure:<44} {value}")
     return path
 
 
