@@ -8,20 +8,29 @@ last; those between keep their counts.
 
 Rules:
 - First paths from SPUs above their band to SPUs below it, then from above to any with room, then
-  from any that can spare one to below: so the distance outside the bands ends as small as can be.
+  from any that can spare one to below. Where that leaves some outside their bands, paths between
+  any two that make the sum of the squared distances outside the bands smaller: they share evenly
+  what cannot be evened out.
 - Always a path that costs no more than any other: so each number of paths has cost least in all.
   The least cost never falls from one path to the next, so any path found at that cost will do.
 - Between bands a path may end at an SPU with room and go on at one that can spare a unit: the node
   `hub`, at no cost, stands for all that are within their band.
+- In the last stage an SPU that is the first of some paths and the last of others counts as if it
+  were two, with the counts it had before: that costs no less than the truth, and the same in the
+  end, since the squares are convex.
 - Ties go to the SPU furthest outside its band, then to the lowest position.
+
+Source: Ahuja, Magnanti, Orlin, "Network Flows", 1993, sections 9.7 (successive shortest paths) and
+14.5 (convex costs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +39,7 @@ from spu_assigner.core.ledger import CountArray
 Positions = NDArray[np.signedinteger[Any]]  # shape (n,), positions of SPUs among those in question
 Flags = NDArray[np.bool_]
 
-FAR: Final = 2**40
+FAR: Final = 2**60
 
 
 class Pool(Protocol):
@@ -49,76 +58,127 @@ class Pool(Protocol):
         """Do it."""
 
 
+AnyPool = TypeVar("AnyPool", bound=Pool)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
-    """How many units each SPU is to hold: floors[i] … ceilings[i]."""
+    """How many units each SPU is to hold: floors[i] … ceilings[i]; it takes none at limits[i]."""
 
     floors: CountArray
     ceilings: CountArray
+    limits: CountArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Goal:
-    """Between whom units are to pass; False: from or to the hub."""
+class _Goal(Enum):
+    """From whom to whom units are to pass."""
 
-    is_from_above: bool
-    is_to_below: bool
-
-
-_GOALS: Final = (
-    _Goal(is_from_above=True, is_to_below=True),
-    _Goal(is_from_above=True, is_to_below=False),
-    _Goal(is_from_above=False, is_to_below=True),
-)
+    ABOVE_TO_BELOW = auto()
+    ABOVE_TO_HUB = auto()
+    HUB_TO_BELOW = auto()
+    LESS_UNEVEN = auto()
 
 
-def even_out(pool: Pool, counts: CountArray, bands: Bands) -> None:
+_FROM_ABOVE: Final = (_Goal.ABOVE_TO_BELOW, _Goal.ABOVE_TO_HUB)
+_TO_BELOW: Final = (_Goal.ABOVE_TO_BELOW, _Goal.HUB_TO_BELOW)
+_INTO_BANDS: Final = (_Goal.ABOVE_TO_BELOW, _Goal.ABOVE_TO_HUB, _Goal.HUB_TO_BELOW)
+
+
+def even_out(
+    new_pool: Callable[[], AnyPool], counts: CountArray, bands: Bands
+) -> tuple[AnyPool, CountArray]:
     """Pass units until no SPU can be brought nearer to its band, with the fewest out of place.
 
-    `counts` is brought up to date. Cost: about one visit of each SPU for each length of path, and
-    one of each SPU on a path for each unit.
+    Returns the pool after that and the counts. Cost: about one visit of each SPU for each length of
+    path, and one of each SPU on a path for each unit. Where not all can be brought into their bands
+    it begins anew with bands so wide that all are in them, and halves what they are wider by: that
+    leaves little to the last stage, which goes from loss to loss.
     """
+    pool = new_pool()
     flow = _Flow(pool, counts, bands)
-    for goal in _GOALS:
+    for goal in _INTO_BANDS:
         flow.run(goal)
+    if (outside := flow.outside()) > 0:
+        pool = new_pool()
+        flow = _Flow(pool, counts, bands)
+        for width in [2**power for power in reversed(range(outside.bit_length()))] + [0]:
+            flow.widen(width)
+            for goal in _INTO_BANDS:
+                flow.run(goal)
+        flow.run(_Goal.LESS_UNEVEN)
+    return pool, flow.counts
 
 
 class _Flow:
     """The search for paths; node i is the SPU at position i, the last node is the hub."""
 
     def __init__(self, pool: Pool, counts: CountArray, bands: Bands) -> None:
+        self.counts = counts.copy()
         self._pool = pool
-        self._counts = counts
-        self._floors = bands.floors
-        self._ceilings = bands.ceilings
+        self._bands = bands
+        self._limits = np.maximum(bands.limits, counts)
         self._hub = len(counts)
         self._only_hub = np.array([self._hub])
-        self._unit = self._hub + 2  # more than a path has steps
+        self._unit = 2 * self._hub + 4  # more than twice the steps of any path
+        self._has_hub = True
+        self._given = np.zeros_like(counts)  # as the first of a path
+        self._taken = np.zeros_like(counts)  # as the last
+        self.widen(0)
+
+    def widen(self, width: int) -> None:
+        """Let the bands be wider by this on either side, but never above the limits.
+
+        Going from wide to narrow keeps what was passed the cheapest for the counts: a narrower band
+        only takes steps through the hub away.
+        """
+        self._floors = self._bands.floors - width
+        self._ceilings = np.minimum(self._bands.ceilings + width, self._bands.limits)
+
+    def outside(self) -> int:
+        """How far the SPU furthest outside its band is from it."""
+        below, above = self._floors - self.counts, self.counts - self._ceilings
+        return int(np.maximum(below, above).max(initial=0))
 
     def run(self, goal: _Goal) -> None:
-        """Pass units along shortest paths until there is no path."""
+        """Pass units along shortest paths until there is none that helps."""
+        if goal is _Goal.LESS_UNEVEN:
+            self._has_hub = False
+            self._given[:] = self._taken[:] = 0
         bound = -FAR
         while True:
-            sources, targets = self._sources(goal), self._targets(goal)
-            if len(sources) == 0 or len(targets) == 0:
+            starts, ends = self._terminals(goal)
+            distances = self._distances(starts, ends, bound)
+            cost = int((distances + ends).min()) // self._unit
+            if cost >= (0 if goal is _Goal.LESS_UNEVEN else FAR // self._unit):
                 return
-            distances = self._distances(sources, targets, bound)
-            nearest = int(distances[targets].min())
-            if nearest >= FAR:
-                return
-            bound = (nearest // self._unit + 1) * self._unit - 1
+            bound = (cost + 1) * self._unit - 1
             self._pass_at(bound, goal, distances)
 
-    def _sources(self, goal: _Goal) -> Positions:
-        """Where units are to come from, the furthest above its band first."""
-        if not goal.is_from_above:
-            return self._only_hub
-        excess = self._counts - self._ceilings
-        above = np.flatnonzero(excess > 0)
-        return above[np.argsort(-excess[above], kind="stable")]
+    def _terminals(self, goal: _Goal) -> tuple[CountArray, CountArray]:
+        """What it adds to a path's length to start, or end, at each node; FAR: it cannot."""
+        starts, ends = np.full((2, self._hub + 1), FAR)
+        if goal is _Goal.LESS_UNEVEN:
+            first = self.counts + self._given - self._taken
+            low, high = first - self._given, first + self._taken
+            weight = self._unit * self._unit
+            starts[:-1] = weight * (self._penalties(low - 1) - self._penalties(low))
+            ends[:-1] = weight * (self._penalties(high + 1) - self._penalties(high))
+            ends[:-1][high >= self._limits] = FAR
+            return starts, ends
+        if goal in _FROM_ABOVE:
+            starts[:-1][self.counts > self._ceilings] = 0
+        else:
+            starts[-1] = 0
+        if goal in _TO_BELOW:
+            ends[:-1][self.counts < self._floors] = 0
+        else:
+            ends[-1] = 0
+        return starts, ends
 
-    def _targets(self, goal: _Goal) -> Positions:
-        return np.flatnonzero(self._counts < self._floors) if goal.is_to_below else self._only_hub
+    def _penalties(self, counts: CountArray) -> CountArray:
+        """The square of the distance outside the band."""
+        outside = np.maximum(0, np.maximum(self._floors - counts, counts - self._ceilings))
+        return np.asarray(outside * outside)
 
     def _steps(self, node: int) -> Iterator[tuple[int, Positions]]:
         """Where a path may go on to from a node, and the length of that step.
@@ -126,57 +186,78 @@ class _Flow:
         Length is cost * unit + 1: of paths that cost the same, those with fewer steps come first.
         """
         if node == self._hub:
-            can_spare = (self._counts > self._floors) & (self._counts <= self._ceilings)
+            can_spare = (self.counts > self._floors) & (self.counts <= self._ceilings)
             yield 1, np.flatnonzero(can_spare)
             return
-        if self._floors[node] <= self._counts[node] < self._ceilings[node]:
+        has_room = self._floors[node] <= self.counts[node] < self._ceilings[node]
+        if has_room and self._has_hub:
             yield 1, self._only_hub
         for cost, takers in self._pool.reach(node):
             yield cost * self._unit + 1, takers
 
-    def _distances(self, sources: Positions, targets: Positions, bound: int) -> CountArray:
-        """How long a path from a source to each node is at least.
+    def _distances(self, starts: CountArray, ends: CountArray, bound: int) -> CountArray:
+        """How long a path to each node is at least.
 
-        Ends early once a target is as near as `bound`; other nodes may then be nearer than told.
-        Lengths may be negative, but no circle is, since the units passed so far cost the least.
+        Ends early once a whole path is no longer than `bound`, or none can be shorter than one that
+        was found; other nodes may then be nearer than told. Lengths may be negative, but no circle
+        is, since the units passed so far cost the least.
         """
-        distances = np.full(self._hub + 1, FAR)
-        distances[sources] = 0
-        heap = [(0, node) for node in sources.tolist()]
+        distances = starts.copy()
+        heap = [(start, node) for node, start in enumerate(starts.tolist()) if start < FAR]
         heapify(heap)
+        targets = np.flatnonzero(ends < FAR)
+        if len(targets) == 0:
+            return distances
+        ends = ends[targets]
+        least_rest = int(ends.min()) - self._unit * self._unit // 2
+        best = FAR
         while heap:
             distance, node = heappop(heap)
             if distance > distances[node]:
                 continue
+            if distance + least_rest > best:
+                break
             for length, takers in self._steps(node):
                 nearer = takers[distances[takers] > distance + length]
                 distances[nearer] = distance + length
                 for taker in nearer.tolist():
                     heappush(heap, (distance + length, taker))
-            if distances[targets].min() <= bound:
+            best = int((distances[targets] + ends).min())
+            if best <= bound:
                 break
         return distances
 
     def _pass_at(self, bound: int, goal: _Goal, distances: CountArray) -> None:
         """Pass units along paths no longer than `bound`, until the distances show no more."""
         given_up = np.zeros(self._hub + 1, dtype=np.bool_)
-        is_source = True
-        while is_source:
-            is_source = False
-            for source in self._sources(goal).tolist():
-                if given_up[source]:
+        has_passed = True
+        while has_passed:
+            has_passed = False
+            starts, ends = self._terminals(goal)
+            for source in self._sources(starts, ends, bound, distances):
+                if given_up[source] or starts[source] > distances[source]:
                     continue
-                is_target = np.zeros(self._hub + 1, dtype=np.bool_)
-                is_target[self._targets(goal)] = True
-                path = self._path(source, is_target, distances, given_up, bound)
+                path = self._path(source, (starts, ends), distances, given_up, bound)
                 if path:
                     self._apply(path)
-                    is_source = True
+                    has_passed = True
+                    starts, ends = self._terminals(goal)
+
+    def _sources(
+        self, starts: CountArray, ends: CountArray, bound: int, distances: CountArray, /
+    ) -> list[int]:
+        """Where paths may start, the furthest above its band first."""
+        least_rest = int(ends.min()) - self._unit * self._unit // 2
+        fit = (starts < FAR) & (starts <= distances) & (starts + least_rest <= bound)
+        sources = np.flatnonzero(fit)
+        excess = np.append(self.counts - self._ceilings, 0)[sources]
+        found: list[int] = sources[np.argsort(-excess, kind="stable")].tolist()
+        return found
 
     def _path(
         self,
         source: int,
-        is_target: Flags,
+        terminals: tuple[CountArray, CountArray],
         distances: CountArray,
         given_up: Flags,
         bound: int,
@@ -186,13 +267,14 @@ class _Flow:
 
         In depth first; nodes that lead nowhere are given up.
         """
+        starts, ends = terminals
         path: list[tuple[int, int, int]] = []
         given_up[source] = True  # also: on the path
-        node, spent = source, 0
+        node, spent = source, int(starts[source])
         options: list[Iterator[tuple[int, int, int]]] = []
         while True:
             steps = list(self._steps(node))
-            last = self._last_step(steps, bound - spent, is_target)
+            last = self._last_step(steps, bound - spent, ends)
             if last is not None:
                 path.append((node, *last))
                 given_up[[giver for giver, _, _ in path]] = False
@@ -211,16 +293,16 @@ class _Flow:
             given_up[node] = True
 
     def _last_step(
-        self, steps: list[tuple[int, Positions]], budget: int, is_target: Flags
+        self, steps: list[tuple[int, Positions]], budget: int, ends: CountArray
     ) -> tuple[int, int] | None:
         """The target that one of the steps leads to within the budget, and its length."""
         for length, takers in steps:
-            targets = takers[is_target[takers]]
-            if length > budget or len(targets) == 0:
+            targets = takers[ends[takers] <= budget - length]
+            if len(targets) == 0:
                 continue
             if targets[0] == self._hub:
                 return self._hub, length
-            lack = self._floors[targets] - self._counts[targets]
+            lack = self._floors[targets] - self.counts[targets]
             return int(targets[np.argmax(lack)]), length
         return None
 
@@ -233,11 +315,15 @@ class _Flow:
             for giver, taker, length in path
         ]
         transfers = [(row, giver, taker) for row, (giver, taker, _) in zip(rows, path, strict=True)]
+        first, last = path[0][0], path[-1][1]
+        if self._hub not in (first, last):
+            self._given[first] += 1
+            self._taken[last] += 1
         for row, giver, taker in self._shortened(transfers):
             if row >= 0:  # Steps to and from the hub pass nothing.
                 self._pool.transfer(row, giver, taker)
-                self._counts[giver] -= 1
-                self._counts[taker] += 1
+                self.counts[giver] -= 1
+                self.counts[taker] += 1
 
     def _shortened(self, path: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         """The path without the detour between two transfers that might hinder each other.

@@ -7,7 +7,7 @@ Rules:
   distinct. A rack holds at most as many replicas of a list as it does now, or one: so the number of
   distinct racks of a list never falls.
 - The plan has the fewest moves that bring all SPUs into their bands; where that cannot be, the
-  fewest that bring them as near as can be (the sum of what is outside the bands).
+  fewest that bring them as near as can be (least sum of squares of the distances to the bands).
 - Moves are in the order they are to be made: the most overloaded giver first, to the least loaded
   SPU that is to take from it. Every prefix keeps the rules, so a limit just cuts the order off.
 - Leaders: likewise within one of the fair share of leaders by capacity. The leader of a list and
@@ -83,11 +83,12 @@ def plan_rebalance(
     before = lists.ids.copy()
     counts = loads.replicas.astype(np.int64)
     bands = _bands(counts, loads.capacities, is_limited=True)
-    pool = ReplicaPool(lists.places, _rack_matrix(lists.ids, loads, racks), loads.racks)
-    planned = counts.copy()
-    even_out(pool, planned, bands)
+    rack_matrix = _rack_matrix(lists.ids, loads, racks)
+    pool, planned = even_out(
+        lambda: ReplicaPool(lists.places, rack_matrix, loads.racks), counts, bands
+    )
     leads_before = _leads(lists, len(counts))
-    order = _ordered(pool.changes(), counts, loads.capacities, bands)
+    order = _ordered(pool.changes(), counts, planned, loads.capacities, bands)
     moves = []
     for row, gone, taken in islice(order, max_moves):
         move = ListMove(
@@ -133,7 +134,9 @@ def _bands(counts: CountArray, capacities: CountArray, *, is_limited: bool) -> B
         ceilings.append(ceiling)
         floors.append(min(ceiling, max(0, -((slots - total * capacity) // slots))))
     return Bands(
-        floors=np.array(floors, dtype=np.int64), ceilings=np.array(ceilings, dtype=np.int64)
+        floors=np.array(floors, dtype=np.int64),
+        ceilings=np.array(ceilings, dtype=np.int64),
+        limits=capacities if is_limited else np.full_like(capacities, total),
     )
 
 
@@ -148,17 +151,22 @@ def _rack_matrix(ids: IdMatrix, loads: Loads, racks: Mapping[int, int]) -> IdMat
 
 
 def _ordered(
-    changes: Sequence[Change], counts: CountArray, capacities: CountArray, bands: Bands
+    changes: Sequence[Change],
+    counts: CountArray,
+    planned: CountArray,
+    capacities: CountArray,
+    bands: Bands,
+    /,
 ) -> Iterator[Change]:
-    """The changes in the order to be made.
+    """The changes in the order to be made; `planned` are the counts after all of them.
 
-    There is always one whose taker has room: no change brings an SPU above its band, and they form
-    no circle, since going without it would take fewer.
+    There is always one whose taker has room, below its band's ceiling or what it is to have in the
+    end: the changes form no circle, since going without it would take fewer.
     """
     total, slots = int(counts.sum()), int(capacities.sum())
     fair = [total * capacity for capacity in capacities.tolist()]
     held = counts.tolist()
-    room = (bands.ceilings - counts).tolist()
+    room = (np.maximum(bands.ceilings, planned) - counts).tolist()
 
     def load(place: int) -> int:
         return int(held[place] * slots - fair[place])
@@ -199,9 +207,9 @@ def _leads(lists: _Lists, count: int) -> CountArray:
 
 
 def _even_leaders(lists: _Lists, leaders: CountArray, capacities: CountArray) -> int:
-    """Even out leaders; `leaders` is brought up to date. Returns how many lists were reordered."""
-    pool = LeaderPool(lists.places, len(capacities))
-    even_out(pool, leaders, _bands(leaders, capacities, is_limited=False))
+    """Even out leaders. Returns how many lists were reordered."""
+    bands = _bands(leaders, capacities, is_limited=False)
+    pool, _ = even_out(lambda: LeaderPool(lists.places, len(capacities)), leaders, bands)
     changes = pool.changes()
     for row, _, leader in changes:
         at = int(np.flatnonzero(lists.places[row] == leader)[0])

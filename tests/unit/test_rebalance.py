@@ -87,12 +87,12 @@ class Cluster:
         return bands
 
     def outside(self, *, of_leaders: bool = False) -> int:
-        """Units outside the bands, of all SPUs."""
+        """The squared distances to the bands, of all SPUs."""
         loads = self.loads()
         counts = (loads.leaders if of_leaders else loads.replicas).tolist()
         bands = self.bands(of_leaders=of_leaders)
         return sum(
-            max(0, bands[spu][0] - count, count - bands[spu][1])
+            penalty(count, bands[spu])
             for spu, count in zip(loads.ids.tolist(), counts, strict=True)
         )
 
@@ -116,16 +116,21 @@ def clusters(draw: st.DrawFn) -> Cluster:
     return Cluster(racks=racks, capacities=capacities, topics=topics, other=other)
 
 
-def band_edges(graph: nx.MultiDiGraph, spu: int, fixed: int, band: tuple[int, int]) -> None:
-    """What an SPU's replicas cost: below its band each is a gain, above it a loss."""
-    low, high = band
-    graph.add_edge(spu, "end", capacity=max(0, low - fixed), weight=-HEAVY)
-    graph.add_edge(spu, "end", capacity=max(0, high - max(low, fixed)), weight=0)
-    graph.add_edge(spu, "end", weight=HEAVY)
+def penalty(count: int, band: tuple[int, int]) -> int:
+    return max(0, band[0] - count, count - band[1]) ** 2
+
+
+def band_edges(
+    graph: nx.MultiDiGraph, spu: int, fixed: int, band: tuple[int, int], limit: int
+) -> None:
+    """What each further unit costs an SPU: the difference of the penalties."""
+    for count in range(fixed, max(fixed, limit)):
+        more = penalty(count + 1, band) - penalty(count, band)
+        graph.add_edge(spu, "end", capacity=1, weight=HEAVY * more)
 
 
 def exact_moves(cluster: Cluster) -> tuple[int, int]:
-    """The least distance outside the bands, and the fewest moves to it, by network simplex."""
+    """The least squared distances to the bands, and the fewest moves to it, by network simplex."""
     graph = nx.MultiDiGraph()
     fixed = {spu: cluster.other.get(spu, 0) for spu in cluster.capacities}
     total = 0
@@ -141,8 +146,10 @@ def exact_moves(cluster: Cluster) -> tuple[int, int]:
         for spu in cluster.capacities:
             cost = 0 if spu in members else 1
             graph.add_edge(("rack", at, cluster.racks[spu]), spu, capacity=1, weight=cost)
+    held = dict(zip(sorted(cluster.capacities), cluster.loads().replicas.tolist(), strict=True))
     for spu, band in cluster.bands().items():
-        band_edges(graph, spu, fixed[spu], band)
+        limit = max(held[spu], min(cluster.capacities[spu], fixed[spu] + total))
+        band_edges(graph, spu, fixed[spu], band, limit)
     graph.add_node("end", demand=total)
     cost, flow = nx.network_simplex(graph)
     return told(cluster.bands(), fixed, cost, flow)
@@ -163,7 +170,7 @@ def exact_reorders(cluster: Cluster) -> tuple[int, int]:
                 graph.add_edge(("row", at), spu, capacity=1, weight=min(place, 1))
     bands = cluster.bands(of_leaders=True)
     for spu, band in bands.items():
-        band_edges(graph, spu, fixed[spu], band)
+        band_edges(graph, spu, fixed[spu], band, fixed[spu] + total)
     graph.add_node("end", demand=total)
     cost, flow = nx.network_simplex(graph)
     return told(bands, fixed, cost, flow)
@@ -172,11 +179,11 @@ def exact_reorders(cluster: Cluster) -> tuple[int, int]:
 def told(
     bands: dict[int, tuple[int, int]], fixed: dict[int, int], cost: int, flow: dict
 ) -> tuple[int, int]:
-    """Distance outside the bands, and moves, of a solution."""
+    """Squared distances to the bands, and moves, of a solution."""
     outside = 0
     for spu, (low, high) in bands.items():
-        count = fixed[spu] + sum(flow[spu]["end"].values())
-        outside += max(0, low - count, count - high)
+        count = fixed[spu] + sum(flow.get(spu, {}).get("end", {}).values())
+        outside += penalty(count, (low, high))
     return outside, cost % HEAVY
 
 
