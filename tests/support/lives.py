@@ -56,7 +56,12 @@ class _Life:
     def __init__(self, draw: st.DrawFn, flavour: Flavour, *, racked: bool | None) -> None:
         self.draw = draw
         self.flavour = flavour
-        self.racks = {None: [None, "a", "b", "c"], True: ["a", "b", "c"], False: [None]}[racked]
+        racks: dict[bool | None, list[str | None]] = {
+            None: [None, "a", "b", "c"],
+            True: ["a", "b", "c"],
+            False: [None],
+        }
+        self.racks = racks[racked]
         self.joined: list[int] = []
         self.left: list[int] = []
         self.asked: dict[str, int] = {}  # topics, and the partitions that they were to have

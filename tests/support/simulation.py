@@ -25,6 +25,7 @@ if __name__ == "__main__":
 
 from spu_assigner.core import state as state_module
 from spu_assigner.core.events import Event
+from spu_assigner.core.limits import EVENT_IDS_REMEMBERED
 from spu_assigner.core.machine import decide, step
 from spu_assigner.core.records import (
     ChainEntry,
@@ -56,14 +57,12 @@ def simulate(life: Life, *, digests: bool = False) -> bytes:
     Raises:
         ViolationError: something does not hold; whatever else the core raises.
     """
-    remembered, state_module.EVENT_IDS_REMEMBERED = (  # type: ignore[misc]  # a short life forgets
-        state_module.EVENT_IDS_REMEMBERED,
-        life.memory,
-    )
+    remembered = EVENT_IDS_REMEMBERED
+    setattr(state_module, "EVENT_IDS_REMEMBERED", life.memory)  # noqa: B010 — a short life forgets
     try:
         return _live(life, digests=digests)
     finally:
-        state_module.EVENT_IDS_REMEMBERED = remembered  # type: ignore[misc]
+        setattr(state_module, "EVENT_IDS_REMEMBERED", remembered)  # noqa: B010
 
 
 def _live(life: Life, *, digests: bool) -> bytes:
