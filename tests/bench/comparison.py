@@ -72,7 +72,7 @@ def placers(admin_utils: KafkaPlacer, kraft: KraftPlacer) -> dict[str, list[Call
     ours: dict[str, list[Callable[..., Any]]] = {
         f"`{policy}`": [partial(OurCluster, policy)] for policy in POLICIES
     }
-    theirs = {
+    theirs: dict[str, list[Callable[..., Any]]] = {
         "Kafka's AdminUtils": [
             partial(TheirCluster.of_admin_utils, placer=admin_utils, seed=seed) for seed in SEEDS
         ],
