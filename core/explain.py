@@ -97,6 +97,7 @@ class Outputs:
 
     state: ClusterState
     groups: Sequence[RingGroup] = ()  # up to the state, oldest first
+    is_whole: bool = False  # the groups begin with the cluster; else the oldest have expired
     is_before: bool = False
     step_events: RingGroup | None = None  # with `is_before`: whom the step saturated
 
@@ -170,7 +171,7 @@ class MapTold:
         self._lists_before = lists_before
         reason = self._map.reason
         self._moved = {move.partition for move in reason.moves} if reason is not None else set()
-        self._racks: dict[int, str] = {}  # of the ring before the step
+        self._racks: dict[int, str] = {}  # before the step, as far as they are certain
         self._found: tuple[PastRing | None, Retraced | None, MovesTold | None] | None = None
 
     def partitions(self) -> list[int]:
@@ -209,7 +210,7 @@ class MapTold:
             elif reason.mode in RULE_OF:
                 step, taken = retraced.told(partition - reason.first_partition, row)
         if not taken:
-            taken = tuple(self._plainly(partition, reason, past))
+            taken = tuple(self._plainly(partition, reason))
         before = self._lists_before
         absent, unnamed = _absent(reason, past)
         if step is not None:
@@ -252,15 +253,23 @@ class MapTold:
                 reason,
                 order=ORDER_OF_MODE[reason.mode],
                 key=self._retained.key,
+                is_whole=outputs.is_whole,
             )
             if past is not None and reason.mode in RULE_OF:
                 retraced = retrace(self._map, past.ring, self._own_group())
             elif past is not None and reason.mode is Mode.BALANCED and outputs.is_before:
                 retraced = weighed_anew(self._map, outputs.state, past.ring)
+        if past is not None:
+            self._racks = {
+                int(spu_id): spu.rack or ""
+                for spu_id, spu in outputs.state.spus.items()
+                if spu_id not in past.described_since
+            } | racks_of(past.ring)
         if reason is not None and reason.mode in CHANGES:
             moves = MovesTold(
                 outputs.state,
                 None if past is None else past.ring,
+                self._racks,
                 reason.moves,
                 mode=reason.mode,
                 lists=self._lists,
@@ -277,24 +286,18 @@ class MapTold:
         own = [group for group in outputs.groups if group.key == self._retained.key]
         return own[0] if own else None
 
-    def _plainly(self, partition: int, reason: Reason | None, past: PastRing | None) -> list[Taken]:
+    def _plainly(self, partition: int, reason: Reason | None) -> list[Taken]:
         """The replicas, without how they were found."""
         cores = None if self._cores is None else self._cores[partition]
-        if past is not None and not self._racks:
-            self._racks = racks_of(past.ring)
         show_racks = reason is not None and reason.mode in (Mode.BALANCED, *CHANGES)
         return [
             Taken(
                 spu_id=spu_id,
-                rack=self._racks.get(spu_id, self._rack(spu_id)) if show_racks else None,
+                rack=self._racks.get(spu_id) if show_racks else None,
                 core=None if cores is None else cores[number],
             )
             for number, spu_id in enumerate(self._lists[partition])
         ]
-
-    def _rack(self, spu_id: int) -> str | None:
-        spu = self._outputs.state.spus.get(SpuId(spu_id))
-        return None if spu is None else spu.rack or ""
 
     def _loads(
         self, reason: Reason | None, row: list[int], moves: tuple[MoveStep, ...]

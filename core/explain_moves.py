@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.events import SpuId
 from spu_assigner.core.records import Mode, Move
-from spu_assigner.core.retrace import racks_of
 from spu_assigner.core.ring import Ring
 from spu_assigner.core.state import ClusterState
 
@@ -51,6 +50,7 @@ class MovesTold:
 
     Args:
         ring: before the step; None: not known.
+        racks: before the step, as far as they are certain.
         lists: that the map gave.
         lists_before: of the revision before; None: not retained.
         is_before: the state is the one that was decided on; else its counts are those of now.
@@ -60,6 +60,7 @@ class MovesTold:
         self,
         state: ClusterState,
         ring: Ring | None,
+        racks: Mapping[int, str],
         moves: Sequence[Move],
         *,
         mode: Mode,
@@ -72,7 +73,7 @@ class MovesTold:
         self._lists = lists
         self._lists_before = lists_before
         self._is_before = is_before
-        self._racks = {} if ring is None else racks_of(ring)
+        self._racks = racks
         self._in_order = moves
         self._moves: dict[int, list[Move]] = {}
         self._firsts: dict[int, int] = {}  # by partition, among all moves
@@ -119,40 +120,41 @@ class MovesTold:
     def _step(
         self, move: Move, others: list[int], counted: Mapping[int, int], *, is_exact: bool
     ) -> MoveStep:
-        racks = {self._rack(spu_id) for spu_id in others}
+        known = self._racks
+        is_known = all(spu_id in known for spu_id in (*others, move.gone) if spu_id is not None)
+        racks = {known[spu_id] for spu_id in others} if is_known else None
         is_repair = self._mode is Mode.REPAIR
         wants_new = None
-        if is_repair:
-            wants_new = move.gone is None or self._rack(move.gone) not in racks
+        if is_repair and racks is not None:
+            wants_new = move.gone is None or known[move.gone] not in racks
         count = on_new = None
         best: tuple[Load, ...] = ()
         is_as_ruled = None
         if self._candidates is not None:
             added = counted if self._is_before else {}
             held = others if move.gone is None else [*others, move.gone]
-            found = self._candidates.seek(held, racks, added)
-            count, on_new = len(found.everyone), len(found.on_new_racks)
-            among = found.on_new_racks if wants_new and on_new else found.everyone
-            best = tuple(self._candidates.load(int(at), added) for at in among[:BEST_MAX])
+            found = self._candidates.seek(held, racks or (), added)
+            count = len(found.everyone)
+            if racks is not None:
+                on_new = len(found.on_new_racks)
+                among = found.on_new_racks if wants_new and on_new else found.everyone
+                best = tuple(self._candidates.load(int(at), added) for at in among[:BEST_MAX])
             if self._is_before and is_exact:
                 is_as_ruled = (best[0].spu_id if best else None) == move.taken
+        on_new_rack = None
+        if move.taken is not None and move.taken in known and racks is not None:
+            on_new_rack = known[move.taken] not in racks
         return MoveStep(
             gone=move.gone,
             is_leaving=is_repair and move.gone is not None,
             taken=move.taken,
             wants_new_rack=wants_new,
-            on_new_rack=None if move.taken is None else self._rack(move.taken) not in racks,
+            on_new_rack=on_new_rack,
             candidates=count,
             on_new_racks=on_new,
             best=best,
             is_as_ruled=is_as_ruled,
         )
-
-    def _rack(self, spu_id: int) -> str:
-        if spu_id in self._racks:
-            return self._racks[spu_id]
-        spu = self._state.spus.get(SpuId(spu_id))
-        return "" if spu is None else spu.rack or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class Place(StrEnum):
     SATURATED = "saturated"
     OFFLINE = "offline"
     LEAVING = "leaving"
-    BACK_LATER = "back_later"  # it left and came back: offline, if it was not forgotten meanwhile
+    LEFT = "left"  # it left some time before: offline or leaving, if it is not forgotten by then
     OUT = "out"  # not in the ring; whether saturated, offline or not yet known is not told
     UNKNOWN = "unknown"  # not in the ring; offline, or not of the cluster at all
 
@@ -59,6 +59,7 @@ class PastRing:
     saturated: tuple[int, ...]
     leaving: tuple[int, ...]  # of `offline`, those known to have been decommissioned
     unnamed: int  # more that were not in the ring, of whom the outputs do not tell the name
+    described_since: frozenset[int]  # whose racks of now need not be those of then
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def find_ring(
     *,
     order: Order,
     key: str,
+    is_whole: bool,
 ) -> PastRing | None:
     """The ring that has the fingerprint of the reason.
 
@@ -94,6 +96,7 @@ def find_ring(
         order: the one that the fingerprint was taken of.
         key: of the event that made the decision. If it has a group, only the cuts of that are
             tried.
+        is_whole: no older ring event has expired.
     """
     own = [number for number, group in enumerate(groups) if group.key == key]
     cuts = [
@@ -101,80 +104,97 @@ def find_ring(
         for cut in _cuts(state, groups, own[0] if own else None, reason.ring_size)
         if cut.size() == reason.ring_size
     ]
-    found: list[PastRing] = []
-    for cut in cuts:
-        ring = _ring_at(cut, groups, state.spus, order)
-        if ring is None or ring.fingerprint(order) != reason.ring_fingerprint:
-            continue
-        past = _named(ring, cut.places, reason)
-        if past.unnamed == 0 and own:
-            return past
-        found.append(past)
+    cuts = [cut for cut in cuts if _names(cut, reason, is_whole=is_whole).fits] or cuts
+    found = _matching(cuts, groups, state.spus, reason, order)
     if not found and order in OVER_RACKS:
         rings = chain.from_iterable(_with_other_racks(cut, groups, state.spus) for cut in cuts)
         for cut, spus in islice(rings, RINGS_TRIED_MAX):
-            ring = _ring_at(cut, groups, spus, order)
-            if ring is not None and ring.fingerprint(order) == reason.ring_fingerprint:
-                found.append(_named(ring, cut.places, reason))
+            if _matching([cut], groups, spus, reason, order):
+                found = _matching(cuts, groups, spus, reason, order)
                 break
-    return _agreed(found, reason) if found else None
-
-
-def _agreed(found: Sequence[PastRing], reason: Reason) -> PastRing:
-    """What the cuts with this ring agree on: only such names are certain."""
-    complete = [past for past in found if past.unnamed == 0] or list(found)
-    first = complete[0]
-    offline, saturated = (
-        tuple(
-            spu_id
-            for spu_id in getattr(first, name)
-            if all(spu_id in getattr(past, name) for past in complete)
-        )
-        for name in ("offline", "saturated")
-    )
-    leaving = tuple(
-        spu_id for spu_id in first.leaving if all(spu_id in past.leaving for past in complete)
-    )
-    missing = reason.offline + reason.saturated - len(offline) - len(saturated)
+    if not found:
+        return None
+    named = [_names(cut, reason, is_whole=is_whole) for cut, _ in found]
+    offline = _in_all([names.offline for names in named])
+    saturated = _in_all([names.saturated for names in named])
     return PastRing(
-        ring=first.ring, offline=offline, saturated=saturated, leaving=leaving, unnamed=missing
+        ring=found[0][1],
+        offline=offline,
+        saturated=saturated,
+        leaving=_in_all([names.leaving for names in named]),
+        unnamed=reason.offline + reason.saturated - len(offline) - len(saturated),
+        described_since=frozenset().union(*(_described_since(cut, groups) for cut, _ in found)),
     )
 
 
-def _named(ring: Ring, places: Mapping[int, Place], reason: Reason) -> PastRing:
-    """Names for the numbers of the reason, where the cut gives exactly so many."""
+def _matching(
+    cuts: Sequence[_Cut],
+    groups: Sequence[RingGroup],
+    spus: Mapping[SpuId, SpuChanged],
+    reason: Reason,
+    order: Order,
+) -> list[tuple[_Cut, Ring]]:
+    """The cuts whose ring, with these SPUs, has the fingerprint."""
+    found = []
+    for cut in cuts:
+        ring = _ring_at(cut, groups, spus, order)
+        if ring is not None and ring.fingerprint(order) == reason.ring_fingerprint:
+            found.append((cut, ring))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Who was not in the ring at a cut, as far as one can say."""
+
+    offline: tuple[int, ...]
+    saturated: tuple[int, ...]
+    leaving: tuple[int, ...]
+    fits: bool  # as many can have been offline, and saturated, as the reason says
+
+
+def _in_all(named: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """What all cuts agree on: only such names are certain."""
+    return tuple(spu_id for spu_id in named[0] if all(spu_id in each for each in named))
+
+
+def _names(cut: _Cut, reason: Reason, *, is_whole: bool) -> _Names:
+    """Names for the numbers of the reason, as far as the cut gives them."""
     by_place: dict[Place, list[int]] = {place: [] for place in Place}
-    for spu_id, place in sorted(places.items()):
+    for spu_id, place in sorted(cut.places.items()):
         by_place[place].append(spu_id)
     sure = sorted(by_place[Place.OFFLINE] + by_place[Place.LEAVING])
-    likely, open_ids = by_place[Place.BACK_LATER], by_place[Place.UNKNOWN]
-    out = by_place[Place.OUT]
-    offline = _chosen([sure, likely, out, open_ids], reason.offline)
-    rest = [spu_id for spu_id in out if spu_id not in offline]
-    saturated = _chosen([by_place[Place.SATURATED], rest], reason.saturated)
-    unnamed = reason.offline + reason.saturated - len(offline) - len(saturated)
-    leaving = tuple(spu_id for spu_id in by_place[Place.LEAVING] if spu_id in offline)
-    return PastRing(
-        ring=ring, offline=offline, saturated=saturated, leaving=leaving, unnamed=unnamed
+    full, out = by_place[Place.SATURATED], by_place[Place.OUT]
+    maybe = by_place[Place.LEFT] + out
+    if not is_whole:  # Else whoever joins later was not of the cluster.
+        maybe += by_place[Place.UNKNOWN]
+    offline = _chosen(sure, maybe, reason.offline)
+    maybe_full = [spu_id for spu_id in out if spu_id not in offline]
+    return _Names(
+        offline=offline,
+        saturated=_chosen(full, maybe_full, reason.saturated),
+        leaving=tuple(spu_id for spu_id in by_place[Place.LEAVING] if spu_id in offline),
+        fits=len(sure) <= reason.offline <= len(sure) + len(maybe)
+        and len(full) <= reason.saturated <= len(full) + len(out),
     )
 
 
-def _chosen(classes: Sequence[Sequence[int]], count: int) -> tuple[int, ...]:
-    """So many of them, the most certain classes first, where whole classes give the number; else
-    those that are certain, or none."""
-    chosen: list[int] = []
-    for each in classes:
-        chosen += each
-        if len(chosen) == count:
-            return tuple(sorted(chosen))
-    return tuple(classes[0]) if len(classes[0]) < count else ()
+def _chosen(sure: Sequence[int], maybe: Sequence[int], count: int) -> tuple[int, ...]:
+    """So many of them, if there is one way to choose; else those that are certain."""
+    if len(sure) + len(maybe) == count:
+        return tuple(sorted([*sure, *maybe]))
+    return tuple(sure) if len(sure) <= count else ()
 
 
 def _cuts(
     state: ClusterState, groups: Sequence[RingGroup], own: int | None, size: int
 ) -> Iterator[_Cut]:
     """Memberships, the newest first; with `own` those within that group alone."""
-    places = {int(spu_id): _place_now(state, spu) for spu_id, spu in state.spus.items()}
+    told = [event.spu_id for group in groups for event in group.events]
+    places = {
+        **dict.fromkeys(told, Place.LEFT),  # of those that are forgotten now
+        **{int(spu_id): _place_now(state, spu) for spu_id, spu in state.spus.items()},
+    }
     before = _places_before(groups)
     if own is None:
         yield _Cut(dict(places), len(groups), {})
@@ -246,7 +266,7 @@ def _undone(
             case RingChange.RESTORED:
                 before[spu_id] = Place.SATURATED
             case RingChange.JOINED:
-                before[spu_id] = Place.UNKNOWN if told_place is None else Place.BACK_LATER
+                before[spu_id] = Place.UNKNOWN if told_place is None else Place.LEFT
             case RingChange.LEFT if told_place is not None:
                 before[spu_id] = told_place
             case RingChange.LEFT:
@@ -323,6 +343,16 @@ def _ring_at(
     return Ring(np.array(ids, dtype=np.int32), described)
 
 
+def _described_since(cut: _Cut, groups: Sequence[RingGroup]) -> frozenset[int]:
+    """Who has told its rack since, perhaps another."""
+    return frozenset(
+        event.spu_id
+        for group in groups[cut.group :]
+        for event in group.events
+        if event.change in (RingChange.JOINED, RingChange.UPDATED)
+    )
+
+
 def _with_other_racks(
     cut: _Cut, groups: Sequence[RingGroup], spus: Mapping[SpuId, SpuChanged]
 ) -> Iterator[tuple[_Cut, Mapping[SpuId, SpuChanged]]]:
@@ -330,13 +360,7 @@ def _with_other_racks(
     ids = cut.ids()
     racks = sorted({spu.rack or "" for spu in spus.values()})
     forgotten = [spu_id for spu_id in ids if SpuId(spu_id) not in spus]
-    described_since = {
-        event.spu_id
-        for group in groups[cut.group :]
-        for event in group.events
-        if event.change in (RingChange.JOINED, RingChange.UPDATED)
-    }
-    for uncertain in (forgotten, sorted({*forgotten, *(described_since & set(ids))})):
+    for uncertain in (forgotten, sorted({*forgotten, *(_described_since(cut, groups) & set(ids))})):
         if not uncertain or len(racks) ** min(len(uncertain), 16) > RACKS_TRIED_MAX:
             continue
         for tried in product(racks, repeat=len(uncertain)):

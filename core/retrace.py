@@ -8,11 +8,10 @@ ring; within a stretch each list is told replica by replica.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -23,8 +22,6 @@ from spu_assigner.core.records import Mode, Order, Reason, ReplicaMap, RingChang
 from spu_assigner.core.replicas import IdArray, IdMatrix
 from spu_assigner.core.ring import Ring
 from spu_assigner.core.state import ClusterState
-
-SUBSETS_MAX: Final = 1_024  # of SPUs that became saturated by this topic or another of one event
 
 RULE_OF: Final = {
     Mode.ROUND_ROBIN: Rule.ROUND_ROBIN,
@@ -213,11 +210,11 @@ def retrace(replica_map: ReplicaMap, ring: Ring, group: RingGroup | None) -> Ret
         return Retraced(replica_map, (), "there is no placement to repeat")
     rows = lists.matrix[reason.first_partition :, : replica_map.replication_factor]
     replicas = rows.shape[1]
-    for filled in _filled(rows, group):
-        if replicas <= ring.size:
-            stretches = _placed(rows, ring, reason, filled)
-            if stretches is not None:
-                return Retraced(replica_map, stretches)
+    filled = _filled(replica_map, group)
+    if replicas <= ring.size and np.isin(filled, rows).all():
+        stretches = _placed(rows, ring, reason, filled)
+        if stretches is not None:
+            return Retraced(replica_map, stretches)
     return Retraced(replica_map, (), _fault(rows, reason, is_whole=group is not None))
 
 
@@ -251,27 +248,15 @@ def _fault(rows: IdMatrix, reason: Reason, *, is_whole: bool) -> str:
     )
 
 
-def _filled(rows: IdMatrix, group: RingGroup | None) -> Iterator[tuple[int, ...]]:
-    """Which SPUs may have been filled by the step: those that became saturated in the same event.
-
-    Where one event served several topics, not all of them need be this one's.
-    """
-    held = set(np.unique(rows).tolist())
-    saturated = sorted(
+def _filled(replica_map: ReplicaMap, group: RingGroup | None) -> list[int]:
+    """Whom the step filled: of the ring events of the event, the saturations with its own cause."""
+    return sorted(
         {
             event.spu_id
             for event in (() if group is None else group.events)
-            if event.change is RingChange.SATURATED and event.spu_id in held
+            if event.change is RingChange.SATURATED and event.cause == replica_map.cause
         }
     )
-    tried = 0
-    for count in range(len(saturated), -1, -1):
-        for subset in combinations(saturated, count):
-            tried += 1
-            if tried > SUBSETS_MAX:
-                yield ()
-                return
-            yield subset
 
 
 def _placed(

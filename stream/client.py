@@ -175,6 +175,7 @@ class Reader:
             for partition in _partitions(counts[topic], (keys or {}).get(self._short[topic]))
         ]
         begins = self._offsets(OffsetSpec.earliest() if from_beginning else OffsetSpec.latest())
+        self._begins = begins
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
         self._consumer = _made(Consumer, {**settings, **connection.client()})
         self._consumer.assign(
@@ -191,6 +192,12 @@ class Reader:
         trace: TracebackType | None,
     ) -> None:
         self._consumer.close()
+
+    def has_all(self, topic: str) -> bool:
+        """Whether nothing of a topic that is read from its beginning was dropped there before."""
+        return all(
+            offset == 0 for place, offset in self._begins.items() if self._short[place[0]] == topic
+        )
 
     def poll(self, seconds: float = POLL_SECONDS) -> list[Received]:
         """What has come, after waiting `seconds` at most for the first.

@@ -65,7 +65,7 @@ def read_cluster(connection: Connection, cluster_id: str, topic: str) -> Cluster
         with Reader(connection, names, from_beginning=True, keys=keys) as reader:
             for name, message in reader.drain_messages():
                 reading.take(name, message)
-        found = reading.done()
+            found = reading.done(is_whole=reader.has_all(RING_EVENTS))
         groups = found.outputs.groups
         if not groups or groups[-1].events[-1].ring_size == found.outputs.state.ring.size:
             break
@@ -104,7 +104,7 @@ class _Reading:
         else:
             self._maps.clear()
 
-    def done(self) -> ClusterOutputs:
+    def done(self, *, is_whole: bool) -> ClusterOutputs:
         if not self._latest and not self._ring:
             raise ClusterUnknownError(self._cluster_id)
         state = ClusterState(self._cluster_id)
@@ -116,7 +116,7 @@ class _Reading:
             if isinstance(record, ReplicaMap | SpuChanged | Waiting | ChainEntry | SeenEntry):
                 state.restore(record)
         return ClusterOutputs(
-            outputs=Outputs(state=state, groups=tuple(_grouped(self._ring))),
+            outputs=Outputs(state=state, groups=tuple(_grouped(self._ring)), is_whole=is_whole),
             maps=tuple(self._maps),
             was_deleted=self._was_deleted,
         )

@@ -38,8 +38,8 @@ def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[.
     kafka.wait("ring-events", 8, job)
     kafka.send(
         [
-            events.create("walk", 6, 3),
-            events.create("table", 7, 2, ignore_rack=True),
+            events.create("walk", 6, 3, policy=Policy.FLUVIO),
+            events.create("table", 7, 2, policy=Policy.FLUVIO, ignore_rack=True),
             events.create("kafka", 5, 3, policy=Policy.KAFKA),
             events.create("pointer", 4, 2, policy=Policy.REDPANDA),
             events.create("even", 4, 3, policy=Policy.BALANCED),
