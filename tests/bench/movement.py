@@ -3,15 +3,16 @@
 `python tests/bench/movement.py` prints a table in Markdown; `--write` also keeps the figures in
 `results/movement.json`. Each cluster is filled by one policy; then an incident happens:
 
-- `decommission`: one SPU leaves for good. Ours: what the decommission itself moves.
-- `join`: two empty SPUs join. Ours: a rebalance.
+- decommission: one SPU leaves for good. Ours: what the decommission itself moves.
+- join: two empty SPUs join, or three, one in each rack. Ours: a rebalance.
 
 Beside it, what `kafka-reassign-partitions --generate` proposes for the SPUs that are then there
 (it draws at random: the run with the median of moved replicas is shown), and the same policy run
 once more over them from an empty cluster. A replica has moved if its SPU did not hold that
-partition before. Least possible: what the leaving SPU held; or, after a join, what is above the
+partition before. "At least" is what the leaving SPU held; or, after a join, what is above the
 bands (one replica around the fair share) or below them, whichever is more: no fewer moves can
-bring all SPUs into them.
+bring all SPUs into them. There is none where the rack rule keeps them out of reach: 14 SPUs in
+racks of 5, 5 and 4 cannot hold as many each while every list is on three racks.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PARTITIONS: Final = 12
 REPLICAS: Final = 3
 POLICIES: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.BALANCED)
 LEAVING: Final = 5
-JOINING: Final = 2
+JOINING: Final = {"2 join": 2, "3 join": 3}
 DRAWS: Final = 9  # of Kafka's tool
 PLENTY: Final = 10**6
 
@@ -56,7 +57,7 @@ class Row:
     incident: str
     by: str
     moved: int
-    least: int
+    at_least: int | None
     replicas: tuple[int, int]  # least and most on an SPU, after
     leaders: tuple[int, int]
     rack_diverse: float  # share of lists on as many racks as can be
@@ -118,7 +119,9 @@ def least_of_join(before: Maps, racks: dict[int, str]) -> int:
     return max(above, below)
 
 
-def described(cluster: Cluster, before: Maps, after: Maps, *, least: int, **names: str) -> Row:
+def described(
+    cluster: Cluster, before: Maps, after: Maps, *, at_least: int | None, **names: str
+) -> Row:
     lists = [row for topic in after.values() for row in topic]
     held = Counter(spu_id for row in lists for spu_id in row)
     led = Counter(row[0] for row in lists)
@@ -129,7 +132,7 @@ def described(cluster: Cluster, before: Maps, after: Maps, *, least: int, **name
         spus=len(cluster.racks),
         policy=str(cluster.policy),
         moved=moved(before, after),
-        least=least,
+        at_least=at_least,
         replicas=(min(replicas), max(replicas)),
         leaders=(min(leaders), max(leaders)),
         rack_diverse=round(diverse / len(lists), 4),
@@ -141,37 +144,40 @@ def rows_of(kafka: KafkaReassign, policy: Policy, size: int, incident: str) -> I
     cluster = Cluster(policy, {spu_id: f"r{spu_id % RACKS}" for spu_id in range(size)}).fill()
     before = dict(cluster.maps)
     if incident == "decommission":
-        least = least_of_leave(before, LEAVING)
+        at_least: int | None = least_of_leave(before, LEAVING)
         cluster.leave(LEAVING)
     else:
-        for spu_id in range(size, size + JOINING):
+        for spu_id in range(size, size + JOINING[incident]):
             cluster.join(spu_id, f"r{spu_id % RACKS}")
-        least = least_of_join(before, cluster.racks)
+        at_least = least_of_join(before, cluster.racks)
         cluster.apply(cluster.events.rebalance(PLENTY))
+        if least_of_join(cluster.maps, cluster.racks):
+            at_least = None
     yield described(
-        cluster, before, cluster.maps, least=least, incident=incident, by="spu-assigner"
+        cluster, before, cluster.maps, at_least=at_least, incident=incident, by="spu-assigner"
     )
     draws = kafka.generate(before, cluster.racks, draws=DRAWS)
     draw = sorted(draws, key=lambda after: moved(before, after))[DRAWS // 2]
     by = "kafka-reassign-partitions --generate"
-    yield described(cluster, before, draw, least=least, incident=incident, by=by)
+    yield described(cluster, before, draw, at_least=at_least, incident=incident, by=by)
     again = Cluster(policy, cluster.racks).fill()
     by = f"{policy} run once more"
-    yield described(cluster, before, again.maps, least=least, incident=incident, by=by)
+    yield described(cluster, before, again.maps, at_least=at_least, incident=incident, by=by)
 
 
 def table(rows: list[Row]) -> Iterator[str]:
     """In Markdown."""
     yield (
-        "| SPUs | filled by | incident | answered by | moved | least possible "
+        "| SPUs | filled by | incident | answered by | moved | at least "
         "| replicas per SPU | leaders per SPU | rack-diverse |"
     )
     yield "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
     for row in rows:
         replicas, leaders = ("–".join(map(str, pair)) for pair in (row.replicas, row.leaders))
+        at_least = "–" if row.at_least is None else f"{row.at_least:,}"
         yield (
             f"| {row.spus} | {row.policy} | {row.incident} | {row.by} | {row.moved:,} "
-            f"| {row.least:,} | {replicas} | {leaders} | {row.rack_diverse:.0%} |"
+            f"| {at_least} | {replicas} | {leaders} | {row.rack_diverse:.0%} |"
         )
 
 
@@ -183,7 +189,7 @@ def main() -> None:
             row
             for size in SIZES
             for policy in POLICIES
-            for incident in ("decommission", "join")
+            for incident in ("decommission", *JOINING)
             for row in rows_of(kafka, policy, size, incident)
         ]
     print("\n".join(table(rows)))

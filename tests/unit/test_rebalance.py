@@ -256,3 +256,13 @@ def test_a_second_rebalance_changes_nothing(cluster: Cluster) -> None:
     """What is as even as can be is left alone."""
     after = cluster.after(cluster.plan())
     assert after.plan() == Rebalance(changed={}, moves=(), reorders=0)
+
+
+def test_what_the_rack_rule_leaves_uneven_is_shared_within_the_rack() -> None:
+    """By the plain sum of distances the SPU that joined would keep 3 beside 5 and 5: no nearer."""
+    racks = {0: 0, 1: 0, 2: 1, 3: 0}
+    topic = [[spu, 2] for spu in (0, 1) for _ in range(6)]
+    cluster = Cluster(racks=racks, capacities=dict.fromkeys(racks, 100), topics=[topic], other={})
+    plan = cluster.plan()
+    held = cluster.after(plan).loads().replicas.tolist()
+    assert (held, len(plan.moves)) == ([4, 4, 12, 4], 4)
