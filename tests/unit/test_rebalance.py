@@ -259,7 +259,7 @@ def test_a_second_rebalance_changes_nothing(cluster: Cluster) -> None:
 
 
 def test_what_the_rack_rule_leaves_uneven_is_shared_within_the_rack() -> None:
-    """By the plain sum of distances the SPU that joined would keep 3 beside 5 and 5: no nearer."""
+    """By the plain sum of distances the SPU that joined would stop at 2 beside 5 and 5."""
     racks = {0: 0, 1: 0, 2: 1, 3: 0}
     topic = [[spu, 2] for spu in (0, 1) for _ in range(6)]
     cluster = Cluster(racks=racks, capacities=dict.fromkeys(racks, 100), topics=[topic], other={})
