@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spu_assigner.core.answers import answers
-from spu_assigner.core.events import Event, Policy
+from spu_assigner.core.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.machine import step
 from spu_assigner.core.records import Record, ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.core.state import ClusterState
@@ -12,8 +12,8 @@ from spu_assigner.core.state import ClusterState
 class Assigner:
     """Keeps the state of each cluster in memory and answers events, in the order they are given.
 
-    >>> from spu_assigner.core import Assigner, SpuJoined, TopicCreate
-    >>> assigner = Assigner()
+    >>> from spu_assigner.core import Assigner, Policy, SpuJoined, TopicCreate
+    >>> assigner = Assigner(default_policy=Policy.FLUVIO)
     >>> for spu_id in range(5):
     ...     joined = SpuJoined(event_id=f"join-{spu_id}", cluster_id="c1", spu_id=spu_id)
     ...     [answer] = assigner.apply(joined)
@@ -29,7 +29,7 @@ class Assigner:
     ()
     """
 
-    def __init__(self, default_policy: Policy = Policy.FLUVIO) -> None:
+    def __init__(self, default_policy: Policy = DEFAULT_POLICY) -> None:
         self.default_policy = default_policy  # of creates that name none
         self.clusters: dict[str, ClusterState] = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
 from spu_assigner.core.errors import InvalidEventError
 from spu_assigner.core.limits import EVENT_ID_LENGTH_MAX, is_legal_name
@@ -27,6 +27,9 @@ class Policy(StrEnum):
     REDPANDA = "redpanda"
     MANUAL = "manual"
     BALANCED = "balanced"
+
+
+DEFAULT_POLICY: Final = Policy.BALANCED  # of creates that name none, where nobody says otherwise
 
 
 class LeaveMode(StrEnum):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from spu_assigner.core.answers import answers
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event, Policy
+from spu_assigner.core.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.explain import Decision, MapTold, Outputs, RetainedMap
 from spu_assigner.core.past_ring import RingGroup
 from spu_assigner.core.records import Answer, Mode, Record, ReplicaMap, RingChange, RingEvent
@@ -23,7 +23,7 @@ Reasons = list[tuple[int, Decision]]  # by partition, of those whose list the ma
 class ExplainingAssigner:
     """As `Assigner`, but each map comes with the decision for each list that it set."""
 
-    def __init__(self, default_policy: Policy = Policy.FLUVIO) -> None:
+    def __init__(self, default_policy: Policy = DEFAULT_POLICY) -> None:
         self.assigner = Assigner(default_policy)
         self._followers: dict[str, ClusterState] = {}
 

@@ -7,13 +7,14 @@ above 0, nobody can have become saturated and the maps may wait to be counted to
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.replicas import IdArray, ReplicaLists
 
 CountArray = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.bool_)
 
 PENDING_MAX: Final = 256  # maps that wait to be counted; they hold views of tables
 NO_LIMIT: Final = 2**62
@@ -48,11 +49,11 @@ class Ledger:
         at = int(np.searchsorted(self._ids, spu_id))
         if at == len(self._ids) or self._ids[at] != spu_id:
             self._settle()
-            self._ids = np.insert(self._ids, at, spu_id)
-            self._counts = np.insert(self._counts, at, 0)
-            self._leaders = np.insert(self._leaders, at, 0)
-            self._capacities = np.insert(self._capacities, at, capacity)
-            self._online = np.insert(self._online, at, online)
+            self._ids = _with(self._ids, at, spu_id)
+            self._counts = _with(self._counts, at, 0)
+            self._leaders = _with(self._leaders, at, 0)
+            self._capacities = _with(self._capacities, at, capacity)
+            self._online = _with(self._online, at, online)
             self._dense = self._is_dense()
         else:
             self._capacities[at] = capacity
@@ -156,3 +157,12 @@ class Ledger:
             pending, self._pending = self._pending, []
             self._counts += self._tally(np.concatenate([lists.flat() for lists in pending]))
             self._leaders += self._tally(np.concatenate([lists.matrix[:, 0] for lists in pending]))
+
+
+def _with(array: NDArray[Number], at: int, value: int) -> NDArray[Number]:
+    """The array with one value more; several times faster than `np.insert`."""
+    longer = np.empty(len(array) + 1, dtype=array.dtype)
+    longer[:at] = array[:at]
+    longer[at] = value
+    longer[at + 1 :] = array[at:]
+    return longer

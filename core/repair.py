@@ -250,8 +250,9 @@ def _told(
         return [status(state, name, Status.ASSIGNED, known.cause), settled]
     if is_retry:
         return []
-    outside = state.online_count - state.ring.size
-    code = Code.INSUFFICIENT_CAPACITY if outside else Code.INSUFFICIENT_SPUS
+    online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
+    is_full = any(spu_id not in row for row in open_rows for spu_id in online)
+    code = Code.INSUFFICIENT_CAPACITY if is_full else Code.INSUFFICIENT_SPUS
     refusal = why or Refusal(
         code,
         f"{len(open_rows)} lists are short or still on leaving SPUs: the ring has no SPU for them; "

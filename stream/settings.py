@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spu_assigner.core.errors import AssignerError
-from spu_assigner.core.events import Policy
+from spu_assigner.core.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.limits import is_legal_name
 from spu_assigner.schemas.wire import Wire
 
@@ -261,11 +261,11 @@ SPECS: Final = (
     Spec(
         name="default_policy",
         variable="SPU_ASSIGNER_DEFAULT_POLICY",
-        default="fluvio",
+        default=DEFAULT_POLICY.value,
         read=Policy,
         expected=", ".join(Policy),
         what="the policy of creates that name none",
-        reason="the rule the other documents compare themselves with",
+        reason="the most even one: over racks, SPUs and leaders, over all topics of a cluster",
     ),
     Spec(
         name="wire",

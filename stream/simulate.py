@@ -14,14 +14,14 @@ from typing import BinaryIO, Final
 
 import click
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event, Policy
+from spu_assigner.core.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.records import ReplicaMap
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.jsonl import answer_to_json, dead_letter_json
 from spu_assigner.stream.lines import chunks_of_lines, event_of_line
 from spu_assigner.stream.options import FILE, reading
 
-DEFAULT_POLICIES: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)
+DEFAULT_POLICIES: Final = (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)
 
 
 @click.command()
@@ -29,7 +29,7 @@ DEFAULT_POLICIES: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)
 @click.option(
     "--policy",
     type=click.Choice([policy.value for policy in DEFAULT_POLICIES]),
-    default=Policy.FLUVIO.value,
+    default=DEFAULT_POLICY.value,
     show_default=True,
     help="Policy of creates that name none.",
 )

@@ -42,7 +42,8 @@ def simulated(given: bytes, policy: Policy = Policy.FLUVIO) -> tuple[int, list[d
 def test_the_documents_table_comes_out_of_the_command() -> None:
     """Documents 000 to 002: 5 SPUs, 3 replicas, 16 partitions."""
     events = Events()
-    done = run("-", given=lines_of([*events.joins(0, 1, 2, 3, 4), events.create("t", 16, 3)]))
+    create = events.create("t", 16, 3, policy=Policy.FLUVIO)
+    done = run("-", given=lines_of([*events.joins(0, 1, 2, 3, 4), create]))
     assert (done.returncode, done.stderr) == (0, b"")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["type"] for answer in answers] == [
