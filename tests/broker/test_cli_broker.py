@@ -138,7 +138,8 @@ def test_a_create_is_answered_with_its_map(job: list[str]) -> None:
     join(job, "table", 5)
     done = call(
         *["produce", "topic-create", "--cluster", "table", "--topic", "t", "--partitions", "16"],
-        *["--replication-factor", "3", "--event-id", "mine", "--wait", "-o", "json", *job],
+        *["--replication-factor", "3", "--policy", "fluvio", "--event-id", "mine", "--wait"],
+        *["-o", "json", *job],
     )
     assert (done.returncode, done.stderr) == (0, "")
     sent, *answers = json_lines(done.stdout)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spu_assigner.core.events import Event
+from spu_assigner.core.events import Event, Policy
 from spu_assigner.core.records import TopicStatus
 from spu_assigner.schemas.codec import decode_record, encode_event
 from spu_assigner.schemas.wire import DeadLetter
@@ -159,14 +159,14 @@ def test_a_keeper_that_dies_is_replaced(settings: Settings, run: Callable[..., J
     others = keepers()
     local = replace(settings, master="local[2,4]")
     kafka, events = Kafka(settings), Events()
-    kafka.send([*events.joins(0, 1, 2), events.create("a", 2)])
+    kafka.send([*events.joins(0, 1, 2), events.create("a", 2, policy=Policy.FLUVIO)])
     job = run(local)
     kafka.wait("topic-status", 1, job)
     own = keepers() - others
     assert own
     for keeper in own:
         os.kill(keeper, signal.SIGKILL)
-    kafka.send([events.create("b", 2)])
+    kafka.send([events.create("b", 2, policy=Policy.FLUVIO)])
     kafka.wait("topic-status", 2, job)
     assert kafka.maps() == {b"c1/a": [[0], [1]], b"c1/b": [[2], [0]]}
 
