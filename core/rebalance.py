@@ -10,6 +10,7 @@ Rules:
   fewest that bring them as near as can be (least sum of squares of the distances to the bands).
 - Moves are in the order they are to be made: the most overloaded giver first, to the least loaded
   SPU that is to take from it. Every prefix keeps the rules, so a limit just cuts the order off.
+- An SPU that holds more than its capacity may take a replica only in place of one it has given.
 - Leaders: likewise within one of the fair share of leaders by capacity. The leader of a list and
   an online member change places, in as few lists as can be.
 - SPUs that are not in `loads` (offline, leaving) keep what they hold, take nothing and count for
