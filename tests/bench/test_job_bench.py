@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core import Assigner
-from spu_assigner.core.events import Event, SpuJoined, TopicCreate
+from spu_assigner.core.events import Event, Policy, SpuJoined, TopicCreate
 from spu_assigner.core.records import ReplicaMap
 from spu_assigner.schemas.codec import decode_record, encode_event
 from spu_assigner.stream.broker import EmbeddedBroker
@@ -33,6 +33,7 @@ CREATES: Final = int(os.environ.get("BENCH_CREATES", "100000"))
 BACKLOGS: Final = int(os.environ.get("BENCH_BACKLOGS", "3"))
 CLOSED_LOOPS: Final = int(os.environ.get("BENCH_LATENCIES", "200"))
 WARM_UP: Final = 30
+POLICIES: Final = (Policy.BALANCED, Policy.FLUVIO)
 ANSWER_S: Final = 120.0
 
 
@@ -177,18 +178,17 @@ def test_latency_and_throughput(broker: EmbeddedBroker, tmp_path: Path) -> None:
     script = str(Path(__file__).parent / "echo.py")
     with running([sys.executable, script, bootstrap, "echo-in", "echo-out"], tmp_path / "echo.log"):
         echo_ms, echo_rates, _ = measure(Client(bootstrap, "echo-in", "echo-out"), 0)
-    environ = {"KAFKA_BOOTSTRAP_SERVERS": bootstrap}
-    program = str(Path(sys.executable).with_name("spu-assigner"))
-    subprocess.run([program, "topics", "create"], env={**os.environ, **environ}, check=True)
-    command = [program, "run", "--checkpoint", str(tmp_path / "checkpoint")]
-    with running(command, tmp_path / "job.log", environ):
-        spus = Client(bootstrap, "spu-events", "ring-events")
-        spus.send([(event.cluster_id, encode_event(event)) for event in joins()])
-        spus.take(CLUSTERS * SPUS)
-        client = Client(bootstrap, "topic-events", "replica-map")
-        job_ms, job_rates, total = measure(client, 0)
-        check_maps(bootstrap, total)
-    job_p, echo_p = percentiles(job_ms), percentiles(echo_ms)
+    figures: dict[str, object] = {
+        "latency_echo_ms": percentiles(echo_ms),
+        "echo_per_s": spread(echo_rates),
+    }
+    for policy in POLICIES:
+        job_ms, job_rates = measure_job(bootstrap, policy, tmp_path)
+        figures[f"{policy} latency_ms"] = percentiles(job_ms)
+        figures[f"{policy} creates_per_s"] = spread(job_rates)
+        figures[f"{policy} throughput_of_echo"] = spread(
+            [job / echo for job, echo in zip(job_rates, echo_rates, strict=True)]
+        )
     keep(
         "job",
         sizes={
@@ -198,27 +198,40 @@ def test_latency_and_throughput(broker: EmbeddedBroker, tmp_path: Path) -> None:
             "replicas": REPLICAS,
             "backlog": CREATES,
         },
-        figures={
-            "latency_ms": job_p,
-            "latency_echo_ms": echo_p,
-            "creates_per_s": spread(job_rates),
-            "echo_per_s": spread(echo_rates),
-            "throughput_of_echo": spread(
-                [job / echo for job, echo in zip(job_rates, echo_rates, strict=True)]
-            ),
-        },
+        figures=figures,
     )
 
 
-def check_maps(bootstrap: str, total: int) -> None:
+def measure_job(bootstrap: str, policy: Policy, folder: Path) -> tuple[list[float], list[float]]:
+    """Latencies and rates of a job with this default policy, on topics of its own."""
+    prefix = f"{policy}."
+    environ = {
+        "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+        "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
+        "SPU_ASSIGNER_DEFAULT_POLICY": policy.value,
+    }
+    program = str(Path(sys.executable).with_name("spu-assigner"))
+    subprocess.run([program, "topics", "create"], env={**os.environ, **environ}, check=True)
+    command = [program, "run", "--checkpoint", str(folder / f"checkpoint-{policy}")]
+    with running(command, folder / f"job-{policy}.log", environ):
+        spus = Client(bootstrap, f"{prefix}spu-events", f"{prefix}ring-events")
+        spus.send([(event.cluster_id, encode_event(event)) for event in joins()])
+        spus.take(CLUSTERS * SPUS)
+        client = Client(bootstrap, f"{prefix}topic-events", f"{prefix}replica-map")
+        latencies, rates, total = measure(client, 0)
+        check_maps(bootstrap, policy, total)
+    return latencies, rates
+
+
+def check_maps(bootstrap: str, policy: Policy, total: int) -> None:
     """Every map that came out equals the core's on the same creates."""
-    reader = Client(bootstrap, "topic-events", "replica-map")
+    reader = Client(bootstrap, f"{policy}.topic-events", f"{policy}.replica-map")
     found = {}
     for value in reader.take(total):
         record = decode_record(value)
         assert isinstance(record, ReplicaMap)
         found[record.topic] = record
-    assigner = Assigner()
+    assigner = Assigner(policy)
     for event in joins():
         assigner.apply(event)
     # Four input partitions, but one for each cluster: within a cluster the order is the producer's.

@@ -85,14 +85,14 @@ def test_planner_beside_kafkas_placer() -> None:
                 warm_up=JAVA_WARM_UP,
             )  # type: ignore[misc]
             figures[f"kafka's placer, one topic, {name}"] = spread(theirs)
-            for policy in (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA):
+            for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA):
                 state = cluster(racks)
                 ours = rate(LARGE, lambda n, s=state, p=policy: create(s, p, f"t{n}", LARGE))  # type: ignore[misc]
                 figures[f"{policy}, one topic, {name}"] = spread(ours)
                 ratio = statistics.median(ours) / statistics.median(theirs)
                 figures[f"{policy}, one topic, {name}: times kafka's placer"] = round(ratio, 2)
         racks = dict.fromkeys(range(SPUS))
-        for policy in (Policy.FLUVIO, Policy.KAFKA):
+        for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):
             state = cluster(racks)
             ours = rate(TOPICS * TOPIC_PARTITIONS, lambda n, s=state, p=policy: many(s, p, n))  # type: ignore[misc]
             figures[f"{policy}, 1,000 topics"] = spread(ours)
