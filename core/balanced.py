@@ -19,14 +19,19 @@ No randomness: what looks so is a fixed mixing of ids, counts and `start`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from spu_assigner.core.errors import InvariantError
+from spu_assigner.core.few import place_few
+from spu_assigner.core.few_shares import Request
 from spu_assigner.core.ledger import CountArray
-from spu_assigner.core.loads import Loads
+from spu_assigner.core.loads import Layout, Loads
 from spu_assigner.core.quotas import Takers, even_shares, keys
 from spu_assigner.core.replicas import IdMatrix
 from spu_assigner.core.rows import Task, fill_rows, mixed
+
+FEW_CELLS: Final = 512  # replicas of a request up to which plain Python is faster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,24 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
             f"asked for {partitions} partitions of {replicas} replicas from {start}; expected 1 or "
             f"more of both, from 0 or later"
         )
-    held, led = loads.replicas.astype(np.int64), loads.leaders.astype(np.int64)
+    held, led = loads.replicas, loads.leaders
+    if partitions * replicas <= FEW_CELLS and replicas <= len(loads.ids):
+        layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
+        if int((layout.capacities - held).min()) >= partitions:
+            return place_few(
+                Request(
+                    layout=layout,
+                    rule=layout.rule(replicas),
+                    ids=loads.ids,
+                    held=held,
+                    led=led,
+                    lists=partitions,
+                    replicas=replicas,
+                    begin=start % len(loads.ids),
+                    seed=start % 2**32,
+                )
+            )
+    held, led = held.astype(np.int64), led.astype(np.int64)
     blocks: list[IdMatrix] = []
     done = 0
     while done < partitions:

@@ -122,12 +122,12 @@ class Ledger:
     def counts(self, ids: IdArray) -> CountArray:
         """Replicas held by each of these SPUs, which must have been described."""
         self._settle()
-        return np.asarray(self._counts[np.searchsorted(self._ids, ids)])
+        return self._of(self._counts, ids)
 
     def leaders(self, ids: IdArray) -> CountArray:
         """Lists led by each of these SPUs, which must have been described."""
         self._settle()
-        return np.asarray(self._leaders[np.searchsorted(self._ids, ids)])
+        return self._of(self._leaders, ids)
 
     def capacities(self, ids: IdArray) -> CountArray:
         """Replica slots of each of these SPUs, which must have been described."""
@@ -145,18 +145,27 @@ class Ledger:
         full: list[int] = self._ids[self._online & (self._counts >= self._capacities)].tolist()
         return full
 
+    def _of(self, values: CountArray, ids: IdArray) -> CountArray:
+        if len(ids) == len(self._ids):  # All have been described, so these are all there are.
+            return values.copy()
+        return np.asarray(values[np.searchsorted(self._ids, ids)])
+
     def _members(self) -> NDArray[np.bool_]:
         return np.asarray(self._online & (self._counts < self._capacities))
 
     def _tally(self, ids: NDArray[np.int32]) -> CountArray:
         at = ids if self._dense else np.searchsorted(self._ids, ids)
-        return np.bincount(at, minlength=len(self._ids)).astype(np.int64)
+        return np.bincount(at, minlength=len(self._ids)).astype(np.int64, copy=False)
 
     def _settle(self) -> None:
         if self._pending:
             pending, self._pending = self._pending, []
-            self._counts += self._tally(np.concatenate([lists.flat() for lists in pending]))
-            self._leaders += self._tally(np.concatenate([lists.matrix[:, 0] for lists in pending]))
+            ids, leaders = pending[0].flat(), pending[0].matrix[:, 0]
+            if len(pending) > 1:
+                ids = np.concatenate([lists.flat() for lists in pending])
+                leaders = np.concatenate([lists.matrix[:, 0] for lists in pending])
+            self._counts += self._tally(ids)
+            self._leaders += self._tally(leaders)
 
 
 def _with(array: NDArray[Number], at: int, value: int) -> NDArray[Number]:

@@ -215,13 +215,15 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
         return _shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
     matrix = place_balanced(
-        state.loads(ring.ids),
+        state.ring_loads(),
         partitions=event.partitions,
         replicas=event.replication_factor,
         start=index,
     )
-    ids, counts = np.unique(matrix, return_counts=True)
-    full = tuple(ids[counts == state.ledger.free(ids)].tolist())
+    full: tuple[int, ...] = ()
+    if state.ledger.free_floor(event.partitions) <= event.partitions:
+        ids, counts = np.unique(matrix, return_counts=True)
+        full = tuple(ids[counts == state.ledger.free(ids)].tolist())
     if len(matrix) < event.partitions:
         return _short_on_the_way(
             ShortRingError(

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.events import SpuId
+from spu_assigner.core.loads import Layout
 from spu_assigner.core.placement import alternation, diagonal
 from spu_assigner.core.records import Chain, Order, SpuChanged
 from spu_assigner.core.replicas import IdArray, Table
@@ -35,6 +36,7 @@ class Ring:
     __slots__ = (
         "_fingerprints",
         "_index_of",
+        "_layout",
         "_orders",
         "_racks",
         "_spus",
@@ -52,6 +54,7 @@ class Ring:
         self._index_of: dict[Order, tuple[Chain, int]] = {}
         self._fingerprints: dict[Order, int] = {}
         self._racks: NDArray[np.str_] | None = None
+        self._layout: Layout | None = None
         self.tables: dict[tuple[str, int], Table] = {}
         self.rows_served: dict[tuple[str, int], int] = {}
 
@@ -86,6 +89,15 @@ class Ring:
         if self._racks is None:
             self._racks = np.array([self._spus[SpuId(i)].rack or "" for i in self.ids.tolist()])
         return self._racks
+
+    def layout(self) -> Layout:
+        """What `balanced` needs of the members, of whom there must be one. O(N log N) the first
+        time."""
+        if self._layout is None:
+            capacities = [self._spus[SpuId(spu_id)].capacity for spu_id in self.ids.tolist()]
+            racks = self.rack_numbers(self.ids)
+            self._layout = Layout.of(self.ids, racks, np.array(capacities, dtype=np.int64))
+        return self._layout
 
     def rack_numbers(self, ids: IdArray) -> IdArray:
         """For each id the number of its rack, from 0 in name order."""

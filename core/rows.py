@@ -88,13 +88,14 @@ def _one_a_rack(task: Task, leading: CountArray) -> NDArray[np.int64]:
         turns = np.arange(task.seed, task.seed + lists)[:, np.newaxis] + np.arange(followers)
         racks = (leading_racks[:, np.newaxis] + 1 + turns % max(followers, 1)) % task.replicas
     else:
-        racks = _choose_racks(
+        chosen = choose_racks(
             np.add.reduceat(task.quotas, task.starts).tolist(),
             np.add.reduceat(to_follow, task.starts).tolist(),
             leading_racks.tolist(),
             followers=followers,
             seed=task.seed,
         )
+        racks = np.array(chosen, dtype=np.int64).reshape(lists, followers)
     owners, turns, places = _spread(to_follow)
     tie = mixed(task.ids[owners], turns, task.seed)
     cells = np.empty(lists * followers, dtype=np.int64)
@@ -103,9 +104,9 @@ def _one_a_rack(task: Task, leading: CountArray) -> NDArray[np.int64]:
     return np.column_stack((leading, cells.reshape(lists, followers)))
 
 
-def _choose_racks(
+def choose_racks(
     to_get: list[int], to_follow: list[int], leading: list[int], *, followers: int, seed: int
-) -> NDArray[np.int64]:
+) -> list[list[int]]:
     """For each row the racks of its followers, those with most replicas to get.
 
     A rack never has more to get than there are rows left, so those that must be taken come first.
@@ -139,7 +140,7 @@ def _choose_racks(
             if to_follow[rack]:
                 heappush(heap, entry(rack))
         rows.append(chosen)
-    return np.array(rows, dtype=np.int64).reshape(len(leading), followers)
+    return rows
 
 
 def _several_a_rack(task: Task, leading: CountArray) -> NDArray[np.int64]:

@@ -234,6 +234,19 @@ class ClusterState:
             leaders=self.ledger.leaders(ids),
         )
 
+    def ring_loads(self) -> Loads:
+        """What `balanced` weighs of the ring, which must not be empty."""
+        ring = self.ring
+        layout = ring.layout()
+        return Loads(
+            ids=ring.ids,
+            racks=layout.numbers,
+            capacities=layout.capacities,
+            replicas=self.ledger.counts(ring.ids),
+            leaders=self.ledger.leaders(ring.ids),
+            layout=layout,
+        )
+
     def take_entries(self) -> tuple[Entry | EntryGone, ...]:
         """What `assigner-state` is to say of what changed since the last call, in a fixed order."""
         entries: list[Entry | EntryGone] = [

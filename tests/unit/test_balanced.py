@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
+from unittest import mock
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spu_assigner.core import balanced
 from spu_assigner.core.balanced import place_balanced
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.core.limits import CAPACITY_MAX
@@ -20,6 +23,13 @@ from spu_assigner.core.quotas import keys
 CAPACITIES = st.one_of(
     st.integers(1, 6), st.integers(1, 40), st.sampled_from([100, 200, 7_000, CAPACITY_MAX])
 )
+
+
+@pytest.fixture(autouse=True, scope="module", params=[balanced.FEW_CELLS, 0], ids=["few", "many"])
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways of placing, which the size of a request decides between, are held to the same."""
+    with mock.patch.object(balanced, "FEW_CELLS", request.param):
+        yield
 
 
 @dataclass(slots=True, kw_only=True)
