@@ -238,7 +238,7 @@ def _expected_answer(step: Step) -> str:
     if isinstance(step.event, bytes):
         return f"dead letter {step.code}"
     code = [] if step.code is None else [str(step.code)]
-    tombstone = ["tombstone"] if step.status is Status.DELETED else []
+    tombstone = ["tombstone"] if step.leaves_tombstone else []
     return ", ".join([" ".join([str(step.status), *code]), *tombstone, *changes])
 
 
@@ -253,7 +253,7 @@ def _found_answer(example: Example, step: Step, found: Found) -> str:
     ]
     is_gone = f"{example.cluster_id}/{step.topic}" in found.tombstones
     maps = len(found.maps[step.event_id])
-    unasked = ["a map"] * maps if step.status is not Status.ASSIGNED else ["a map"] * (maps - 1)
+    unasked = ["a map"] * (maps - 1 if step.status is Status.ASSIGNED else maps)
     changes = [f"SPU {event.spu_id} {event.change}" for event in found.ring[step.event_id]]
     tombstone = ["tombstone"] if is_gone and step.status is Status.DELETED else []
     return ", ".join([*statuses, *unasked, *tombstone, *changes]) or "nothing"

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spu_assigner.core.errors import Code
-from spu_assigner.core.events import Event, Policy, SpuJoined, TopicCreate, TopicDelete
+from spu_assigner.core.events import (
+    ClusterRebalance,
+    Event,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+)
 from spu_assigner.core.records import RingChange, Status
 from spu_assigner.schemas.errors import DeadLetterCode
 
@@ -31,6 +40,7 @@ class Step:
     replicas: Lists | None = None  # on replica-map, or in the status of a validated request
     cores: Lists | None = None  # parallel to replicas
     ring: tuple[tuple[int, RingChange], ...] = ()
+    leaves_tombstone: bool = False  # on replica-map
 
     @property
     def is_join(self) -> bool:
@@ -40,7 +50,7 @@ class Step:
     def topic(self) -> str:
         """The topic that is asked about; a name for what asks of none."""
         match self.event:
-            case TopicCreate(topic=topic) | TopicDelete(topic=topic):
+            case TopicCreate(topic=topic) | TopicDelete(topic=topic) | TopicGrow(topic=topic):
                 return topic
             case bytes():
                 return "bytes"
@@ -128,6 +138,7 @@ def examples(prefix: str = "") -> tuple[Example, ...]:
         _kafka_case_2(prefix),
         _redpanda(prefix),
         _manual(prefix),
+        _life(prefix),
         _no_event(prefix),
     )
 
@@ -171,7 +182,25 @@ class _Steps:
 
     def delete(self, topic: str, *, restored: Sequence[int] = ()) -> _Steps:
         ring = tuple((spu_id, RingChange.RESTORED) for spu_id in restored)
-        return self._request(TopicDelete(**self._common(), topic=topic), Status.DELETED, ring=ring)
+        event = TopicDelete(**self._common(), topic=topic)
+        return self._request(event, Status.DELETED, ring=ring, leaves_tombstone=True)
+
+    def grow(self, topic: str, partitions: int, replicas: Lists) -> _Steps:
+        event = TopicGrow(**self._common(), topic=topic, partitions=partitions)
+        return self._request(event, Status.ASSIGNED, replicas=replicas)
+
+    def wait(self, topic: str, size: tuple[int, int], code: Code) -> _Steps:
+        """A create that finds too few SPUs and stays in line."""
+        event = self._create(topic, size, {"on_shortage": OnShortage.WAIT})
+        return self._request(event, Status.WAITING, code=code)
+
+    def withdraw(self, topic: str) -> _Steps:
+        """A delete of what waits: there is no map of it."""
+        return self._request(TopicDelete(**self._common(), topic=topic), Status.DELETED)
+
+    def rebalance(self, max_moves: int) -> _Steps:
+        event = ClusterRebalance(**self._common(), max_moves=max_moves)
+        return self._request(event, Status.ASSIGNED)
 
     def send(self, raw: bytes, code: DeadLetterCode) -> _Steps:
         self._add(raw, code=code)
@@ -353,6 +382,25 @@ def _manual(prefix: str) -> Example:
         .example(
             title="Manual maps: both file forms, one only tried, two with a fault",
             source="documents 000 and 002, replica assignment file",
+            ring=range(3),
+        )
+    )
+
+
+def _life(prefix: str) -> Example:
+    """Two partitions more go on where the first four ended; nothing is left to even out."""
+    grown = ((0, 1), (1, 2), (2, 0), (0, 2), (1, 0), (2, 1))
+    return (
+        _Steps(f"{prefix}life")
+        .join(0, 1, 2)
+        .create("orders", (4, 2), grown[:4], policy=Policy.FLUVIO)
+        .wait("large", (1, 4), Code.INSUFFICIENT_SPUS)
+        .grow("orders", 6, grown)
+        .rebalance(100)
+        .withdraw("large")
+        .example(
+            title="A topic grows, another waits for SPUs and is withdrawn, all is even",
+            source="worked out by hand",
             ring=range(3),
         )
     )
