@@ -387,7 +387,7 @@ def test_the_demonstration_equals_the_documents(java: Java, tmp_path: Path) -> N
     assert done.stderr == ""
     assert done.returncode == 0, done.stdout
     last = done.stdout.splitlines()[-1]
-    assert last.startswith("All 83 replica lists and 34 rings and answers are equal")
+    assert last.startswith("All 93 replica lists and 40 rings and answers are equal")
     assert "differs" not in done.stdout.lower()
     assert list(tmp_path.iterdir()) == []  # Nothing is left behind.
 
