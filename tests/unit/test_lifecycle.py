@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from spu_assigner.core.answers import answers
 from spu_assigner.core.errors import Code
 from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy, SpuId
@@ -409,6 +411,26 @@ def test_no_more_creates_wait_than_the_limit() -> None:
     assert statuses(told) == [("one-more", Status.REJECTED, Code.TOO_MANY_WAITING)]
     assert len(life.join(0)) == 2 * 6998 + 2  # maps, statuses; joined, saturated
     assert len(life.state.waiting) == WAITING_MAX - 6998
+
+
+@given(order=st.permutations(range(12)), copies=st.lists(st.integers(0, 11), max_size=6))
+@settings(deadline=None)
+def test_in_any_interleaving_with_joins_each_create_is_granted_once(
+    order: list[int], copies: list[int]
+) -> None:
+    """Creates that wait, joins, and copies of both, in any order: at the end nothing is open."""
+    build = Events()
+    events: list[Event] = [*build.joins(0, 1, 2, 3)]
+    policies = [Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.BALANCED] * 2
+    for number, policy in enumerate(policies):
+        events.append(build.create(f"t{number}", 2, 3, policy=policy, on_shortage=OnShortage.WAIT))
+    life = Life()
+    told = [each for index in [*order, *copies] for each in life.apply(events[index])]
+    granted = [each.topic for each in told if isinstance(each, ReplicaMap)]
+    assert sorted(granted) == [f"t{number}" for number in range(8)]
+    assert [status for _, status, _ in statuses(told)].count(Status.ASSIGNED) == 8
+    assert not life.state.waiting
+    assert sum(life.state.ledger.count(spu_id) for spu_id in range(4)) == 8 * 2 * 3
 
 
 # Growing.
