@@ -67,9 +67,9 @@ def test_the_whole_scenario_can_be_simulated() -> None:
             if answer["type"] == "replica_map" and answer["replicas"] is not None
         ]
         assert given == [
-            [list(row) for row in step.replicas or ()]
+            [list(row) for row in step.replicas]
             for step in example.steps
-            if step.status == "assigned"
+            if step.status == "assigned" and step.replicas is not None
         ]
 
 
