@@ -11,12 +11,13 @@ Among equals a fixed mixing of ids, counts and seed decides, so that who meets w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.dealing import dealt, mended, racks_apart, racks_shared
 from spu_assigner.core.ledger import CountArray
 
 MIX_FIRST: Final = 0x9E3779B97F4A7C15  # odd numbers of mixed bits, from splitmix64 (S. Vigna)
@@ -26,6 +27,7 @@ WORD: Final = 2**64 - 1
 TIE_BITS: Final = 24  # of a heap entry: mixed bits between equals
 NUMBER_BITS: Final = 20  # of a heap entry: who it is, SPU or rack
 NUMBER_MASK: Final = 2**NUMBER_BITS - 1
+DEALT_CELLS_MIN: Final = 2_048  # fewer are not worth the calls of numpy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +49,61 @@ class Task:
 def fill_rows(task: Task) -> NDArray[np.int64]:
     """Rows of positions in `ids`, shape (rows, replicas), leader first.
 
-    Cost: O(cells log cells) vectorised where each row has one SPU of every rack; else as much in
-    plain Python, times the number of racks where a row has several SPUs of one.
+    Many rows are dealt; few, and those that cannot be mended, are made one by one.
     """
     leading = _interleaved(task.leaders, task.positions)
+    if len(leading) * task.replicas < DEALT_CELLS_MIN:
+        return _with_care(task, leading)
+    rows, bad = _dealt_rows(task, leading)
+    if len(bad):
+        again = _enough_rows(task, rows, bad)
+        quotas = np.bincount(rows[again].ravel(), minlength=len(task.ids))
+        leaders = np.bincount(leading[again], minlength=len(task.ids))
+        part = replace(task, quotas=quotas, leaders=leaders)
+        rows[again] = _with_care(part, _interleaved(leaders, task.positions))
+    return rows
+
+
+def _with_care(task: Task, leading: CountArray) -> NDArray[np.int64]:
+    """Rows one by one: O(cells log cells) in plain Python, times the number of racks where a row
+    has several SPUs of one."""
     if int(task.upper.max()) > 1:
         return _several_a_rack(task, leading)
     return _one_a_rack(task, leading)
+
+
+def _dealt_rows(task: Task, leading: CountArray) -> tuple[NDArray[np.int64], CountArray]:
+    """Rows as the numbers say, and which of them have an SPU twice."""
+    to_follow = task.quotas - task.leaders
+    leading_racks = task.racks[leading]
+    if int(task.upper.max()) > 1:
+        totals = np.add.reduceat(task.quotas, task.starts)
+        racks = racks_shared(
+            totals, task.lower, leading_racks, replicas=task.replicas, seed=task.seed
+        )
+    else:
+        racks = _racks_of_rows(task, to_follow, leading_racks)
+    if len(task.starts) == len(task.ids):
+        return np.column_stack((leading, racks)), leading[:0]
+    cells = np.empty(racks.size, dtype=np.int64)
+    by_rack = np.argsort(racks.ravel().astype(np.uint16), kind="stable")
+    cells[by_rack] = dealt(to_follow, task.racks, task.seed)
+    rows = np.column_stack((leading, cells.reshape(racks.shape)))
+    return rows, mended(rows, racks, task.seed) if int(task.upper.max()) > 1 else leading[:0]
+
+
+def _enough_rows(task: Task, rows: NDArray[np.int64], bad: CountArray) -> CountArray:
+    """Rows with the bad ones, so many that no SPU has more replicas in them than there are rows."""
+    is_in = np.zeros(len(rows), dtype=np.bool_)
+    is_in[bad] = True
+    good = np.flatnonzero(~is_in)
+    count = len(bad)
+    while True:
+        again = np.concatenate((bad, good[:count]))
+        most = int(np.bincount(rows[again].ravel(), minlength=len(task.ids)).max())
+        if most <= len(again) or count >= len(good):
+            return np.sort(again)
+        count *= 2
 
 
 def mixed(ids: CountArray, turns: CountArray, seed: int) -> NDArray[np.uint64]:
@@ -83,25 +133,37 @@ def _one_a_rack(task: Task, leading: CountArray) -> NDArray[np.int64]:
     """Rows whose racks differ: first the racks of each row, then SPUs to each rack's cells."""
     lists, followers = len(leading), task.replicas - 1
     to_follow = task.quotas - task.leaders
-    leading_racks = task.racks[leading]
-    if len(task.starts) == task.replicas:
-        turns = np.arange(task.seed, task.seed + lists)[:, np.newaxis] + np.arange(followers)
-        racks = (leading_racks[:, np.newaxis] + 1 + turns % max(followers, 1)) % task.replicas
-    else:
-        chosen = choose_racks(
-            np.add.reduceat(task.quotas, task.starts).tolist(),
-            np.add.reduceat(to_follow, task.starts).tolist(),
-            leading_racks.tolist(),
-            followers=followers,
-            seed=task.seed,
-        )
-        racks = np.array(chosen, dtype=np.int64).reshape(lists, followers)
+    racks = _racks_of_rows(task, to_follow, task.racks[leading])
     owners, turns, places = _spread(to_follow)
     tie = mixed(task.ids[owners], turns, task.seed)
     cells = np.empty(lists * followers, dtype=np.int64)
     by_rack = np.lexsort((tie, places, task.racks[owners]))
     cells[np.argsort(racks.ravel(), kind="stable")] = owners[by_rack]
     return np.column_stack((leading, cells.reshape(lists, followers)))
+
+
+def _racks_of_rows(
+    task: Task, to_follow: CountArray, leading_racks: CountArray
+) -> NDArray[np.int64]:
+    """For each row the racks of its followers, all different and not the leader's."""
+    lists, followers = len(leading_racks), task.replicas - 1
+    if len(task.starts) == task.replicas:
+        turns = np.arange(task.seed, task.seed + lists)[:, np.newaxis] + np.arange(followers)
+        racks = (leading_racks[:, np.newaxis] + 1 + turns % max(followers, 1)) % task.replicas
+        return np.asarray(racks)
+    by_rack = np.add.reduceat(to_follow, task.starts)
+    if lists * task.replicas >= DEALT_CELLS_MIN:
+        apart = racks_apart(by_rack, leading_racks, followers=followers, seed=task.seed)
+        if apart is not None:
+            return apart
+    chosen = choose_racks(
+        np.add.reduceat(task.quotas, task.starts).tolist(),
+        by_rack.tolist(),
+        leading_racks.tolist(),
+        followers=followers,
+        seed=task.seed,
+    )
+    return np.array(chosen, dtype=np.int64).reshape(lists, followers)
 
 
 def choose_racks(

@@ -13,22 +13,35 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core import balanced
+from spu_assigner.core import balanced, rows
 from spu_assigner.core.balanced import place_balanced
 from spu_assigner.core.errors import InvariantError
+from spu_assigner.core.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.limits import CAPACITY_MAX
 from spu_assigner.core.loads import Loads
+from spu_assigner.core.machine import step
 from spu_assigner.core.quotas import keys
+from spu_assigner.core.records import ChainEntry, Entry, ReplicaMap, SeenEntry, SpuChanged
+from spu_assigner.core.state import ClusterState
 
 CAPACITIES = st.one_of(
     st.integers(1, 6), st.integers(1, 40), st.sampled_from([100, 200, 7_000, CAPACITY_MAX])
 )
 
 
-@pytest.fixture(autouse=True, scope="module", params=[balanced.FEW_CELLS, 0], ids=["few", "many"])
+@pytest.fixture(
+    autouse=True,
+    scope="module",
+    params=[(balanced.FEW_CELLS, rows.DEALT_CELLS_MIN), (0, 0)],
+    ids=["few", "many"],
+)
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways of placing, which the size of a request decides between, are held to the same."""
-    with mock.patch.object(balanced, "FEW_CELLS", request.param):
+    few_cells, dealt_cells_min = request.param
+    with (
+        mock.patch.object(balanced, "FEW_CELLS", few_cells),
+        mock.patch.object(rows, "DEALT_CELLS_MIN", dealt_cells_min),
+    ):
         yield
 
 
@@ -256,10 +269,10 @@ def best_costs(spus: dict[int, Spu], lists: int, replicas: int) -> Costs | None:
         graph.add_node(("rack", rack), demand=-least * lists)
         graph.add_edge("more", ("rack", rack), capacity=(most - least) * lists, weight=0)
     for spu_id, spu in spus.items():
-        for step in range(1, min(lists, spu.capacity - spu.replicas) + 1):
-            cost = level * key_of(spu.capacity, spu.replicas + step, divisor)
+        for more in range(1, min(lists, spu.capacity - spu.replicas) + 1):
+            cost = level * key_of(spu.capacity, spu.replicas + more, divisor)
             graph.add_edge(("rack", spu.rack), spu_id, capacity=1, weight=cost)
-            cost = key_of(spu.capacity, spu.leaders + step, divisor)
+            cost = key_of(spu.capacity, spu.leaders + more, divisor)
             graph.add_edge(spu_id, "leads", capacity=1, weight=cost)
         if spu_id in graph:
             graph.add_edge(spu_id, "follows", capacity=lists, weight=0)
@@ -296,6 +309,47 @@ def test_replicas_then_leaders_are_as_even_as_an_exact_solver_makes_them(case: C
             lists -= best is None
         assert costs_of(spus, rows[:lists]) == best
         rows = rows[lists:]
+
+
+def test_lists_do_not_depend_on_what_a_process_keeps_beside_the_state() -> None:
+    """A process that was started anew has the published state, and nothing cached with its ring."""
+    warm = ClusterState("c")
+    published: dict[tuple[str, int | str], ReplicaMap | Entry] = {}
+    events: list[SpuJoined | TopicCreate] = [
+        SpuJoined(event_id=f"j{at}", cluster_id="c", spu_id=at * 3, rack=f"r{at % 4}", capacity=400)
+        for at in range(12)
+    ]
+    for at, partitions in enumerate((5, 40, 1, 300, 7, 90, 12)):
+        name = f"t{at}"
+        events.append(
+            TopicCreate(
+                event_id=name,
+                cluster_id="c",
+                topic=name,
+                partitions=partitions,
+                replication_factor=1 + at % 5,
+                policy=Policy.BALANCED,
+            )
+        )
+    for event in events:
+        cold = ClusterState("c")
+        for record in published.values():
+            cold.restore(record)
+        records = step(warm, event, default_policy=Policy.BALANCED)
+        assert records == step(cold, event, default_policy=Policy.BALANCED)
+        for each in (*records, *warm.take_entries()):
+            match each:
+                case ReplicaMap():
+                    published["map", each.topic] = each
+                case SpuChanged():
+                    published["spu", each.spu_id] = each
+                case ChainEntry():
+                    published["chains", 0] = each
+                case SeenEntry():
+                    published["seen", each.block] = each
+                case _:
+                    pass
+    assert sum(kind == "map" for kind, _ in published) == 7
 
 
 @pytest.mark.parametrize("wrong", [{"partitions": 0}, {"replicas": 0}, {"start": -1}])
