@@ -31,7 +31,7 @@ from spu_assigner.core.quotas import Takers, even_shares, keys
 from spu_assigner.core.replicas import IdMatrix
 from spu_assigner.core.rows import Task, fill_rows, mixed
 
-FEW_CELLS: Final = 512  # replicas of a request up to which plain Python is faster
+FEW_CELLS: Final = 1_024  # replicas of a request up to which plain Python is faster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ WORD: Final = 2**64 - 1
 TIE_BITS: Final = 24  # of a heap entry: mixed bits between equals
 NUMBER_BITS: Final = 20  # of a heap entry: who it is, SPU or rack
 NUMBER_MASK: Final = 2**NUMBER_BITS - 1
-DEALT_CELLS_MIN: Final = 2_048  # fewer are not worth the calls of numpy
+DEALT_CELLS_MIN: Final = 512  # fewer are not worth the calls of numpy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
