@@ -2,7 +2,8 @@
 
 Rules:
 - An SPU's band is one replica on either side of its fair share, never above its capacity: fair
-  share = replicas on all online SPUs * capacity / capacity of all online SPUs, an exact fraction.
+  share = replicas on all online SPUs * capacity / capacity of all online SPUs, as far as the lists
+  permit it (`fair`): a rack that must hold a replica of every list holds that, whatever its size.
 - A move replaces one online SPU in one list by another, which takes its position. Lists stay
   distinct. A rack holds at most as many replicas of a list as it does now, or one: so the number of
   distinct racks of a list never falls.
@@ -11,8 +12,9 @@ Rules:
 - Moves are in the order they are to be made: the most overloaded giver first, to the least loaded
   SPU that is to take from it. Every prefix keeps the rules, so a limit just cuts the order off.
 - An SPU that holds more than its capacity may take a replica only in place of one it has given.
-- Leaders: likewise within one of the fair share of leaders by capacity. The leader of a list and
-  an online member change places, in as few lists as can be.
+- Leaders: likewise within one of the fair share of leaders by capacity; an SPU leads at most what
+  it holds, and at least the lists that it alone can lead. The leader of a list and an online member
+  change places, in as few lists as can be.
 - SPUs that are not in `loads` (offline, leaving) keep what they hold, take nothing and count for
   the racks of a list. Lists led by one of them keep their leader.
 """
@@ -24,9 +26,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from math import ceil, floor, lcm
 
 import numpy as np
 from spu_assigner.core.errors import InvariantError
+from spu_assigner.core.fair import Holders, Shares, fair_shares, kinds_of, level_shares
 from spu_assigner.core.flow import Bands, even_out
 from spu_assigner.core.ledger import CountArray
 from spu_assigner.core.loads import Loads
@@ -76,20 +80,24 @@ def plan_rebalance(
     `topics` are the matrices of the topics that may move, short lists padded with -1 at the end;
     they are only read. `loads` are the online SPUs, saturated ones too, with all that they hold;
     `racks` has the rack numbers of the SPUs in the lists that are not in `loads`, counted like
-    those in `loads`. max_moves >= 0. A plan carried out whole leaves nothing to a second one.
+    those in `loads`. max_moves >= 0.
+
+    A plan carried out whole leaves nothing to a second one, unless lists came to more racks: they
+    may not come back from there, so other shares may then be the permitted ones.
     """
     if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
         return Rebalance(changed={}, moves=(), reorders=0)
     lists = _joined(topics, loads)
     before = lists.ids.copy()
     counts = loads.replicas.astype(np.int64)
-    bands = _bands(counts, loads.capacities, is_limited=True)
     rack_matrix = _rack_matrix(lists.ids, loads, racks)
+    shares = _replica_shares(lists, rack_matrix, loads)
+    bands = _bands(shares, counts, loads.capacities, is_limited=True)
     pool, planned = even_out(
         lambda: ReplicaPool(lists.places, rack_matrix, loads.racks), counts, bands
     )
     leads_before = _leads(lists, len(counts))
-    order = _ordered(pool.changes(), counts, planned, loads.capacities, bands)
+    order = _ordered(pool.changes(), counts, planned, shares, bands)
     moves = []
     for row, gone, taken in islice(order, max_moves):
         move = ListMove(
@@ -124,20 +132,52 @@ def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _Lists:
     )
 
 
-def _bands(counts: CountArray, capacities: CountArray, *, is_limited: bool) -> Bands:
+def _replica_shares(lists: _Lists, rack_matrix: IdMatrix, loads: Loads) -> Shares:
+    """The fair share of replicas of each online SPU."""
+    known = np.unique(loads.racks)
+    rack_of = np.searchsorted(known, loads.racks)
+    at = np.minimum(np.searchsorted(known, rack_matrix), len(known) - 1)
+    numbers = np.where(known[at] == rack_matrix, at, len(known) + rack_matrix)
+    numbers = np.where(rack_matrix < 0, -1, numbers).astype(np.int32)
+    movable = np.bincount(lists.places.ravel(), minlength=len(loads.ids) + 1)[:-1]
+    holders = Holders(
+        capacities=loads.capacities.tolist(),
+        fixed=(loads.replicas - movable).tolist(),
+        racks=rack_of,
+    )
+    return fair_shares(holders, kinds_of(lists.places, numbers, rack_of))
+
+
+def _leader_shares(lists: _Lists, leaders: CountArray, capacities: CountArray) -> Shares:
+    """The fair share of leaders of each online SPU."""
+    count = len(capacities)
+    places = lists.places[lists.places[:, 0] < count]
+    fixed = leaders - _leads(lists, count)
+    can_lead = np.bincount(places.ravel(), minlength=count + 1)[:count]
+    alone = places[(places < count).sum(axis=1) == 1, 0]
+    return level_shares(
+        int(leaders.sum()),
+        capacities.tolist(),
+        (fixed + np.bincount(alone, minlength=count)).tolist(),
+        (fixed + can_lead).tolist(),
+    )
+
+
+def _bands(
+    shares: Shares, counts: CountArray, capacities: CountArray, *, is_limited: bool
+) -> Bands:
     """One unit on either side of the fair share, in whole units."""
-    total, slots = int(counts.sum()), int(capacities.sum())
     floors, ceilings = [], []
-    for capacity in capacities.tolist():
-        ceiling = (total * capacity + slots) // slots
+    for share, capacity in zip(shares, capacities.tolist(), strict=True):
+        ceiling = floor(share + 1)
         if is_limited:
             ceiling = min(ceiling, capacity)
         ceilings.append(ceiling)
-        floors.append(min(ceiling, max(0, -((slots - total * capacity) // slots))))
+        floors.append(min(ceiling, max(0, ceil(share - 1))))
     return Bands(
         floors=np.array(floors, dtype=np.int64),
         ceilings=np.array(ceilings, dtype=np.int64),
-        limits=capacities if is_limited else np.full_like(capacities, total),
+        limits=capacities if is_limited else np.full_like(capacities, counts.sum()),
     )
 
 
@@ -155,7 +195,7 @@ def _ordered(
     changes: Sequence[Change],
     counts: CountArray,
     planned: CountArray,
-    capacities: CountArray,
+    shares: Shares,
     bands: Bands,
     /,
 ) -> Iterator[Change]:
@@ -164,13 +204,13 @@ def _ordered(
     There is always one whose taker has room, below its band's ceiling or what it is to have in the
     end: the changes form no circle, since going without it would take fewer.
     """
-    total, slots = int(counts.sum()), int(capacities.sum())
-    fair = [total * capacity for capacity in capacities.tolist()]
+    unit = lcm(*(share.denominator for share in shares))
+    fair = [int(share * unit) for share in shares]
     held = counts.tolist()
     room = (np.maximum(bands.ceilings, planned) - counts).tolist()
 
     def load(place: int) -> int:
-        return int(held[place] * slots - fair[place])
+        return int(held[place] * unit - fair[place])
 
     pending: dict[int, dict[int, deque[int]]] = {}
     for row, giver, taker in changes:
@@ -209,7 +249,8 @@ def _leads(lists: _Lists, count: int) -> CountArray:
 
 def _even_leaders(lists: _Lists, leaders: CountArray, capacities: CountArray) -> int:
     """Even out leaders. Returns how many lists were reordered."""
-    bands = _bands(leaders, capacities, is_limited=False)
+    shares = _leader_shares(lists, leaders, capacities)
+    bands = _bands(shares, leaders, capacities, is_limited=False)
     pool, _ = even_out(lambda: LeaderPool(lists.places, len(capacities)), leaders, bands)
     changes = pool.changes()
     for row, _, leader in changes:

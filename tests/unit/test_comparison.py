@@ -29,6 +29,16 @@ def test_balanced_holds_its_goals(scenario: Scenario) -> None:
 
 
 @each_scenario
+def test_a_rebalance_moves_nothing_that_balanced_filled(scenario: Scenario) -> None:
+    """The rack rule may forbid shares by capacity alone: those are not to be sought."""
+    cluster = OurCluster(Policy.BALANCED, scenario.hosts(divided_by=SCALE))
+    fill(cluster, topics=TOPICS)
+    before = dict(cluster.topics)
+    cluster.rebalance()
+    assert cluster.topics == before
+
+
+@each_scenario
 def test_a_failed_spu_is_followed_by_many(scenario: Scenario) -> None:
     """Ten lists of three that share no followers would have 20; uneven capacities lead fewer."""
     found = filled(scenario, Policy.BALANCED)
