@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,3 +113,7 @@ class Loads:
     replicas: CountArray  # held now, over all topics
     leaders: CountArray  # lists led now, over all topics
     layout: Layout | None = None  # of these SPUs, where a ring has it at hand
+
+    def without_racks(self) -> Loads:
+        """The same SPUs as if none had a rack."""
+        return replace(self, racks=np.zeros_like(self.racks), layout=None)

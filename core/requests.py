@@ -214,8 +214,9 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
     if event.replication_factor > ring.size:
         return _shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
+    loads = state.ring_loads()
     matrix = place_balanced(
-        state.ring_loads(),
+        loads.without_racks() if event.ignore_rack else loads,
         partitions=event.partitions,
         replicas=event.replication_factor,
         start=index,

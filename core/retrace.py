@@ -224,8 +224,9 @@ def weighed_anew(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> Re
     if reason is None or lists is None:
         return Retraced(replica_map, (), "there is no placement to repeat")
     rows = lists.matrix[reason.first_partition :, : replica_map.replication_factor]
+    loads = state.loads(ring.ids)
     again = place_balanced(
-        state.loads(ring.ids),
+        loads.without_racks() if replica_map.ignore_rack else loads,
         partitions=len(rows),
         replicas=rows.shape[1],
         start=reason.start_index or 0,

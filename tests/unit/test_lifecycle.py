@@ -70,6 +70,12 @@ def the_map(told: list[Answer]) -> ReplicaMap:
     return found
 
 
+def the_lists(told: list[Answer]) -> list[list[int]]:
+    replicas = the_map(told).replicas
+    assert replicas is not None
+    return replicas.tolist()
+
+
 def statuses(told: list[Answer]) -> list[tuple[str, Status, Code | None]]:
     return [(each.topic, each.status, each.code) for each in told if isinstance(each, TopicStatus)]
 
@@ -502,6 +508,23 @@ def test_late_copies_of_a_topics_own_events_change_nothing() -> None:
     assert life.apply(create) == []
     assert life.apply(grow) == []
     assert picture(life.state) == before
+
+
+# Balanced.
+
+
+def test_a_balanced_topic_may_ignore_racks() -> None:
+    """Then only loads count: the two large SPUs take it, though they share a rack."""
+    life = Life()
+    life.join(0, 1, rack="a", capacity=1000)
+    life.join(2, rack="b", capacity=10)
+    life.create("full", 4, 1, policy=Policy.BALANCED)
+    told = life.create("apart", 1, 2, policy=Policy.BALANCED)
+    assert {spu_id // 2 for spu_id in the_lists(told)[0]} == {0, 1}
+    told = life.create("a", 2, 2, policy=Policy.BALANCED, ignore_rack=True)
+    assert [sorted(row) for row in the_lists(told)] == [[0, 1], [0, 1]]
+    told = life.apply(life.build.grow("a", 3))
+    assert sorted(the_lists(told)[2]) == [0, 1]
 
 
 # Evening out.
