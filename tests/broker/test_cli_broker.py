@@ -423,7 +423,8 @@ def test_the_job_with_its_own_broker_goes_on_after_it_was_terminated(
                 assert "status  kept/t  assigned" in done.stdout
             os.killpg(process.pid, number)
             assert process.wait(timeout=60) == status
-            assert lines.rest() == []
+            # Lines of progress come after ten seconds, which a busy machine may take.
+            assert [line for line in lines.rest() if not line.startswith("batch ")] == []
 
 
 def test_run_on_missing_topics_is_one_line_before_spark_is_started(
