@@ -10,9 +10,9 @@ Beside it, what `kafka-reassign-partitions --generate` proposes for the SPUs tha
 (it draws at random: the run with the median of moved replicas is shown), and the same policy run
 once more over them from an empty cluster. A replica has moved if its SPU did not hold that
 partition before. "At least" is what the leaving SPU held; or, after a join, what is above the
-bands (one replica around the fair share) or below them, whichever is more: no fewer moves can
-bring all SPUs into them. There is none where the rack rule keeps them out of reach: 14 SPUs in
-racks of 5, 5 and 4 cannot hold as many each while every list is on three racks.
+bands (one replica around the fair share that the rack rule permits) or below them, whichever is
+more: no fewer moves can bring all SPUs into them. 14 SPUs in racks of 5, 5 and 4 cannot hold as
+many each while every list is on three racks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from fractions import Fraction
-from math import ceil, floor
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +31,8 @@ from spu_assigner.core.events import LeaveMode
 from support.builders import Events
 from support.figures import keep
 from support.kafka_reassign import KafkaReassign, running_kafka_reassign
+from support.plain_rebalance import Bands
+from support.plain_rebalance import Cluster as Bounded
 
 SIZES: Final = (12, 100)  # SPUs
 RACKS: Final = 3
@@ -57,7 +57,7 @@ class Row:
     incident: str
     by: str
     moved: int
-    at_least: int | None
+    at_least: int
     replicas: tuple[int, int]  # least and most on an SPU, after
     leaders: tuple[int, int]
     rack_diverse: float  # share of lists on as many racks as can be
@@ -110,18 +110,25 @@ def least_of_leave(before: Maps, gone: int) -> int:
     return sum(row.count(gone) for lists in before.values() for row in lists)
 
 
-def least_of_join(before: Maps, racks: dict[int, str]) -> int:
+def bands_of(lists: Maps, racks: dict[int, str]) -> Bands:
     """All SPUs have the same capacity here."""
-    counts = Counter(spu_id for lists in before.values() for row in lists for spu_id in row)
-    fair = Fraction(sum(counts.values()), len(racks))
-    above = sum(max(0, counts[spu_id] - floor(fair + 1)) for spu_id in racks)
-    below = sum(max(0, ceil(fair - 1) - counts[spu_id]) for spu_id in racks)
+    names = sorted(set(racks.values()))
+    return Bounded(
+        racks={spu_id: names.index(rack) for spu_id, rack in racks.items()},
+        capacities=dict.fromkeys(racks, PLENTY),
+        topics=list(lists.values()),
+        other={},
+    ).bands()
+
+
+def least_of_join(lists: Maps, bands: Bands) -> int:
+    counts = Counter(spu_id for topic in lists.values() for row in topic for spu_id in row)
+    above = sum(max(0, counts[spu_id] - highest) for spu_id, (_, highest) in bands.items())
+    below = sum(max(0, lowest - counts[spu_id]) for spu_id, (lowest, _) in bands.items())
     return max(above, below)
 
 
-def described(
-    cluster: Cluster, before: Maps, after: Maps, *, at_least: int | None, **names: str
-) -> Row:
+def described(cluster: Cluster, before: Maps, after: Maps, *, at_least: int, **names: str) -> Row:
     lists = [row for topic in after.values() for row in topic]
     held = Counter(spu_id for row in lists for spu_id in row)
     led = Counter(row[0] for row in lists)
@@ -144,15 +151,15 @@ def rows_of(kafka: KafkaReassign, policy: Policy, size: int, incident: str) -> I
     cluster = Cluster(policy, {spu_id: f"r{spu_id % RACKS}" for spu_id in range(size)}).fill()
     before = dict(cluster.maps)
     if incident == "decommission":
-        at_least: int | None = least_of_leave(before, LEAVING)
+        at_least = least_of_leave(before, LEAVING)
         cluster.leave(LEAVING)
     else:
         for spu_id in range(size, size + JOINING[incident]):
             cluster.join(spu_id, f"r{spu_id % RACKS}")
-        at_least = least_of_join(before, cluster.racks)
+        bands = bands_of(before, cluster.racks)
+        at_least = least_of_join(before, bands)
         cluster.apply(cluster.events.rebalance(PLENTY))
-        if least_of_join(cluster.maps, cluster.racks):
-            at_least = None
+        assert least_of_join(cluster.maps, bands) == 0
     yield described(
         cluster, before, cluster.maps, at_least=at_least, incident=incident, by="spu-assigner"
     )
@@ -174,10 +181,9 @@ def table(rows: list[Row]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
     for row in rows:
         replicas, leaders = ("–".join(map(str, pair)) for pair in (row.replicas, row.leaders))
-        at_least = "–" if row.at_least is None else f"{row.at_least:,}"
         yield (
             f"| {row.spus} | {row.policy} | {row.incident} | {row.by} | {row.moved:,} "
-            f"| {at_least} | {replicas} | {leaders} | {row.rack_diverse:.0%} |"
+            f"| {row.at_least:,} | {replicas} | {leaders} | {row.rack_diverse:.0%} |"
         )
 
 
