@@ -20,6 +20,7 @@ from spu_assigner.core.answers import (
 )
 from spu_assigner.core.errors import Code
 from spu_assigner.core.events import ClusterRebalance, Policy, SpuId
+from spu_assigner.core.limits import MOVES_MAX
 from spu_assigner.core.loads import Loads
 from spu_assigner.core.rebalance import ListMove, Rebalance, plan_rebalance
 from spu_assigner.core.records import (
@@ -46,9 +47,9 @@ NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     """The maps that change, ring events, and one status with the number of moves."""
-    if event.max_moves < 0:
+    if not 0 <= event.max_moves <= MOVES_MAX:
         refusal = Refusal(
-            Code.INVALID_MAX_MOVES, f"max_moves is {event.max_moves}; expected 0 or more"
+            Code.INVALID_MAX_MOVES, f"max_moves is {event.max_moves}; expected 0 to {MOVES_MAX}"
         )
         return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
     names = [name for name in sorted(state.topics) if _may_move(state.topics[name])]

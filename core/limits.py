@@ -16,6 +16,7 @@ DEAD_LETTER_RAW_SIZE_MAX: Final = (
 )  # of a bad message the first part is kept, with length and SHA-256
 MAP_SIZE_MAX: Final = 8 * 1024 * 1024  # an encoded replica map: one Kafka message, one state entry
 MAP_ENVELOPE_SIZE: Final = 64 * 1024  # what a message holds beside the map: names, headers, frame
+MOVES_MAX: Final = 2**31 - 1  # of a rebalance, as the other numbers of events
 MOVES_TOLD_MAX: Final = 2_048  # of a map's reason: it has to fit into the envelope
 PARTITIONS_MAX: Final = 100_000  # of one request
 REPLICATION_FACTOR_MAX: Final = 32

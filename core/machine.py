@@ -88,7 +88,7 @@ def step(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[
     for record in records:
         evolve(state, record)
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
-    if not leaves and not (frees and state.waiting) and not state.leaving:
+    if not leaves and not (frees and (state.waiting or state.leaving)):
         return records
     following: list[Record] = []
     for more in _following(state, event, frees=frees):

@@ -579,10 +579,11 @@ def test_a_rebalance_frees_a_saturated_spu_and_serves_who_waits() -> None:
     assert ("b", Status.ASSIGNED, None) in statuses(told)
 
 
-def test_a_negative_number_of_moves_is_refused() -> None:
+@pytest.mark.parametrize("moves", [-1, 2**31, 10**30])
+def test_a_number_of_moves_out_of_range_is_refused(moves: int) -> None:
     """And an empty cluster is even already."""
     life = Life()
-    told = life.apply(life.build.rebalance(-1))
+    told = life.apply(life.build.rebalance(moves))
     assert statuses(told) == [("", Status.REJECTED, Code.INVALID_MAX_MOVES)]
     [status] = life.apply(life.build.rebalance(5))
     assert isinstance(status, TopicStatus)
