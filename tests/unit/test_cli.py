@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from spu_assigner.stream.assignment_file import AssignmentFileError, read_assign
 from spu_assigner.stream.cli import Commands, cli
 from spu_assigner.stream.settings import SettingsError
 
+ROOT = Path(__file__).parents[2]
 CREATE = ["produce", "topic-create", "--cluster", "c1", "--topic", "t"]
 JOIN = ["produce", "spu-joined", "--cluster", "c1", "--spu-id", "0"]
 
@@ -209,7 +211,8 @@ def test_the_completion_completes() -> None:
 
 def test_the_version_is_told() -> None:
     """A report of a defect begins with it."""
-    assert call("--version").stdout == "spu-assigner 0.1.0\n"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert call("--version").stdout == f"spu-assigner {project['version']}\n"
 
 
 @pytest.mark.parametrize(
