@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java, ensure_java
@@ -16,6 +17,12 @@ from spu_assigner.stream.java import Java, ensure_java
 _ROOT = Path(__file__).parent
 _MARKED_FOLDERS = ("bench", "broker", "spark")
 _numbers = itertools.count(1)
+
+# No test depends on how fast the machine is. The rest is as Hypothesis has it, in CI its own.
+settings.register_profile(
+    "any-speed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any-speed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
