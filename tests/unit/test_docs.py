@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
+from click.testing import CliRunner
+from spu_assigner.stream.cli import cli
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import TOPICS
 
@@ -32,6 +35,19 @@ def test_each_guarantee_names_a_test_that_is_there() -> None:
 def test_the_settings_table_is_that_of_the_code() -> None:
     """Settings are documented in one place, the code; README shows it."""
     assert _between("settings").strip() == Settings.describe().strip()
+
+
+def test_the_life_of_a_small_cluster_is_explained_as_shown() -> None:
+    """Who tries it sees what README shows."""
+    lines = _between("life").replace("```\n", "")
+    done = CliRunner().invoke(cli, ["simulate", "--explain"], input=lines)
+    assert done.exit_code == 0
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["status"] for answer in answers if answer["type"] == "topic_status"] == [
+        *("assigned", "waiting", "assigned", "assigned")
+    ]
+    told = {answer["text"] for answer in answers if answer["type"] == "explanation"}
+    assert len(told & set(_README.splitlines())) == 2
 
 
 def test_every_topic_is_told_of() -> None:
