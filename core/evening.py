@@ -28,14 +28,12 @@ from spu_assigner.core.records import (
     Mode,
     Move,
     Order,
-    Reason,
     Record,
-    ReplicaMap,
     RingChange,
     SpuChanged,
     Status,
 )
-from spu_assigner.core.repair import moved_cores, shown_moves
+from spu_assigner.core.repair import moved_cores, revised
 from spu_assigner.core.replicas import ReplicaLists
 from spu_assigner.core.requests import shown_index
 from spu_assigner.core.ring import Ring
@@ -166,29 +164,18 @@ def _maps(
             after = held_by_cores(replicas.matrix, cores.matrix)
             weights.update(weights_after(weights, topic.held_by_cores(), after))
         records.append(
-            ReplicaMap(
-                cluster_id=state.cluster_id,
-                topic=name,
-                revision=topic.revision + 1,
-                policy=topic.policy,
+            revised(
+                state,
+                name,
+                cause=cause,
                 replicas=replicas,
                 cores=cores,
                 chain_index=shown_index(state, topic, ring, chains),
-                cause=cause,
-                replication_factor=topic.replication_factor,
-                ignore_rack=topic.ignore_rack,
-                own_events=(topic.created_by, *topic.grown_by),
-                reason=Reason(
-                    mode=Mode.REBALANCE,
-                    ring_size=state.ring.size,
-                    ring_fingerprint=state.ring.fingerprint(Order.BALANCED),
-                    offline=len(state.spus) - state.online_count,
-                    saturated=state.online_count - state.ring.size,
-                    moves=shown_moves(
-                        Move(partition=move.partition, gone=move.gone, taken=move.taken)
-                        for move in moves or ()
-                    ),
-                ),
+                mode=Mode.REBALANCE,
+                moves=[
+                    Move(partition=move.partition, gone=move.gone, taken=move.taken)
+                    for move in moves or ()
+                ],
             )
         )
     return records

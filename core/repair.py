@@ -177,28 +177,16 @@ def _changed(
     ring, chains = state.ring, dict(state.chains)
     for spu_id in filled:
         ring, chains = ring_without(ring, chains, (spu_id,))
-    before = state.ring
     records: list[Record] = [
-        ReplicaMap(
-            cluster_id=state.cluster_id,
-            topic=name,
-            revision=topic.revision + 1,
-            policy=topic.policy,
+        revised(
+            state,
+            name,
+            cause=cause,
             replicas=replicas,
             cores=moved_cores(state.core_weights, topic, replicas),
             chain_index=shown_index(state, topic, ring, chains),
-            cause=cause,
-            replication_factor=topic.replication_factor,
-            ignore_rack=topic.ignore_rack,
-            own_events=(topic.created_by, *topic.grown_by),
-            reason=Reason(
-                mode=Mode.REPAIR,
-                ring_size=before.size,
-                ring_fingerprint=before.fingerprint(Order.BALANCED),
-                offline=len(state.spus) - state.online_count,
-                saturated=state.online_count - before.size,
-                moves=shown_moves(moves),
-            ),
+            mode=Mode.REPAIR,
+            moves=moves,
         )
     ]
     records += [
@@ -208,9 +196,44 @@ def _changed(
     return records + chains_changed(state, chains)
 
 
-def shown_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
-    """The moves as a reason tells them: by partition, and no more than a message has room for."""
-    return tuple(sorted(moves, key=lambda move: move.partition)[:MOVES_TOLD_MAX])
+def revised(
+    state: ClusterState,
+    name: str,
+    *,
+    cause: str,
+    replicas: ReplicaLists,
+    cores: ReplicaLists | None,
+    chain_index: int | None,
+    mode: Mode,
+    moves: Iterable[Move],
+) -> ReplicaMap:
+    """The next map of a living topic, some of whose replicas are elsewhere.
+
+    Its reason tells the moves by partition, and no more than a message has room for.
+    """
+    topic, ring = state.topics[name], state.ring
+    told = sorted(moves, key=lambda move: move.partition)[:MOVES_TOLD_MAX]
+    return ReplicaMap(
+        cluster_id=state.cluster_id,
+        topic=name,
+        revision=topic.revision + 1,
+        policy=topic.policy,
+        replicas=replicas,
+        cores=cores,
+        chain_index=chain_index,
+        cause=cause,
+        replication_factor=topic.replication_factor,
+        ignore_rack=topic.ignore_rack,
+        own_events=(topic.created_by, *topic.grown_by),
+        reason=Reason(
+            mode=mode,
+            ring_size=ring.size,
+            ring_fingerprint=ring.fingerprint(Order.BALANCED),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.online_count - ring.size,
+            moves=tuple(told),
+        ),
+    )
 
 
 def moved_cores(
