@@ -26,6 +26,7 @@ from spu_assigner.stream.broker_process import (
     Ports,
 )
 from spu_assigner.stream.cache import cache_home, locked, put_in_place, scratch
+from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.java import Java
 
 HEAP_MB: Final = 512  # 8 MiB messages and the cleaner's buffer fit many times
@@ -144,7 +145,7 @@ def _warm_up(bootstrap_servers: str) -> None:
     """One transaction, one group: the topics behind both are made by their first use."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-    client = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+    client = {**Connection(bootstrap_servers=bootstrap_servers).client(), "log_level": 0}
     try:
         producer = Producer({**client, "transactional.id": "spu-assigner-image"})
         producer.init_transactions(WARM_UP_SECONDS_MAX)

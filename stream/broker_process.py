@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.java import Java
 
 HOST: Final = "127.0.0.1"
@@ -247,7 +248,7 @@ class BrokerProcess:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        client = {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        client = {**Connection(bootstrap_servers=self.bootstrap_servers).client(), "log_level": 0}
         try:
             metadata = AdminClient(client).list_topics(timeout=5.0)
         except KafkaException:

@@ -1,8 +1,16 @@
-"""How a client reaches Kafka."""
+"""How a client reaches Kafka: the one place where clients' settings are made.
+
+Every Kafka client of the product, librdkafka's and Spark's, takes its settings from a `Connection`,
+so that brokers and security are said once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
+
+SERVERS: Final = "bootstrap.servers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +20,15 @@ class Connection:
     bootstrap_servers: str
     prefix: str = ""  # of each topic's name
 
-    def client(self) -> dict[str, str | int]:
+    def client(self) -> dict[str, Any]:
         """Settings for confluent-kafka."""
-        return {"bootstrap.servers": self.bootstrap_servers}
+        return {SERVERS: self.bootstrap_servers}
+
+    def spark(self) -> dict[str, str]:
+        """Options for Spark's Kafka source."""
+        return {f"kafka.{SERVERS}": self.bootstrap_servers}
+
+
+def address(client: Mapping[str, Any]) -> str:
+    """Where a client with these settings looks for Kafka, for messages."""
+    return str(client.get(SERVERS))

@@ -135,7 +135,7 @@ def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
         TopicsError: Kafka does not answer, or its topics are missing or wrong.
         CheckpointError, SinkError: checkpoint, settings and what is in Kafka do not fit together.
     """
-    check_topics({"bootstrap.servers": settings.bootstrap_servers}, prefix=settings.topic_prefix)
+    check_topics(settings.connection().client(), prefix=settings.topic_prefix)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
         spark = build_session(settings, java=None, jars=None)
     else:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import click
 from py4j.protocol import Py4JError
 from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.demo import Play
 from spu_assigner.stream.interrupts import Interrupts
 from spu_assigner.stream.jars import ensure_all
@@ -115,9 +114,7 @@ def _prepare_kafka(plan: Plan, stack: ExitStack, say: Callable[[str], None]) -> 
         log = broker.log_path
         settings = replace(settings, bootstrap_servers=broker.bootstrap_servers)
         say(f"Kafka broker at {broker.bootstrap_servers}")
-    connection = Connection(
-        bootstrap_servers=settings.bootstrap_servers, prefix=settings.topic_prefix
-    )
+    connection = settings.connection()
     if plan.create_topics:
         report = create_topics(connection.client(), prefix=connection.prefix)
         say(f"topics: {len(report.created)} made, {len(report.unchanged)} were there")

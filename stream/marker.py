@@ -25,7 +25,7 @@ def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMar
     """
     consumer = Consumer(
         {
-            "bootstrap.servers": settings.bootstrap_servers,
+            **settings.connection().client(),
             "group.id": f"{settings.topic_prefix}{settings.query_name}-marker",  # never committed
             "isolation.level": "read_committed",
             "enable.auto.commit": False,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import click
-from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.settings import Settings
 
 Command = Callable[..., Any]
@@ -51,10 +50,7 @@ def broker_options(command: Command) -> Command:
             flags={"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix},
             file=config,
         )
-        connection = Connection(
-            bootstrap_servers=settings.bootstrap_servers, prefix=settings.topic_prefix
-        )
-        return command(connection=connection, **given)
+        return command(connection=settings.connection(), **given)
 
     for option in (
         click.option(

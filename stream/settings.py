@@ -18,6 +18,7 @@ from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.limits import is_legal_name
 from spu_assigner.schemas.wire import Wire
+from spu_assigner.stream.connection import Connection
 
 FILE_VARIABLE: Final = "SPU_ASSIGNER_CONFIG"
 SHARDS_MAX: Final = 1_000  # each is a task of every batch and a state store of its own
@@ -117,6 +118,10 @@ class Settings:
                 value, source = spec.default, f"the default of {spec.name}"
             values[spec.name] = _value(spec, value, source)
         return cls(**values)
+
+    def connection(self) -> Connection:
+        """How every Kafka client of the job and of the commands is made."""
+        return Connection(bootstrap_servers=self.bootstrap_servers, prefix=self.topic_prefix)
 
     @staticmethod
     def describe() -> str:

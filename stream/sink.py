@@ -239,7 +239,7 @@ class TransactionalSink:
 
     def _producer_options(self) -> dict[str, Any]:
         return {
-            "bootstrap.servers": self._settings.bootstrap_servers,
+            **self._settings.connection().client(),
             "client.id": self._transactional_id,
             "transactional.id": self._transactional_id,
             "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,

@@ -51,7 +51,7 @@ def _source(spark: SparkSession, settings: Settings, topic: str, **options: str)
         spark.readStream.format("kafka")
         .options(
             **{
-                "kafka.bootstrap.servers": settings.bootstrap_servers,
+                **settings.connection().spark(),
                 "subscribe": topic_name(topic, prefix=settings.topic_prefix),
                 "startingOffsets": "earliest",  # of a new checkpoint: no event is passed over
                 "failOnDataLoss": "true",  # a gap must not pass for an event that never was

@@ -18,6 +18,7 @@ from spu_assigner.core.limits import (
     MAP_SIZE_MAX,
     is_legal_name,
 )
+from spu_assigner.stream.connection import address
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -142,7 +143,7 @@ def topic_name(name: str, *, prefix: str = "") -> str:
 
 
 def create_topics(
-    client: Mapping[str, str | int],
+    client: Mapping[str, Any],
     *,
     prefix: str = "",
     partitions: int = PARTITIONS,
@@ -151,7 +152,7 @@ def create_topics(
     """Make the topics that are missing and mend required settings of the others; safe to repeat.
 
     Args:
-        client: settings for confluent-kafka: `bootstrap.servers`, and security if there is any.
+        client: settings for confluent-kafka, as `Connection.client` gives them.
         partitions: of each new topic that may have several.
         replication_factor: of each new topic; -1 for the broker's own default.
 
@@ -238,7 +239,7 @@ def _mend(admin: AdminClient, faults: Sequence[Fault], names: Mapping[str, Topic
     return set(entries)
 
 
-def find_faults(client: Mapping[str, str | int], *, prefix: str = "") -> tuple[Fault, ...]:
+def find_faults(client: Mapping[str, Any], *, prefix: str = "") -> tuple[Fault, ...]:
     """What is wrong with the topics, in the table's order; empty when the job can start.
 
     Raises:
@@ -247,7 +248,7 @@ def find_faults(client: Mapping[str, str | int], *, prefix: str = "") -> tuple[F
     return _faults(_admin(client), client, prefix)
 
 
-def check_topics(client: Mapping[str, str | int], *, prefix: str = "") -> None:
+def check_topics(client: Mapping[str, Any], *, prefix: str = "") -> None:
     """Return if the job can start.
 
     Raises:
@@ -273,7 +274,7 @@ def _can_be_mended(fault: Fault) -> bool:
     return fault.setting is not None or _is_missing(fault)
 
 
-def _admin(client: Mapping[str, str | int]) -> AdminClient:
+def _admin(client: Mapping[str, Any]) -> AdminClient:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -284,7 +285,7 @@ def _admin(client: Mapping[str, str | int]) -> AdminClient:
         raise TopicsError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
 
 
-def _faults(admin: AdminClient, client: Mapping[str, str | int], prefix: str) -> tuple[Fault, ...]:
+def _faults(admin: AdminClient, client: Mapping[str, Any], prefix: str) -> tuple[Fault, ...]:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import ConfigResource
 
@@ -293,7 +294,7 @@ def _faults(admin: AdminClient, client: Mapping[str, str | int], prefix: str) ->
         present = admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
     except KafkaException as reason:
         raise TopicsError(
-            f"no Kafka broker answers at {client.get('bootstrap.servers')} ({_words(reason)}); "
+            f"no Kafka broker answers at {address(client)} ({_words(reason)}); "
             "check the address and that the broker runs"
         ) from reason
     resources = {
