@@ -49,7 +49,13 @@ from spu_assigner.schemas.strict import (
     undecodable,
     union_reader,
 )
-from spu_assigner.schemas.wire import CommitMarker, DeadLetter, PartitionOffsets
+from spu_assigner.schemas.wire import (
+    CommitMarker,
+    DeadLetter,
+    PartitionOffsets,
+    PartitionPosition,
+    RecoveredFrom,
+)
 
 Fields = dict[str, Any]
 Builder = Callable[[Fields], Any]
@@ -159,6 +165,12 @@ def _commit_marker(fields: Fields) -> CommitMarker:
         topic: tuple(PartitionOffsets(**each) for each in partitions)
         for topic, partitions in fields["offsets"].items()
     }
+    fields["positions"] = {
+        topic: tuple(PartitionPosition(**each) for each in partitions)
+        for topic, partitions in fields["positions"].items()
+    }
+    if (lost := fields["recovered_from"]) is not None:
+        fields["recovered_from"] = RecoveredFrom(**lost)
     return CommitMarker(**fields)
 
 

@@ -280,6 +280,12 @@ def _commit_marker(marker: CommitMarker) -> bytes:
         )
         for topic, partitions in sorted(marker.offsets.items())
     ]
+    positions = [
+        text_bytes(topic)
+        + array_bytes([long_bytes(each.partition) + long_bytes(each.next) for each in partitions])
+        for topic, partitions in sorted(marker.positions.items())
+    ]
+    lost = marker.recovered_from
     return b"".join(
         (
             text_bytes(marker.query),
@@ -288,6 +294,13 @@ def _commit_marker(marker: CommitMarker) -> bytes:
             long_bytes(marker.count),
             text_bytes(marker.digest),
             array_bytes(offsets),
+            text_bytes(marker.release),
+            long_bytes(marker.shards),
+            text_bytes(marker.default_policy),
+            array_bytes(positions),
+            b"\x00"
+            if lost is None
+            else b"\x02" + text_bytes(lost.checkpoint_id) + long_bytes(lost.batch),
         )
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spu_assigner.core.limits import DEAD_LETTER_RAW_SIZE_MAX
@@ -70,12 +70,34 @@ class PartitionOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPosition:
+    """How far one input partition has been read."""
+
+    partition: int
+    next: int  # offset of the first message that was not read yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredFrom:
+    """The last batch of a checkpoint that was lost."""
+
+    checkpoint_id: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMarker:
     """What one batch wrote and what it had read."""
 
     query: str
     checkpoint_id: str
-    batch: int  # from 0
+    batch: int  # from 0; -1: no batch, a recovered checkpoint begins
     count: int  # messages written beside the marker
     digest: str  # SHA-256 over them in their order, hexadecimal
     offsets: Mapping[str, tuple[PartitionOffsets, ...]]  # by input topic
+    release: str = ""  # that wrote the batch; empty: one before 0.3, which told none of the below
+    shards: int = 0
+    default_policy: str = ""
+    # By input topic, with all batches before; a partition that never had a message is left out.
+    positions: Mapping[str, tuple[PartitionPosition, ...]] = field(default_factory=dict)
+    recovered_from: RecoveredFrom | None = None

@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.schemas.wire import PartitionPosition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
 
 SHARDS_AT_FIRST_MAX: Final = 8  # every batch costs a task a shard; more only when asked for
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -84,6 +88,34 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint:
             "name another folder"
         ) from reason
     return Checkpoint(id=found_id, shards=found)
+
+
+def read_positions(spark: SparkSession, checkpoint: str, batch: int) -> Positions:
+    """How far the input had been read when a batch ended, as Spark noted it before the batch.
+
+    Raises:
+        CheckpointError: there is no such note, or it cannot be understood.
+    """
+    path = f"{checkpoint}/offsets/{batch}"
+    lines = read_lines(spark, path)
+    if lines is None:
+        raise CheckpointError(
+            f"checkpoint {checkpoint} has no offsets of batch {batch}, which is the last one in "
+            "Kafka; an older copy of it is in use, bring back the latest one"
+        )
+    positions: dict[str, tuple[PartitionPosition, ...]] = {}
+    try:
+        for line in lines[2:]:  # A line a source, after the version and the settings.
+            for topic, offsets in json.loads(line).items():
+                positions[topic] = tuple(
+                    PartitionPosition(partition=partition, next=int(offset))
+                    for partition, offset in sorted((int(n), at) for n, at in offsets.items())
+                )
+    except (ValueError, AttributeError, TypeError) as reason:
+        raise CheckpointError(
+            f"{path} is no file of offsets ({reason}); bring back the latest copy of the checkpoint"
+        ) from reason
+    return positions
 
 
 def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> int:

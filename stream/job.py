@@ -26,6 +26,7 @@ from spu_assigner.stream.checkpoint import (
     choose_shards,
     is_local,
     read_checkpoint,
+    read_positions,
 )
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
@@ -157,7 +158,11 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     checkpoint = read_checkpoint(spark, place)
     shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
     spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
-    sink = TransactionalSink(settings)
+    sink = TransactionalSink(
+        settings,
+        shards=shards,
+        positions_after=lambda batch: read_positions(spark, place, batch),
+    )
     sink.open(checkpoint.id)
     query = (
         answers(spark, settings, shards=shards)

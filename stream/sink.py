@@ -19,9 +19,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -29,10 +29,12 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.schemas.codec import encode_record
-from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets
+from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange, merged_ranges
+from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.marker import read_marker
 from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import (
     ASSIGNER_AUDIT,
@@ -103,10 +105,27 @@ class Sent:
 class TransactionalSink:
     """Sends batches; given to Spark as the function of `foreachBatch`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        shards: int,
+        positions_after: Callable[[int], Positions] | None = None,
+    ) -> None:
+        """A sink that is not yet connected.
+
+        Args:
+            settings: the job's.
+            shards: in how many parts the state is divided.
+            positions_after: how far the input had been read by a batch, out of the checkpoint;
+                asked where the last marker is of a release that did not tell.
+        """
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
         self.last: Sent | None = None
         self._settings = settings
+        self._shards = shards
+        self._positions_after = positions_after
+        self._positions: Positions = {}  # how far the input was read by the last marker's batch
         self._producer: Any = None
         self._marker: CommitMarker | None = None
         self._checkpoint_id: str | None = None
@@ -168,6 +187,9 @@ class TransactionalSink:
             count=count,
             digest=digest,
             offsets=_offsets(ranges, self._settings.topic_prefix),
+            release=RELEASE,
+            shards=self._shards,
+            default_policy=self._settings.default_policy.value,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
@@ -176,11 +198,12 @@ class TransactionalSink:
                 if self._is_sent(marker):
                     self.last = Sent(batch=batch, count=count, repeated=True)
                     return
+                marker = replace(marker, positions=_moved(self._positions, marker.offsets))
                 self._transact(outbox, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
             else:
-                self._marker = marker
+                self._marker, self._positions = marker, marker.positions
                 self.last = Sent(batch=batch, count=count, repeated=False)
                 return
 
@@ -235,7 +258,16 @@ class TransactionalSink:
                 f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
                 f"{self._transactional_id!r}: {error.str()}"
             ) from reason
+        self._positions = self._positions_then(self._marker)
         self._producer = producer
+
+    def _positions_then(self, marker: CommitMarker | None) -> Positions:
+        """How far the input had been read with a marker's batch."""
+        if marker is None:
+            return {}
+        if marker.release or self._positions_after is None:
+            return marker.positions
+        return self._positions_after(marker.batch)
 
     def _producer_options(self) -> dict[str, Any]:
         return {
@@ -357,6 +389,21 @@ def _offsets(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[Partitio
         )
         offsets[topic] = (*offsets.get(topic, ()), read)
     return offsets
+
+
+def _moved(
+    before: Positions, offsets: Mapping[str, tuple[PartitionOffsets, ...]]
+) -> dict[str, tuple[PartitionPosition, ...]]:
+    """How far the input has been read after a batch."""
+    moved = dict(before)
+    for topic, read in offsets.items():
+        after = {each.partition: each.next for each in moved.get(topic, ())}
+        after |= {each.partition: each.last + 1 for each in read}
+        moved[topic] = tuple(
+            PartitionPosition(partition=partition, next=after[partition])
+            for partition in sorted(after)
+        )
+    return moved
 
 
 @lru_cache(maxsize=4_096)

@@ -216,7 +216,7 @@ def test_a_query_that_is_shut_out_stops_by_name(
     kafka.send([events.join(0), events.create("a")])
     job = run()
     kafka.wait("topic-status", 1, job)
-    other = TransactionalSink(settings)
+    other = TransactionalSink(settings, shards=2)
     other.open(job.query.id)
     kafka.send([events.create("b")])
     with pytest.raises(FencedError, match="another process has taken over"):

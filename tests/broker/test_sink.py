@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaException
-from spu_assigner.schemas.codec import decode_record
-from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets
+from spu_assigner.schemas.codec import decode_record, encode_record
+from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.bundle import Bundler, Kind, Message, Source, SourceRange
 from spu_assigner.stream.marker import read_marker
 from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import (
     DigestMismatchError,
@@ -43,7 +45,7 @@ def make_sink(settings: Settings) -> Iterator[MakeSink]:
     made: list[TransactionalSink] = []
 
     def make(checkpoint_id: str = "one", *, opened: bool = True) -> TransactionalSink:
-        sink = TransactionalSink(settings)
+        sink = TransactionalSink(settings, shards=2)
         made.append(sink)
         if opened:
             sink.open(checkpoint_id)
@@ -55,22 +57,28 @@ def make_sink(settings: Settings) -> Iterator[MakeSink]:
         sink.close()
 
 
-def outbox(*values: bytes | None, first: int = 0, shard: int = 0) -> Outbox:
+def outbox(*values: bytes | None, first: int = 0, shard: int = 0, partition: int = 0) -> Outbox:
     bundler = Bundler()
     full: list[bytes] = []
     for number, value in enumerate(values):
-        place = b"topic-events/0/%d/0" % (first + number)
+        place = b"topic-events/%d/%d/0" % (partition, first + number)
         message = Message(Kind.REPLICA_MAP, place, b"c1/t", value, 1_700_000_000_123)
         if (bundle := bundler.add(message)) is not None:
             full.append(bundle)
     last = first + len(values) - 1
     read = SourceRange(
-        source=Source.TOPIC_EVENTS, partition=0, first=first, last=last, count=len(values)
+        source=Source.TOPIC_EVENTS, partition=partition, first=first, last=last, count=len(values)
     )
     box = Outbox()
     for sequence, bundle in enumerate([*full, bundler.close([read] if values else [])]):
         box.add(shard, sequence, bundle)
     return box
+
+
+def last_marker(settings: Settings) -> CommitMarker:
+    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
+    assert found is not None
+    return found
 
 
 def sent_values(settings: Settings) -> list[bytes | None]:
@@ -92,6 +100,58 @@ def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink:
         read = PartitionOffsets(partition=0, first=4, last=5, count=2)
         assert marker.offsets == {f"{prefix}topic-events": (read,)}
         assert message.key() == b"spu-assigner"
+
+
+def test_a_marker_tells_how_far_the_input_has_been_read(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """From the last marker alone another checkpoint can go on, also in partitions long silent."""
+    sink = make_sink()
+    sink._send_once(outbox(b"a", b"b", first=4), 0)
+    sink._send_once(outbox(b"c", first=3, partition=2), 1)
+    sink.close()
+    make_sink()._send_once(outbox(b"d", first=6), 2)
+    topic = settings.topic_prefix + "topic-events"
+    found = last_marker(settings)
+    assert found.positions == {
+        topic: (
+            PartitionPosition(partition=0, next=7),
+            PartitionPosition(partition=2, next=4),
+        )
+    }
+    assert (found.release, found.shards, found.default_policy) == (RELEASE, 2, "balanced")
+
+
+def test_after_a_marker_of_an_older_release_the_checkpoint_tells_how_far(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Releases before 0.3 wrote no positions."""
+    sink = make_sink()
+    sink._send_once(outbox(b"a"), 0)
+    old = replace(last_marker(settings), release="", positions={})
+    sink._producer.begin_transaction()
+    for name in ("assigner-commits", "assigner-audit"):
+        sink._producer.produce(settings.topic_prefix + name, encode_record(old), old.query)
+    sink._producer.commit_transaction()
+    sink.close()
+    topic, asked = settings.topic_prefix + "topic-events", []
+
+    def positions_after(batch: int) -> dict[str, tuple[PartitionPosition, ...]]:
+        asked.append(batch)
+        return {topic: (PartitionPosition(partition=1, next=9),)}
+
+    newer = TransactionalSink(settings, shards=2, positions_after=positions_after)
+    newer.open("one")
+    newer.bind("one")
+    newer._send_once(outbox(b"b", first=1), 1)
+    newer.close()
+    assert asked == [0]
+    assert last_marker(settings).positions == {
+        topic: (
+            PartitionPosition(partition=0, next=2),
+            PartitionPosition(partition=1, next=9),
+        )
+    }
 
 
 def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
@@ -261,7 +321,8 @@ def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeS
                 "query_name": "other",
             },
             environ={},
-        )
+        ),
+        shards=2,
     )
     other.open(None)
     other.bind("three")

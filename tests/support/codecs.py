@@ -43,7 +43,13 @@ from spu_assigner.core.records import (
     Waiting,
 )
 from spu_assigner.core.replicas import ReplicaLists, Table
-from spu_assigner.schemas.wire import CommitMarker, DeadLetter, PartitionOffsets
+from spu_assigner.schemas.wire import (
+    CommitMarker,
+    DeadLetter,
+    PartitionOffsets,
+    PartitionPosition,
+    RecoveredFrom,
+)
 
 INT32 = st.integers(-(2**31), 2**31 - 1) | st.integers(0, 130)
 LONG = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 130)
@@ -160,6 +166,7 @@ def messages() -> st.SearchStrategy[Any]:
     """Every record, entry, dead letter and marker."""
     code = st.none() | st.sampled_from(Code)
     offsets = st.builds(PartitionOffsets, partition=COUNT, first=COUNT, last=COUNT, count=COUNT)
+    positions = st.builds(PartitionPosition, partition=COUNT, next=COUNT)
     return st.one_of(
         replica_maps(),
         st.builds(
@@ -251,6 +258,11 @@ def messages() -> st.SearchStrategy[Any]:
             count=COUNT,
             digest=TEXT,
             offsets=st.dictionaries(NAME, st.lists(offsets, max_size=3).map(tuple), max_size=3),
+            release=TEXT,
+            shards=COUNT,
+            default_policy=TEXT,
+            positions=st.dictionaries(NAME, st.lists(positions, max_size=3).map(tuple), max_size=3),
+            recovered_from=st.none() | st.builds(RecoveredFrom, checkpoint_id=TEXT, batch=COUNT),
         ),
     )
 
@@ -274,8 +286,12 @@ def fields_of(value: Any) -> Any:
         case SpuChanged():
             return {**_plain(value), "labels": dict(value.labels)}
         case CommitMarker():
-            offsets = {name: fields_of(value.offsets[name]) for name in sorted(value.offsets)}
-            return {**_plain(value), "offsets": offsets}
+            by_topic = {
+                name: {topic: fields_of(each[topic]) for topic in sorted(each)}
+                for name in ("offsets", "positions")
+                for each in (getattr(value, name),)
+            }
+            return {**_plain(value), **by_topic}
         case _ if is_dataclass(value):
             return _plain(value)
         case tuple() | list():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tomllib
 from pathlib import Path
 
 from click.testing import CliRunner
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import TOPICS
 
@@ -54,3 +56,11 @@ def test_every_topic_is_told_of() -> None:
     """Who reads README knows what the job needs."""
     for spec in TOPICS:
         assert f"`{spec.name}`" in _README
+
+
+def test_the_release_is_that_of_the_package() -> None:
+    """Markers name it, and the first heading of the changelog too."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == RELEASE
+    headings = re.findall(r"^## (\S+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == RELEASE

@@ -1,0 +1,7 @@
+"""The release of this product: told by the command line and written into each marker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RELEASE: Final = "0.3.0"  # as in pyproject.toml; a test holds them together
