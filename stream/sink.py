@@ -32,6 +32,7 @@ from spu_assigner.schemas.codec import encode_record
 from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange, merged_ranges
 from spu_assigner.stream.checkpoint import Positions
+from spu_assigner.stream.failpoints import Failpoint, armed
 from spu_assigner.stream.marker import read_marker
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.release import RELEASE
@@ -130,6 +131,7 @@ class TransactionalSink:
         self._marker: CommitMarker | None = None
         self._checkpoint_id: str | None = None
         self._bound = threading.Event()
+        self._armed = armed()
         prefix = settings.topic_prefix
         self._transactional_id = f"{prefix}{settings.query_name}"
         self._routes = [
@@ -170,10 +172,12 @@ class TransactionalSink:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Send a batch. Raises what stops the query; `failure` then holds it."""
         try:
+            self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
             with Outbox() as outbox:
                 outbox.take(frame)
                 self._bound.wait()
                 self._send_once(outbox, batch)
+            self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
         except BaseException as reason:
             self.failure = reason
             raise
@@ -299,7 +303,9 @@ class TransactionalSink:
         data = encode_record(marker, wire=self._settings.wire)
         for topic in self._marker_topics:
             produce(topic, data, marker.query)
+        self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
         _patiently(producer.commit_transaction)
+        self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
 
     def _produce_when_there_is_room(
         self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]]
