@@ -8,14 +8,14 @@ shard's keeper, bundles and state entries back.
 A keeper is started by the first worker that needs it and is found by a socket in a folder that only
 this user can enter. It ends with the daemon that Spark's workers descend from, or when nobody has
 asked for an hour. It need not be told of failures: tokens in the state say whether its copy is to
-be trusted (`shard.py`).
+be trusted (`shard.py`). What the two say to each other is plain bytes (`keeper_messages.py`), since
+half of it comes out of Kafka and the checkpoint.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -27,9 +27,10 @@ from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, wait
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from spu_assigner.core.errors import AssignerError, InvariantError
+from spu_assigner.stream import keeper_messages as said
 from spu_assigner.stream.shard import Shard, Store
 from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
 
@@ -56,33 +57,33 @@ def keep(label: int, store: Store, batch: Batch, options: Options) -> Iterator[b
         KeeperError: it failed; the message tells why.
     """
     secret = options.keepers or ""
-    connection, request = _ask(secret, label, (batch, options))
+    connection, request = _ask(secret, label, said.Ask(batch, options))
     try:
-        while request[0] != "done":
+        while not isinstance(request, said.Done):
             match request:
-                case ("bundle", bundle):
+                case said.Bundle(bundle):
                     yield bundle
-                case ("get", key):
-                    _send(connection, store.get(key))
-                case ("put", key, value):
+                case said.Get(key):
+                    _send(connection, said.Value(store.get(key)))
+                case said.Put(key, value):
                     store.put(key, value)
-                case ("remove", key):
+                case said.Remove(key):
                     store.remove(key)
-                case ("items",):
+                case said.Items():
                     _send_items(connection, store)
-                case ("failed", told, trace):
+                case said.Failed(told, trace):
                     raise KeeperError(f"{told}\n{trace}")
                 case _:
-                    raise InvariantError(f"a keeper asks for {request[0]!r}")
+                    raise InvariantError(f"a keeper says {type(request).__name__}")
             request = _receive(connection)
     except (EOFError, OSError) as reason:
         raise KeeperError(f"the keeper of shard {label} is gone: {reason!r}") from reason
     finally:
-        if request[0] != "done":  # What the keeper still sends belongs to nobody.
+        if not isinstance(request, said.Done):  # What the keeper still sends belongs to nobody.
             _connections.pop((secret, label), connection).close()
 
 
-def _ask(secret: str, label: int, question: object) -> tuple[Connection, Any]:
+def _ask(secret: str, label: int, question: said.Message) -> tuple[Connection, said.Message]:
     """Put a question to a keeper, which is started if there is none; gives its first request."""
     known = _connections.get((secret, label))
     if known is not None:
@@ -151,19 +152,19 @@ def _send_items(connection: Connection, store: Store) -> None:
         piece.append((key, value))
         size += len(value)
         if size >= ITEMS_SIZE:
-            _send(connection, piece)
+            _send(connection, said.Piece(piece))
             piece, size = [], 0
     if piece:
-        _send(connection, piece)
-    _send(connection, [])
+        _send(connection, said.Piece(piece))
+    _send(connection, said.Piece(()))
 
 
-def _send(connection: Connection, message: object) -> None:
-    connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+def _send(connection: Connection, message: said.Message) -> None:
+    connection.send_bytes(said.encode(message))
 
 
-def _receive(connection: Connection) -> Any:
-    return pickle.loads(connection.recv_bytes())
+def _receive(connection: Connection) -> said.Message:
+    return said.decode(connection.recv_bytes())
 
 
 # The keeper's side.
@@ -179,20 +180,27 @@ class WorkersStore:
         self._connection = connection
 
     def get(self, key: str) -> bytes | None:
-        _send(self._connection, ("get", key))
-        value: bytes | None = _receive(self._connection)
-        return value
+        _send(self._connection, said.Get(key))
+        answer = _receive(self._connection)
+        if not isinstance(answer, said.Value):
+            raise InvariantError(f"a worker answers a Get with {type(answer).__name__}")
+        return answer.value
 
     def put(self, key: str, value: bytes) -> None:
-        _send(self._connection, ("put", key, value))
+        _send(self._connection, said.Put(key, value))
 
     def remove(self, key: str) -> None:
-        _send(self._connection, ("remove", key))
+        _send(self._connection, said.Remove(key))
 
     def items(self) -> Iterator[tuple[str, bytes]]:
-        _send(self._connection, ("items",))
-        while piece := _receive(self._connection):
-            yield from piece
+        _send(self._connection, said.Items())
+        while True:
+            answer = _receive(self._connection)
+            if not isinstance(answer, said.Piece):
+                raise InvariantError(f"a worker answers Items with {type(answer).__name__}")
+            if not answer.entries:
+                return
+            yield from answer.entries
 
 
 def serve(label: int, *, secret: str, daemon: int) -> None:
@@ -235,17 +243,20 @@ def _serve(listener: Listener, shard: Shard, daemon: int) -> None:
 
 
 def _answer(worker: Connection, shard: Shard) -> None:
-    batch, options = _receive(worker)
+    question = _receive(worker)
+    if not isinstance(question, said.Ask):
+        raise InvariantError(f"a worker begins with {type(question).__name__}")
     try:
+        batch, options = question.batch, question.options
         for bundle in process(shard, WorkersStore(worker), batch, options):
-            _send(worker, ("bundle", bundle))
+            _send(worker, said.Bundle(bundle))
     except (EOFError, OSError):
         raise
     except Exception as reason:  # It is the worker that fails with it, and the query that stops.
         told = f"{type(reason).__name__}: {reason}"
-        _send(worker, ("failed", told, traceback.format_exc()))
+        _send(worker, said.Failed(told, traceback.format_exc()))
     else:
-        _send(worker, ("done",))
+        _send(worker, said.Done())
 
 
 def _is_alive(process_id: int) -> bool:

@@ -16,6 +16,9 @@ _TESTS = sorted((_ROOT / "tests").glob("**/*.py"))
 _MODULE_LINES_MAX = 450  # a sitting
 _FUNCTION_LINES_MAX = 80  # a screen
 
+# Reading what these write can run code: nothing that comes from outside may ever reach them.
+_CODE_RUNNERS = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+
 _UNFINISHED = "|".join((r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", r"\bXX" + r"X\b"))
 
 
@@ -80,3 +83,19 @@ def test_the_core_imports_the_standard_library_and_numpy_alone(path: Path) -> No
         and not name.startswith("spu_assigner.core")
     }
     assert foreign == set()
+
+
+@pytest.mark.parametrize("path", _FILES, ids=_shown)
+def test_nothing_is_pickled_or_unpickled(path: Path) -> None:
+    """What comes out of Kafka or the checkpoint is data; a pickle would be a program."""
+    assert {name for name in _imported(path) if name.split(".")[0] in _CODE_RUNNERS} == set()
+    called = {
+        f"{node.func.attr}, line {node.lineno}"
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        # Connections of `multiprocessing` pickle in these; `send_bytes` and `recv_bytes` do not.
+        and node.func.attr in {"send", "recv", "read_pickle", "to_pickle"}
+    }
+    if any(name.startswith(("multiprocessing", "pandas")) for name in _imported(path)):
+        assert called == set()
