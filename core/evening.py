@@ -37,6 +37,7 @@ from spu_assigner.core.repair import moved_cores, revised
 from spu_assigner.core.replicas import ReplicaLists
 from spu_assigner.core.requests import shown_index
 from spu_assigner.core.ring import Ring
+from spu_assigner.core.shown import shown
 from spu_assigner.core.state import ClusterState, Topic
 from spu_assigner.core.weights import held_by_cores, weights_after
 
@@ -47,7 +48,8 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     """The maps that change, ring events, and one status with the number of moves."""
     if not 0 <= event.max_moves <= MOVES_MAX:
         refusal = Refusal(
-            Code.INVALID_MAX_MOVES, f"max_moves is {event.max_moves}; expected 0 to {MOVES_MAX}"
+            Code.INVALID_MAX_MOVES,
+            f"max_moves is {shown(event.max_moves)}; expected 0 to {MOVES_MAX}",
         )
         return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
     names = [name for name in sorted(state.topics) if _may_move(state.topics[name])]

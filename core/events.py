@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, NewType
 
 from spu_assigner.core.errors import InvalidEventError
-from spu_assigner.core.limits import EVENT_ID_LENGTH_MAX, is_legal_name
+from spu_assigner.core.limits import EVENT_ID_LENGTH_MAX, is_legal_name, is_text
 
 SpuId = NewType("SpuId", int)
 
@@ -65,6 +65,12 @@ class BaseEvent:
                 field="event_id",
                 value=self.event_id,
                 expected=f"1 to {EVENT_ID_LENGTH_MAX} characters",
+            )
+        if not is_text(self.event_id):  # It is remembered by its bytes.
+            raise InvalidEventError(
+                field="event_id",
+                value=self.event_id,
+                expected="a text in Unicode; half a surrogate pair is none",
             )
 
 

@@ -41,6 +41,11 @@ def is_legal_name(name: str) -> bool:
     return _LEGAL_NAME.match(name) is not None and name not in (".", "..")
 
 
+def is_text(text: str) -> bool:
+    """Whether UTF-8 can hold it: not half a surrogate pair, which a text of Python's may hold."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def default_capacity(cores: int) -> int:
     """Replica slots of an SPU that names none. Source: document 003."""
     return cores * REDPANDA_SLOTS_PER_CORE - REDPANDA_SLOTS_RESERVED

@@ -12,14 +12,12 @@ ids that are none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from reprlib import Repr
 from typing import Final, TypeGuard
 
 from spu_assigner.core.errors import Code
 from spu_assigner.core.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, SPU_ID_MAX
 from spu_assigner.core.replicas import ReplicaLists
-
-SHOWN_BITS_MAX: Final = 128  # of a wrong integer in a message, more than any id has
+from spu_assigner.core.shown import shown
 
 _ENTRY_KEYS: Final = {"id", "replicas"}
 
@@ -37,10 +35,10 @@ def read_lists(raw: object) -> ReplicaLists | ManualFault:
     entries = raw
     if isinstance(raw, dict):
         if raw.keys() != {"partitions"}:
-            return _malformed(f"the object has the fields {_shown(sorted(map(str, raw)))}")
+            return _malformed(f"the object has the fields {shown(sorted(map(str, raw)))}")
         entries = raw["partitions"]
     if not isinstance(entries, list):
-        return _malformed(f"found {_shown(entries)}")
+        return _malformed(f"found {shown(entries)}")
     if not 1 <= len(entries) <= PARTITIONS_MAX:
         return ManualFault(
             code=Code.INVALID_PARTITIONS,
@@ -50,16 +48,16 @@ def read_lists(raw: object) -> ReplicaLists | ManualFault:
     lists: list[list[int]] = []
     for partition, entry in enumerate(entries):
         if not isinstance(entry, dict) or entry.keys() != _ENTRY_KEYS:
-            return _malformed(f"entry {partition} is {_shown(entry)}")
+            return _malformed(f"entry {partition} is {shown(entry)}")
         if not _is_integer(entry["id"]) or entry["id"] != partition:
             return ManualFault(
                 code=Code.MANUAL_PARTITION_IDS,
-                message=f"entry {partition} has the id {_shown(entry['id'])}; "
+                message=f"entry {partition} has the id {shown(entry['id'])}; "
                 f"number the partitions 0, 1, 2, … in order: {partition} is next",
             )
         replicas = entry["replicas"]
         if not isinstance(replicas, list):
-            return _malformed(f"partition {partition} has the replicas {_shown(replicas)}")
+            return _malformed(f"partition {partition} has the replicas {shown(replicas)}")
         fault = _list_fault(partition, replicas, len(lists[0]) if lists else len(replicas))
         if fault is not None:
             return fault
@@ -91,14 +89,14 @@ def _list_fault(partition: int, replicas: list[object], length: int) -> ManualFa
         twice = next(value for place, value in enumerate(ids) if value in ids[:place])
         return ManualFault(
             code=Code.MANUAL_DUPLICATE_SPU,
-            message=f"partition {partition} names SPU {_shown(twice)} more than once; "
+            message=f"partition {partition} names SPU {shown(twice)} more than once; "
             "name each SPU once in a list",
         )
     for value in replicas:
         if not _is_integer(value) or not 0 <= value <= SPU_ID_MAX:
             return ManualFault(
                 code=Code.MANUAL_INVALID_SPU,
-                message=f"partition {partition} names the SPU {_shown(value)}; "
+                message=f"partition {partition} names the SPU {shown(value)}; "
                 f"an SPU id is an integer from 0 to {SPU_ID_MAX}",
             )
     return None
@@ -114,15 +112,3 @@ def _malformed(found: str) -> ManualFault:
 
 def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-class _Brief(Repr):
-    """Spells out any value in bounded time and length, however long or deep it is."""
-
-    def repr_int(self, x: int, level: int) -> str:
-        if x.bit_length() > SHOWN_BITS_MAX:  # Python refuses to spell out the longest
-            return f"<an integer of {x.bit_length()} bits>"
-        return super().repr_int(x, level)
-
-
-_shown = _Brief().repr

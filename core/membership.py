@@ -25,6 +25,7 @@ from spu_assigner.core.limits import (
     default_capacity,
 )
 from spu_assigner.core.records import Record, RingChange, SpuChanged
+from spu_assigner.core.shown import shown
 from spu_assigner.core.state import ClusterState
 
 
@@ -83,12 +84,17 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
 
 def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
     if not 0 <= event.spu_id <= SPU_ID_MAX:
-        return Refusal(Code.INVALID_SPU_ID, f"spu_id is {event.spu_id}; expected 0 to {SPU_ID_MAX}")
+        return Refusal(
+            Code.INVALID_SPU_ID, f"spu_id is {shown(event.spu_id)}; expected 0 to {SPU_ID_MAX}"
+        )
     if not 1 <= event.cores <= CORES_MAX:
-        return Refusal(Code.INVALID_CORES, f"cores is {event.cores}; expected 1 to {CORES_MAX}")
+        return Refusal(
+            Code.INVALID_CORES, f"cores is {shown(event.cores)}; expected 1 to {CORES_MAX}"
+        )
     if event.capacity is not None and not 0 <= event.capacity <= CAPACITY_MAX:
         return Refusal(
-            Code.INVALID_CAPACITY, f"capacity is {event.capacity}; expected 0 to {CAPACITY_MAX}"
+            Code.INVALID_CAPACITY,
+            f"capacity is {shown(event.capacity)}; expected 0 to {CAPACITY_MAX}",
         )
     if event.rack is not None and not 1 <= len(event.rack) <= RACK_LENGTH_MAX:
         found = f"rack has {len(event.rack)} characters"
@@ -106,7 +112,7 @@ def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     spu = state.spus.get(spu_id)
     if spu is None:
         refusal = Refusal(
-            Code.SPU_UNKNOWN, f"no SPU {event.spu_id} in cluster {state.cluster_id!r}"
+            Code.SPU_UNKNOWN, f"no SPU {shown(event.spu_id)} in cluster {state.cluster_id!r}"
         )
         return [ignored(state, event.spu_id, refusal, event.event_id)]
     leaving = spu.leaving or event.mode is LeaveMode.DECOMMISSION

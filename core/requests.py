@@ -27,6 +27,7 @@ from spu_assigner.core.planner import (
 from spu_assigner.core.records import Chain, Mode, Order, Reason
 from spu_assigner.core.replicas import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.ring import Ring
+from spu_assigner.core.shown import shown
 from spu_assigner.core.state import ClusterState, Topic
 
 
@@ -83,7 +84,7 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Grant | Refusal:
     if not len(lists) < event.partitions <= PARTITIONS_MAX:
         return Refusal(
             Code.INVALID_PARTITIONS,
-            f"partitions is {event.partitions}; expected a new total, more than the "
+            f"partitions is {shown(event.partitions)}; expected a new total, more than the "
             f"{len(lists)} there are and at most {PARTITIONS_MAX}",
         )
     request = TopicCreate(
@@ -122,7 +123,7 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
             ),
         ):
             if not 1 <= value <= largest:
-                return Refusal(code, f"{field} is {value}; expected 1 to {largest}")
+                return Refusal(code, f"{field} is {shown(value)}; expected 1 to {largest}")
     if event.start_index is not None:
         if policy not in (Policy.FLUVIO, Policy.KAFKA):
             found = f"start_index with policy {policy.value!r}"
@@ -133,7 +134,7 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
         if not 0 <= event.start_index <= INDEX_MAX:
             return Refusal(
                 Code.INVALID_START_INDEX,
-                f"start_index is {event.start_index}; expected 0 to {INDEX_MAX}",
+                f"start_index is {shown(event.start_index)}; expected 0 to {INDEX_MAX}",
             )
     if event.shift is not None:
         if policy is not Policy.KAFKA or event.start_index is None:
@@ -142,7 +143,9 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
                 "shift is for policy 'kafka' with a start_index only; leave it out",
             )
         if not 0 <= event.shift <= INDEX_MAX:
-            return Refusal(Code.INVALID_SHIFT, f"shift is {event.shift}; expected 0 to {INDEX_MAX}")
+            return Refusal(
+                Code.INVALID_SHIFT, f"shift is {shown(event.shift)}; expected 0 to {INDEX_MAX}"
+            )
     if (event.replicas is not None) != (policy is Policy.MANUAL):
         found = "no replicas" if event.replicas is None else "replicas"
         return Refusal(

@@ -23,6 +23,7 @@ from spu_assigner.core.events import (
     TopicDelete,
     TopicGrow,
 )
+from spu_assigner.core.limits import PARTITIONS_MAX
 from spu_assigner.core.records import (
     Chain,
     ChainEntry,
@@ -43,6 +44,7 @@ from spu_assigner.core.records import (
 from spu_assigner.schemas.lists import even_lists_of, lists_of, read_lists
 from spu_assigner.schemas.strict import (
     Reader,
+    array_reader,
     compile_reader,
     read_text,
     record_reader,
@@ -184,7 +186,17 @@ def topic_create_reader(schema: Any) -> Reader:
     if names[:4] != ["event_id", "cluster_id", "occurred_at", "topic"]:
         raise ValueError(f"TopicCreate begins with {names[:4]}: the reader must be changed with it")
     read_occurred_at = compile_reader(schema["fields"][2]["type"])
-    read_shape = compile_reader({"type": "record", "fields": schema["fields"][4:]})
+    read_shape = record_reader(
+        [
+            (
+                field["name"],
+                _manual_reader(field["type"])
+                if field["name"] == "replicas"
+                else compile_reader(field["type"]),
+            )
+            for field in schema["fields"][4:]
+        ]
+    )
     shapes: dict[bytes, Fields] = {}
 
     def read(data: bytes, position: int) -> tuple[TopicCreate, int]:
@@ -215,6 +227,16 @@ def topic_create_reader(schema: Any) -> Reader:
         return event, end
 
     return read
+
+
+def _manual_reader(schema: Any) -> Reader:
+    """A reader of manual lists, or null.
+
+    A request for too many partitions is refused by their number alone. Kept whole, half a million
+    empty lists, which a message of 1 MiB can hold, would take 130 MB.
+    """
+    read_list = compile_reader(schema[1]["items"])
+    return union_reader([None, array_reader(read_list, kept_max=PARTITIONS_MAX)])
 
 
 def replica_map_reader(schema: Any) -> Reader:

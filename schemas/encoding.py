@@ -42,6 +42,7 @@ from spu_assigner.core.records import (
     Wait,
     Waiting,
 )
+from spu_assigner.core.shown import shown
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.lists import lists_bytes, nullable_lists
 from spu_assigner.schemas.strict import INT_MAX, INT_MIN
@@ -310,7 +311,7 @@ def _commit_marker(marker: CommitMarker) -> bytes:
 
 def _int(name: str, value: int) -> bytes:
     if not INT_MIN <= value <= INT_MAX:
-        raise EncodeError(f"{name} is {_number(value)}; expected {INT_MIN} to {INT_MAX}")
+        raise EncodeError(f"{name} is {shown(value)}; expected {INT_MIN} to {INT_MAX}")
     return long_bytes(value)
 
 
@@ -321,7 +322,7 @@ def _nullable_int(name: str, value: int | None) -> bytes:
 def _common(event: BaseEvent) -> bytes:
     at = event.occurred_at
     if at is not None and not LONG_MIN <= at <= LONG_MAX:
-        raise EncodeError(f"occurred_at is {_number(at)}; expected 64 bits")
+        raise EncodeError(f"occurred_at is {shown(at)}; expected 64 bits")
     return text_bytes(event.event_id) + text_bytes(event.cluster_id) + nullable_long(at)
 
 
@@ -391,8 +392,9 @@ def _manual_list(index: int, entry: Any) -> bytes:
 
 def _manual_long(index: int, value: Any) -> bytes:
     if type(value) is not int or not LONG_MIN <= value <= LONG_MAX:
-        found = _number(value) if type(value) is int else repr(value)[:80]
-        raise EncodeError(f"replicas entry {index} holds {found}; expected a number of 64 bits")
+        raise EncodeError(
+            f"replicas entry {index} holds {shown(value)}; expected a number of 64 bits"
+        )
     return long_bytes(value)
 
 
@@ -406,10 +408,6 @@ def _topic_grow(event: TopicGrow) -> bytes:
 
 def _cluster_rebalance(event: ClusterRebalance) -> bytes:
     return _common(event) + _int("max_moves", event.max_moves)
-
-
-def _number(value: int) -> str:
-    return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"
 
 
 # By type: the name of its schema, and its bytes.

@@ -31,6 +31,7 @@ from spu_assigner.core.limits import (
     DEAD_LETTER_RAW_SIZE_MAX,
     MANUAL_FILE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
+    is_text,
 )
 from spu_assigner.core.records import Answer, Reason, ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, shortened
@@ -141,6 +142,19 @@ def _reason(reason: Reason) -> dict[str, object]:
     return line
 
 
+def is_deeper_than(value: object, depth: int) -> bool:
+    """Whether lists and objects of JSON are nested more than `depth` deep. Cost: O(values)."""
+    level: list[object] = [value]
+    for _ in range(depth):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, (list, dict))
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+    return bool(level)
+
+
 def dead_letter_json(line: int, code: str, message: str, raw: str | bytes) -> str:
     """Write the dead letter of line `line` (from 1); of the raw line the first 64 KiB are kept."""
     if isinstance(raw, bytes):
@@ -166,6 +180,8 @@ def _members(line: str | bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         _bad(f"byte {error.start} is no UTF-8; expected one JSON object in UTF-8")
     except json.JSONDecodeError as error:
+        if text.startswith("\ufeff"):
+            _bad("the line begins with a byte order mark (BOM); expected one JSON object alone")
         _bad(f"no JSON at character {error.pos}: {error.msg}; expected one JSON object")
     except RecursionError:
         _bad("nested too deeply; expected one JSON object")
@@ -179,10 +195,18 @@ def _members(line: str | bytes) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        _bad(f"field {_quoted(twice)} is given more than once; expected it once")
+        _bad(f"field {_quoted(_first_twice(pairs))} is given more than once; expected it once")
     return members
+
+
+def _first_twice(pairs: list[tuple[str, Any]]) -> str:
+    """The first name that was there before. Cost: O(pairs), of which a line may hold a million."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise ValueError("no name is given twice")
 
 
 def _not_a_number(constant: str) -> NoReturn:
@@ -214,7 +238,7 @@ def _boolean(name: str, value: object) -> bool:
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         _refuse(name, value, "a text")
-    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+    if not is_text(value):
         _refuse(name, value, "a text in Unicode; half a surrogate pair is none")
     return value
 
@@ -237,15 +261,7 @@ def _manual_or_null(name: str, value: object) -> object:
         return None
     if not isinstance(value, (list, dict)):
         _refuse(name, value, "a list, an object or null")
-    level: list[object] = [value]
-    for _ in range(MANUAL_DEPTH_MAX):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, (list, dict))
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-    if level:
+    if is_deeper_than(value, MANUAL_DEPTH_MAX):
         _bad(f"{name} is nested more than {MANUAL_DEPTH_MAX} deep; expected lists of SPU ids")
     return value
 

@@ -115,7 +115,8 @@ def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
     """Replica lists.
 
     Raises:
-        DecodeError: UNDECODABLE, also for no lists and empty ones. IndexError: the bytes end.
+        DecodeError: UNDECODABLE, also for no lists, empty ones, and ids below 0.
+        IndexError: the bytes end.
     """
     count, first = read_long(data, position)
     width, _ = read_long(data, first)
@@ -123,7 +124,9 @@ def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
         values, end = _rows(data, first, count, width)
         if values is not None and data[end] == 0:
             zigzag = values.reshape(count, width + 2)[:, 1:-1]
-            matrix: IdMatrix = (zigzag >> 1).astype(np.int32) ^ -(zigzag & 1).astype(np.int32)
+            if (zigzag & 1).any():
+                raise undecodable("an id is below 0; expected 0 or more")
+            matrix: IdMatrix = (zigzag >> 1).astype(np.int32)
             return ReplicaLists(matrix), end + 1
     lists, end = _read_any_lists(data, position)  # Several blocks, or no matrix.
     return lists_of(lists), end
@@ -133,14 +136,14 @@ def lists_of(lists: list[list[int]]) -> ReplicaLists:
     """Plain lists as they were decoded, of one length or of several.
 
     Raises:
-        DecodeError: UNDECODABLE, no lists, an empty list, or an id below 0 in uneven lists.
+        DecodeError: UNDECODABLE, no lists, an empty list, or an id below 0.
     """
     lengths = {len(each) for each in lists}
     if not lengths or 0 in lengths:
         raise undecodable(
             f"of {len(lists)} replica lists none may be empty; one is, or none is there"
         )
-    if len(lengths) > 1 and min(map(min, lists)) < 0:
+    if min(map(min, lists)) < 0:
         raise undecodable(f"an id is {min(map(min, lists))}; expected 0 or more")
     return ReplicaLists.of_lists(lists)
 

@@ -13,18 +13,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from fastavro.schema import expand_schema, fingerprint, to_parsing_canonical_form
+from fastavro.schema import (
+    SchemaParseException,
+    expand_schema,
+    fingerprint,
+    to_parsing_canonical_form,
+)
+from spu_assigner.schemas.bounds import check_bounds
 from spu_assigner.schemas.evolution import breaks
 from spu_assigner.schemas.strict import SchemaError, compile_reader
 
 FOLDER: Final = Path(__file__).parent
 FILE_NAME: Final = "registry.json"
+
+_MENDING: Final = "mend it, or bring back that of the release"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +60,18 @@ class Registry:
 
     @classmethod
     def load(cls, folder: Path = FOLDER) -> Registry:
-        """The registry of a folder; empty if it has none yet."""
+        """The registry of a folder; empty if it has none yet.
+
+        Raises:
+            SchemaError: the file is no registry, or holds a schema that may not be expanded.
+        """
         path = folder / FILE_NAME
         if not path.exists():
             return cls([])
-        return cls([Registered(**each) for each in json.loads(path.read_text("utf-8"))["schemas"]])
+        entries = _read(path).get("schemas")
+        if not isinstance(entries, list):
+            raise SchemaError(f"{FILE_NAME} holds no list of schemas; {_MENDING}")
+        return cls([_registered(each) for each in entries])
 
     def save(self, folder: Path = FOLDER) -> None:
         """Write the file, one version a line."""
@@ -86,7 +102,11 @@ class Registry:
         bare = _without_documentation(schema)
         if versions and versions[-1].schema == bare:
             return self
-        mark = fingerprint_of(schema)
+        try:
+            check_bounds(schema)
+            mark = fingerprint_of(schema)
+        except (SchemaError, SchemaParseException) as error:
+            raise SchemaError(f"{type_name}: {error}") from error
         same = [entry for entry in versions if entry.fingerprint == mark]
         if same and same[0] is not versions[-1]:
             raise SchemaError(f"{type_name} is its version {same[0].version} again; never go back")
@@ -160,8 +180,37 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return schema
+    """The object of JSON that a file holds."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or nested too deeply
+        raise SchemaError(f"{path.name} is no JSON: {error}; {_MENDING}") from error
+    if not isinstance(found, dict):
+        raise SchemaError(f"{path.name} holds no object; {_MENDING}")
+    return found
+
+
+def _registered(entry: object) -> Registered:
+    match entry:
+        case {
+            "id": int(number),
+            "type_name": str(),
+            "version": int(version),
+            "fingerprint": str(mark),
+            "schema": dict(schema),
+            **others,
+        } if (
+            not others
+            and 0 <= number < 2**32
+            and version >= 1
+            and re.fullmatch("[0-9a-f]{16}", mark)
+        ):
+            try:
+                check_bounds(schema)
+            except SchemaError as error:
+                raise SchemaError(f"id {number} of {FILE_NAME}: {error}; {_MENDING}") from error
+            return Registered(**cast("dict[str, Any]", entry))
+    raise SchemaError(f"an entry of {FILE_NAME} is {str(entry)[:80]}; {_MENDING}")
 
 
 def _without_documentation(schema: Any) -> Any:
@@ -183,7 +232,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of the .avsc files")
     options = parser.parse_args(arguments)
     folder = options.folder
-    found = write(folder) if options.write else faults(Registry.load(folder), folder)
+    try:
+        found = write(folder) if options.write else faults(Registry.load(folder), folder)
+    except SchemaError as error:
+        found = [str(error)]
     for fault in found:
         print(fault, file=sys.stderr)
     return 1 if found else 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from spu_assigner.core.errors import AssignerError
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
@@ -21,8 +22,8 @@ INT_MAX: Final = 2**31 - 1
 _UINT64_MAX: Final = 2**64 - 1
 
 
-class SchemaError(ValueError):
-    """A schema of this package breaks one of its own rules."""
+class SchemaError(AssignerError):
+    """A schema or the registry of them breaks one of this package's rules."""
 
 
 def undecodable(message: str) -> DecodeError:
@@ -151,7 +152,7 @@ def compile_reader(schema: Any) -> Reader:
         case {"type": "fixed", "size": int(size)} if size > 0:
             return _fixed(size)
         case {"type": "array", "items": items}:
-            return _array(compile_reader(items))
+            return array_reader(compile_reader(items))
         case {"type": "map", "values": values}:
             return _map(compile_reader(values))
         case _:
@@ -207,7 +208,9 @@ def _fixed(size: int) -> Reader:
     return read
 
 
-def _array(read_item: Reader) -> Reader:
+def array_reader(read_item: Reader, *, kept_max: int | None = None) -> Reader:
+    """A reader of an array; items from `kept_max` on are checked, and None stands for each."""
+
     def read(data: bytes, position: int) -> tuple[list[Any], int]:
         items: list[Any] = []
         while True:
@@ -216,7 +219,7 @@ def _array(read_item: Reader) -> Reader:
                 return items, _block_end(end, position)
             for _ in range(count):
                 item, position = read_item(data, position)
-                items.append(item)
+                items.append(item if kept_max is None or len(items) < kept_max else None)
             _block_end(end, position)
 
     return read

@@ -37,7 +37,13 @@ def long_bytes(value: int) -> bytes:
 
 def text_bytes(text: str) -> bytes:
     """A string."""
-    raw = text.encode()
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError as error:
+        raise EncodeError(
+            f"a text has half a surrogate pair at character {error.start}, {text[:80]!r}; "
+            "expected Unicode"
+        ) from None
     return (PREPARED_LONGS.get(len(raw)) or _varint(len(raw))) + raw
 
 

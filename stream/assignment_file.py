@@ -7,17 +7,18 @@ say, which names the first fault.
 from __future__ import annotations
 
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.limits import MANUAL_FILE_SIZE_MAX
+from spu_assigner.schemas.jsonl import MANUAL_DEPTH_MAX, is_deeper_than
+from spu_assigner.stream.plain_file import FileRefusedError, read_plain_file
 
 FORMS: Final = (
     'a list like [{"id": 0, "replicas": [0, 1, 2]}], or an object {"partitions": [such a list]}'
 )
+TOO_DEEP: Final = f"is nested too deeply; expected {FORMS}"
 
 
 class AssignmentFileError(AssignerError):
@@ -34,9 +35,13 @@ def read_assignment(path: Path) -> Any:
     """The manual lists of a file, as they are there.
 
     Raises:
-        AssignmentFileError: not a regular file, over 8 MiB, or no JSON of either form.
+        AssignmentFileError: not a regular file, a link to one, over 8 MiB, or no JSON of either
+            form.
     """
-    data = _read(path)
+    try:
+        data = read_plain_file(path, size_max=MANUAL_FILE_SIZE_MAX, follows_link=False)
+    except FileRefusedError as error:
+        raise AssignmentFileError(path, error.reason) from error
     try:
         value = json.loads(
             data.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant
@@ -47,29 +52,16 @@ def read_assignment(path: Path) -> Any:
         where = f"line {error.lineno}, column {error.colno}"
         raise AssignmentFileError(path, f"is no JSON at {where}: {error.msg}") from error
     except RecursionError as error:
-        raise AssignmentFileError(path, f"is nested too deeply; expected {FORMS}") from error
+        raise AssignmentFileError(path, TOO_DEEP) from error
     except ValueError as error:
         raise AssignmentFileError(path, f"cannot be read: {error}") from error
     is_object = isinstance(value, dict) and list(value) == ["partitions"]
     lists = value["partitions"] if is_object else value
     if not isinstance(lists, list):
         raise AssignmentFileError(path, f"is neither form; expected {FORMS}")
+    if is_deeper_than(value, MANUAL_DEPTH_MAX):
+        raise AssignmentFileError(path, TOO_DEEP)
     return value
-
-
-def _read(path: Path) -> bytes:
-    try:
-        # Opening a pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise AssignmentFileError(path, "is not a regular file")
-            data = file.read(MANUAL_FILE_SIZE_MAX + 1)
-    except OSError as error:
-        raise AssignmentFileError(path, f"cannot be read: {error.strerror}") from error
-    if len(data) > MANUAL_FILE_SIZE_MAX:
-        raise AssignmentFileError(path, f"has more than {MANUAL_FILE_SIZE_MAX} bytes")
-    return data
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

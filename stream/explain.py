@@ -9,6 +9,7 @@ import click
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.options import broker_options, output_option
+from spu_assigner.stream.printable import printable
 
 if TYPE_CHECKING:
     from spu_assigner.stream.outputs import ClusterOutputs
@@ -139,7 +140,7 @@ def _waiting(found: ClusterOutputs, cluster_id: str, topic: str, output: Form) -
         }
         return json.dumps(line, separators=(",", ":"))
     return (
-        f"{cluster_id}/{topic} has no map yet: asked for by {waiting.cause} "
+        f"{cluster_id}/{topic} has no map yet: asked for by {printable(waiting.cause)} "
         f"({waiting.partitions} partitions of {waiting.replication_factor} replicas, policy "
         f"{waiting.policy}), it waits as number {waiting.sequence}\n"
         f"  {'' if code is None else f'{code}: '}{message}"

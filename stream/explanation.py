@@ -27,6 +27,7 @@ from spu_assigner.core.explain import Decision, Explanation
 from spu_assigner.core.explain_moves import Load, MoveStep
 from spu_assigner.core.records import Mode, Order
 from spu_assigner.core.retrace import Passed, Step, Taken, Why
+from spu_assigner.stream.printable import printable
 
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
 
@@ -69,7 +70,8 @@ def explanation_text(explanation: Explanation) -> str:
         lines.append("  the revision that placed it first is no longer retained")
     for decision in explanation.decisions:
         lines.append(
-            f"  revision {decision.revision}, caused by {decision.cause}: {list(decision.replicas)}"
+            f"  revision {decision.revision}, caused by {printable(decision.cause)}: "
+            f"{list(decision.replicas)}"
         )
         lines += [f"    {line}" for line in decision_lines(decision)]
     return "\n".join(lines)
@@ -128,7 +130,7 @@ def _step(decision: Decision, step: Step) -> list[str]:
 def _replica(number: int, taken: Taken, how: str = "") -> str:
     role = "leader  " if number == 0 else "follower"
     parts = [] if taken.position is None else [f"position {taken.position}{how}"]
-    parts += [] if taken.rack is None else [f"rack {taken.rack or 'none'}"]
+    parts += [] if taken.rack is None else [f"rack {printable(taken.rack) or 'none'}"]
     parts += [] if taken.core is None else [f"core {taken.core}"]
     line = f"{role} SPU {taken.spu_id}" + (f": {', '.join(parts)}" if parts else "")
     if taken.passed:

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Final
 
 from spu_assigner.stream.inspect_report import SpuLoad
-from spu_assigner.stream.inspect_table import printable
+from spu_assigner.stream.printable import printable
 
 WIDTH: Final = 1160  # of the picture
 LEFT: Final = 64  # for the numbers of the axis

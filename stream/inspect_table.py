@@ -20,19 +20,13 @@ from spu_assigner.stream.inspect_report import (
     Spread,
     TopicMap,
 )
+from spu_assigner.stream.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 ROWS_SHOWN: Final = 100  # of one table: some screens
 WIDE: Final = 140  # columns that the table of clusters needs; else each is told in lines
-
-
-def printable(text: str) -> str:
-    """Without what would move a terminal's cursor; racks and event ids may hold anything."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
 
 
 def tables(

@@ -17,13 +17,16 @@ from typing import Any, Final
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.limits import is_legal_name
+from spu_assigner.core.shown import shown
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream.connection import Connection
+from spu_assigner.stream.plain_file import FileRefusedError, read_plain_file
 
 FILE_VARIABLE: Final = "SPU_ASSIGNER_CONFIG"
 SHARDS_MAX: Final = 1_000  # each is a task of every batch and a state store of its own
 TOPIC_EVENTS_PER_BATCH_MAX: Final = 1_000_000  # a shard holds its part of a batch in memory
 PORT_MAX: Final = 65_535
+FILE_SIZE_MAX: Final = 64 * 1024  # a name and a value a setting; more is another file
 LOG_LEVELS: Final = ("ERROR", "WARN", "INFO", "DEBUG")
 
 
@@ -37,7 +40,8 @@ class SettingsError(AssignerError):
         self.source = source  # the flag, variable, or file's entry that gave it
         self.value = value
         self.expected = expected
-        super().__init__(f"{source} is {value!r}; expected {expected}")
+        found = repr(value) if isinstance(value, str) else shown(value)
+        super().__init__(f"{source} is {found}; expected {expected}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +143,7 @@ class Settings:
 
 
 def _value(spec: Spec, value: object, source: str) -> Any:
-    text = value if isinstance(value, str) else str(value)
+    text = value if isinstance(value, str) else shown(value)
     if isinstance(value, bool | float | list | dict):
         raise SettingsError(setting=spec.name, source=source, value=value, expected=spec.expected)
     try:
@@ -152,22 +156,13 @@ def _value(spec: Spec, value: object, source: str) -> Any:
 
 def _read_file(path: Path) -> dict[str, object]:
     try:
-        with path.open("rb") as file:
-            written = tomllib.load(file)
-    except OSError as reason:
-        raise SettingsError(
-            setting="file",
-            source=f"the settings file {path}",
-            value=reason.strerror,
-            expected="a file that can be read",
-        ) from reason
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
-        raise SettingsError(
-            setting="file",
-            source=f"the settings file {path}",
-            value=str(reason),
-            expected="TOML, one `name = value` a line",
-        ) from reason
+        written = tomllib.loads(read_plain_file(path, size_max=FILE_SIZE_MAX).decode())
+    except FileRefusedError as reason:
+        raise _file_error(path, reason.reason, "a file that can be read") from reason
+    except RecursionError as reason:
+        raise _file_error(path, "nested too deeply", _TOML) from reason
+    except ValueError as reason:  # no UTF-8, no TOML, or a number of more digits than Python reads
+        raise _file_error(path, str(reason), _TOML) from reason
     for name in written:
         if name not in _BY_NAME:
             raise SettingsError(
@@ -177,6 +172,12 @@ def _read_file(path: Path) -> dict[str, object]:
                 expected=", ".join(_BY_NAME),
             )
     return written
+
+
+def _file_error(path: Path, found: str, expected: str) -> SettingsError:
+    return SettingsError(
+        setting="file", source=f"the settings file {path}", value=found, expected=expected
+    )
 
 
 def _integer(least: int, most: int) -> Callable[[str], int]:
@@ -213,6 +214,7 @@ def _query_name(text: str) -> str:
     return text
 
 
+_TOML: Final = "TOML, one `name = value` a line"
 _LEGAL: Final = "letters, digits, dots, dashes and underscores"
 
 SPECS: Final = (

@@ -9,6 +9,7 @@ from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.core.replicas import ReplicaLists
 from spu_assigner.schemas.jsonl import answer_to_json
 from spu_assigner.schemas.wire import DeadLetter
+from spu_assigner.stream.printable import printable
 
 if TYPE_CHECKING:
     from spu_assigner.stream.client import Received, Sent
@@ -27,7 +28,7 @@ def received_line(received: Received, form: Form) -> str:
         if form == "json":
             gone = {"cluster_id": cluster_id, "topic": topic, "replicas": None}
             return json.dumps({"type": "replica_map", **gone}, separators=(",", ":"))
-        return f"map     {received.key}  none: the topic is deleted"
+        return f"map     {printable(received.key)}  none: the topic is deleted"
     answer = received.answer
     if isinstance(answer, DeadLetter):
         return _dead_letter(answer, form)
@@ -55,7 +56,7 @@ def sent_line(sent: Sent, form: Form) -> str:
         }
         return json.dumps(line, separators=(",", ":"))
     place = f"{sent.topic}, partition {sent.partition}, offset {sent.offset}"
-    return f"sent    {sent.event_id}  to {place}"
+    return f"sent    {printable(str(sent.event_id))}  to {place}"
 
 
 def _map(answer: ReplicaMap) -> str:
