@@ -140,6 +140,12 @@ class Bundler:
         return _HEADER.pack(_FORMAT, _LZ4, count, len(body)) + packed
 
 
+def unpacked_size(bundle: bytes) -> int:
+    """The bytes of a bundle's messages."""
+    size: int = _HEADER.unpack_from(bundle)[3]
+    return size
+
+
 class Bundle:
     """A bundle read back: ranges, messages, and the bytes that a digest is taken over."""
 

@@ -31,6 +31,7 @@ from typing import Final
 
 from spu_assigner.core.errors import AssignerError, InvariantError
 from spu_assigner.stream import keeper_messages as said
+from spu_assigner.stream.overflow import remove_left
 from spu_assigner.stream.shard import Shard, Store
 from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
 
@@ -99,7 +100,7 @@ def _ask(secret: str, label: int, question: said.Message) -> tuple[Connection, s
 
 
 def _connect(secret: str, label: int) -> Connection:
-    folder = _folder(secret)
+    folder = keepers_folder(secret)
     with suppress(OSError):
         return _client(folder, label, secret)
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -140,8 +141,11 @@ def _client(folder: Path, label: int, secret: str) -> Connection:
     return Client(str(folder / str(label)), family="AF_UNIX", authkey=secret.encode())
 
 
-def _folder(secret: str) -> Path:
-    """Short, since a socket's path is at most 108 bytes; no part of the secret tells the rest."""
+def keepers_folder(secret: str) -> Path:
+    """Where a run's keepers are found.
+
+    Short, since a socket's path is at most 108 bytes; no part of the secret tells the rest.
+    """
     return Path(tempfile.gettempdir()) / f"spu-assigner-{os.getuid()}-{secret[:8]}"
 
 
@@ -205,7 +209,7 @@ class WorkersStore:
 
 def serve(label: int, *, secret: str, daemon: int) -> None:
     """Answer workers, one after the other, until Spark's daemon is gone or nobody asks any more."""
-    folder = _folder(secret)
+    folder = keepers_folder(secret)
     path = folder / str(label)
     lock = os.open(folder / f"{label}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -219,6 +223,7 @@ def serve(label: int, *, secret: str, daemon: int) -> None:
         with Listener(str(path), family="AF_UNIX", authkey=secret.encode()) as listener:
             _serve(listener, Shard(Clusters()), daemon)
     finally:
+        remove_left(folder, label)
         with suppress(OSError):
             (folder / f"{label}.lock").unlink()
             folder.rmdir()  # if this was the last one

@@ -1,7 +1,8 @@
 """A batch's bundles between Spark and Kafka: in memory while they are few, else in a file.
 
 The plan runs once. Spark hands the rows over one state partition after another, as each is done,
-so neither the driver's JVM nor this process ever holds a whole large batch.
+so neither the driver's JVM nor this process ever holds a whole large batch. What a shard has put
+into a file already (`overflow.py`) is read from there.
 """
 
 from __future__ import annotations
@@ -9,15 +10,22 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
+from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.bundle import Bundle
+from spu_assigner.stream.overflow import Note, read_note
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of bundles; a batch of small maps has a tenth
+
+
+class OutboxError(AssignerError):
+    """A shard's file of bundles cannot be read."""
 
 
 class Outbox:
@@ -27,8 +35,9 @@ class Outbox:
         self._memory_size_max = memory_size_max
         self._size = 0
         self._file: IO[bytes] | None = None
-        # (shard, sequence): the bundle, or where it is in the file.
-        self._places: dict[tuple[int, int], bytes | tuple[int, int]] = {}
+        self._overflows: dict[Path, IO[bytes]] = {}
+        # (shard, sequence): the bundle, or in which file it is, and where.
+        self._places: dict[tuple[int, int], bytes | tuple[IO[bytes], int, int]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -39,8 +48,9 @@ class Outbox:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._file is not None:
-            self._file.close()
+        for file in (self._file, *self._overflows.values()):
+            if file is not None:
+                file.close()
 
     @property
     def is_spilled(self) -> bool:
@@ -55,7 +65,11 @@ class Outbox:
                     self.add(shard, sequence, bundle)
 
     def add(self, shard: int, sequence: int, bundle: bytes) -> None:
-        """Keep one bundle."""
+        """Keep one bundle, which may lie in a file of its shard's."""
+        note = read_note(bundle)
+        if note is not None:
+            self._places[shard, sequence] = (self._opened(note), note.position, note.size)
+            return
         self._size += len(bundle)
         self._places[shard, sequence] = bundle
         if self._size > self._memory_size_max:
@@ -65,7 +79,7 @@ class Outbox:
         """All bundles, in order; may be gone through more than once."""
         for place in sorted(self._places):
             where = self._places[place]
-            yield Bundle(where if isinstance(where, bytes) else self._read(*where))
+            yield Bundle(where if isinstance(where, bytes) else _read(*where))
 
     def _spill(self) -> None:
         if self._file is None:
@@ -74,15 +88,34 @@ class Outbox:
         for place, bundle in self._places.items():
             if isinstance(bundle, bytes):
                 self._file.write(bundle)
-                self._places[place] = (position, len(bundle))
+                self._places[place] = (self._file, position, len(bundle))
                 position += len(bundle)
         self._size = 0
 
-    def _read(self, position: int, size: int) -> bytes:
-        if self._file is None:
-            raise ValueError("the outbox was closed")
-        self._file.seek(position)
-        return self._file.read(size)
+    def _opened(self, note: Note) -> IO[bytes]:
+        """The file, unlinked as soon as it is open: a crash leaves nothing behind."""
+        file = self._overflows.get(note.path)
+        if file is None:
+            try:
+                file = self._overflows[note.path] = note.path.open("rb")
+                note.path.unlink()
+            except OSError as reason:
+                raise OutboxError(
+                    f"the file {note.path} with a part of the batch cannot be read "
+                    f"({reason.strerror}); start the job again to repeat the batch"
+                ) from reason
+        return file
+
+
+def _read(file: IO[bytes], position: int, size: int) -> bytes:
+    file.seek(position)
+    data = file.read(size)
+    if len(data) != size:
+        raise OutboxError(
+            f"a file with a part of the batch ends {size - len(data)} bytes early; expected "
+            f"{size} from {position} on; start the job again to repeat the batch"
+        )
+    return data
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from spu_assigner.stream.keeper import keep
+from spu_assigner.stream.keeper import keep, keepers_folder
+from spu_assigner.stream.overflow import passed
 from spu_assigner.stream.shard import Shard
 from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
 
@@ -58,10 +59,16 @@ def kept_shard(query_name: str, label: int) -> Shard:
 
 
 class AssignerProcessor(StatefulProcessor):
-    """The stateful step of the query: rows of one shard in, bundles out."""
+    """The stateful step of the query: rows of one shard in, bundles out.
 
-    def __init__(self, options: Options) -> None:
+    Args:
+        options: what it needs of the settings.
+        overflows: whether large answers may go by files: the driver is on this machine.
+    """
+
+    def __init__(self, options: Options, *, overflows: bool = False) -> None:
         self._options = options
+        self._overflows = overflows
 
     def init(self, handle: Any) -> None:
         self._state = handle.getMapState(STATE_VARIABLE, "key string", "value binary")
@@ -81,6 +88,8 @@ class AssignerProcessor(StatefulProcessor):
             bundles = process(shard, store, batch, self._options)
         else:
             bundles = keep(label, store, batch, self._options)
+            if self._overflows:
+                bundles = passed(bundles, keepers_folder(self._options.keepers), label)
         for sequence, bundle in enumerate(bundles):
             yield pd.DataFrame({"shard": [label], "sequence": [sequence], "bundle": [bundle]})
 

@@ -9,6 +9,8 @@ Rules:
 - Every batch draws a random token. A worker trusts the copy it holds only if its token is the
   head's; is the head some batches ahead, the copy takes over what they wrote; else it is read anew.
   So a failed batch, another worker or a restart can never leave a wrong copy in use.
+- A large batch writes segments before its end, so that no more than a piece of it is held here.
+  The head names them when all is written; if the batch fails the store drops them.
 - The copy is marked untrusted before a batch changes it and trusted again when all is written.
 - A batch costs one put of the head, and now and then a segment. The oldest segments are cleaned
   (what is still valid moves to the newest, the rest is dropped) whenever more than half of the log
@@ -103,6 +105,7 @@ class Shard:
         self.copy = copy
         self.loads = 0  # how often all was read: for tests and figures
         self._token: bytes | None = None  # None: the copy is not to be trusted
+        self._ahead: int | None = None  # the first segment that the batch wrote before its end
         self._head = _Head()
         self._index: dict[bytes, int] = {}  # key: segment and size of its valid entry
         self._tail: dict[bytes, bytes | None] = {}  # the entries inline
@@ -115,23 +118,33 @@ class Shard:
         raw = store.get(HEAD)
         head = _Head() if raw is None else _read_head(raw)
         token, self._token = self._token, None
+        self._ahead = None
         lacking = None if token is None else head.steps_after(token)
         if lacking is None or not self._catch_up(store, head, lacking):
             self._load(store, head)
         self._head = head
 
+    def write_ahead(self, store: Store, entries: Entries) -> None:
+        """Write a part of what a large batch changes, before its end."""
+        first = self._flush(store, self._head, entries)
+        if self._ahead is None:
+            self._ahead = first
+
     def commit(self, store: Store, entries: Entries) -> None:
-        """Write what a batch changed, and trust the copy, which must hold these changes already."""
+        """Write what a batch changed, or the rest of it, and trust the copy, which must hold these
+        changes already."""
         head = replace(self._head, steps=list(self._head.steps))
         token = os.urandom(_TOKEN_SIZE)
         inline_steps = [step for step in head.steps if step.is_inline]
         inline_size = sum(len(step.inline) for step in inline_steps) + _size_of(entries)
-        if inline_size <= INLINE_SIZE_MAX and len(inline_steps) < STEPS_MAX:
+        if self._ahead is None and inline_size <= INLINE_SIZE_MAX and len(inline_steps) < STEPS_MAX:
             self._take(entries, _TAIL)
             self._tail.update(entries)
             head.steps.append(_Step(token=token, inline=_write_entries(entries.items())))
         else:
-            self._flush(store, head, entries, token)
+            first = self._flush(store, head, entries)
+            first = first if self._ahead is None else self._ahead
+            head.steps.append(_Step(token=token, first=first, end=head.end))
         if len(head.steps) > STEPS_MAX:  # Those inline are the last ones, and not more.
             head.base = head.steps[-STEPS_MAX - 1].token
             head.steps = head.steps[-STEPS_MAX:]
@@ -139,8 +152,8 @@ class Shard:
         self._head = head
         self._token = token
 
-    def _flush(self, store: Store, head: _Head, entries: Entries, token: bytes) -> None:
-        """Write what is inline and the batch's entries to new segments, after some cleaning."""
+    def _flush(self, store: Store, head: _Head, entries: Entries) -> int:
+        """Write what is inline and some entries to new segments, after some cleaning: the first."""
         written = {**self._tail, **entries}
         self._tail = {}
         moved = self._clean(store, head, written)
@@ -155,7 +168,7 @@ class Shard:
         for step in head.steps:
             if step.is_inline:
                 step.first, step.end, step.inline = first, head.end, b""
-        head.steps.append(_Step(token=token, first=first, end=head.end))
+        return first
 
     def _clean(self, store: Store, head: _Head, written: Entries) -> dict[bytes, bytes]:
         """Remove the oldest segments; gives what is valid of them and not written anew."""
@@ -266,7 +279,8 @@ class Shard:
                 self._tail.update(_read_entries(step.inline))
         for key, value in self._tail.items():
             latest[key] = (_TAIL, value)
-        for key, (number, value) in latest.items():
+        while latest:  # Let go one by one: the copy is as large again.
+            key, (number, value) = latest.popitem()
             if value is not None:
                 size = _ENTRY.size + len(key) + len(value)
                 self._index[key] = number << _SIZE_BITS | size

@@ -38,6 +38,7 @@ from spu_assigner.stream.bundle import (
     Message,
     Source,
     SourceRange,
+    unpacked_size,
 )
 from spu_assigner.stream.merge import Longs, merge_order
 from spu_assigner.stream.shard import Shard, Store, read_entries
@@ -45,6 +46,7 @@ from spu_assigner.stream.shard import Shard, Store, read_entries
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+HELD_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of entries before some are written
 DEAD_LETTER_KEY_SIZE_MAX: Final = 1024  # four times what a legal key may have
 
 _MAP: Final = b"m"  # what precedes the key of a replica map in the state,
@@ -276,8 +278,8 @@ def _place_of(entry: Entry | EntryGone) -> tuple[Kind, str]:
 def process(shard: Shard, store: Store, batch: Batch, options: Options) -> Iterator[bytes]:
     """A shard's part of a batch, from the state before it to the state after: gives bundles.
 
-    The state is written before the last bundle is given. If anything raises, nothing is trusted of
-    the copy, and Spark drops what was written.
+    The state is written before the last bundle is given, that of a large batch piece by piece. If
+    anything raises, nothing is trusted of the copy, and Spark drops what was written.
     """
     clusters = shard.copy
     if not isinstance(clusters, Clusters):
@@ -285,10 +287,16 @@ def process(shard: Shard, store: Store, batch: Batch, options: Options) -> Itera
     shard.begin(store)
     shard_batch = ShardBatch(clusters, options)
     last = None
+    size = 0
     for bundle in shard_batch.apply(batch):
         if last is not None:
             yield last
         last = bundle
+        size += unpacked_size(bundle)
+        if size >= HELD_SIZE_MAX:
+            entries, shard_batch.entries = shard_batch.entries, {}
+            shard.write_ahead(store, entries)
+            size = 0
     shard.commit(store, shard_batch.entries)
     if last is not None:
         yield last

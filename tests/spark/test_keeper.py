@@ -99,7 +99,7 @@ def maps_given(
 
 def process_id(options: Options) -> int:
     """The keeper that holds the lock."""
-    folder = keeper._folder(options.keepers or "")
+    folder = keeper.keepers_folder(options.keepers or "")
     inode = (folder / f"{LABEL}.lock").stat().st_ino
     for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
         fields = line.split()
@@ -157,7 +157,7 @@ def test_a_keeper_ends_with_sparks_daemon(
 ) -> None:
     """No process and no folder is left behind."""
     list(keep(LABEL, DictStore(), batch_of(Events().join(0), first=0), options))
-    folder = keeper._folder(options.keepers or "")
+    folder = keeper.keepers_folder(options.keepers or "")
     assert folder.stat().st_mode & 0o777 == 0o700
     daemon.kill()
     daemon.wait()

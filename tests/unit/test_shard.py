@@ -179,6 +179,38 @@ def test_a_large_batch_is_divided_into_segments() -> None:
     assert other.copy == shard.copy
 
 
+def test_a_piece_written_before_the_batch_ends_counts_with_its_end_only() -> None:
+    """The head names it last: a batch that fails after it has changed nothing."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    store.commit()
+    shard.begin(store)
+    shard.write_ahead(store, entries_of(1))
+    store.abort()
+    assert read_entries(store.current.items()) == {b"key-0": bytes(100)}
+    shard.begin(store)
+    assert shard.copy == {b"key-0": bytes(100)}
+
+
+def test_a_worker_catches_up_over_a_batch_written_in_pieces() -> None:
+    """All its pieces are of one step, those that were inline before among them."""
+    store = DictStore()
+    shard, other = Shard(DictCopy()), Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    write(other, store, entries_of(1))
+    other.begin(store)
+    for number in (2, 3):
+        other.copy.restore(b"key-%d" % number, bytes(100))
+        other.write_ahead(store, entries_of(number))
+    other.copy.restore(b"key-2", None)
+    other.commit(store, {b"key-2": None})
+    shard.begin(store)
+    assert shard.copy == other.copy == {b"key-%d" % number: bytes(100) for number in (0, 1, 3)}
+    assert shard.loads == 1
+    assert read_entries(store.current.items()) == other.copy
+
+
 def test_state_of_another_format_is_refused() -> None:
     """Reading it wrongly would be worse than not starting."""
     store = DictStore()
@@ -227,7 +259,13 @@ def live_through(chance: random.Random) -> None:
         try:
             worker.begin(store)
             assert worker.copy == expected
-            for key, value in batch.items():
+            whole: dict[bytes, bytes | None] = {}
+            while chance.random() < 0.2:  # A large batch is written piece by piece.
+                piece = {b"key-%d" % chance.randrange(20): bytes(chance.randrange(6_000))}
+                worker.write_ahead(store, dict(piece))
+                whole.update(piece)
+            whole.update(batch)
+            for key, value in whole.items():
                 worker.copy.restore(key, value)
             worker.commit(store, batch)
             if chance.random() < 0.1:
@@ -237,7 +275,7 @@ def live_through(chance: random.Random) -> None:
             continue
         store.fails_at = None
         store.commit()
-        for key, value in batch.items():
+        for key, value in whole.items():
             if value is None:
                 expected.pop(key, None)
             else:

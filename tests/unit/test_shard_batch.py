@@ -11,11 +11,13 @@ from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy, SpuJo
 from spu_assigner.core.records import SpuChanged, Wait, Waiting
 from spu_assigner.schemas.codec import decode_record, encode_event, encode_record
 from spu_assigner.schemas.wire import Wire
+from spu_assigner.stream import shard_batch as shard_batch_module
 from spu_assigner.stream.bundle import KINDS, Bundle, Kind, Message, Source
-from spu_assigner.stream.shard import Shard
+from spu_assigner.stream.shard import Entries, Shard, Store
 from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
 from spu_assigner.stream.topics import ASSIGNER_STATE
 from support.builders import Events
+from support.pictures import picture
 from support.stores import DictStore
 
 OPTIONS = Options(
@@ -116,6 +118,27 @@ def test_a_decommissioned_spu_that_holds_nothing_leaves_a_tombstone() -> None:
     sent = runner.send(events.leave(7, mode=LeaveMode.DECOMMISSION))
     assert state_messages(sent, Kind.SPU_STATE)[b"c1/spu/7"] is None
     assert sorted(runner.reloaded()["c1"].spus) == [0]
+
+
+def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few events may be answered by gigabytes: the keeper holds a piece of them, not all."""
+    held = 1_000_000
+    monkeypatch.setattr(shard_batch_module, "HELD_SIZE_MAX", held)
+    most = 0
+    commit = Shard.commit
+
+    def noting(self: Shard, store: Store, entries: Entries) -> None:
+        nonlocal most
+        most = sum(len(value or b"") for value in entries.values())
+        commit(self, store, entries)
+
+    monkeypatch.setattr(Shard, "commit", noting)
+    runner, events = Runner(), Events()
+    runner.send(*events.joins(*range(4), capacity=10**8))
+    runner.send(*[events.create(f"t{number}", 100_000, 3) for number in range(10)])
+    assert runner.store.size > 5 * held
+    assert 0 < most < held
+    assert picture(runner.reloaded()["c1"]) == picture(runner.shard.copy["c1"])
 
 
 def test_entries_and_their_tombstones_are_taken_over_by_a_worker_that_lags_behind() -> None:

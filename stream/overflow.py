@@ -1,0 +1,81 @@
+"""What a shard answers in one batch beyond a measure: in a file, with a note of it in Spark's row.
+
+Spark holds the rows of a task in the JVM's heap, whole and several times over: as a vector, as
+bytes, as the task's result. A batch of few events may be answered by gigabytes. So where all tasks
+run on the driver's machine a worker gives Spark the first bundles of a shard only, writes the
+others to a file, and gives notes of a few bytes for them; the outbox reads the file.
+
+On a cluster the file would be on another machine. There all bundles go through Spark, and a shard's
+part of a batch must fit into an executor several times.
+
+Rules: a file is whole when its last note is given; one that is not is removed. The outbox unlinks a
+file when it opens it; what a crash leaves the shard's keeper removes when it ends.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+MEMORY_SIZE_MAX: Final = 16 * 1024 * 1024  # bytes of bundles; 20,000 creates make a third of it
+
+_FORM: Final = 0xFF  # no format of a bundle's
+_NOTE: Final = struct.Struct(">BQQ")  # form, position, size; then the path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Where a bundle is."""
+
+    path: Path
+    position: int
+    size: int
+
+    def to_bytes(self) -> bytes:
+        return _NOTE.pack(_FORM, self.position, self.size) + str(self.path).encode()
+
+
+def read_note(data: bytes) -> Note | None:
+    """The note that a row holds in a bundle's place; None: it is the bundle."""
+    if data[0] != _FORM:
+        return None
+    _, position, size = _NOTE.unpack_from(data)
+    return Note(path=Path(data[_NOTE.size :].decode()), position=position, size=size)
+
+
+def passed(
+    bundles: Iterable[bytes], folder: Path, label: int, size_max: int = MEMORY_SIZE_MAX
+) -> Iterator[bytes]:
+    """The bundles, and notes of those beyond the measure, in their order."""
+    size = 0
+    path = folder / f"{label}-{secrets.token_hex(8)}.overflow"
+    file: IO[bytes] | None = None
+    try:
+        for bundle in bundles:
+            size += len(bundle)
+            if size <= size_max:
+                yield bundle
+                continue
+            if file is None:
+                file = path.open("xb", buffering=0)
+            note = Note(path=path, position=file.tell(), size=len(bundle))
+            file.write(bundle)
+            yield note.to_bytes()
+    except BaseException:  # The task failed, or was ended: nobody will read the file.
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        if file is not None:
+            file.close()
+
+
+def remove_left(folder: Path, label: int) -> None:
+    """Remove a shard's files that nobody has opened."""
+    for path in folder.glob(f"{label}-*.overflow"):
+        with suppress(OSError):
+            path.unlink()
