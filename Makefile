@@ -113,6 +113,16 @@ compare: $(READY) ## the table of evenness: our policies beside Kafka's placers
 movement: $(READY) ## the table of moved replicas: ours beside Kafka's reassignment tool
 	@$(BIN)/python tests/bench/movement.py
 
+.PHONY: load
+load: $(READY) ## the job under load: rates, peaks of memory, every answer compared; keeps results (20 minutes)
+	@$(BIN)/python tests/bench/load.py --write
+
+MINUTES ?= 30
+
+.PHONY: churn
+churn: $(READY) ## a steady life of 50 clusters: memory, checkpoint and latency over time (MINUTES=30)
+	@$(BIN)/python tests/bench/churn.py --write --minutes $(MINUTES)
+
 .PHONY: lock
 lock: ## resolve the dependencies anew and write the lock files
 	@test -x $(BIN)/uv || { echo 'lock: needs uv: run `make setup` first' >&2; exit 1; }
