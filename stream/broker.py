@@ -23,6 +23,7 @@ from spu_assigner.stream.broker_image import HEAP_MB, copy_data, ensure_image, j
 from spu_assigner.stream.broker_process import HOST, BrokerError, BrokerProcess, Ports
 from spu_assigner.stream.jars import ensure
 from spu_assigner.stream.java import Java, ensure_java
+from spu_assigner.stream.private import private_folder
 
 __all__ = ["BrokerError", "EmbeddedBroker", "prepare"]
 
@@ -97,6 +98,7 @@ class EmbeddedBroker:
         Raises:
             BrokerError: it does not come up; the message says why and names its log.
             JavaError, JarError: what it runs on cannot be had.
+        FolderError: others can write to its data folder.
         """
         if self.is_running:
             raise BrokerError(f"the broker already runs on {self.bootstrap_servers}")
@@ -107,6 +109,7 @@ class EmbeddedBroker:
         java, jars, image = prepare(self._environ)
         folder = self._data_dir or Path(tempfile.mkdtemp(prefix="spu-assigner-broker-"))
         folder = folder.absolute()
+        private_folder(folder)
         for tries in range(1, PORT_TRIES_MAX + 1):
             process = BrokerProcess(
                 java=java,

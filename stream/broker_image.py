@@ -105,7 +105,12 @@ def _new_cluster_id() -> str:
 
 def _make(folder: Path, *, java: Java, jars: Sequence[Path], ports: Ports) -> None:
     process = BrokerProcess(
-        java=java, jars=jars, folder=folder / "run", ports=ports, heap_mb=HEAP_MB
+        java=java,
+        jars=jars,
+        folder=folder / "run",
+        ports=ports,
+        heap_mb=HEAP_MB,
+        umask=-1,  # An image holds nothing of anybody's: all users of a cache may start from it.
     )
     _format(process)
     archive = folder / _ARCHIVE

@@ -23,6 +23,7 @@ from typing import IO, Final
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.java import Java
+from spu_assigner.stream.private import MASK, open_private
 
 HOST: Final = "127.0.0.1"
 READY_SECONDS_MAX: Final = 60.0  # it takes 1 to 3 s; a machine under load may need ten times that
@@ -92,6 +93,7 @@ class BrokerProcess:
     heap_mb: int
     settings: Mapping[str, str] = field(default_factory=dict)
     jvm_options: Sequence[str] = ()
+    umask: int = MASK  # of its files; -1: this process's
     pid: int | None = None  # the JVM's, while it runs
     _supervisor: subprocess.Popen[bytes] | None = None
 
@@ -156,7 +158,7 @@ class BrokerProcess:
             BrokerError: it ended, or did not answer in time; the message names its log.
         """
         supervise = Path(__file__).with_name("supervise.py")
-        with self._folder_lock() as lock, self.log.open("ab") as log:
+        with self._folder_lock() as lock, open_private(self.log) as log:
             command = self.java_command("kafka.Kafka", str(self.write_settings()))
             begin = log.tell()
             self._supervisor = subprocess.Popen(
@@ -166,6 +168,7 @@ class BrokerProcess:
                 stderr=log,
                 pass_fds=[lock.fileno()],  # The folder is locked as long as the broker lives.
                 start_new_session=True,
+                umask=self.umask,
             )
         try:
             with self._supervisor.stdout as told:  # type: ignore[union-attr]  # it is a pipe

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.schemas.wire import PartitionPosition
+from spu_assigner.stream.private import private_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +62,20 @@ def absolute(checkpoint: str) -> str:
 def is_local(checkpoint: str) -> bool:
     """Whether it is on this machine's own disk."""
     return checkpoint.startswith(("/", "file:"))
+
+
+def make_private(checkpoint: str, *, alone: bool) -> None:
+    """Make a checkpoint on this machine a folder of this user's alone; others are as they are.
+
+    Args:
+        alone: whether this user is the only one who writes there. The executors of a Spark cluster
+            may be another one; then its rights are the cluster's matter.
+
+    Raises:
+        FolderError: others can write there.
+    """
+    if alone and is_local(checkpoint):
+        private_folder(Path(checkpoint.removeprefix("file://").removeprefix("file:")))
 
 
 def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint:

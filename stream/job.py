@@ -20,16 +20,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.callbacks import require_token
 from spu_assigner.stream.checkpoint import (
     SHUFFLE_PARTITIONS,
     absolute,
     choose_shards,
     is_local,
+    make_private,
     read_checkpoint,
     read_positions,
 )
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
+from spu_assigner.stream.private import private_files
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import check_topics
 
@@ -155,6 +158,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     from spu_assigner.stream.sink import TransactionalSink
 
     place = absolute(settings.checkpoint)
+    make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
     checkpoint = read_checkpoint(spark, place)
     shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
     spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
@@ -164,6 +168,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         positions_after=lambda batch: read_positions(spark, place, batch),
     )
     sink.open(checkpoint.id)
+    require_token(spark)
     query = (
         answers(spark, settings, shards=shards)
         .writeStream.queryName(settings.query_name)
@@ -214,7 +219,9 @@ def build_session(settings: Settings, *, java: Java | None, jars: Jars | None) -
         os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
     if java is not None and (settings.master or LOCAL_MASTER).startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # where its UI listens: it asks nobody in
+        # Where its UI listens, which asks nobody who he is: a wish for another address is one for
+        # Spark clusters, left in the environment.
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     submitted = None
     if java is None:
         SparkContext._ensure_initialized()  # else SparkConf does not see what spark-submit was told
@@ -224,7 +231,8 @@ def build_session(settings: Settings, *, java: Java | None, jars: Jars | None) -
     options = {**session_options(settings), **_place_options(settings, master, jars)}
     for name, value in options.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with private_files():  # The JVM and its workers inherit it: their files, and their sockets.
+        return builder.getOrCreate()
 
 
 def session_options(settings: Settings) -> dict[str, str]:
@@ -259,6 +267,7 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "true" if settings.ui_port else "false",
         "spark.ui.port": str(settings.ui_port),
         "spark.ui.showConsoleProgress": "false",
+        "spark.ui.killEnabled": "false",  # it asks nobody who he is: to look at, not to act
         "spark.log.level": settings.log_level,
     }
 
@@ -272,6 +281,8 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     if not master.startswith("local"):
         return options
     options["spark.driver.host"] = options["spark.driver.bindAddress"] = LOOPBACK
+    # The driver's own ports are open to every user of the machine: Spark makes a secret for itself.
+    options["spark.authenticate"] = "true"
     if jars is None:
         return options
     # One JVM for tasks, state and planning on few cores: throughput collector, and the fast
@@ -285,6 +296,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
             "spark.driver.extraClassPath": local,
             "spark.executor.extraClassPath": local,
             "spark.hadoop.fs.file.impl": _LOCAL_FILES,
+            "spark.hadoop.fs.permissions.umask-mode": "077",
             "spark.sql.streaming.checkpointFileManagerClass": _PLAIN_CHECKPOINT_FILES,
         }
     return options

@@ -32,6 +32,7 @@ from typing import Final
 from spu_assigner.core.errors import AssignerError, InvariantError
 from spu_assigner.stream import keeper_messages as said
 from spu_assigner.stream.overflow import remove_left
+from spu_assigner.stream.private import MASK, private_folder
 from spu_assigner.stream.shard import Shard, Store
 from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
 
@@ -103,9 +104,7 @@ def _connect(secret: str, label: int) -> Connection:
     folder = keepers_folder(secret)
     with suppress(OSError):
         return _client(folder, label, secret)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise KeeperError(f"{folder} belongs to another user; it must be this one's")
+    private_folder(folder)
     keeper = _start(secret, label)
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
@@ -116,7 +115,7 @@ def _connect(secret: str, label: int) -> Connection:
             time.sleep(RESTART_SECONDS)
             with suppress(OSError):
                 return _client(folder, label, secret)
-            folder.mkdir(mode=0o700, exist_ok=True)
+            private_folder(folder)
             keeper = _start(secret, label)
         elif status is not None:
             raise KeeperError(f"the keeper of shard {label} ended with {status}")
@@ -129,6 +128,7 @@ def _start(secret: str, label: int) -> subprocess.Popen[bytes]:
         [sys.executable, "-m", __name__, str(label), str(os.getppid())],
         stdin=subprocess.PIPE,  # the secret: others can read a command line
         stdout=subprocess.DEVNULL,  # a worker's own is a protocol of Spark's
+        umask=MASK,
     )
     if keeper.stdin is None:
         raise InvariantError("a pipe was asked for and is not there")

@@ -24,6 +24,7 @@ from spu_assigner.stream.interrupts import Interrupts
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import ensure_java
 from spu_assigner.stream.job import Jars, Job, SparkGoneError, build_session, start_query
+from spu_assigner.stream.private import open_private
 from spu_assigner.stream.scenario import examples
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import check_topics, create_topics
@@ -166,7 +167,7 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 def _send_stderr_to(log: Path) -> None:
     """From here on; what a JVM says while it is torn down is of no use on a terminal."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sys.stderr.flush()
-    with log.open("ab") as file:
+    with open_private(log) as file:
         os.dup2(file.fileno(), 2)

@@ -1,0 +1,125 @@
+"""Folders and files that are for this user alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from spu_assigner.stream.checkpoint import make_private
+from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.private import FolderError, open_private, private_files, private_folder
+
+
+def rights(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_new_folder_is_private_from_the_start(tmp_path: Path) -> None:
+    """Even where the user's mask would give it to everybody."""
+    folder = tmp_path / "a" / "b"
+    before = os.umask(0)
+    try:
+        private_folder(folder)
+    finally:
+        os.umask(before)
+    assert rights(folder) == 0o700
+
+
+def test_a_folder_that_others_can_read_is_tightened_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What an earlier release has made goes on, and nobody wonders who changed it."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(0o755)
+    private_folder(folder)
+    assert rights(folder) == 0o700
+    told = f"spu-assigner: {folder} could be read by others (mode 0755): made 0700\n"
+    assert capsys.readouterr().err == told
+    private_folder(folder)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """What is in it may be theirs already: taking their rights away would hide that."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(FolderError, match=rf"mode {mode:04o}, expected 0700.*chmod 700 {folder}"):
+        private_folder(folder)
+    assert folder.stat().st_mode & 0o7777 == mode
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner can change its rights at any time."""
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(FolderError, match=f"belongs to user {owner}, expected this one"):
+        private_folder(tmp_path)
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    """The message names it, and no traceback."""
+    place = tmp_path / "file"
+    place.touch()
+    with pytest.raises(FolderError, match="file cannot be made a private folder"):
+        private_folder(place)
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
+def test_a_checkpoint_on_this_machine_is_private(tmp_path: Path, form: str) -> None:
+    """Who reads it knows every placement; who writes it decides them."""
+    folder = tmp_path / "checkpoint"
+    make_private(form.format(folder), alone=True)
+    assert rights(folder) == 0o700
+
+
+def test_a_checkpoint_that_is_shared_is_left_alone(tmp_path: Path) -> None:
+    """The executors of a cluster may be another user; other file systems have rights of theirs."""
+    folder = tmp_path / "checkpoint"
+    make_private(str(folder), alone=False)
+    make_private("hdfs://host/checkpoint", alone=True)
+    assert list(tmp_path.iterdir()) == []
+    assert not Path("hdfs:").exists()
+
+
+def test_a_log_is_private_also_if_it_was_not(tmp_path: Path) -> None:
+    """It names topics and clusters; an earlier release left it open to read."""
+    log = tmp_path / "log"
+    log.write_bytes(b"old\n")
+    log.chmod(0o644)
+    with open_private(log) as file:
+        file.write(b"new\n")
+    assert (log.read_bytes(), rights(log)) == (b"old\nnew\n", 0o600)
+    link = tmp_path / "link"
+    link.symlink_to(log)
+    with pytest.raises(OSError, match="symbolic links"):
+        open_private(link)
+
+
+def test_processes_started_under_the_mask_inherit_it(tmp_path: Path) -> None:
+    """Spark's JVM and its workers make files and sockets of their own."""
+    made = tmp_path / "made"
+    before = os.umask(0)
+    try:
+        with private_files():
+            subprocess.run([sys.executable, "-c", f"open({str(made)!r}, 'w')"], check=True)
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+    assert rights(made) == 0o600
+
+
+def test_a_large_batch_spills_to_a_file_without_a_name() -> None:
+    """What nobody can open needs no rights, and is gone with the process."""
+    with Outbox(memory_size_max=1) as outbox:
+        outbox.add(0, 0, b"bundle")
+        assert outbox._file is not None
+        found = os.fstat(outbox._file.fileno())
+        assert (found.st_nlink, found.st_mode & 0o777) == (0, 0o600)
