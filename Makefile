@@ -74,7 +74,7 @@ unit: $(READY) ## the tests that need neither Java nor Spark nor a broker
 	@$(BIN)/pytest -q -m 'not spark and not broker and not kafka_jar and not bench'
 
 .PHONY: check
-check: lint unit ## format, lint, types, import rules, unit tests; to be run before each commit
+check: lint unit audit ## format, lint, types, import rules, unit tests, audit; to be run before each commit
 
 .PHONY: lint
 lint: $(READY) build/types
@@ -83,6 +83,10 @@ lint: $(READY) build/types
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/mypy -p spu_assigner.core -p spu_assigner.schemas -p spu_assigner.stream
 	@$(BIN)/lint-imports --no-logo
+
+.PHONY: audit
+audit: $(READY) ## dependencies: locks, hashes, what is installed, licences, advisories (AUDIT=strict: they must be reached)
+	@$(BIN)/python tests/support/audit.py
 
 # mypy takes a module's name from its path, so it is shown the folders under the name they are imported by.
 build/types: Makefile

@@ -56,7 +56,12 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     "broker": (
         Root(coordinate="org.apache.kafka:kafka_2.13:4.2.1", whole=True),
         # Kafka logs through SLF4J 1.7; without this its log stays empty.
-        Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"),
+        Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"),
+        # Newer than Kafka 4.2.1 asks for: CVE-2026-49844; CVE-2026-54512 to 54518, 68494.
+        Root(coordinate="org.apache.logging.log4j:log4j-core:2.25.5"),
+        Root(coordinate="org.apache.logging.log4j:log4j-api:2.25.5"),
+        Root(coordinate="com.fasterxml.jackson.core:jackson-core:2.21.5"),
+        Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
     ),
     "kafka-placer": (Root(coordinate="org.apache.kafka:kafka-server-common:4.0.0", whole=True),),
     # `kafka-reassign-partitions`, to be run with the broker's jars.
