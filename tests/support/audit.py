@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ DECIDED = Path(__file__).with_name("audit.toml")
 ADVISORIES = "https://api.osv.dev/v1/querybatch"
 ADVISORY_SECONDS_MAX = 3.0
 OWN = "spu-assigner"
+NEEDED = {"requirements.lock", "requirements-build.lock"}  # what other locks hold may be absent
 UNLOCKED = {"pip"}  # it comes with Python, and is what reads the locks
 
 _REQUIREMENT = re.compile(
@@ -218,8 +220,8 @@ def _python(decided: Mapping[str, Any]) -> tuple[list[Locked], list[str]]:
     for path in sorted([*ROOT.glob("*.lock"), *ROOT.glob("stream/*.lock")]):
         locks[path], wrong = read_requirements(path.read_text(encoding="utf-8"))
         faults += [f"{path.relative_to(ROOT)}: {fault}" for fault in wrong]
-    needed = [each for path in locks for each in locks[path] if path.parent == ROOT]
-    known = [each for each in locks.values() for each in each]
+    needed = [each for path in locks if path.name in NEEDED for each in locks[path]]
+    known = list(chain.from_iterable(locks.values()))
     distributions = {canonicalize_name(each.name): each for each in metadata.distributions()}
     versions = {name: each.version for name, each in distributions.items()}
     faults += installed_faults(needed, known, versions)
@@ -263,9 +265,10 @@ def _jars(decided: Mapping[str, Any]) -> tuple[list[Jar], list[str]]:
 def _advisories(
     known: Iterable[Locked], jars: Iterable[Jar], decided: Mapping[str, Any]
 ) -> list[str]:
-    packages = {("PyPI", each.name, each.version) for each in known} | {
-        ("Maven", *jar.coordinate.rsplit(":", 1)) for jar in jars
-    }
+    packages = {("PyPI", each.name, each.version) for each in known}
+    for jar in jars:
+        name, version = jar.coordinate.rsplit(":", 1)
+        packages.add(("Maven", name, version))
     try:
         found = ask_advisories(sorted(packages))
     except (OSError, ValueError, KeyError) as reason:
