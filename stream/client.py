@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -29,8 +29,11 @@ from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.codec import decode_record, encode_event
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.wire import DeadLetter
+from spu_assigner.stream.access import hidden
 from spu_assigner.stream.connection import Connection
+from spu_assigner.stream.reach import Complaints, UnreachableError, ask_topics, told
 from spu_assigner.stream.topics import (
+    GRANTING,
     MAP_MESSAGE_SIZE_MAX,
     MENDING,
     MESSAGE_SIZE_MAX,
@@ -83,16 +86,18 @@ class Sender:
         self._tell = tell
         self._connection = connection
         self._last_topic = ""
-        settings: dict[str, str | int | bool] = {
+        complaints = Complaints()
+        settings: dict[str, Any] = {
             "acks": "all",
             "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
             "message.max.bytes": MESSAGE_SIZE_MAX,
             "message.timeout.ms": int(DELIVERY_SECONDS_MAX * 1000),
             "linger.ms": 1,
             "log_level": 0,  # what goes wrong is told once, by an error
+            "error_cb": complaints.note,
         }
         self._producer = _made(Producer, {**settings, **connection.client()})
-        _require_topics(self._producer, connection, [SPU_EVENTS, TOPIC_EVENTS])
+        _require_topics(self._producer, connection, [SPU_EVENTS, TOPIC_EVENTS], complaints)
 
     def send(self, event: Event) -> None:
         """Send one event.
@@ -120,7 +125,7 @@ class Sender:
                     topic=str(message.topic()),
                     partition=int(message.partition() or 0),
                     offset=int(message.offset() or 0),
-                    error=None if error is None else error.str(),
+                    error=None if error is None else told(error),
                 )
             )
 
@@ -158,7 +163,8 @@ class Reader:
         keys: Mapping[str, bytes] | None = None,
     ) -> None:
         self._short = {topic_name(name, prefix=connection.prefix): name for name in topics}
-        settings: dict[str, str | int | bool] = {
+        complaints = Complaints()
+        settings: dict[str, Any] = {
             "group.id": "spu-assigner-reader",  # the client wants one; nothing is committed to it
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
@@ -167,8 +173,9 @@ class Reader:
             "fetch.message.max.bytes": MAP_MESSAGE_SIZE_MAX,
             "log_level": 0,
         }
-        self._admin = _made(AdminClient, {"log_level": 0, **connection.client()})
-        counts = _require_topics(self._admin, connection, topics)
+        asking = {"log_level": 0, "error_cb": complaints.note, **connection.client()}
+        self._admin = _made(AdminClient, asking)
+        counts = _require_topics(self._admin, connection, topics, complaints)
         self._partitions = [
             TopicPartition(topic, partition)
             for topic in self._short
@@ -219,7 +226,7 @@ class Reader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._progress[place] = int(message.offset() or 0)
             elif error.fatal() or (not error.retriable() and error.code() not in _PASSING):
-                raise ClientError(f"cannot read {place[0]}: {error.str()}")
+                raise ClientError(f"cannot read {place[0]}: {told(error)}")
         return found
 
     def drain(self) -> list[Received]:
@@ -263,7 +270,10 @@ class Reader:
         }
 
 
-_PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # the client reconnects
+_PASSING: Final = (
+    *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT),  # the client reconnects
+    KafkaError.GROUP_AUTHORIZATION_FAILED,  # it joins no group
+)
 
 
 def _partitions(count: int, key: bytes | None) -> Sequence[int]:
@@ -287,7 +297,7 @@ def _received(topic: str, message: Message) -> Received:
     return Received(topic=topic, key=key, answer=record)
 
 
-def _made(kind: type[_Client], settings: Mapping[str, str | int | bool]) -> _Client:
+def _made(kind: type[_Client], settings: Mapping[str, Any]) -> _Client:
     try:
         return kind(dict(settings))
     except (KafkaException, TypeError) as reason:
@@ -295,7 +305,10 @@ def _made(kind: type[_Client], settings: Mapping[str, str | int | bool]) -> _Cli
 
 
 def _require_topics(
-    client: Producer | AdminClient, connection: Connection, names: Iterable[str]
+    client: Producer | AdminClient,
+    connection: Connection,
+    names: Iterable[str],
+    complaints: Complaints,
 ) -> dict[str, int]:
     """The number of partitions of each topic.
 
@@ -305,16 +318,16 @@ def _require_topics(
     deadline = time.monotonic() + SEEN_SECONDS_MAX
     while True:
         try:
-            found = client.list_topics(timeout=REQUEST_SECONDS_MAX).topics
-        except KafkaException as reason:
-            raise ClientError(
-                f"no Kafka broker answers at {connection.bootstrap_servers} ({_words(reason)}); "
-                "check the address and that the broker runs"
-            ) from reason
+            found = ask_topics(client, connection.client(), complaints).topics
+        except UnreachableError as reason:
+            raise ClientError(str(reason)) from reason
         missing = [name for name in full if name not in found or not found[name].partitions]
         if not missing:
             return {name: len(found[name].partitions) for name in full}
         if time.monotonic() > deadline:
+            asking = AdminClient({"log_level": 0, **connection.client()})
+            if denied := hidden(asking, missing):
+                raise ClientError(f"this user may not use {', '.join(denied)}; {GRANTING}")
             raise ClientError(f"missing topics {', '.join(missing)}; {MENDING}")
         time.sleep(POLL_SECONDS)
 

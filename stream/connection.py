@@ -7,8 +7,10 @@ so that brokers and security are said once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+from spu_assigner.stream.security import Security
 
 SERVERS: Final = "bootstrap.servers"
 
@@ -19,14 +21,15 @@ class Connection:
 
     bootstrap_servers: str
     prefix: str = ""  # of each topic's name
+    security: Security = field(default_factory=Security)
 
     def client(self) -> dict[str, Any]:
         """Settings for confluent-kafka."""
-        return {SERVERS: self.bootstrap_servers}
+        return {SERVERS: self.bootstrap_servers, **self.security.client()}
 
     def spark(self) -> dict[str, str]:
         """Options for Spark's Kafka source."""
-        return {f"kafka.{SERVERS}": self.bootstrap_servers}
+        return {f"kafka.{SERVERS}": self.bootstrap_servers, **self.security.spark()}
 
 
 def address(client: Mapping[str, Any]) -> str:

@@ -312,7 +312,10 @@ def _told(reason: Any) -> str:
 def main() -> int:
     """For spark-submit: runs the job with the environment's settings until it ends."""
     try:
-        with start(Settings.from_env()) as job:
+        settings = Settings.from_env()
+        if (warning := settings.connection().security.warning) is not None:
+            print(f"spu-assigner: warning: {warning}", file=sys.stderr)
+        with start(settings) as job:
             job.await_termination()
     except AssignerError as error:
         print(f"spu-assigner: {' '.join(str(error).split())}", file=sys.stderr)

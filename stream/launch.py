@@ -119,7 +119,7 @@ def _prepare_kafka(plan: Plan, stack: ExitStack, say: Callable[[str], None]) -> 
     if plan.create_topics:
         report = create_topics(connection.client(), prefix=connection.prefix)
         say(f"topics: {len(report.created)} made, {len(report.unchanged)} were there")
-    else:
+    if plan.home is None:
         check_topics(connection.client(), prefix=connection.prefix)
     if plan.demo_prefix is not None:
         play = Play(connection, examples(plan.demo_prefix))

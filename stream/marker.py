@@ -82,7 +82,7 @@ def _last_in(
                     value = message.value()
             elif error.code() == KafkaError._PARTITION_EOF:
                 return None if value is None else _marker(value)
-            else:
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # It joins no group.
                 raise KafkaException(error)
         if not messages and time.monotonic() > deadline:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the marker was not read"))

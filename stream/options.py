@@ -50,7 +50,10 @@ def broker_options(command: Command) -> Command:
             flags={"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix},
             file=config,
         )
-        return command(connection=settings.connection(), **given)
+        connection = settings.connection()
+        if connection.security.warning is not None:
+            click.echo(f"warning: {connection.security.warning}", err=True)
+        return command(connection=connection, **given)
 
     for option in (
         click.option(

@@ -24,11 +24,14 @@ class FileRefusedError(AssignerError):
         super().__init__(f"{str(path)!r} {reason}")
 
 
-def read_plain_file(path: Path, *, size_max: int, follows_link: bool = True) -> bytes:
+def read_plain_file(
+    path: Path, *, size_max: int, follows_link: bool = True, is_private: bool = False
+) -> bytes:
     """The bytes of a regular file of at most `size_max`.
 
     Args:
         follows_link: whether the file may be a symbolic link; its folders always may.
+        is_private: whether it must belong to this user, and nobody else may open it.
 
     Raises:
         FileRefusedError: it is none, has more, or cannot be read.
@@ -45,8 +48,11 @@ def read_plain_file(path: Path, *, size_max: int, follows_link: bool = True) -> 
     except ValueError as error:  # The name holds a NUL, or half a surrogate pair.
         raise FileRefusedError(path, f"cannot be read: {error}") from error
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise FileRefusedError(path, "is not a regular file")
+        if is_private and (openness := _openness(path, status)) is not None:
+            raise FileRefusedError(path, openness)
         pieces, size = [], 0
         while piece := os.read(descriptor, min(size_max + 1 - size, 1024 * 1024)):
             pieces.append(piece)
@@ -58,3 +64,11 @@ def read_plain_file(path: Path, *, size_max: int, follows_link: bool = True) -> 
     finally:
         os.close(descriptor)
     return b"".join(pieces)
+
+
+def _openness(path: Path, status: os.stat_result) -> str | None:
+    """Why a file is no secret of this user's."""
+    if status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid}, not to {os.geteuid()}, who reads it"
+    mode = stat.S_IMODE(status.st_mode)
+    return f"is open to others (mode {mode:04o}): `chmod 600 {path}`" if mode & 0o077 else None

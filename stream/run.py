@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.options import Command
+from spu_assigner.stream.security import Protocol
 from spu_assigner.stream.settings import SPECS, Settings
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ _SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
 def _settings_options(command: Command) -> Command:
     """An option for each setting, from the table of settings."""
     for spec in reversed(SPECS):
+        if spec.is_secret:
+            continue  # A command line is seen by everybody on the machine.
         default = f" [default: {spec.default}]" if spec.default else ""
         what = f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}.{default}"
         # Whether a broker was named decides whether one is started, so this one is asked here.
@@ -85,6 +88,13 @@ def run(
     is_named = flags["bootstrap_servers"] is not None or settings.bootstrap_servers != default
     if is_named and data is not None:
         raise click.UsageError("--data is for the embedded broker, and a broker is named")
+    if not is_named and settings.security_protocol is not Protocol.PLAINTEXT:
+        raise click.UsageError(
+            f"{settings.security_protocol} is for a broker of yours, and none is named: give "
+            "--bootstrap-servers; the embedded one speaks PLAINTEXT, on this machine's loopback"
+        )
+    if (warning := settings.connection().security.warning) is not None:
+        click.echo(f"warning: {warning}", err=True)
     with ExitStack() as stack:
         if not is_named:
             home = data or (stack.enter_context(_temporary_home()) if demo else HOME)

@@ -1,26 +1,30 @@
 """Every setting of the job, in one table: name, variable, flag, default and the reason for it.
 
 A setting is looked for in the flags, then in the environment, then in a TOML file, and has a
-default at last. The environment is read here and nowhere else.
+default at last; a secret only in the environment and in a file of its own. The environment is read
+here and nowhere else.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.limits import is_legal_name
 from spu_assigner.core.shown import shown
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.plain_file import FileRefusedError, read_plain_file
+from spu_assigner.stream.secret import Secret, read_secret
+from spu_assigner.stream.security import SECURITY_SPECS, Mechanism, Protocol, Security, check
+from spu_assigner.stream.spec import SettingsError, Spec, integer, matching, or_empty
+
+__all__ = ["SPECS", "Settings", "SettingsError", "Spec"]
 
 FILE_VARIABLE: Final = "SPU_ASSIGNER_CONFIG"
 SHARDS_MAX: Final = 1_000  # each is a task of every batch and a state store of its own
@@ -28,38 +32,6 @@ TOPIC_EVENTS_PER_BATCH_MAX: Final = 1_000_000  # a shard holds its part of a bat
 PORT_MAX: Final = 65_535
 FILE_SIZE_MAX: Final = 64 * 1024  # a name and a value a setting; more is another file
 LOG_LEVELS: Final = ("ERROR", "WARN", "INFO", "DEBUG")
-
-
-class SettingsError(AssignerError):
-    """A setting has a value that cannot be."""
-
-    exit_status = 2
-
-    def __init__(self, *, setting: str, source: str, value: object, expected: str) -> None:
-        self.setting = setting
-        self.source = source  # the flag, variable, or file's entry that gave it
-        self.value = value
-        self.expected = expected
-        found = repr(value) if isinstance(value, str) else shown(value)
-        super().__init__(f"{source} is {found}; expected {expected}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """What there is to know of one setting."""
-
-    name: str  # of the field, and in the file
-    variable: str
-    default: str  # as one would write it in the environment
-    read: Callable[[str], Any]  # raises ValueError
-    expected: str
-    what: str
-    reason: str  # of the default
-
-    @property
-    def flag(self) -> str:
-        """The option on the command line."""
-        return "--" + self.name.replace("_", "-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +50,14 @@ class Settings:
     driver_memory: str
     ui_port: int
     log_level: str
+    security_protocol: Protocol
+    sasl_mechanism: Mechanism
+    sasl_username: str | None
+    sasl_password: Secret | None
+    ssl_ca_file: Path | None
+    ssl_certificate_file: Path | None
+    ssl_key_file: Path | None
+    ssl_key_password: Secret | None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -104,14 +84,20 @@ class Settings:
         environ = os.environ if environ is None else environ
         given = {name: value for name, value in (flags or {}).items() if value is not None}
         for name in given:
-            if name not in _BY_NAME:
-                raise TypeError(f"{name!r} is no setting")
+            if name not in _BY_NAME or _BY_NAME[name].is_secret:
+                raise TypeError(f"{name!r} is no setting with a flag")
         named = environ.get(FILE_VARIABLE)
         if file is None and named:
             file = Path(named)
         written = {} if file is None else _read_file(file)
         values: dict[str, Any] = {}
+        sources: dict[str, str] = {}
         for spec in SPECS:
+            if spec.is_secret:
+                values[spec.name], sources[spec.name] = read_secret(
+                    spec, environ=environ, written=written, file=file
+                )
+                continue
             if spec.name in given:
                 value, source = given[spec.name], spec.flag
             elif spec.variable in environ:
@@ -120,12 +106,26 @@ class Settings:
                 value, source = written[spec.name], f"{spec.name} in {file}"
             else:
                 value, source = spec.default, f"the default of {spec.name}"
-            values[spec.name] = _value(spec, value, source)
-        return cls(**values)
+            values[spec.name], sources[spec.name] = _value(spec, value, source), source
+        settings = cls(**values)
+        check(settings.connection().security, sources)
+        return settings
 
     def connection(self) -> Connection:
         """How every Kafka client of the job and of the commands is made."""
-        return Connection(bootstrap_servers=self.bootstrap_servers, prefix=self.topic_prefix)
+        security = Security(
+            protocol=self.security_protocol,
+            mechanism=self.sasl_mechanism,
+            username=self.sasl_username,
+            password=self.sasl_password,
+            ca_file=self.ssl_ca_file,
+            certificate_file=self.ssl_certificate_file,
+            key_file=self.ssl_key_file,
+            key_password=self.ssl_key_password,
+        )
+        return Connection(
+            bootstrap_servers=self.bootstrap_servers, prefix=self.topic_prefix, security=security
+        )
 
     @staticmethod
     def describe() -> str:
@@ -136,9 +136,13 @@ class Settings:
         ]
         for spec in SPECS:
             default = f"`{spec.default}`" if spec.default else "empty"
-            lines.append(
-                f"| {spec.what} | `{spec.flag}` | `{spec.variable}` | {default} | {spec.reason} |"
-            )
+            flag, variable = f"`{spec.flag}`", f"`{spec.variable}`"
+            if spec.is_secret:
+                flag, variable = (
+                    "none: a secret",
+                    f"{variable}, or a file in `{spec.file_variable}`",
+                )
+            lines.append(f"| {spec.what} | {flag} | {variable} | {default} | {spec.reason} |")
         return "\n".join(lines)
 
 
@@ -163,14 +167,23 @@ def _read_file(path: Path) -> dict[str, object]:
         raise _file_error(path, "nested too deeply", _TOML) from reason
     except ValueError as reason:  # no UTF-8, no TOML, or a number of more digits than Python reads
         raise _file_error(path, str(reason), _TOML) from reason
+    names = [spec.file_name if spec.is_secret else spec.name for spec in SPECS]
     for name in written:
-        if name not in _BY_NAME:
+        if name in names:
+            continue
+        if name in _BY_NAME:
+            spec = _BY_NAME[name]
             raise SettingsError(
-                setting="file",
-                source=f"a name in {path}",
-                value=name,
-                expected=", ".join(_BY_NAME),
+                setting=name,
+                source=f"{name} in {path}",
+                value=None,
+                found="a secret in a settings file",
+                expected=f"{spec.file_name}, the path of a file of its own with mode 0600, or the "
+                f"variable {spec.variable}",
             )
+        raise SettingsError(
+            setting="file", source=f"a name in {path}", value=name, expected=", ".join(names)
+        )
     return written
 
 
@@ -178,28 +191,6 @@ def _file_error(path: Path, found: str, expected: str) -> SettingsError:
     return SettingsError(
         setting="file", source=f"the settings file {path}", value=found, expected=expected
     )
-
-
-def _integer(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-            raise ValueError(text)
-        return int(text)
-
-    return read
-
-
-def _or_empty(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: read(text) if text else None
-
-
-def _matching(pattern: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(text)
-        return text
-
-    return read
 
 
 def _prefix(text: str) -> str:
@@ -222,7 +213,7 @@ SPECS: Final = (
         name="bootstrap_servers",
         variable="KAFKA_BOOTSTRAP_SERVERS",
         default="127.0.0.1:9092",
-        read=_matching(r"[^\s,]+:[0-9]{1,5}(,[^\s,]+:[0-9]{1,5})*"),
+        read=matching(r"[^\s,]+:[0-9]{1,5}(,[^\s,]+:[0-9]{1,5})*"),
         expected="host:port, several with commas",
         what="Kafka's brokers",
         reason="where a broker on this machine listens",
@@ -240,7 +231,7 @@ SPECS: Final = (
         name="checkpoint",
         variable="SPU_ASSIGNER_CHECKPOINT",
         default=".spu-assigner/checkpoint",
-        read=_matching(r"\S(.*\S)?"),
+        read=matching(r"\S(.*\S)?"),
         expected="a folder, or a URL of Hadoop's such as hdfs:// or s3a://",
         what="where Spark keeps offsets and state",
         reason="under the folder it is started in; a job on a cluster needs a shared place",
@@ -258,7 +249,7 @@ SPECS: Final = (
         name="shards",
         variable="SPU_ASSIGNER_SHARDS",
         default="",
-        read=_or_empty(_integer(1, SHARDS_MAX)),
+        read=or_empty(integer(1, SHARDS_MAX)),
         expected=f"1 to {SHARDS_MAX}",
         what="the parts that the clusters' state is divided into, each with a task; fixed by the "
         "checkpoint at the first start",
@@ -287,7 +278,7 @@ SPECS: Final = (
         name="topic_events_per_batch",
         variable="SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH",
         default="20000",
-        read=_integer(1, TOPIC_EVENTS_PER_BATCH_MAX),
+        read=integer(1, TOPIC_EVENTS_PER_BATCH_MAX),
         expected=f"1 to {TOPIC_EVENTS_PER_BATCH_MAX}",
         what="the most topic events a batch takes; joins and leaves are never held back",
         reason="larger batches are hardly faster and a shard's part of a batch is held in memory",
@@ -296,7 +287,7 @@ SPECS: Final = (
         name="master",
         variable="SPU_ASSIGNER_MASTER",
         default="",
-        read=_or_empty(_matching(r"\S+")),
+        read=or_empty(matching(r"\S+")),
         expected="a master URL of Spark's",
         what="where Spark runs",
         reason="empty: what spark-submit says, else local[*], this process with all cores",
@@ -305,7 +296,7 @@ SPECS: Final = (
         name="driver_memory",
         variable="SPU_ASSIGNER_DRIVER_MEMORY",
         default="2g",
-        read=_matching(r"[1-9][0-9]*[mgMG]"),
+        read=matching(r"[1-9][0-9]*[mgMG]"),
         expected="a size such as 900m or 4g",
         what="the JVM's heap where this process starts it",
         reason="a batch's rows pass through it, and on local[*] all tasks run in it",
@@ -314,7 +305,7 @@ SPECS: Final = (
         name="ui_port",
         variable="SPU_ASSIGNER_UI_PORT",
         default="4040",
-        read=_integer(0, PORT_MAX),
+        read=integer(0, PORT_MAX),
         expected=f"0 (none) to {PORT_MAX}",
         what="Spark's UI, on 127.0.0.1; the next free port if it is taken; 0: none",
         reason="Spark's own",
@@ -328,6 +319,7 @@ SPECS: Final = (
         what="what Spark logs to standard error",
         reason="its warnings at each start are about what this job does on purpose",
     ),
+    *SECURITY_SPECS,
 )
 _BY_NAME: Final = {spec.name: spec for spec in SPECS}
 

@@ -35,6 +35,7 @@ from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.failpoints import Failpoint, armed
 from spu_assigner.stream.marker import read_marker
 from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.reach import told
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import (
@@ -260,7 +261,7 @@ class TransactionalSink:
             error = reason.args[0]
             raise SinkError(
                 f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
-                f"{self._transactional_id!r}: {error.str()}"
+                f"{self._transactional_id!r}: {told(error)}"
             ) from reason
         self._positions = self._positions_then(self._marker)
         self._producer = producer

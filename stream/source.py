@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from spu_assigner.stream.bundle import Source
-from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.settings import Settings, SettingsError
 from spu_assigner.stream.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def read_events(spark: SparkSession, settings: Settings, *, shards: int) -> Data
     """The rows: shard, source, partition, offset, time_ms, key, value."""
     from pyspark.sql import functions
 
+    _require_secrets(spark, settings)
     topics = _source(
         spark,
         settings,
@@ -44,6 +45,19 @@ def read_events(spark: SparkSession, settings: Settings, *, shards: int) -> Data
         for frame, source in ((topics, Source.TOPIC_EVENTS), (spus, Source.SPU_EVENTS))
     ]
     return parts[0].union(parts[1])
+
+
+def _require_secrets(spark: SparkSession, settings: Settings) -> None:
+    """Spark resolves references to variables in its own JVM, which may be older than they are."""
+    for variable in settings.connection().security.variables():
+        if spark.sparkContext._jvm.System.getenv(variable) is None:  # type: ignore[union-attr]  # there is one
+            raise SettingsError(
+                setting=variable,
+                source=variable,
+                value=None,
+                found="not in the environment of Spark's JVM",
+                expected=f"it there too, at its start; or a file named by {variable}_FILE",
+            )
 
 
 def _source(spark: SparkSession, settings: Settings, topic: str, **options: str) -> DataFrame:

@@ -18,10 +18,10 @@ from spu_assigner.core.limits import (
     MAP_SIZE_MAX,
     is_legal_name,
 )
-from spu_assigner.stream.connection import address
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, TopicMetadata
+    from spu_assigner.stream.reach import Complaints
 
 SPU_EVENTS: Final = "spu-events"
 TOPIC_EVENTS: Final = "topic-events"
@@ -34,9 +34,11 @@ ASSIGNER_COMMITS: Final = "assigner-commits"
 ASSIGNER_AUDIT: Final = "assigner-audit"
 
 PARTITIONS: Final = 4  # of topics keyed by cluster: as many readers as a small machine has cores
+ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
 REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
 POLL_SECONDS: Final = 0.02
 MENDING: Final = "run `spu-assigner topics create`"
+GRANTING: Final = "grant what `spu-assigner topics acls` lists"
 
 # Kafka holds a whole producer batch against max.message.bytes, not one message, and librdkafka
 # batches up to 1 MB: the inputs' limit is therefore that of the larger message for both. That an
@@ -56,6 +58,10 @@ _REFUSED: Final = object()
 
 class TopicsError(AssignerError):
     """Kafka cannot be reached, or its topics are not what the job needs."""
+
+
+class AccessError(TopicsError):
+    """Kafka's authorizer does not let the job do what it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +117,9 @@ class Fault:
     topic: str  # with the prefix
     found: str
     expected: str
-    setting: str | None = None  # None: the topic itself, or its partitions
+    setting: str | None = (
+        None  # None: the topic itself, or its partitions; ACCESS: the user's rights
+    )
 
     def __str__(self) -> str:
         what = f"{self.topic}: {self.setting}" if self.setting else self.topic
@@ -157,9 +165,11 @@ def create_topics(
         replication_factor: of each new topic; -1 for the broker's own default.
 
     Raises:
+        AccessError: the user may not see all topics: those that are there would look missing.
         TopicsError: Kafka cannot be reached, refuses, or a topic has partitions that it may not.
     """
-    admin = _admin(client)
+    admin, complaints = _admin(client)
+    _require_sight(admin, client, complaints, prefix)
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     counts = {name: 1 if spec.single else partitions for name, spec in names.items()}
     created: set[str] = set()
@@ -167,7 +177,7 @@ def create_topics(
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
     # Kafka's controller answers before its brokers know, and somebody else may do the same now:
     # look again until all is well.
-    while faults := _faults(admin, client, prefix):
+    while faults := _faults(admin, client, prefix, complaints):
         if stuck := [fault for fault in faults if not _can_be_mended(fault)]:
             raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
         if time.monotonic() > deadline:
@@ -242,21 +252,43 @@ def _mend(admin: AdminClient, faults: Sequence[Fault], names: Mapping[str, Topic
 def find_faults(client: Mapping[str, Any], *, prefix: str = "") -> tuple[Fault, ...]:
     """What is wrong with the topics, in the table's order; empty when the job can start.
 
+    Where rights are missing nothing else is told: it may be hidden from this user.
+
     Raises:
         TopicsError: Kafka cannot be reached.
     """
-    return _faults(_admin(client), client, prefix)
+    admin, complaints = _admin(client)
+    _present(admin, client, complaints)  # says best why nobody answers
+    return _access_faults(admin, prefix) or _faults(admin, client, prefix, complaints)
+
+
+def _access_faults(admin: AdminClient, prefix: str) -> tuple[Fault, ...]:
+    from confluent_kafka import KafkaException
+    from spu_assigner.stream.access import missing_rights
+
+    try:
+        missing = missing_rights(admin, prefix=prefix)
+    except KafkaException as reason:
+        raise TopicsError(f"the topics could not be described: {_words(reason)}") from reason
+    return tuple(
+        Fault(topic=topic, setting=ACCESS, found=found, expected=expected)
+        for topic, (found, expected) in missing.items()
+    )
 
 
 def check_topics(client: Mapping[str, Any], *, prefix: str = "") -> None:
     """Return if the job can start.
 
     Raises:
+        AccessError: the user lacks rights; one line says which, and how to grant them.
         TopicsError: it cannot; one line says which topics are missing or wrong and how to mend it.
     """
     faults = find_faults(client, prefix=prefix)
     if not faults:
         return
+    if faults[0].setting == ACCESS:
+        told = "; ".join(map(str, faults))
+        raise AccessError(f"this user may not do what the job does: {told}; {GRANTING}")
     missing = [fault.topic for fault in faults if _is_missing(fault)]
     parts = [f"missing {', '.join(missing)}"] if missing else []
     parts += [str(fault) for fault in faults if not _is_missing(fault)]
@@ -274,29 +306,56 @@ def _can_be_mended(fault: Fault) -> bool:
     return fault.setting is not None or _is_missing(fault)
 
 
-def _admin(client: Mapping[str, Any]) -> AdminClient:
+def _admin(client: Mapping[str, Any]) -> tuple[AdminClient, Complaints]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
+    from spu_assigner.stream.reach import Complaints
 
+    complaints = Complaints()
     try:
         # What goes wrong is told once, by an exception, and not by librdkafka's log as well.
-        return AdminClient({"log_level": 0, **client})
+        return AdminClient({"log_level": 0, "error_cb": complaints.note, **client}), complaints
     except KafkaException as reason:
         raise TopicsError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
 
 
-def _faults(admin: AdminClient, client: Mapping[str, Any], prefix: str) -> tuple[Fault, ...]:
-    from confluent_kafka import KafkaError, KafkaException
+def _require_sight(
+    admin: AdminClient, client: Mapping[str, Any], complaints: Complaints, prefix: str
+) -> None:
+    from confluent_kafka import KafkaException
+    from spu_assigner.stream.access import hidden
+
+    present = _present(admin, client, complaints)
+    names = [topic_name(spec.name, prefix=prefix) for spec in TOPICS]
+    try:
+        unseen = hidden(admin, [name for name in names if name not in present])
+    except KafkaException as reason:
+        raise TopicsError(f"the topics could not be described: {_words(reason)}") from reason
+    if unseen:
+        raise AccessError(f"this user may not Describe {', '.join(unseen)}; {GRANTING}")
+
+
+def _present(
+    admin: AdminClient, client: Mapping[str, Any], complaints: Complaints
+) -> Mapping[str, TopicMetadata]:
+    """The topics that are there, as far as this user may see them."""
+    from spu_assigner.stream.reach import UnreachableError, ask_topics
+
+    try:
+        present: Mapping[str, TopicMetadata] = ask_topics(admin, client, complaints).topics
+    except UnreachableError as reason:
+        raise TopicsError(str(reason)) from reason
+    return present
+
+
+def _faults(
+    admin: AdminClient, client: Mapping[str, Any], prefix: str, complaints: Complaints
+) -> tuple[Fault, ...]:
+    from confluent_kafka import KafkaError
     from confluent_kafka.admin import ConfigResource
 
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
-    try:
-        present = admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
-    except KafkaException as reason:
-        raise TopicsError(
-            f"no Kafka broker answers at {address(client)} ({_words(reason)}); "
-            "check the address and that the broker runs"
-        ) from reason
+    present = _present(admin, client, complaints)
     resources = {
         name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names if name in present
     }

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 import click
+from spu_assigner.stream.acls import Role
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.options import broker_options, output_option
+from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import PARTITIONS
+
+_ROLES: Final = [role.value for role in Role]
 
 
 @click.group()
@@ -57,7 +62,7 @@ def create(
 @broker_options
 def check(output: str, connection: Connection) -> int:
     """Say whether the job can start on these topics; exit status 1 if it cannot."""
-    from spu_assigner.stream.topics import MENDING, find_faults
+    from spu_assigner.stream.topics import ACCESS, GRANTING, MENDING, find_faults
 
     faults = find_faults(connection.client(), prefix=connection.prefix)
     if output == "json":
@@ -74,7 +79,40 @@ def check(output: str, connection: Connection) -> int:
     elif faults:
         for fault in faults:
             click.echo(str(fault))
-        click.echo(f"To mend this: {MENDING}.")
+        click.echo(f"To mend this: {GRANTING if faults[0].setting == ACCESS else MENDING}.")
     else:
         click.echo("All topics are as the job needs them.")
     return 1 if faults else 0
+
+
+@topics.command(name="acls")
+@click.option("--role", type=click.Choice(_ROLES), help="Of this role alone.")
+@click.option("--principal", help="Who is given the rights. [default: User: and the role]")
+@click.option("--group", default="my-group", show_default=True, help="Of a consumer of your own.")
+@click.option("--query-name", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
+@output_option
+@broker_options
+def list_acls(
+    *,
+    role: str | None,
+    principal: str | None,
+    group: str,
+    query_name: str | None,
+    output: str,
+    connection: Connection,
+) -> int:
+    """Print the least rights of each role, as lines of kafka-acls. Asks no broker."""
+    from spu_assigner.stream.acls import acls, commands
+
+    query = Settings.load(flags={"query_name": query_name}).query_name
+    for each in Role if role is None else [Role(role)]:
+        given = acls(each, prefix=connection.prefix, query_name=query, group=group)
+        user = principal or f"User:{each}"
+        if output == "json":
+            for acl in given:
+                told = {"role": each, "principal": user, "resource": acl.resource}
+                click.echo(json.dumps({**told, "name": acl.name, "operation": acl.operation}))
+            continue
+        for line in commands(given, principal=user, servers=connection.bootstrap_servers):
+            click.echo(line)
+    return 0

@@ -6,11 +6,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from spu_assigner.stream.acls import Role
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import create_topics
+from support.secured import Secured, secured_broker
+
+RIGHTS_OF_A_ROLE_MAX = 30
+
+
+@pytest.fixture(scope="session")
+def secured(kafka: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A broker that asks who is there and what he may do; `kafka` says whether one can be had."""
+    users = [f"{role}-{number}" for role in Role for number in range(RIGHTS_OF_A_ROLE_MAX)]
+    folder = tmp_path_factory.mktemp("secured")
+    with secured_broker(folder, plain_users=users) as broker:
+        yield broker
 
 
 @pytest.fixture

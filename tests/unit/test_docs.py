@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 from click.testing import CliRunner
+from spu_assigner.stream import acls
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
@@ -37,6 +38,11 @@ def test_each_guarantee_names_a_test_that_is_there() -> None:
 def test_the_settings_table_is_that_of_the_code() -> None:
     """Settings are documented in one place, the code; README shows it."""
     assert _between("settings").strip() == Settings.describe().strip()
+
+
+def test_the_table_of_rights_is_that_of_the_code() -> None:
+    """Rights are documented in one place, which the tests on a broker hold to be the least."""
+    assert _between("rights").strip() == acls.describe().strip()
 
 
 def test_the_life_of_a_small_cluster_is_explained_as_shown() -> None:

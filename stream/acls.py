@@ -1,0 +1,170 @@
+"""The least rights that each part needs where Kafka has an authorizer: one table.
+
+Rules: what is not in the table is not needed, and without a row something fails. Rights are given
+for whole names, so that a job cannot touch what belongs to another. `Read` and `Write` include
+`Describe`, `AlterConfigs` includes `DescribeConfigs`. Nobody but a consumer of one's own that
+keeps its place in a group needs a right to a group: Spark's source, the marker's reader and the
+commands join none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spu_assigner.stream.topics import (
+    ASSIGNER_COMMITS,
+    ASSIGNER_STATE,
+    DEAD_LETTER,
+    REPLICA_MAP,
+    RING_EVENTS,
+    SPU_EVENTS,
+    TOPIC_EVENTS,
+    TOPIC_STATUS,
+    TOPICS,
+    topic_name,
+)
+
+INPUTS: Final = (SPU_EVENTS, TOPIC_EVENTS)
+ANSWERS: Final = (REPLICA_MAP, TOPIC_STATUS, RING_EVENTS, DEAD_LETTER)
+
+
+class Role(StrEnum):
+    """Who is given rights."""
+
+    JOB = "job"
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    GROUP = "group"
+    ADMIN = "admin"
+
+
+class Resource(StrEnum):
+    """What a right is for, as `kafka-acls` names it."""
+
+    TOPIC = "topic"
+    TRANSACTIONAL_ID = "transactional-id"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """One row: rights that go together."""
+
+    role: Role
+    resource: Resource
+    names: tuple[str, ...]  # of topics, without the prefix; else what the name is
+    operations: tuple[str, ...]  # as Kafka names them
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acl:
+    """One right."""
+
+    resource: Resource
+    name: str  # in Kafka
+    operation: str
+
+
+GRANTS: Final = (
+    Grant(
+        role=Role.JOB,
+        resource=Resource.TOPIC,
+        names=INPUTS,
+        operations=("Read", "DescribeConfigs"),
+        reason="reads the events; looks at its start whether they bear the broker's time",
+    ),
+    Grant(
+        role=Role.JOB,
+        resource=Resource.TOPIC,
+        names=tuple(spec.name for spec in TOPICS if spec.name not in (*INPUTS, ASSIGNER_COMMITS)),
+        operations=("Write", "DescribeConfigs"),
+        reason="answers; looks at its start whether maps fit",
+    ),
+    Grant(
+        role=Role.JOB,
+        resource=Resource.TOPIC,
+        names=(ASSIGNER_COMMITS,),
+        operations=("Read", "Write", "DescribeConfigs"),
+        reason="writes its marker, and reads the last one back",
+    ),
+    Grant(
+        role=Role.JOB,
+        resource=Resource.TRANSACTIONAL_ID,
+        names=("prefix and query name",),
+        operations=("Write",),
+        reason="a batch is a transaction",
+    ),
+    Grant(
+        role=Role.PRODUCER,
+        resource=Resource.TOPIC,
+        names=INPUTS,
+        operations=("Write",),
+        reason="`produce`; with `--wait` the consumer's rights too",
+    ),
+    Grant(
+        role=Role.CONSUMER,
+        resource=Resource.TOPIC,
+        names=(*ANSWERS, ASSIGNER_STATE),
+        operations=("Read",),
+        reason="`watch`, `produce --wait`, `explain`; a consumer of your own needs those it reads",
+    ),
+    Grant(
+        role=Role.GROUP,
+        resource=Resource.GROUP,
+        names=("its group",),
+        operations=("Read",),
+        reason="a consumer of your own that keeps its place in a group, besides the consumer's",
+    ),
+    Grant(
+        role=Role.ADMIN,
+        resource=Resource.TOPIC,
+        names=tuple(spec.name for spec in TOPICS),
+        operations=("Create", "Describe", "AlterConfigs"),
+        reason="`topics create` makes topics and mends their settings",
+    ),
+)
+
+
+def acls(role: Role, *, prefix: str = "", query_name: str, group: str) -> tuple[Acl, ...]:
+    """The rights of a role, by their names in Kafka."""
+    names = {Resource.TRANSACTIONAL_ID: f"{prefix}{query_name}", Resource.GROUP: group}
+    return tuple(
+        Acl(
+            resource=grant.resource,
+            name=names.get(grant.resource) or topic_name(name, prefix=prefix),
+            operation=operation,
+        )
+        for grant in GRANTS
+        if grant.role is role
+        for name in grant.names
+        for operation in grant.operations
+    )
+
+
+def commands(given: Iterable[Acl], *, principal: str, servers: str) -> Iterator[str]:
+    """The lines that give these rights, one for each resource."""
+    operations: dict[tuple[Resource, str], list[str]] = {}
+    for acl in given:
+        operations.setdefault((acl.resource, acl.name), []).append(acl.operation)
+    for (resource, name), listed in operations.items():
+        asked = " ".join(f"--operation {operation}" for operation in listed)
+        yield (
+            f"kafka-acls --bootstrap-server {servers} --add --allow-principal {principal} "
+            f"{asked} --{resource} {name}"
+        )
+
+
+def describe() -> str:
+    """The table in Markdown."""
+    lines = ["| who | on | rights | what for |", "| --- | --- | --- | --- |"]
+    for grant in GRANTS:
+        names = ", ".join(
+            f"`{name}`" if grant.resource is Resource.TOPIC else name for name in grant.names
+        )
+        rights = ", ".join(grant.operations)
+        lines.append(f"| {grant.role} | {grant.resource} {names} | {rights} | {grant.reason} |")
+    return "\n".join(lines)

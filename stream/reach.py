@@ -1,0 +1,170 @@
+"""Asking Kafka for its topics, and saying why it does not answer, in one line with what to do.
+
+librdkafka tells a wrong host name and an unknown authority in the same words, and of a wrong
+protocol nothing but silence. So after a failure the port is tried once more by hand.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.connection import address
+from spu_assigner.stream.topics import GRANTING
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
+REFUSED_SECONDS_MAX: Final = 3.0  # a broker that has just started may not know its users yet
+PROBE_SECONDS_MAX: Final = 3.0
+_COMPLAINTS_MAX: Final = 100  # a client complains several times a second
+_PROTOCOL: Final = "SPU_ASSIGNER_SECURITY_PROTOCOL"
+_CERTIFICATE: Final = "SPU_ASSIGNER_SSL_CERTIFICATE_FILE and SPU_ASSIGNER_SSL_KEY_FILE"
+_USER: Final = "SPU_ASSIGNER_SASL_USERNAME and SPU_ASSIGNER_SASL_PASSWORD"
+_WRONG_NAME: Final = (62, 64)  # OpenSSL's codes: another host's name, another address
+_DENIED: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+)
+_EXPIRED: Final = (9, 10)  # not valid yet, not any more
+
+
+class UnreachableError(AssignerError):
+    """No broker answers, or not to this client."""
+
+
+class Complaints:
+    """What a client says between requests; `note` is given to it as `error_cb`."""
+
+    def __init__(self) -> None:
+        self._errors: list[KafkaError] = []
+
+    def note(self, error: KafkaError) -> None:
+        """Keep one."""
+        if len(self._errors) < _COMPLAINTS_MAX:
+            self._errors.append(error)
+
+    def has(self, code: int) -> bool:
+        return any(error.code() == code for error in self._errors)
+
+    def says(self, words: str) -> bool:
+        return any(words in error.str() for error in self._errors)
+
+
+def ask_topics(
+    client: AdminClient | Producer | Consumer, settings: Mapping[str, Any], complaints: Complaints
+) -> ClusterMetadata:
+    """The topics that this client may see.
+
+    Args:
+        client: made with the settings, and with `complaints.note` as `error_cb`.
+
+    Raises:
+        UnreachableError: no broker answers; it says why and what to do.
+    """
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    seconds = REFUSED_SECONDS_MAX
+    while True:
+        try:
+            return client.list_topics(timeout=seconds)
+        except KafkaException as reason:
+            client.poll(0)  # The complaints are told here.
+            seconds = deadline - time.monotonic()
+            found = _fault(settings, complaints)
+            if found is not None:
+                raise UnreachableError(f"Kafka at {found}") from reason
+            if seconds <= 0:
+                raise UnreachableError(
+                    f"no Kafka broker answers at {address(settings)} ({reason.args[0].str()}); "
+                    f"check the address and that it runs{_hint(settings)}"
+                ) from reason
+
+
+def told(error: KafkaError) -> str:
+    """librdkafka's sentence, and what to do where a right is missing."""
+    return f"{error.str()}; {GRANTING}" if error.code() in _DENIED else str(error.str())
+
+
+def _fault(settings: Mapping[str, Any], complaints: Complaints) -> str | None:
+    """What waiting will not mend; None: nothing is known."""
+    servers = address(settings)
+    if complaints.has(KafkaError._AUTHENTICATION):
+        return (
+            f"{servers} refuses user {settings.get('sasl.username')!r}: name or password is "
+            f"wrong, or it has none for {settings.get('sasl.mechanism')}; check {_USER}"
+        )
+    server = servers.split(",")[0]
+    host, _, port = server.rpartition(":")
+    protocol = str(settings.get("security.protocol", "PLAINTEXT"))
+    found: str | None
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS_MAX) as probe:
+            if protocol.endswith("SSL"):
+                found = _tls_fault(probe, host, settings, complaints)
+            else:
+                found = _plain_fault(probe, protocol)
+    except OSError:
+        return None
+    return None if found is None else f"{server} {found}"
+
+
+def _hint(settings: Mapping[str, Any]) -> str:
+    """Where a port speaks TLS and is silent then, as one that waits for a name."""
+    if settings.get("security.protocol") != "SSL":
+        return ""
+    return f"; if it asks for a user, set {_PROTOCOL} to SASL_SSL, with {_USER}"
+
+
+def _tls_fault(
+    probe: socket.socket, host: str, settings: Mapping[str, Any], complaints: Complaints
+) -> str | None:
+    """What is wrong with a port that is to speak TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
+    if (authority := settings.get("ssl.ca.location")) is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(authority)
+    try:
+        context.wrap_socket(probe, server_hostname=host.strip("[]")).close()
+    except ssl.SSLCertVerificationError as reason:
+        if reason.verify_code in _WRONG_NAME:
+            return (
+                f"shows a certificate for another host ({reason.verify_message}); name the broker "
+                "as its certificate does, or give it a certificate for this name"
+            )
+        if reason.verify_code in _EXPIRED:
+            return f"shows a certificate out of its time ({reason.verify_message}); renew it"
+        return (
+            f"shows a certificate that no trusted authority vouches for ({reason.verify_message}); "
+            "put the authority's certificate into SPU_ASSIGNER_SSL_CA_FILE"
+        )
+    except TimeoutError:
+        return None
+    except OSError:  # It hangs up, or answers in no TLS.
+        return (
+            f"does not speak TLS, and {_PROTOCOL} is {settings['security.protocol']}; "
+            "name its port for TLS"
+        )
+    if complaints.says("certificate") or complaints.says("SSL alert"):
+        return f"does not take this client's certificate, or asks for one; check {_CERTIFICATE}"
+    return None
+
+
+def _plain_fault(probe: socket.socket, protocol: str) -> str | None:
+    """That a port which is to speak plainly speaks TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # Nothing is sent: it is only asked whether it speaks TLS.
+    try:
+        context.wrap_socket(probe).close()
+    except OSError:
+        return None
+    return f"speaks TLS, and {_PROTOCOL} is {protocol}; set it to SASL_SSL, or SSL"
