@@ -40,8 +40,9 @@ class ShardsChangedError(CheckpointError):
         self.wanted = wanted
         super().__init__(
             f"shards is {wanted}, but checkpoint {checkpoint} has its state in {found}, which "
-            f"cannot be changed; leave the setting out (or set it to {found}), or start with a new "
-            "checkpoint, query name and topic prefix"
+            f"cannot be changed in it; leave the setting out (or set it to {found}), or make a new "
+            f"checkpoint of {wanted} shards out of the outputs: stop the job, then `spu-assigner "
+            f"recover --checkpoint NEW --shards {wanted}`"
         )
 
 
@@ -165,6 +166,31 @@ def list_names(spark: SparkSession, folder: str) -> list[str] | None:
     if not system.exists(place):
         return None
     return sorted(str(status.getPath().getName()) for status in system.listStatus(place))
+
+
+def put_file(spark: SparkSession, file: Path, path: str) -> None:
+    """Copy a file of this machine to any place; what is there is replaced."""
+    system, place = _file_system(spark, path)
+    source = _java(spark).org.apache.hadoop.fs.Path(file.absolute().as_uri())
+    system.copyFromLocalFile(False, True, source, place)
+
+
+def remove(spark: SparkSession, path: str) -> None:
+    """Remove a file, or a folder with all that is in it; nothing if there is none."""
+    system, place = _file_system(spark, path)
+    system.delete(place, True)
+
+
+def sha256_of(spark: SparkSession, path: str) -> str | None:
+    """The SHA-256 of a file, hexadecimal; None: there is none."""
+    system, place = _file_system(spark, path)
+    if not system.exists(place):
+        return None
+    stream = system.open(place)
+    try:
+        return str(_java(spark).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
+    finally:
+        stream.close()
 
 
 def batches_in(spark: SparkSession, log: str) -> list[int]:

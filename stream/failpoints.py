@@ -21,12 +21,13 @@ VARIABLE: Final = "SPU_ASSIGNER_FAILPOINT"
 
 
 class Failpoint(StrEnum):
-    """Where in a batch; in the order in which a batch comes by."""
+    """Where in a batch, in the order in which it comes by; the last one is in `recover`."""
 
     BEFORE_COLLECT = "before-collect"  # nothing of the batch has been computed
     INSIDE_TRANSACTION = "inside-transaction"  # all messages are at the broker, not committed
     AFTER_COMMIT = "after-commit"  # Kafka has acknowledged the commit, nobody has noted it
     BEFORE_SPARK_COMMIT = "before-spark-commit"  # the sink is done, Spark has not noted it
+    BEFORE_RECOVERY_MARKER = "before-recovery-marker"  # `recover` has written the checkpoint only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

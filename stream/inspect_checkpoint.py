@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.state import ClusterState
@@ -31,7 +29,7 @@ from spu_assigner.stream.checkpoint import (
     list_names,
     read_lines,
 )
-from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.command_session import command_session
 from spu_assigner.stream.shard_batch import read_shards
 
 if TYPE_CHECKING:
@@ -131,6 +129,11 @@ def _check_names(place: str, names: Sequence[str] | None) -> None:
         )
     if {"metadata", "offsets"} <= {*names}:
         return
+    if {"metadata", "recovery"} == {each for each in names if not each.startswith(".")}:
+        raise NoCheckpointError(
+            f"checkpoint {place} was recovered and has no committed batch yet; start its job, and "
+            "wait until it has answered something"
+        )
     if not names:
         held = "nothing"
     else:
@@ -258,56 +261,11 @@ def _read_offsets(lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[
 @contextmanager
 def _session(given: SparkSession | None, place: str) -> Iterator[SparkSession]:
     """A session with the reader's options; the given one's own options stay as they are."""
-    from pyspark.sql import SparkSession
-
-    base = given or SparkSession.getActiveSession()
-    own = None
-    if base is None:
-        base = own = _start_session(place)
-    try:
+    with command_session(given, place, application=APPLICATION) as base:
         session = base.newSession()
         for name, value in _READER_OPTIONS.items():
             session.conf.set(name, value)
         yield session
-    finally:
-        if own is not None:
-            own.stop()
-
-
-def _start_session(place: str) -> SparkSession:
-    from spu_assigner.stream.jars import ensure
-    from spu_assigner.stream.java import ensure_java
-    from spu_assigner.stream.job import Jars, build_session
-
-    flags = {"checkpoint": place, "ui_port": "0", "query_name": APPLICATION}
-    settings = Settings.load(flags=flags)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
-        return build_session(settings, java=None, jars=None)
-    java, jars = ensure_java(), Jars(kafka=(), local=ensure("spark-local"))
-    with _stderr_kept() as said:
-        try:
-            # Here, whatever master the job has: what is read goes to this process alone.
-            return build_session(replace(settings, master="local[*]"), java=java, jars=jars)
-        except Exception as reason:
-            said.seek(0)
-            lines = said.read().decode(errors="replace").strip().splitlines()
-            told = lines[-1] if lines else str(reason)
-            raise InspectError(f"Spark could not be started: {told}") from reason
-
-
-@contextmanager
-def _stderr_kept() -> Iterator[IO[bytes]]:
-    """Give a JVM that is started meanwhile a file for what it says; it has no other silence."""
-    saved = os.dup(2)
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield said
-        finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
 
 
 def _told(reason: Any) -> str:

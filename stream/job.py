@@ -14,7 +14,7 @@ import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -33,8 +33,16 @@ from spu_assigner.stream.checkpoint import (
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
 from spu_assigner.stream.private import private_files
+from spu_assigner.stream.recovery import (
+    AGAIN,
+    Recovery,
+    RecoveryError,
+    initial_state,
+    pending_recovery,
+    starting_offsets,
+)
 from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import check_topics
+from spu_assigner.stream.topics import INPUTS, check_topics, partition_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,11 +163,16 @@ def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
 
 def start_query(spark: SparkSession, settings: Settings) -> Job:
     """Start the query in a session that was built for it."""
-    from spu_assigner.stream.sink import TransactionalSink
+    from spu_assigner.stream.sink import ForeignCheckpointError, TransactionalSink
 
     place = absolute(settings.checkpoint)
     make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
     checkpoint = read_checkpoint(spark, place)
+    recovery = pending_recovery(
+        spark, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
+    )
+    if recovery is not None:
+        checkpoint = replace(checkpoint, shards=recovery.shards)
     shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
     spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
     sink = TransactionalSink(
@@ -167,10 +180,18 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         shards=shards,
         positions_after=lambda batch: read_positions(spark, place, batch),
     )
-    sink.open(checkpoint.id)
+    try:
+        sink.open(checkpoint.id)
+    except ForeignCheckpointError as reason:
+        if recovery is None:
+            raise
+        raise RecoveryError(
+            f"the recovery of checkpoint {place} was not finished, or another checkpoint has been "
+            f"run since ({reason}); {AGAIN}, to the same folder"
+        ) from reason
     require_token(spark)
     query = (
-        answers(spark, settings, shards=shards)
+        answers(spark, settings, shards=shards, recovery=recovery)
         .writeStream.queryName(settings.query_name)
         .option("checkpointLocation", place)
         .outputMode("append")
@@ -181,8 +202,14 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     return Job(query, sink, spark, shards=shards)
 
 
-def answers(spark: SparkSession, settings: Settings, *, shards: int) -> DataFrame:
-    """The query's plan: events in, bundles of answers out."""
+def answers(
+    spark: SparkSession, settings: Settings, *, shards: int, recovery: Recovery | None = None
+) -> DataFrame:
+    """The query's plan: events in, bundles of answers out.
+
+    With a recovery it is the plan of the first batch: from another state than none, and from where
+    the input was read to. Spark takes up later batches with either plan.
+    """
     from spu_assigner.stream.bundle import SCHEMA
     from spu_assigner.stream.processor import AssignerProcessor
     from spu_assigner.stream.shard_batch import Options
@@ -197,17 +224,31 @@ def answers(spark: SparkSession, settings: Settings, *, shards: int) -> DataFram
     )
     # Where tasks run on this machine, large answers need not pass through the JVM.
     is_here = (spark.sparkContext.master or "").startswith("local")
+    begins = state = None
+    if recovery is not None:
+        begins = _begins(settings, recovery)
+        state = initial_state(spark, absolute(settings.checkpoint)).groupBy("shard")
     # No timers: with them Spark keeps running batches although nothing comes.
     return (
-        read_events(spark, settings, shards=shards)
+        read_events(spark, settings, shards=shards, begins=begins)
         .groupBy("shard")
         .transformWithStateInPandas(
             statefulProcessor=AssignerProcessor(options, overflows=is_here),
             outputStructType=SCHEMA,
             outputMode="Append",
             timeMode="None",
+            initialState=state,
         )
     )
+
+
+def _begins(settings: Settings, recovery: Recovery) -> dict[str, dict[str, int]]:
+    """Where a recovered checkpoint begins to read; Spark wants all partitions of then."""
+    counts = partition_counts(settings.connection().client(), INPUTS, prefix=settings.topic_prefix)
+    return {
+        topic: starting_offsets(recovery.positions, topic, partitions=count)
+        for topic, count in counts.items()
+    }
 
 
 def build_session(settings: Settings, *, java: Java | None, jars: Jars | None) -> SparkSession:

@@ -93,5 +93,16 @@ class AssignerProcessor(StatefulProcessor):
         for sequence, bundle in enumerate(bundles):
             yield pd.DataFrame({"shard": [label], "sequence": [sequence], "bundle": [bundle]})
 
+    def handleInitialState(  # noqa: N802  # Spark's name
+        self,
+        key: Any,
+        initialState: DataFrame,  # noqa: N803
+        timerValues: Any,  # noqa: N803
+    ) -> None:
+        """Put a recovered shard's log into the state, before its first batch."""
+        store = SparkStore(self._state)
+        for name, value in zip(initialState["key"], initialState["value"], strict=True):
+            store.put(name, bytes(value))
+
     def close(self) -> None:
         """Nothing to let go: the copy is for the next batch."""

@@ -230,7 +230,7 @@ class ShardBatch:
                 case ReplicaMap():
                     name = f"{cluster_id}/{record.topic}".encode()
                     data = None if record.replicas is None else encode_record(record, wire=wire)
-                    self.entries[_MAP + name] = data
+                    self.entries[map_key(name)] = data
                     kind = Kind.REPLICA_MAP
                 case TopicStatus():
                     name = f"{cluster_id}/{record.topic}".encode()
@@ -254,9 +254,26 @@ class ShardBatch:
                 value = None
                 if not isinstance(entry, EntryGone):
                     value = encode_record(entry, wire=self._options.wire)
-                self.entries[_ENTRY + key] = value
+                self.entries[state_key(key)] = value
                 yield Message(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
                 ordinal += 1
+
+
+def map_key(key: bytes) -> bytes:
+    """The key in a shard's state of a message of `replica-map`."""
+    return _MAP + key
+
+
+def state_key(key: bytes) -> bytes:
+    """The key in a shard's state of a message of `assigner-state`."""
+    return _ENTRY + key
+
+
+def entry_key(record: ReplicaMap | Entry) -> bytes:
+    """The key in a shard's state under which a record belongs."""
+    if isinstance(record, ReplicaMap):
+        return map_key(f"{record.cluster_id}/{record.topic}".encode())
+    return state_key(f"{record.cluster_id}/{_place_of(record)[1]}".encode())
 
 
 def _place_of(entry: Entry | EntryGone) -> tuple[Kind, str]:

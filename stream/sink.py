@@ -158,6 +158,28 @@ class TransactionalSink:
         if self._marker is not None and self._marker.checkpoint_id != checkpoint_id:
             raise self._foreign(self._marker, checkpoint_id)
 
+    def take_over(self) -> CommitMarker | None:
+        """Take over the output whatever checkpoint it is of, and tell the last marker.
+
+        Raises:
+            SinkError: the broker does not answer.
+        """
+        self._connect()
+        return self._marker
+
+    def mark(self, marker: CommitMarker) -> None:
+        """Commit a marker by itself, after `take_over`.
+
+        Raises:
+            FencedError: another process has taken over since.
+            SinkError: it is not known whether it is there.
+        """
+        try:
+            with Outbox() as outbox:
+                self._transact(outbox, marker)
+        except KafkaException as reason:
+            self._give_up(reason, batch=marker.batch, attempt=ATTEMPTS_MAX)
+
     def bind(self, checkpoint_id: str) -> None:
         """Say which checkpoint the query has; batches wait for it."""
         self._checkpoint_id = checkpoint_id

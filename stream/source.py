@@ -7,6 +7,8 @@ a create was sent is therefore in the create's batch or an earlier one, never in
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from spu_assigner.stream.bundle import Source
@@ -19,8 +21,19 @@ if TYPE_CHECKING:
 _LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
 
 
-def read_events(spark: SparkSession, settings: Settings, *, shards: int) -> DataFrame:
-    """The rows: shard, source, partition, offset, time_ms, key, value."""
+def read_events(
+    spark: SparkSession,
+    settings: Settings,
+    *,
+    shards: int,
+    begins: Mapping[str, Mapping[str, int]] | None = None,
+) -> DataFrame:
+    """The rows: shard, source, partition, offset, time_ms, key, value.
+
+    Args:
+        begins: by the topic's whole name, for each of its partitions where a new checkpoint begins
+            to read (-2: at the first message); by default all from their first messages.
+    """
     from pyspark.sql import functions
 
     _require_secrets(spark, settings)
@@ -28,10 +41,11 @@ def read_events(spark: SparkSession, settings: Settings, *, shards: int) -> Data
         spark,
         settings,
         TOPIC_EVENTS,
+        begins,
         # Only this one is limited: in a backlog membership is caught up first.
         maxOffsetsPerTrigger=str(settings.topic_events_per_batch),
     )
-    spus = _source(spark, settings, SPU_EVENTS)
+    spus = _source(spark, settings, SPU_EVENTS, begins)
     parts = [
         frame.select(
             _shard_of_key(shards).alias("shard"),
@@ -60,14 +74,23 @@ def _require_secrets(spark: SparkSession, settings: Settings) -> None:
             )
 
 
-def _source(spark: SparkSession, settings: Settings, topic: str, **options: str) -> DataFrame:
+def _source(
+    spark: SparkSession,
+    settings: Settings,
+    topic: str,
+    begins: Mapping[str, Mapping[str, int]] | None,
+    **options: str,
+) -> DataFrame:
+    name = topic_name(topic, prefix=settings.topic_prefix)
+    first = "earliest" if begins is None else json.dumps({name: begins[name]})
     return (
         spark.readStream.format("kafka")
         .options(
             **{
                 **settings.connection().spark(),
-                "subscribe": topic_name(topic, prefix=settings.topic_prefix),
-                "startingOffsets": "earliest",  # of a new checkpoint: no event is passed over
+                "subscribe": name,
+                # Of a new checkpoint: no event is passed over.
+                "startingOffsets": first,
                 "failOnDataLoss": "true",  # a gap must not pass for an event that never was
                 "kafka.isolation.level": "read_committed",
                 # The broker holds an empty fetch back 500 ms by default, and Spark waits for it.

@@ -33,6 +33,8 @@ ASSIGNER_STATE: Final = "assigner-state"
 ASSIGNER_COMMITS: Final = "assigner-commits"
 ASSIGNER_AUDIT: Final = "assigner-audit"
 
+INPUTS: Final = (SPU_EVENTS, TOPIC_EVENTS)
+
 PARTITIONS: Final = 4  # of topics keyed by cluster: as many readers as a small machine has cores
 ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
 REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
@@ -274,6 +276,22 @@ def _access_faults(admin: AdminClient, prefix: str) -> tuple[Fault, ...]:
         Fault(topic=topic, setting=ACCESS, found=found, expected=expected)
         for topic, (found, expected) in missing.items()
     )
+
+
+def partition_counts(
+    client: Mapping[str, Any], names: Sequence[str], *, prefix: str = ""
+) -> dict[str, int]:
+    """How many partitions these topics have, by their whole names.
+
+    Raises:
+        TopicsError: Kafka cannot be reached, or a topic is missing.
+    """
+    admin, complaints = _admin(client)
+    present = _present(admin, client, complaints)
+    full = [topic_name(name, prefix=prefix) for name in names]
+    if missing := [name for name in full if name not in present]:
+        raise TopicsError(f"missing topics {', '.join(missing)}; {MENDING}")
+    return {name: len(present[name].partitions) for name in full}
 
 
 def check_topics(client: Mapping[str, Any], *, prefix: str = "") -> None:

@@ -1,0 +1,198 @@
+"""A checkpoint is lost, and made anew out of what the job has published."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spu_assigner.core import Assigner, LeaveMode, OnShortage, Policy
+from spu_assigner.core.events import Event
+from spu_assigner.core.records import ReplicaMap
+from spu_assigner.schemas.codec import decode_event, decode_record
+from spu_assigner.schemas.wire import RecoveredFrom
+from spu_assigner.stream.inspect_checkpoint import inspect_checkpoint
+from spu_assigner.stream.job import Job, start_query
+from spu_assigner.stream.recover import (
+    recover,
+    survey,
+)
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.sink import FencedError, ForeignCheckpointError
+from support.builders import Events
+from support.kafka import PATIENCE_SECONDS
+from support.pictures import picture
+from support.streams import Streams
+
+CLUSTERS = 6
+COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "recover"]
+COMMAND_SECONDS_MAX = 180.0
+
+
+def beginning(number: int) -> list[list[Event]]:
+    """A cluster with everything in it: what waits, what leaves, what is full, chains of all kinds.
+
+    In parts, each of which is applied before the next is sent.
+    """
+    events = Events(f"c{number}")
+    return [
+        [
+            *events.racks({"a": [0, 1], "b": [2, 3]}, capacity=20 + number, cores=2),
+            events.join(4, rack="b", capacity=3),
+        ],
+        [
+            events.create("fluvio", 5, 2, policy=Policy.FLUVIO),
+            events.create("kafka", 4, 2, policy=Policy.KAFKA),
+            events.create("redpanda", 3, 2, policy=Policy.REDPANDA),
+            events.create("balanced", 4, 4, policy=Policy.BALANCED),
+            events.create("gone", 2, 1),
+            events.delete("gone"),
+            events.create("waits", 1, 9, on_shortage=OnShortage.WAIT),
+            events.grow("kafka", 6),
+        ],
+        [
+            # In one half the ring is empty then, and what SPU 3 alone has must stay there.
+            *[events.leave(each) for each in (0, 1, 2, 4) if number % 2],
+            events.leave(3, mode=LeaveMode.DECOMMISSION),
+        ],
+    ]
+
+
+def going_on(number: int) -> list[Event]:
+    """What is asked after the loss: all chains go on, and some of it was asked before."""
+    events, before = Events(f"c{number}", first=100), beginning(number)
+    return [
+        before[0][1],
+        before[1][0],
+        *[events.join(each, rack="ab"[each // 2], capacity=30) for each in (0, 2) if number % 2],
+        events.create("fluvio-2", 3, 2, policy=Policy.FLUVIO),
+        events.create("kafka-2", 3, 2, policy=Policy.KAFKA),
+        events.create("redpanda-2", 2, 2, policy=Policy.REDPANDA),
+        events.create("balanced-2", 3, 2, policy=Policy.BALANCED),
+        events.create("fluvio", 9, 2),
+        before[1][4],
+        events.delete("waits"),
+    ]
+
+
+def sent(streams: Streams, events: list[Event], job: Job) -> None:
+    """Send, and wait until the job has applied it."""
+    before = streams.applied_count()
+    streams.send(events)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while streams.applied_count() < before + len(events):
+        assert not job.await_termination(0.1)
+        assert time.monotonic() < deadline, f"{streams.applied_count()} applied"
+
+
+def states(job: Job, checkpoint: str) -> dict[str, Any]:
+    """All that the checkpoint's state holds, read with Spark's own reader."""
+    found = inspect_checkpoint(checkpoint, spark=job.spark)
+    return {name: picture(state) for name, state in found.clusters.items()}
+
+
+def applied_events(streams: Streams) -> list[Event]:
+    kinds: dict[str, Any] = {"spu-events": "spu", "topic-events": "topic"}
+    return [decode_event(read.value, kind=kinds[read.topic]) for read in streams.applied()]
+
+
+def answers_of(streams: Streams, topic: str) -> dict[bytes | None, list[Any]]:
+    found: dict[bytes | None, list[Any]] = {}
+    for read in streams.read(topic):
+        value = None if read.value is None else decode_record(read.value)
+        found.setdefault(read.key, []).append(value)
+    return found
+
+
+def check_as_one_process(streams: Streams) -> Assigner:
+    """Every answer is what one process gives that never stopped."""
+    assigner = Assigner()
+    expected: dict[bytes | None, list[Any]] = {}
+    statuses: dict[bytes | None, list[Any]] = {}
+    for event in applied_events(streams):
+        for answer in assigner.apply(event):
+            key = f"{answer.cluster_id}/{getattr(answer, 'topic', '')}".encode()
+            if isinstance(answer, ReplicaMap):
+                expected.setdefault(key, []).append(answer if answer.replicas is not None else None)
+            elif hasattr(answer, "status"):
+                statuses.setdefault(key, []).append(answer)
+    assert answers_of(streams, "replica-map") == expected
+    assert answers_of(streams, "topic-status") == statuses
+    return assigner
+
+
+def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
+    settings: Settings, run: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Deleted, made anew in other shards, its first batch repeated, and again while a job runs."""
+    streams = Streams(settings.bootstrap_servers, settings.topic_prefix)
+    first = run()
+    spark = first.spark
+    for part in range(3):
+        sent(streams, [event for n in range(CLUSTERS) for event in beginning(n)[part]], first)
+    first.query.processAllAvailable()
+    before, old = states(first, settings.checkpoint), str(first.query.id)
+    assert any(picture["waiting"][0] for picture in before.values())
+    assert any(picture["leaving"] for picture in before.values())
+    assert any(len(each["ring"][0]) < each["racks"][0] for each in before.values())  # saturated
+    last = streams.markers()[-1]
+    first.query.stop()
+    first.sink.close()
+    shutil.rmtree(settings.checkpoint)
+    new = replace(settings, checkpoint=str(tmp_path / "new"), shards=3)
+    with pytest.raises(ForeignCheckpointError):
+        start_query(spark, new)
+
+    looked = survey(new)
+    report = recover(new, spark=spark)
+    assert replace(report, checkpoint_id=None) == looked
+    assert report.recovered_from == RecoveredFrom(checkpoint_id=old, batch=last.batch)
+    assert report.positions == last.positions
+    assert (report.clusters, report.shards) == (CLUSTERS, 3)
+    events = Events("c0", first=900)
+    job = start_query(spark, replace(new, shards=None))
+    sent(streams, [beginning(0)[0][0]], job)  # known already: it changes nothing
+    job.query.processAllAvailable()
+    assert str(job.query.id) == report.checkpoint_id
+    assert job.shards == 3
+    assert states(job, new.checkpoint) == before
+    job.query.stop()
+    job.sink.close()
+
+    Path(new.checkpoint, "commits/0").unlink()  # as if it had died before Spark noted batch 0
+    job = start_query(spark, new)
+    job.query.processAllAvailable()
+    assert states(job, new.checkpoint) == before
+    sent(streams, [event for n in range(CLUSTERS) for event in going_on(n)], job)
+    assert [m.batch for m in streams.markers() if m.checkpoint_id == report.checkpoint_id][:3] == [
+        -1,
+        0,
+        1,
+    ]
+    job.query.stop()
+    job.sink.close()
+
+    job = start_query(spark, new)  # now without its initial state
+    sent(streams, [events.create("later", 2, 2, policy=Policy.FLUVIO)], job)
+    again = replace(new, checkpoint=str(tmp_path / "again"), shards=1)
+    assert recover(again, spark=spark).recovered_from.checkpoint_id == report.checkpoint_id
+    streams.send([events.create("shut-out")])
+    with pytest.raises(FencedError):
+        job.await_termination(PATIENCE_SECONDS)
+    with pytest.raises(ForeignCheckpointError):
+        start_query(spark, new)
+    job = start_query(spark, again)
+    sent(streams, [events.create("last", 3, 2, policy=Policy.KAFKA)], job)
+    job.query.processAllAvailable()
+    assigner = check_as_one_process(streams)
+    assert states(job, again.checkpoint) == {
+        name: picture(state) for name, state in assigner.clusters.items()
+    }
+    job.stop()
+    ids = [read.ce_id for topic in ("topic-status", "replica-map") for read in streams.read(topic)]
+    assert len(ids) == len(set(ids))
