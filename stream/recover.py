@@ -261,7 +261,7 @@ def _write(spark: SparkSession, settings: Settings, report: Report, published: P
     place = report.checkpoint
     try:
         _check_names(place, list_names(spark, place) or ())
-        make_private(place, alone=True)
+        make_private(place, alone=(settings.master or "local").startswith("local"))
         # Left by a recovery that broke off, or that nothing was run on.
         remove(spark, f"{place}/{METADATA_FILE}")
         remove(spark, f"{place}/{FOLDER}")
