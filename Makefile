@@ -71,7 +71,7 @@ test: $(READY) ## all tests: unit, Spark, broker
 
 .PHONY: unit
 unit: $(READY) ## the tests that need neither Java nor Spark nor a broker
-	@$(BIN)/pytest -q -m 'not spark and not broker and not kafka_jar and not bench'
+	@$(BIN)/pytest -q -m 'not spark and not broker and not kafka_jar and not fuzz and not bench'
 
 .PHONY: check
 check: lint unit audit ## format, lint, types, import rules, unit tests, audit; to be run before each commit
@@ -108,6 +108,12 @@ SEEDS ?= 100000
 .PHONY: seeds
 seeds: $(READY) ## random lives of clusters on the real core, each invariant checked after each event (SEEDS=100000)
 	@$(BIN)/python tests/support/simulation.py --seeds $(SEEDS) --from 0 --processes 2
+
+RUNS ?= 1000000
+
+.PHONY: fuzz
+fuzz: $(READY) ## coverage-guided fuzzing of all that reads foreign input, about 15 minutes (RUNS=1000000)
+	@$(BIN)/python tests/fuzz/run.py --runs $(RUNS) --keep
 
 .PHONY: compare
 compare: $(READY) ## the table of evenness: our policies beside Kafka's placers

@@ -9,6 +9,7 @@ Imports nothing beyond `core` and the standard library, for `simulate` answers i
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from enum import StrEnum
@@ -213,7 +214,16 @@ def _not_a_number(constant: str) -> NoReturn:
     _bad(f"found {constant}; expected a whole number")
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_a_number)
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        _not_a_number(text[:QUOTE_LENGTH_MAX])
+    return number
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_not_a_number, parse_float=_finite
+)
 
 
 # Readers of one field: each takes its name and what was found.

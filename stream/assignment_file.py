@@ -7,6 +7,7 @@ say, which names the first fault.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -44,7 +45,10 @@ def read_assignment(path: Path) -> Any:
         raise AssignmentFileError(path, error.reason) from error
     try:
         value = json.loads(
-            data.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant
+            data.decode("utf-8-sig"),
+            object_pairs_hook=_unique,
+            parse_constant=_no_number,
+            parse_float=_finite,
         )
     except UnicodeDecodeError as error:
         raise AssignmentFileError(path, f"is no UTF-8 at byte {error.start}") from error
@@ -73,5 +77,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _no_constant(constant: str) -> NoReturn:
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        _no_number(text[:80])
+    return number
+
+
+def _no_number(constant: str) -> NoReturn:
     raise ValueError(f"found {constant}; expected a whole number")

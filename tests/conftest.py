@@ -15,7 +15,7 @@ from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java, ensure_java
 
 _ROOT = Path(__file__).parent
-_MARKED_FOLDERS = ("bench", "broker", "spark")
+_MARKED_FOLDERS = ("bench", "broker", "fuzz", "spark")
 _numbers = itertools.count(1)
 
 # No test depends on how fast the machine is. The rest is as Hypothesis has it, in CI its own.

@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.events import Event, Policy
-from spu_assigner.core.records import TopicStatus
-from spu_assigner.schemas.codec import decode_record, encode_event
-from spu_assigner.schemas.wire import DeadLetter
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.checkpoint import ShardsChangedError
 from spu_assigner.stream.java import Java
@@ -37,47 +34,6 @@ def life_of(cluster_id: str, first: int, topics: range) -> list[Event]:
             events.create(f"t{number}", 5, 3),
             *([events.delete(f"t{number - 1}")] if number % 3 == 2 else []),
         )
-    ]
-
-
-def test_poison_is_told_and_its_neighbours_are_answered(
-    settings: Settings, run: Callable[..., Job]
-) -> None:
-    """One batch of good and bad messages; the query stays up and answers the next one."""
-    kafka, events = Kafka(settings), Events()
-    kafka.send(events.joins(0, 1, 2))
-    kafka.send([events.create("a", 2, 2)])
-    kafka.send_raw("topic-events", b"c1", b"no event")
-    kafka.send_raw("topic-events", b"c2", encode_event(events.create("b")))
-    kafka.send_raw("topic-events", None, encode_event(events.create("c")))
-    kafka.send_raw("spu-events", b"c1", None)
-    kafka.send([events.create("d", 1, 9), events.create("e", 2, 2)])
-    job = run()
-    statuses = kafka.wait("topic-status", 3, job)
-    found = {}
-    for message in statuses:
-        record = decode_record(message.value() or b"")
-        assert isinstance(record, TopicStatus)
-        found[message.key()] = (record.status.value, record.code)
-    assert found == {
-        b"c1/a": ("assigned", None),
-        b"c1/d": ("rejected", "INSUFFICIENT_SPUS"),
-        b"c1/e": ("assigned", None),
-    }
-    letters = [
-        decode_record(message.value() or b"") for message in kafka.wait("dead-letter", 4, job)
-    ]
-    codes = sorted(letter.code for letter in letters if isinstance(letter, DeadLetter))
-    assert codes == ["KEY_MISMATCH", "KEY_MISSING", "NULL_VALUE", "UNDECODABLE"]
-    kafka.send([events.create("later", 1, 1)])
-    assert len(kafka.wait("replica-map", 3, job)) == 3
-    progress = job.query.lastProgress
-    assert progress is not None
-    sources = [source["description"] for source in progress["sources"]]
-    prefix = settings.topic_prefix  # SPU events are asked for last: a join is never overtaken
-    assert [name.partition("[" + prefix)[2] for name in sources] == [
-        "topic-events]]",
-        "spu-events]]",
     ]
 
 

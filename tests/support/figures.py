@@ -34,12 +34,20 @@ def percentiles(values_ms: Sequence[float]) -> dict[str, float]:
     return {**{name: round(value, 2) for name, value in ranks.items()}, "samples": len(ordered)}
 
 
-def keep(name: str, *, sizes: dict[str, Any], figures: dict[str, Any], show: bool = True) -> Path:
-    """Write `results/<name>.json` and, with `show`, print it as a table. Returns the file."""
+def keep(
+    name: str,
+    *,
+    sizes: dict[str, Any],
+    figures: dict[str, Any],
+    show: bool = True,
+    folder: Path = RESULTS,
+    packages: Sequence[str] = PACKAGES,
+) -> Path:
+    """Write `<folder>/<name>.json` and, with `show`, print it as a table. Returns the file."""
     root = Path(__file__).parents[2]
     commit = _git(root, "rev-parse", "--short=12", "HEAD")
     # The results themselves change with every run; anything else does not belong to the commit.
-    if commit and _git(root, "status", "--porcelain", "--", ".", ":!tests/bench/results"):
+    if commit and _git(root, "status", "--porcelain", "--", ".", ":!tests/*/results"):
         commit += "-dirty"
     document = {
         "name": name,
@@ -51,12 +59,12 @@ def keep(name: str, *, sizes: dict[str, Any], figures: dict[str, Any], show: boo
             "system": f"{platform.system()} {platform.release()}",
             "python": platform.python_version(),
         },
-        "versions": {package: version(package) for package in PACKAGES},
+        "versions": {package: version(package) for package in packages},
         "sizes": sizes,
         "figures": figures,
     }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if show:
         print(f"\n{name} (commit {commit or 'unknown'})")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.errors import AssignerError, Code, InvalidEventError
-from spu_assigner.core.events import Policy, TopicCreate, TopicDelete, TopicGrow
+from spu_assigner.core.events import Policy, TopicDelete, TopicGrow
 from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.records import (
     Chain,
@@ -42,7 +42,7 @@ from spu_assigner.schemas.lists import lists_bytes, read_lists
 from spu_assigner.schemas.registry import Registry
 from spu_assigner.schemas.strict import compile_reader, read_whole
 from spu_assigner.schemas.wire import DeadLetter, Wire
-from spu_assigner.schemas.writing import array_bytes, long_bytes, text_bytes
+from spu_assigner.schemas.writing import array_bytes, long_bytes
 from support.builders import Events
 from support.codecs import (
     CREATES,
@@ -53,6 +53,7 @@ from support.codecs import (
     replica_lists,
     replica_maps,
 )
+from support.poisons import HUGE, create
 
 REGISTRY = Registry.load()
 PARSED = {
@@ -304,157 +305,7 @@ def test_what_is_remembered_of_rings_stays_bounded() -> None:
 # Wrong bytes.
 
 
-CREATE: dict[str, bytes] = {
-    "event_id": text_bytes("e"),
-    "cluster_id": text_bytes("c"),
-    "occurred_at": b"\x00",
-    "topic": text_bytes("t"),
-    "partitions": long_bytes(1),
-    "replication_factor": long_bytes(1),
-    "policy": b"\x00",
-    "ignore_rack": b"\x00",
-    "start_index": b"\x00",
-    "shift": b"\x00",
-    "replicas": b"\x00",
-    "validate_only": b"\x00",
-    "on_shortage": b"\x00",
-}
-CREATE_HEADER = encode_event(Events().create())[:5]
-JOIN_HEADER = encode_event(Events().join())[:5]
-HUGE = long_bytes(2**40)
-DEEP_LISTS = b"\x02\x02\x00"  # one manual list with id 0; its replicas follow
-
-
-def create(**changed: bytes) -> bytes:
-    """A request for a topic with some fields' bytes changed."""
-    return CREATE_HEADER + b"".join((CREATE | changed).values())
-
-
-def join(*, labels: bytes) -> bytes:
-    """A join with these bytes for labels."""
-    return JOIN_HEADER + b"".join(
-        (text_bytes("e"), text_bytes("c"), b"\x00", b"\x00", b"\x00", b"\x02", b"\x00", labels)
-    )
-
-
-def test_the_unchanged_bytes_of_the_table_of_poison_are_events() -> None:
-    """Each case below is wrong for its own reason alone."""
-    assert decode_event(create(), kind="topic") == TopicCreate(
-        event_id="e", cluster_id="c", topic="t"
-    )
-    assert decode_event(join(labels=b"\x00"), kind="spu")
-    lists = DEEP_LISTS + b"\x02\x06\x00\x00"
-    event = decode_event(create(replicas=b"\x02" + lists[1:]), kind="topic")
-    assert isinstance(event, TopicCreate)
-    assert event.replicas == [{"id": 0, "replicas": [3]}]
-
-
 C = DeadLetterCode
-POISON: list[tuple[str, bytes | None, DeadLetterCode, str]] = [
-    ("null", None, C.NULL_VALUE, "the value is null"),
-    ("empty", b"", C.UNDECODABLE, "begin with nothing"),
-    ("text", b'{"type":"topic_create"}', C.UNDECODABLE, "begin with 7b227479706522"),
-    ("a mark alone", b"\x00", C.UNDECODABLE, "begin with 00"),
-    ("a short frame", b"\x00\x00\x00\x00", C.UNDECODABLE, "begin with 00000000"),
-    ("a short fingerprint", b"\xc3\x01" + bytes(7), C.UNDECODABLE, "begin with c301"),
-    ("an unknown id", b"\x00\x00\x00\xff\xff" + bytes(9), C.UNKNOWN_SCHEMA, "schema id 65535"),
-    ("id 0", bytes(20), C.UNKNOWN_SCHEMA, "schema id 0 is not"),
-    ("an unknown fingerprint", b"\xc3\x01" + bytes(20), C.UNKNOWN_SCHEMA, "0000000000000000"),
-    ("no body", CREATE_HEADER, C.UNDECODABLE, "end inside a value"),
-    ("half a body", create()[:-3], C.UNDECODABLE, "end inside a value"),
-    ("a byte too many", create() + b"\x00", C.TRAILING_BYTES, "1 bytes follow"),
-    ("an event of the other topic", encode_event(Events().join()), C.WRONG_TYPE, "SpuJoined"),
-    ("a text beyond the end", create(event_id=b"\x7e" + b"e"), C.UNDECODABLE, "a length is 63"),
-    ("a long text beyond the end", create(event_id=HUGE), C.UNDECODABLE, "a length is 10995116"),
-    ("a negative length", create(event_id=long_bytes(-1)), C.UNDECODABLE, "a length is -1"),
-    ("a very negative length", create(topic=long_bytes(-(2**63))), C.UNDECODABLE, "a length is -"),
-    ("no UTF-8", create(event_id=b"\x04\xc3\x28"), C.UNDECODABLE, "no UTF-8"),
-    ("a surrogate", create(event_id=b"\x06\xed\xa0\x80"), C.UNDECODABLE, "no UTF-8"),
-    ("overlong UTF-8", create(event_id=b"\x04\xc0\xae"), C.UNDECODABLE, "no UTF-8"),
-    ("a long in an int", create(partitions=long_bytes(2**31)), C.UNDECODABLE, "int is 2147483648"),
-    (
-        "a negative long in an int",
-        create(partitions=long_bytes(-(2**31) - 1)),
-        C.UNDECODABLE,
-        "-2147483649",
-    ),
-    ("a varint of 11 bytes", create(partitions=b"\x80" * 10 + b"\x00"), C.UNDECODABLE, "10 bytes"),
-    ("a varint of 70 bits", create(partitions=b"\xff" * 9 + b"\x7f"), C.UNDECODABLE, "64 bits"),
-    ("an endless varint", CREATE_HEADER + b"\x80" * 60_000, C.UNDECODABLE, "10 bytes"),
-    ("a branch beyond", create(occurred_at=long_bytes(2)), C.UNDECODABLE, "branch is 2"),
-    ("a negative branch", create(occurred_at=long_bytes(-1)), C.UNDECODABLE, "branch is -1"),
-    ("another branch beyond", create(policy=long_bytes(-2)), C.UNDECODABLE, "branch is -2"),
-    ("an enum beyond", create(policy=b"\x02" + long_bytes(5)), C.UNDECODABLE, "index is 5"),
-    ("a negative enum", create(on_shortage=long_bytes(-1)), C.UNDECODABLE, "index is -1"),
-    ("a boolean of 2", create(ignore_rack=b"\x02"), C.UNDECODABLE, "boolean is 2"),
-    ("a boolean of 255", create(validate_only=b"\xff"), C.UNDECODABLE, "boolean is 255"),
-    ("a huge block", create(replicas=b"\x02" + HUGE), C.UNDECODABLE, "1099511627776 items"),
-    (
-        "a huge negative block",
-        create(replicas=b"\x02" + long_bytes(-(2**40)) + b"\x00"),
-        C.UNDECODABLE,
-        "items",
-    ),
-    (
-        "a block of huge size",
-        create(replicas=b"\x02\x01" + HUGE),
-        C.UNDECODABLE,
-        "bytes; 2 are left",
-    ),
-    ("a block of negative size", create(replicas=b"\x02\x01\x01"), C.UNDECODABLE, "a block has -1"),
-    (
-        "a block of wrong size",
-        create(replicas=b"\x02\x01\x02\x00\x00\x00"),
-        C.UNDECODABLE,
-        "size says",
-    ),
-    ("a block that never ends", create(replicas=b"\x02\x02\x00\x02\x06"), C.UNDECODABLE, ""),
-    ("an illegal topic", create(topic=text_bytes("a b")), C.INVALID_EVENT, "topic is 'a b'"),
-    ("a topic with a line feed", create(topic=text_bytes("t\n")), C.INVALID_EVENT, "topic is"),
-    ("an illegal cluster", create(cluster_id=text_bytes("..")), C.INVALID_EVENT, "cluster_id is"),
-    ("an empty event id", create(event_id=b"\x00"), C.INVALID_EVENT, "event_id is ''"),
-    ("a long event id", create(event_id=text_bytes("e" * 9999)), C.INVALID_EVENT, "event_id is"),
-    (
-        "over 64 KiB",
-        create(event_id=text_bytes("e" * MESSAGE_SIZE_MAX)),
-        C.INVALID_EVENT,
-        "event_id",
-    ),
-    (
-        "over 1 MiB",
-        create(event_id=text_bytes("e" * MANUAL_MESSAGE_SIZE_MAX)),
-        C.TOO_LARGE,
-        "at most",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("data", "code", "says"), [pytest.param(*case[1:], id=case[0]) for case in POISON]
-)
-def test_bytes_that_are_no_event_are_refused_with_code_and_reason(
-    data: bytes | None, code: DeadLetterCode, says: str
-) -> None:
-    """One dead letter each, that says what to mend; fastavro would take many of these."""
-    with pytest.raises(DecodeError) as caught:
-        decode_event(data, kind="topic")
-    assert caught.value.code is code
-    assert says in caught.value.message
-    assert len(caught.value.message) <= 500
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (join(labels=b"\x02" + HUGE), "1099511627776 items"),
-        (join(labels=b"\x02\x04" + (text_bytes("a") + text_bytes("b")) * 2 + b"\x00"), "twice"),
-    ],
-)
-def test_labels_are_read_strictly(data: bytes, says: str) -> None:
-    """A map is a block like any other, and a name in it means one thing."""
-    with pytest.raises(DecodeError, match=says) as caught:
-        decode_event(data, kind="spu")
-    assert caught.value.code is C.UNDECODABLE
 
 
 def test_an_event_of_over_64_kib_needs_manual_lists() -> None:
@@ -581,19 +432,6 @@ def test_a_fixed_value_that_ends_early_is_refused() -> None:
     read = compile_reader({"type": "fixed", "name": "F", "size": 8})
     with pytest.raises(DecodeError, match="8 bytes are expected; 7 are left"):
         read_whole(read, bytes(7), 0)
-
-
-def test_a_length_of_2_to_the_40_allocates_nothing() -> None:
-    """One message must not take the memory of all."""
-    poison = [data for _, data, _, _ in POISON if data is not None and len(data) < 70_000]
-    tracemalloc.start()
-    try:
-        for data in poison:
-            with pytest.raises(DecodeError):
-                decode_event(data, kind="topic")
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    finally:
-        tracemalloc.stop()
 
 
 @st.composite

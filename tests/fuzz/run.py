@@ -1,0 +1,184 @@
+"""Coverage-guided fuzzing of everything that reads what others wrote.
+
+    python tests/fuzz/run.py --runs 1000000 --keep     # what `make fuzz` does
+
+Each target gets its share of the runs in a process of its own, with its memory limited; the seeds
+are made anew from the examples beside the schemas, so that nothing is needed but the sources. A
+finding ends its target: the input is kept under `tests/fuzz/findings/`, and the exit status is 1.
+The random seed is fixed and can be chosen with --seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TextIO
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `fuzz` and `support`
+
+from fuzz.targets import TARGETS, Target
+from support.figures import keep
+
+HERE = Path(__file__).parent
+RSS_MB_MAX = 512  # of a process: 100 MB are Python, numpy and pyarrow, the rest is the corpus
+INPUT_SECONDS_MAX = 20  # one input takes milliseconds; what takes so long hangs
+TOLD_EVERY_SECONDS = 10.0
+FINDING_STATUS = 77  # of libFuzzer
+
+_PROGRESS = re.compile(
+    r"^#(?P<inputs>\d+)\s+\S+\s+cov: (?P<coverage>\d+) ft: (?P<features>\d+) corp: (?P<corpus>\d+)"
+)
+_STAT = re.compile(r"^stat::(?P<name>\w+):\s+(?P<value>\d+)")
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What came of one target."""
+
+    target: str
+    inputs: int = 0
+    coverage: int = 0  # branches that were taken at least once
+    features: int = 0  # the same, with how often
+    corpus: int = 0  # inputs that each found something new
+    seconds: float = 0.0
+    peak_rss_mb: int = 0
+    crashes: int = 0
+    finding: str | None = None  # the last lines that told of a crash
+    artifact: str | None = None  # the input, hexadecimal
+
+
+def fuzz(target: Target, runs: int, seed: int, *, plant: str | None = None) -> Outcome:
+    """Give a target so many inputs, or fewer if one of them breaks its promise."""
+    outcome = Outcome(target=target.name)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        corpus, artifacts = Path(folder, "corpus"), Path(folder, "artifacts")
+        corpus.mkdir()
+        artifacts.mkdir()
+        for number, good in enumerate(target.seeds()):
+            (corpus / f"seed-{number}").write_bytes(good)
+        command = [
+            sys.executable,
+            str(HERE / "child.py"),
+            target.name,
+            *(["--plant", plant] if plant else []),
+            f"-runs={runs}",
+            f"-seed={seed}",
+            f"-max_len={target.size_max}",
+            f"-rss_limit_mb={RSS_MB_MAX}",
+            f"-timeout={INPUT_SECONDS_MAX}",
+            f"-artifact_prefix={artifacts}/",
+            "-print_final_stats=1",
+            str(corpus),
+        ]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        with process:
+            lines = _follow(process.stdout, outcome, began) if process.stdout else []
+        outcome.seconds = round(time.monotonic() - began, 1)
+        found = next(iter(sorted(artifacts.iterdir())), None)
+        if found is not None:
+            outcome.artifact = found.read_bytes().hex()
+    if process.returncode or found is not None:
+        outcome.crashes = 1
+        outcome.finding = "\n".join(lines[-30:])
+    return outcome
+
+
+def _follow(output: TextIO, outcome: Outcome, began: float) -> list[str]:
+    """Read libFuzzer's lines, tell of its progress, and give back all others."""
+    others: list[str] = []
+    told = began
+    for line in output:
+        progress, stat = _PROGRESS.match(line), _STAT.match(line)
+        if progress is not None:
+            for name, value in progress.groupdict().items():
+                setattr(outcome, name, int(value))
+        elif stat is not None and stat["name"] == "number_of_executed_units":
+            outcome.inputs = int(stat["value"])
+        elif stat is not None and stat["name"] == "peak_rss_mb":
+            outcome.peak_rss_mb = int(stat["value"])
+        elif stat is None:
+            others.append(line.rstrip())
+        if time.monotonic() - told > TOLD_EVERY_SECONDS:
+            told = time.monotonic()
+            rate = outcome.inputs / (told - began)
+            print(
+                f"{outcome.target}: {outcome.inputs} inputs, {outcome.coverage} branches, "
+                f"{rate:.0f}/s",
+                file=sys.stderr,
+                flush=True,
+            )
+    return others
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes for people."""
+    head = f"{'target':<12}{'inputs':>9}{'branches':>10}{'features':>10}{'corpus':>8}"
+    lines = [f"{head}{'peak MB':>9}{'seconds':>9}{'crashes':>9}"]
+    lines += [
+        f"{each.target:<12}{each.inputs:>9}{each.coverage:>10}{each.features:>10}{each.corpus:>8}"
+        f"{each.peak_rss_mb:>9}{each.seconds:>9}{each.crashes:>9}"
+        for each in outcomes
+    ]
+    total = sum(each.inputs for each in outcomes), sum(each.crashes for each in outcomes)
+    return "\n".join([*lines, f"{total[0]} inputs, {total[1]} crashes"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; exit status 1 when something was found."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--runs", type=int, default=20_000, help="inputs over all targets")
+    parser.add_argument("--seed", type=int, default=1, help="of the random numbers, from 1")
+    parser.add_argument("--target", choices=list(TARGETS), help="this one alone gets all runs")
+    parser.add_argument("--keep", action="store_true", help="write results/fuzz.json")
+    asked = parser.parse_args(arguments)
+    targets = [TARGETS[asked.target]] if asked.target else list(TARGETS.values())
+    whole = sum(target.share for target in targets)
+    outcomes = []
+    for target in targets:
+        outcomes.append(fuzz(target, asked.runs * target.share // whole, asked.seed))
+        if outcomes[-1].crashes:
+            _tell(outcomes[-1])
+    print(table(outcomes))
+    if asked.keep:
+        sizes = {
+            "runs": asked.runs,
+            "seed": asked.seed,
+            "rss_mb_max": RSS_MB_MAX,
+            "input_seconds_max": INPUT_SECONDS_MAX,
+            "inputs": sum(each.inputs for each in outcomes),
+            "crashes": sum(each.crashes for each in outcomes),
+        }
+        figures = {each.target: asdict(each) for each in outcomes}
+        keep(
+            "fuzz",
+            sizes=sizes,
+            figures=figures,
+            show=False,
+            folder=HERE / "results",
+            packages=("atheris", "fastavro", "numpy"),
+        )
+    return 1 if any(each.crashes for each in outcomes) else 0
+
+
+def _tell(outcome: Outcome) -> None:
+    print(f"{outcome.target}: {outcome.finding}", file=sys.stderr)
+    if outcome.artifact is not None:
+        folder = HERE / "findings"
+        folder.mkdir(exist_ok=True)
+        path = folder / outcome.target
+        path.write_text(outcome.artifact + "\n", encoding="ascii")
+        print(f"the input, hexadecimal, is in {path}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""A short run of the fuzzer in every test run, and that it finds what was planted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("atheris", reason="atheris has no wheel for this machine")
+
+from fuzz.plants import PLANTS
+from fuzz.run import fuzz
+from fuzz.targets import TARGETS, message_of
+from spu_assigner.schemas.registry import FOLDER
+
+EXAMPLES = FOLDER / "examples"
+RUN = Path(__file__).parent / "run.py"
+PLANTED_RUNS_MAX = 200_000  # each is found within some hundreds or thousands
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_seeds_are_good_inputs(name: str) -> None:
+    """Fuzzing starts from them: what fails here would be found at once, and hide the rest."""
+    seeds = TARGETS[name].seeds()
+    assert len(seeds) > 3
+    for seed in seeds:
+        assert len(seed) <= TARGETS[name].size_max
+        TARGETS[name].one(seed)
+
+
+def test_the_decoder_is_given_every_example() -> None:
+    """A type without a seed would hardly be met by chance."""
+    messages = [message_of(seed) for seed in TARGETS["decoder"].seeds()]
+    assert len({message[:5] for message in messages}) == len(list(EXAMPLES.glob("*.json")))
+
+
+def test_no_input_of_a_short_run_breaks_a_promise() -> None:
+    """`make fuzz` gives fifty times as many."""
+    command = [sys.executable, str(RUN), "--runs", "20000", "--seed", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *_, total = done.stdout.splitlines()
+    assert total == "20000 inputs, 0 crashes"
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_fault_is_found(plant: str) -> None:
+    """A fuzzer that finds nothing may as well be looking at nothing."""
+    outcome = fuzz(TARGETS[PLANTS[plant].target], PLANTED_RUNS_MAX, 1, plant=plant)
+    assert outcome.crashes == 1
+    assert outcome.artifact is not None
+    assert outcome.inputs < PLANTED_RUNS_MAX
+    TARGETS[PLANTS[plant].target].one(bytes.fromhex(outcome.artifact))  # without it all is well
