@@ -56,14 +56,13 @@ def _forget_to_repair() -> None:
     setattr(membership, "leave", leave)  # noqa: B010 — a fault, planted
 
 
-def _answer_under_a_foreign_key() -> None:
+def _stumble_over_tombstones() -> None:
     original = shard_batch.decode_event
 
     def decode(value: bytes | None, *, kind: Any) -> Any:
-        event = original(value, kind=kind)
-        if event.occurred_at is not None and event.occurred_at < 0:
-            raise OverflowError(event.occurred_at)
-        return event
+        if value is None:
+            raise TypeError("a value is None")
+        return original(value, kind=kind)
 
     setattr(shard_batch, "decode_event", decode)  # noqa: B010 — a fault, planted
 
@@ -75,5 +74,5 @@ PLANTS = {
         target="manual_file", plant=_stumble_over_depth
     ),
     "a large decommission raises": Plant(target="core", plant=_forget_to_repair),
-    "a negative time raises": Plant(target="shard_batch", plant=_answer_under_a_foreign_key),
+    "a tombstone raises": Plant(target="shard_batch", plant=_stumble_over_tombstones),
 }

@@ -143,7 +143,7 @@ def licence_faults(name: str, words: Sequence[str], decided: Mapping[str, Any]) 
     """What of a package's licence nobody has agreed to."""
     exception = decided["packages"].get(name)
     allowed = set(decided["allowed"]) | ({exception["licence"]} if exception else set())
-    if not words:
+    if not words and exception is None:
         return [f"{name} declares no licence"]
     return [
         f"{name} is under {word!r}, which nobody has agreed to; see {DECIDED.name}"

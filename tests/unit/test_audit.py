@@ -222,3 +222,10 @@ def test_an_answer_that_is_none_is_not_taken_for_a_clean_one(answer: bytes) -> N
     """A portal or a proxy may answer in the database's place."""
     with database(answer, []) as url, pytest.raises((ValueError, KeyError)):
         ask_advisories([("PyPI", "numpy", "2.4.6")], url)
+
+
+def test_a_package_that_declares_no_licence_needs_a_decision_of_its_own() -> None:
+    """Somebody has to have read the text that it brings."""
+    decided = {"allowed": [], "packages": {"known": {"licence": "MIT"}}}
+    assert licence_faults("known", [], decided) == []
+    assert licence_faults("package", [], decided) == ["package declares no licence"]
