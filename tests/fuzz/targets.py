@@ -385,9 +385,9 @@ def raws_of(data: bytes) -> list[Raw]:
         data = data[3 + size :]
         source = Source.SPU_EVENTS if flags & 1 else Source.TOPIC_EVENTS
         key = value[:9] if value and flags & 8 else _CLUSTERS[flags >> 1 & 3]
-        if flags & 240 == 240:
+        if flags & 192 == 192:
             value = None
-        raws.append(Raw(source=source, key=None if flags & 112 == 112 else key, value=value))
+        raws.append(Raw(source=source, key=None if flags & 48 == 48 else key, value=value))
     return raws
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("atheris", reason="atheris has no wheel for this machine")
+if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+    pytest.skip("atheris has wheels for Linux on x86_64 alone", allow_module_level=True)
 
 from fuzz.plants import PLANTS
 from fuzz.run import fuzz
@@ -17,7 +19,7 @@ from spu_assigner.schemas.registry import FOLDER
 
 EXAMPLES = FOLDER / "examples"
 RUN = Path(__file__).parent / "run.py"
-PLANTED_RUNS_MAX = 200_000  # each is found within some hundreds or thousands
+PLANTED_RUNS_MAX = 20_000  # each is found within some hundreds or thousands
 
 
 @pytest.mark.parametrize("name", TARGETS)
