@@ -23,10 +23,19 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.figures import keep
 from support.judging import Verdict
-from support.loadrun import JobOptions, RunningLoad, broker_for_load, job_for_load, say
+from support.loadrun import (
+    CLIENT_ID,
+    JobOptions,
+    RunningLoad,
+    broker_for_load,
+    job_for_load,
+    say,
+)
+from support.throttle import throttle
 
 CAPACITY: Final = 2**31 - 1
 RACKS: Final = 20
+THROTTLED_RATE: Final = 50_000
 Figures = dict[str, Any]
 
 
@@ -190,12 +199,51 @@ def _maximal(folder: Path, count: int, *, replicas: int, first_spu: int) -> Figu
             return judged(run, joins + creates, figures)
 
 
+def throttled_broker(folder: Path, scale: float) -> Figures:
+    """A broker that gives the job 50 kB/s: lag grows, memory does not; then all is answered."""
+    clusters, count, seconds = 50, round(100_000 * scale), 120.0
+    joins: list[Event] = [join(f"c{c}", s) for c in range(clusters) for s in range(8)]
+    warm: list[Event] = [create(f"c{n % clusters}", f"w{n}", 16, 3) for n in range(count)]
+    creates: list[Event] = [create(f"c{n % clusters}", f"t{n}", 16, 3) for n in range(count)]
+    with (
+        broker_for_load(folder) as load,
+        throttle(load.bootstrap) as quotas,
+        job_for_load(load, JobOptions()) as run,
+    ):
+        timed(run, joins)
+        free_seconds = timed(run, warm)
+        before = run.sampler.peaks_mb()
+        answered = len(load.tally.answered)
+        quotas.set(rate=THROTTLED_RATE, but_not=CLIENT_ID)
+        begun = run.sampler.seconds()
+        load.send(creates)
+        run.wait(lambda: run.is_all_answered() or run.sampler.seconds() - begun > seconds)
+        lag = load.sent - len(load.tally.answered)
+        during = run.sampler.peaks_mb(since=begun)
+        quotas.set(rate=None, but_not=CLIENT_ID)
+        lifted = time.perf_counter()
+        run.wait()
+        rest_seconds = time.perf_counter() - lifted
+        figures = {
+            "bytes_per_s_of_each_client": THROTTLED_RATE,
+            "creates_per_s_before": round(count / free_seconds),
+            "creates_per_s_throttled": round((count - lag) / (run.sampler.seconds() - begun)),
+            "answered_before": answered,
+            "lag_when_lifted": lag,
+            "seconds_to_catch_up": round(rest_seconds, 1),
+            "peak_mb_before": before,
+            "peak_mb_throttled": during,
+        }
+        return judged(run, joins + warm + creates, figures)
+
+
 SCENARIOS: Final[dict[str, Callable[[Path, float], Figures]]] = {
     "million_creates": million_creates,
     "ten_thousand_spus": ten_thousand_spus,
     "hundred_thousand_partitions": hundred_thousand_partitions,
     "maximal_creates": maximal_creates,
     "largest_maps": largest_maps,
+    "throttled_broker": throttled_broker,
 }
 
 

@@ -25,7 +25,7 @@ from spu_assigner.stream.topics import create_topics
 from support.judging import ANSWERS, Tally
 from support.memory import Sampler
 from support.programs import running
-from support.streams import Streams
+from support.streams import Read, Streams
 
 CLIENT_ID: Final = "bench"  # whom a throttle leaves alone
 PATIENCE_SECONDS: Final = 300.0  # without a single new answer
@@ -165,9 +165,9 @@ class Load:
         """Of all batches."""
         return Streams(self.bootstrap, "").markers()
 
-    def applied(self) -> list[bytes]:
-        """The values of the input messages, in the order in which they were applied."""
-        return [read.value or b"" for read in Streams(self.bootstrap, "").applied()]
+    def applied(self) -> list[Read]:
+        """The input messages, in the order in which they were applied."""
+        return Streams(self.bootstrap, "").applied()
 
     def checkpoint_size(self) -> tuple[int, int]:
         """Bytes and files of the checkpoint."""

@@ -79,12 +79,12 @@ class Sampler:
         self._done.set()
         self._thread.join()
 
-    def peaks_mb(self) -> dict[str, int]:
-        """The most that each kind of process held at one moment."""
-        roles = sorted({role for sample in self.samples for role in sample.sizes})
+    def peaks_mb(self, *, since: float = 0.0) -> dict[str, int]:
+        """The most that each kind of process held at one moment, from a moment on."""
+        samples = [sample for sample in self.samples if sample.seconds >= since]
+        roles = sorted({role for sample in samples for role in sample.sizes})
         return {
-            role: round(max(each.sizes.get(role, 0) for each in self.samples) / MB)
-            for role in roles
+            role: round(max(each.sizes.get(role, 0) for each in samples) / MB) for role in roles
         }
 
     def series(self, role: str, *, since: float = 0.0) -> list[tuple[float, float]]:
