@@ -48,6 +48,7 @@ from spu_assigner.stream.past_positions import (
     positions_of,
     retained_positions,
 )
+from spu_assigner.stream.patience import PATIENCE_SECONDS
 from spu_assigner.stream.published import Published, PublishedError, read_published
 from spu_assigner.stream.recovery import (
     FOLDER,
@@ -60,7 +61,7 @@ from spu_assigner.stream.recovery import (
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.sink import PATIENCE_SECONDS, FencedError, SinkError, TransactionalSink
+from spu_assigner.stream.sink import FencedError, SinkError, TransactionalSink
 from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.topics import ASSIGNER_COMMITS, check_topics, topic_name
 

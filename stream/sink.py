@@ -35,6 +35,7 @@ from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.failpoints import Failpoint, armed
 from spu_assigner.stream.marker import read_marker
 from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.patience import PATIENCE_SECONDS, deliver, patiently
 from spu_assigner.stream.reach import told
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
-PATIENCE_SECONDS: Final = 30.0  # of one request to the broker
 TRANSACTION_SECONDS_MAX: Final = (
     120  # a batch of 1 GB takes a fraction; readers wait for a dead one
 )
@@ -275,7 +275,7 @@ class TransactionalSink:
         """The start sequence: shut out older processes, settle what they left, read the marker."""
         try:
             producer = Producer(self._producer_options())
-            _patiently(producer.init_transactions)
+            patiently(producer.init_transactions)
             self._marker = read_marker(
                 self._settings, topic=self._marker_topics[0], patience=PATIENCE_SECONDS
             )
@@ -327,7 +327,8 @@ class TransactionalSink:
         for topic in self._marker_topics:
             produce(topic, data, marker.query)
         self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
-        _patiently(producer.commit_transaction)
+        deliver(producer)
+        patiently(producer.commit_transaction)
         self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
 
     def _produce_when_there_is_room(
@@ -382,20 +383,6 @@ class TransactionalSink:
             f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
             f"{error.str()}; nothing of it is visible, start the job again to repeat it"
         ) from reason
-
-
-def _patiently(request: Callable[[float], None]) -> None:
-    """Ask until it is done; librdkafka says when the same request may be made again."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            request(max(0.1, deadline - time.monotonic()))
-        except KafkaException as reason:
-            if not reason.args[0].retriable() or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return
 
 
 def _summary(outbox: Outbox) -> tuple[str, int, list[SourceRange]]:

@@ -31,11 +31,11 @@ from support.loadrun import (
     job_for_load,
     say,
 )
-from support.throttle import throttle
+from support.throttle import UNLIMITED, throttle
 
 CAPACITY: Final = 2**31 - 1
 RACKS: Final = 20
-THROTTLED_RATE: Final = 50_000
+THROTTLED_RATE: Final = 20_000
 Figures = dict[str, Any]
 
 
@@ -200,7 +200,7 @@ def _maximal(folder: Path, count: int, *, replicas: int, first_spu: int) -> Figu
 
 
 def throttled_broker(folder: Path, scale: float) -> Figures:
-    """A broker that gives the job 50 kB/s: lag grows, memory does not; then all is answered."""
+    """A broker that gives the job 20 kB/s: lag grows, memory does not; then all is answered."""
     clusters, count, seconds = 50, round(100_000 * scale), 120.0
     joins: list[Event] = [join(f"c{c}", s) for c in range(clusters) for s in range(8)]
     warm: list[Event] = [create(f"c{n % clusters}", f"w{n}", 16, 3) for n in range(count)]
@@ -214,13 +214,14 @@ def throttled_broker(folder: Path, scale: float) -> Figures:
         free_seconds = timed(run, warm)
         before = run.sampler.peaks_mb()
         answered = len(load.tally.answered)
-        quotas.set(rate=THROTTLED_RATE, but_not=CLIENT_ID)
+        quotas.set(CLIENT_ID, UNLIMITED)
+        quotas.set(None, THROTTLED_RATE)
         begun = run.sampler.seconds()
         load.send(creates)
         run.wait(lambda: run.is_all_answered() or run.sampler.seconds() - begun > seconds)
         lag = load.sent - len(load.tally.answered)
         during = run.sampler.peaks_mb(since=begun)
-        quotas.set(rate=None, but_not=CLIENT_ID)
+        quotas.set(None, None)
         lifted = time.perf_counter()
         run.wait()
         rest_seconds = time.perf_counter() - lifted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -9,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaException
 from spu_assigner.schemas.codec import decode_record, encode_record
 from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
+from spu_assigner.stream import patience as patience_module
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.bundle import Bundler, Kind, Message, Source, SourceRange
 from spu_assigner.stream.marker import read_marker
@@ -26,6 +29,7 @@ from spu_assigner.stream.sink import (
 )
 from spu_assigner.stream.topics import create_topics
 from support.reading import committed
+from support.throttle import throttle
 
 MakeSink = Callable[..., TransactionalSink]
 
@@ -332,3 +336,23 @@ def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeS
     found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
     assert found is not None
     assert (found.query, found.batch) == ("spu-assigner", 0)
+
+
+def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
+    settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a fixed time a batch that takes longer would be sent anew for ever."""
+    patience = 8.0
+    sink = make_sink()
+    monkeypatch.setattr(patience_module, "PATIENCE_SECONDS", patience)
+    values = [random.Random(number).randbytes(500_000) for number in range(24)]
+    client_id = settings.topic_prefix + settings.query_name
+    with throttle(settings.bootstrap_servers) as quotas:
+        quotas.set(client_id, 500_000)
+        begun = time.monotonic()
+        sink._send_once(outbox(*values), 0)
+        seconds = time.monotonic() - begun
+        quotas.set(client_id, None)
+    assert sink.last == Sent(batch=0, count=24, repeated=False)
+    assert len(sent_values(settings)) == 24
+    assert seconds > patience

@@ -23,12 +23,13 @@ class Throttle:
         settings.put("bootstrap.servers", bootstrap)
         self._admin = self._java.org.apache.kafka.clients.admin.Admin.create(settings)
 
-    def set(self, *, rate: float | None, but_not: str) -> None:
-        """Give each client so many bytes a second in and out, all but one; None: no limit."""
-        self._alter(None, rate)
-        self._alter(but_not, None if rate is None else UNLIMITED)
+    def set(self, client_id: str | None, rate: float | None) -> None:
+        """Give a client so many bytes a second in and out.
 
-    def _alter(self, client_id: str | None, rate: float | None) -> None:
+        Args:
+            client_id: None for each that has no rate of its own.
+            rate: None to take the limit away.
+        """
         java = self._java
         quota = java.org.apache.kafka.common.quota
         entity = java.java.util.HashMap()

@@ -1,0 +1,35 @@
+"""How long the sink waits for a broker: a slow one is no dead one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+PATIENCE_SECONDS: Final = 30.0  # of one request to the broker
+
+
+def deliver(producer: Any) -> None:
+    """Wait until all is delivered, for as long as it goes on: a slow broker is no dead one."""
+    least, deadline = len(producer), time.monotonic() + PATIENCE_SECONDS
+    while (left := producer.flush(1.0)) > 0:
+        if left < least:
+            least, deadline = left, time.monotonic() + PATIENCE_SECONDS
+        elif time.monotonic() > deadline:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def patiently(request: Callable[[float], None]) -> None:
+    """Ask until it is done; librdkafka says when the same request may be made again."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            request(max(0.1, deadline - time.monotonic()))
+        except KafkaException as reason:
+            if not reason.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
