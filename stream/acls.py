@@ -135,7 +135,11 @@ def acls(role: Role, *, prefix: str = "", query_name: str, group: str) -> tuple[
     return tuple(
         Acl(
             resource=grant.resource,
-            name=names.get(grant.resource) or topic_name(name, prefix=prefix),
+            name=(
+                topic_name(name, prefix=prefix)
+                if grant.resource is Resource.TOPIC
+                else names[grant.resource]
+            ),
             operation=operation,
         )
         for grant in GRANTS

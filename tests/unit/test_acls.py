@@ -21,6 +21,13 @@ def test_the_job_reads_its_inputs_and_writes_all_else_by_whole_names() -> None:
     assert {acl.resource for acl in given} == {Resource.TOPIC, Resource.TRANSACTIONAL_ID}
 
 
+def test_the_jobs_topics_can_be_asked_for_without_prefix_and_query() -> None:
+    """The job looks at its own rights on topics; without a prefix it once did not start."""
+    given = acls(Role.JOB, query_name="", group="")
+    topics = {acl.name for acl in given if acl.resource is Resource.TOPIC}
+    assert topics == {spec.name for spec in TOPICS}
+
+
 def test_a_role_s_rights_are_printed_as_commands() -> None:
     """They are for whoever administers Kafka, who may have nothing of ours."""
     asked = ["topics", "acls", "-b", "k:1", "--prefix", "p.", "--role", "producer"]
