@@ -32,7 +32,7 @@ class Canary:
     @classmethod
     def hatch(cls) -> Canary:
         core = f"Canary{secrets.token_hex(16)}"
-        return cls(value=f'p/+"& %<é>{core}=;?', core=core)
+        return cls(value=f'p/+"& %<x>{core}=;?', core=core)
 
     def forms(self) -> set[bytes]:
         """What of it is found in bytes, however they were written."""
