@@ -96,6 +96,19 @@ class SourceRange:
     count: int
 
 
+def message_bytes(message: Message) -> tuple[bytes, bytes]:
+    """What a digest is taken over, as lead and value."""
+    kind, event_id, key, value, time_ms = message
+    lead = _MESSAGE.pack(
+        kind,
+        len(event_id),
+        -1 if key is None else len(key),
+        -1 if value is None else len(value),
+        time_ms,
+    )
+    return lead + event_id + (key or b""), value or b""
+
+
 class Bundler:
     """Packs messages, in the order they are added."""
 
@@ -106,20 +119,10 @@ class Bundler:
 
     def add(self, message: Message) -> bytes | None:
         """Take a message; gives a bundle when one is full."""
-        kind, event_id, key, value, time_ms = message
-        self._parts.append(
-            _MESSAGE.pack(
-                kind,
-                len(event_id),
-                -1 if key is None else len(key),
-                -1 if value is None else len(value),
-                time_ms,
-            )
-            + event_id
-            + (key or b"")
-        )
+        lead, value = message_bytes(message)
+        self._parts.append(lead)
         self._count += 1
-        self._size += _MESSAGE.size + len(event_id) + len(key or b"")
+        self._size += len(lead)
         if value:
             self._parts.append(value)
             self._size += len(value)

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "watch": ("watch", "Show replica maps and answers as they come."),
     "inspect": ("inspect_command", "Show what a job knows, from its checkpoint."),
     "recover": ("recover_command", "Make a new checkpoint out of what the job has published."),
+    "verify": ("verify_command", "Audit what the job has written."),
     "explain": ("explain", "Tell why a topic's replicas are where they are."),
     "topics": ("topics_command", "Create or check the Kafka topics."),
     "broker": ("broker_command", "Run the embedded Kafka broker alone."),

@@ -206,6 +206,30 @@ class Reader:
             offset == 0 for place, offset in self._begins.items() if self._short[place[0]] == topic
         )
 
+    def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Of each topic, without the prefix, and partition: where reading began, and how far it is.
+
+        Of a reader from the beginnings, the first is the oldest offset that was not deleted.
+        """
+        return {
+            (self._short[topic], partition): (begin, self._progress[topic, partition])
+            for (topic, partition), begin in self._begins.items()
+        }
+
+    def settle(self, seconds: float) -> None:
+        """Wait until all that is written now is committed or aborted, `seconds` at most.
+
+        A transaction's end reaches one partition before another; after this they tell the same of
+        what was written before.
+        """
+        written = self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            settled = self._offsets(OffsetSpec.latest())
+            if all(settled[place] >= end for place, end in written.items()):
+                return
+            time.sleep(POLL_SECONDS)
+
     def poll(self, seconds: float = POLL_SECONDS) -> list[Received]:
         """What has come, after waiting `seconds` at most for the first.
 
@@ -245,12 +269,14 @@ class Reader:
                 raise ClientError("the broker stopped answering while its topics were read")
             yield from found
 
-    def _offsets(self, spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    def _offsets(
+        self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[tuple[str, int], int]:
         """Asks again while it is refused: a partition that was just made may have no leader yet."""
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while True:
             try:
-                return self._offsets_now(spec)
+                return self._offsets_now(spec, isolation)
             except KafkaException as reason:
                 if time.monotonic() > deadline:
                     raise ClientError(
@@ -258,10 +284,12 @@ class Reader:
                     ) from reason
                 time.sleep(POLL_SECONDS)
 
-    def _offsets_now(self, spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    def _offsets_now(
+        self, spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[tuple[str, int], int]:
         futures = self._admin.list_offsets(
             dict.fromkeys(self._partitions, spec),
-            isolation_level=IsolationLevel.READ_COMMITTED,
+            isolation_level=isolation,
             request_timeout=REQUEST_SECONDS_MAX,
         )
         return {

@@ -36,6 +36,7 @@ from spu_assigner.schemas.wire import DeadLetter
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.topics import create_topics
+from support.audits import audit
 from support.builders import Events
 from support.pictures import picture
 from support.programs import left_after, running, session
@@ -316,3 +317,4 @@ def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(
     assert [marker.batch for marker in markers] == list(range(len(markers)))
     written = [read.ce_id for topic in OUTPUTS for read in streams.read(topic)]
     assert len(written) == len(set(written)) == sum(marker.count for marker in markers)
+    assert audit(kafka.bootstrap_servers, topic_prefix, "--strict")[0] == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -159,8 +160,10 @@ class Streams:
             time.sleep(0.1)
 
     def applied(self) -> list[Read]:
-        """The input messages in the order they were applied: batch by batch, and inside a batch
-        the partitions merged by broker time, then SPU events first, then partition, then offset.
+        """The input messages in the order they were applied: batch by batch, shard by shard, and in
+        a shard the partitions merged by broker time, then SPU events first, then partition, then
+        offset. Where the broker's clock steps back this depends on what else the shard has, so the
+        shards are the marker's, as in `spu-assigner verify`.
 
         Fails unless the markers cover each partition from its begin without gap or overlap.
         """
@@ -168,20 +171,32 @@ class Streams:
         following: dict[tuple[str, int], int] = {}
         order: list[Read] = []
         for marker in self.markers():
-            heads: list[list[Read]] = []
+            parts: list[list[Read]] = []
             for topic in INPUTS:
                 for part in marker.offsets.get(f"{self._prefix}{topic}", ()):
                     assert part.first == following.get((topic, part.partition), 0)
                     assert part.count == part.last - part.first + 1
                     following[topic, part.partition] = part.last + 1
                     offsets = range(part.first, part.last + 1)
-                    heads.append([inputs.pop((topic, part.partition, each)) for each in offsets])
-            while heads:  # The least time; among equals the first partition, as they are sorted.
-                earliest = min(heads, key=lambda reads: reads[0].time_ms)
-                order.append(earliest.pop(0))
-                heads = [reads for reads in heads if reads]
+                    parts.append([inputs.pop((topic, part.partition, each)) for each in offsets])
+            shards = max(1, marker.shards)  # before 0.3 it was not told
+            for shard in range(shards):
+                order += _merged([_of_shard(reads, shard, shards) for reads in parts])
         assert not inputs, f"{len(inputs)} messages are in no marker"
         return order
+
+
+def _of_shard(reads: list[Read], shard: int, shards: int) -> list[Read]:
+    return [read for read in reads if zlib.crc32(read.key or b"") % shards == shard]
+
+
+def _merged(heads: list[list[Read]]) -> list[Read]:
+    """The least time first; among equals the first partition, as they are sorted."""
+    order: list[Read] = []
+    while heads := [reads for reads in heads if reads]:
+        earliest = min(heads, key=lambda reads: reads[0].time_ms)
+        order.append(earliest.pop(0))
+    return order
 
 
 def _read(topic: str, message: Any) -> Read:

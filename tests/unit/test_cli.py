@@ -65,6 +65,7 @@ def test_every_command_of_the_contract_is_there() -> None:
         "broker start",
         "explain",
         "inspect",
+        "verify",
         "completion",
         "produce events",
         "produce spu-joined",
