@@ -23,11 +23,25 @@ if TYPE_CHECKING:
 Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
 
 SHARDS_AT_FIRST_MAX: Final = 8  # every batch costs a task a shard; more only when asked for
+RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 class CheckpointError(AssignerError):
     """The checkpoint cannot be gone on with."""
+
+
+class CheckpointDamagedError(CheckpointError):
+    """A file of the checkpoint is missing, or is not what was written."""
+
+    def __init__(self, *, checkpoint: str, what: str, told: str) -> None:
+        self.checkpoint = checkpoint
+        self.what = what  # the file or log, as far as it is known
+        super().__init__(
+            f"checkpoint {checkpoint} is damaged: {what} cannot be used ({told}); nothing that "
+            "depends on it was sent. Bring back the latest copy of the checkpoint, to the path it "
+            f"had, or {RECOVER}"
+        )
 
 
 class ShardsChangedError(CheckpointError):
@@ -83,25 +97,33 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint:
     """Look at a checkpoint.
 
     Raises:
-        CheckpointError: it cannot be read, or is none of a streaming query.
+        CheckpointDamagedError: a file of it is missing, or holds what Spark never writes.
+        Py4JJavaError: a file cannot be read.
     """
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        lines = read_lines(spark, f"{checkpoint}/metadata")
-        newest = max(batches_in(spark, f"{checkpoint}/offsets"), default=None)
-        offsets = None if newest is None else read_lines(spark, f"{checkpoint}/offsets/{newest}")
-    except Py4JJavaError as reason:
-        told = str(reason.java_exception.getMessage()).splitlines()[0]
-        raise CheckpointError(f"checkpoint {checkpoint} cannot be read: {told}") from reason
+    lines = read_lines(spark, f"{checkpoint}/metadata")
+    newest = max(batches_in(spark, f"{checkpoint}/offsets"), default=None)
+    offsets = None if newest is None else read_lines(spark, f"{checkpoint}/offsets/{newest}")
+    if lines is None and newest is not None:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint,
+            what="metadata",
+            told=f"it is missing, but there are offsets of batch {newest}",
+        )
+    if newest is None and batches_in(spark, f"{checkpoint}/commits"):
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint,
+            what="offsets",
+            told="they are missing, but there are batches in commits",
+        )
+    path = "metadata"
     try:
         found_id = None if lines is None else str(json.loads(lines[0])["id"])
         # The offsets file: version, then a line of JSON with the settings that belong to the state.
+        path = f"offsets/{newest}"
         found = None if offsets is None else int(json.loads(offsets[1])["conf"][SHUFFLE_PARTITIONS])
-    except (ValueError, KeyError, IndexError) as reason:
-        raise CheckpointError(
-            f"checkpoint {checkpoint} has files that are none of a streaming query; "
-            "name another folder"
+    except (ValueError, KeyError, IndexError, TypeError) as reason:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=path, told=f"it is no file of a streaming query: {reason}"
         ) from reason
     return Checkpoint(id=found_id, shards=found)
 
@@ -110,14 +132,14 @@ def read_positions(spark: SparkSession, checkpoint: str, batch: int) -> Position
     """How far the input had been read when a batch ended, as Spark noted it before the batch.
 
     Raises:
-        CheckpointError: there is no such note, or it cannot be understood.
+        CheckpointDamagedError: there is no such note, or it cannot be understood.
+        Py4JJavaError: it cannot be read.
     """
-    path = f"{checkpoint}/offsets/{batch}"
-    lines = read_lines(spark, path)
+    path = f"offsets/{batch}"
+    lines = read_lines(spark, f"{checkpoint}/{path}")
     if lines is None:
-        raise CheckpointError(
-            f"checkpoint {checkpoint} has no offsets of batch {batch}, which is the last one in "
-            "Kafka; an older copy of it is in use, bring back the latest one"
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=path, told="it is missing, and the next batch begins there"
         )
     positions: dict[str, tuple[PartitionPosition, ...]] = {}
     try:
@@ -128,9 +150,13 @@ def read_positions(spark: SparkSession, checkpoint: str, batch: int) -> Position
                     for partition, offset in sorted((int(n), at) for n, at in offsets.items())
                 )
     except (ValueError, AttributeError, TypeError) as reason:
-        raise CheckpointError(
-            f"{path} is no file of offsets ({reason}); bring back the latest copy of the checkpoint"
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=path, told=f"it is no file of offsets: {reason}"
         ) from reason
+    if not positions:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=path, told="it names no offset of any topic"
+        )
     return positions
 
 
@@ -158,6 +184,19 @@ def read_lines(spark: SparkSession, path: str) -> list[str] | None:
     finally:
         stream.close()
     return str(text).splitlines()
+
+
+def write_text(spark: SparkSession, path: str, text: str) -> None:
+    """Write a small text file, whole or not at all; an older one is replaced."""
+    system, place = _file_system(spark, path)
+    half = place.suffix(".half")
+    stream = system.create(half, True)
+    try:
+        stream.write(bytearray(text, "utf-8"))
+    finally:
+        stream.close()
+    system.delete(place, False)
+    system.rename(half, place)
 
 
 def list_names(spark: SparkSession, folder: str) -> list[str] | None:

@@ -17,12 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.callbacks import require_token
 from spu_assigner.stream.checkpoint import (
     SHUFFLE_PARTITIONS,
+    Checkpoint,
+    CheckpointError,
     absolute,
     choose_shards,
     is_local,
@@ -30,6 +32,8 @@ from spu_assigner.stream.checkpoint import (
     read_checkpoint,
     read_positions,
 )
+from spu_assigner.stream.faults import JobError, named
+from spu_assigner.stream.inputs import check_inputs, note_topics, read_inputs
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
 from spu_assigner.stream.private import private_files
@@ -58,10 +62,6 @@ _PLAIN_CHECKPOINT_FILES: Final = (
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-class JobError(AssignerError):
-    """The query ended by an error that has no better name."""
-
-
 class SparkGoneError(JobError):
     """The JVM that Spark runs in has ended."""
 
@@ -78,12 +78,19 @@ class Job:
     """A running query."""
 
     def __init__(
-        self, query: StreamingQuery, sink: TransactionalSink, spark: SparkSession, *, shards: int
+        self,
+        query: StreamingQuery,
+        sink: TransactionalSink,
+        spark: SparkSession,
+        settings: Settings,
+        *,
+        shards: int,
     ) -> None:
         self.query = query
         self.sink = sink
         self.spark = spark
         self.shards = shards
+        self._settings = settings
 
     @property
     def ui_url(self) -> str | None:
@@ -107,9 +114,7 @@ class Job:
             ended = self.query.awaitTermination(timeout_seconds)  # type: ignore[arg-type]  # a float will do
             return bool(ended)
         except StreamingQueryException as reason:
-            if isinstance(self.sink.failure, AssignerError):
-                raise self.sink.failure from reason
-            raise JobError(f"the query stopped: {_told(reason)}") from reason
+            raise _named(reason, self.spark, self._settings, failure=self.sink.failure) from reason
         except (Py4JNetworkError, OSError) as reason:
             raise SparkGoneError(
                 "Spark's JVM has ended: killed, or out of memory; start the job again, it goes on "
@@ -146,6 +151,7 @@ def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
         JavaError, JarError: what Spark needs cannot be had.
         TopicsError: Kafka does not answer, or its topics are missing or wrong.
         CheckpointError, SinkError: checkpoint, settings and what is in Kafka do not fit together.
+        InputError: what was to be read next is no longer in Kafka.
     """
     check_topics(settings.connection().client(), prefix=settings.topic_prefix)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
@@ -162,24 +168,60 @@ def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
 
 
 def start_query(spark: SparkSession, settings: Settings) -> Job:
-    """Start the query in a session that was built for it."""
-    from spu_assigner.stream.sink import ForeignCheckpointError, TransactionalSink
+    """Start the query in a session that was built for it.
+
+    Raises:
+        AssignerError: as `start` does, for what concerns checkpoint, input and outputs.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from spu_assigner.stream.sink import TransactionalSink
 
     place = absolute(settings.checkpoint)
-    make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
-    checkpoint = read_checkpoint(spark, place)
-    recovery = pending_recovery(
-        spark, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
-    )
-    if recovery is not None:
-        checkpoint = replace(checkpoint, shards=recovery.shards)
-    shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
-    spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
-    sink = TransactionalSink(
-        settings,
-        shards=shards,
-        positions_after=lambda batch: read_positions(spark, place, batch),
-    )
+    sink = None
+    try:
+        make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
+        checkpoint = read_checkpoint(spark, place)
+        recovery = pending_recovery(
+            spark, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
+        )
+        if recovery is not None:
+            checkpoint = replace(checkpoint, shards=recovery.shards)
+        shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
+        spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
+        sink = TransactionalSink(
+            settings,
+            shards=shards,
+            positions_after=lambda batch: read_positions(spark, place, batch),
+        )
+        _open(sink, checkpoint, recovery, place)
+        check_inputs(settings, read_inputs(spark, place, recovery))
+        note_topics(spark, settings, place)
+        require_token(spark)
+        query = (
+            answers(spark, settings, shards=shards, recovery=recovery)
+            .writeStream.queryName(settings.query_name)
+            .option("checkpointLocation", place)
+            .outputMode("append")
+            .foreachBatch(sink)
+            .start()
+        )
+        sink.bind(query.id)
+    except BaseException as reason:
+        if sink is not None:
+            sink.close()
+        if isinstance(reason, PySparkException | Py4JJavaError):
+            raise _named(reason, spark, settings) from reason
+        raise
+    return Job(query, sink, spark, settings, shards=shards)
+
+
+def _open(
+    sink: TransactionalSink, checkpoint: Checkpoint, recovery: Recovery | None, place: str
+) -> None:
+    """Take over the output; a recovery that does not go with it is told as such."""
+    from spu_assigner.stream.marker_check import ForeignCheckpointError
+
     try:
         sink.open(checkpoint.id)
     except ForeignCheckpointError as reason:
@@ -189,17 +231,25 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             f"the recovery of checkpoint {place} was not finished, or another checkpoint has been "
             f"run since ({reason}); {AGAIN}, to the same folder"
         ) from reason
-    require_token(spark)
-    query = (
-        answers(spark, settings, shards=shards, recovery=recovery)
-        .writeStream.queryName(settings.query_name)
-        .option("checkpointLocation", place)
-        .outputMode("append")
-        .foreachBatch(sink)
-        .start()
-    )
-    sink.bind(query.id)
-    return Job(query, sink, spark, shards=shards)
+
+
+def _named(
+    error: BaseException,
+    spark: SparkSession,
+    settings: Settings,
+    *,
+    failure: BaseException | None = None,
+) -> AssignerError:
+    """What Spark raised, as an error that says what to do."""
+    from py4j.protocol import Py4JError
+
+    place = absolute(settings.checkpoint)
+
+    def look() -> None:
+        with suppress(Py4JError, CheckpointError):  # What is wrong with these is told by `error`.
+            check_inputs(settings, read_inputs(spark, place))
+
+    return named(error, checkpoint=place, failure=failure, look=look)
 
 
 def answers(
@@ -341,13 +391,6 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
             "spark.sql.streaming.checkpointFileManagerClass": _PLAIN_CHECKPOINT_FILES,
         }
     return options
-
-
-def _told(reason: Any) -> str:
-    """The line that says it: the last one of a Python traceback, else the first."""
-    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("spu_assigner.")]
-    return (own or lines or ["it said nothing"])[0]
 
 
 def main() -> int:

@@ -43,6 +43,7 @@ from spu_assigner.stream.checkpoint import (
 from spu_assigner.stream.command_session import command_session
 from spu_assigner.stream.failpoints import Failpoint, armed
 from spu_assigner.stream.marker import read_marker
+from spu_assigner.stream.marker_check import FencedError, SinkError
 from spu_assigner.stream.past_positions import (
     Skipped,
     positions_of,
@@ -61,7 +62,7 @@ from spu_assigner.stream.recovery import (
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.sink import FencedError, SinkError, TransactionalSink
+from spu_assigner.stream.sink import TransactionalSink
 from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.topics import ASSIGNER_COMMITS, check_topics, topic_name
 

@@ -48,6 +48,14 @@ _SIZE_BITS: Final = 32
 Entries = Mapping[bytes, bytes | None]  # None: the key is gone
 
 
+class ShardDamagedError(InvariantError):
+    """What is stored is not what was written."""
+
+
+class ShardFormatError(InvariantError):
+    """The state is of a release that stores it otherwise."""
+
+
 class Store(Protocol):
     """Where a shard is kept: Spark's state store, or a dict in a test."""
 
@@ -182,7 +190,7 @@ class Shard:
             number = head.first
             data = store.get(_segment_key(number))
             if data is None:
-                raise InvariantError(f"segment {number} of a shard is gone; its head has it")
+                raise ShardDamagedError(f"segment {number} of a shard is gone; its head has it")
             new, old = _read_segment(data)
             for key, value in (*new, *old):
                 place = self._index.get(key)
@@ -270,7 +278,7 @@ class Shard:
                 if known is None or known[0] < number:
                     latest[key] = (number, value)
         if sorted(self._sizes) != list(range(head.first, head.end)):
-            raise InvariantError(
+            raise ShardDamagedError(
                 f"a shard has segments {sorted(self._sizes)[:3]} …, {len(self._sizes)} in all; "
                 f"its head says {head.first} to {head.end - 1}"
             )
@@ -323,7 +331,7 @@ def _segment_key(number: int) -> str:
 
 def _segment_number(key: str) -> int:
     if not key.startswith("seg-"):
-        raise InvariantError(f"a shard has the key {key!r}; expected {HEAD!r} or a segment")
+        raise ShardDamagedError(f"a shard has the key {key!r}; expected {HEAD!r} or a segment")
     return int(key[4:])
 
 
@@ -410,9 +418,9 @@ def _read_head(data: bytes) -> _Head:
 
 def _check(version: int, *, size: int, expected: int) -> None:
     if version != _VERSION:
-        raise InvariantError(
+        raise ShardFormatError(
             f"a shard's state has format {version}, this release reads {_VERSION}; "
             "run the release that wrote the checkpoint"
         )
     if size != expected:
-        raise InvariantError(f"a piece of a shard's state has {size} bytes; expected {expected}")
+        raise ShardDamagedError(f"a piece of a shard's state has {size} bytes; expected {expected}")

@@ -27,13 +27,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from spu_assigner.core.errors import AssignerError
 from spu_assigner.schemas.codec import encode_record
 from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange, merged_ranges
 from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.failpoints import Failpoint, armed
 from spu_assigner.stream.marker import read_marker
+from spu_assigner.stream.marker_check import FencedError, SinkError, check_checkpoint, is_sent
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.patience import PATIENCE_SECONDS, deliver, patiently
 from spu_assigner.stream.reach import told
@@ -73,26 +73,6 @@ _UNKNOWN_OUTCOME: Final = frozenset(
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-
-
-class SinkError(AssignerError):
-    """A batch could not be sent; nothing of it is visible."""
-
-
-class FencedError(SinkError):
-    """Another process has taken over this query's output."""
-
-
-class MarkerGapError(SinkError):
-    """The checkpoint and the last marker in Kafka do not fit together."""
-
-
-class ForeignCheckpointError(SinkError):
-    """The last marker belongs to another checkpoint."""
-
-
-class DigestMismatchError(SinkError):
-    """A repeated batch does not hold what was sent the first time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +135,8 @@ class TransactionalSink:
             SinkError: the broker does not answer.
         """
         self._connect()
-        if self._marker is not None and self._marker.checkpoint_id != checkpoint_id:
-            raise self._foreign(self._marker, checkpoint_id)
+        if self._marker is not None:
+            check_checkpoint(checkpoint_id, self._marker)
 
     def take_over(self) -> CommitMarker | None:
         """Take over the output whatever checkpoint it is of, and tell the last marker.
@@ -222,7 +202,7 @@ class TransactionalSink:
             try:
                 if self._producer is None:
                     self._connect()
-                if self._is_sent(marker):
+                if is_sent(marker, self._marker, topic=self._marker_topics[0]):
                     self.last = Sent(batch=batch, count=count, repeated=True)
                     return
                 marker = replace(marker, positions=_moved(self._positions, marker.offsets))
@@ -233,43 +213,6 @@ class TransactionalSink:
                 self._marker, self._positions = marker, marker.positions
                 self.last = Sent(batch=batch, count=count, repeated=False)
                 return
-
-    def _is_sent(self, marker: CommitMarker) -> bool:
-        """Whether the batch is in Kafka already; refuses what does not follow the last marker."""
-        last = self._marker
-        if last is None:
-            if marker.batch == 0:
-                return False
-            raise MarkerGapError(
-                f"the checkpoint is at batch {marker.batch}, but {self._marker_topics[0]} has no "
-                f"marker of query {marker.query!r}; give the job the Kafka cluster and prefix it "
-                "had before, or start with a new checkpoint, which answers every event again"
-            )
-        if last.checkpoint_id != marker.checkpoint_id:
-            raise self._foreign(last, marker.checkpoint_id)
-        if marker.batch == last.batch + 1:
-            return False
-        if marker.batch != last.batch:
-            raise MarkerGapError(
-                f"the checkpoint is at batch {marker.batch}, the last marker of query "
-                f"{marker.query!r} at {last.batch}; expected {last.batch} or {last.batch + 1}: "
-                "an older copy of the checkpoint is in use, bring back the latest one"
-            )
-        if (marker.digest, marker.count) != (last.digest, last.count):
-            raise DigestMismatchError(
-                f"batch {marker.batch} was sent with {last.count} messages, digest "
-                f"{last.digest[:16]}…; repeated it has {marker.count}, {marker.digest[:16]}…: "
-                "repeat it with the release and the settings that it was sent with"
-            )
-        return True
-
-    def _foreign(self, marker: CommitMarker, checkpoint_id: str | None) -> ForeignCheckpointError:
-        mine = "a new one" if checkpoint_id is None else checkpoint_id
-        return ForeignCheckpointError(
-            f"the last marker of query {self._settings.query_name!r} (batch {marker.batch}) is of "
-            f"checkpoint {marker.checkpoint_id}, and this is {mine}: its answers would be given "
-            "twice; go on with that checkpoint, or choose another query name and topic prefix"
-        )
 
     def _connect(self) -> None:
         """The start sequence: shut out older processes, settle what they left, read the marker."""

@@ -16,9 +16,10 @@ from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.checkpoint import ShardsChangedError
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
+from spu_assigner.stream.marker_check import FencedError, ForeignCheckpointError
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard_batch import read_shards
-from spu_assigner.stream.sink import FencedError, ForeignCheckpointError, TransactionalSink
+from spu_assigner.stream.sink import TransactionalSink
 from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.topics import TopicsError
 from support.builders import Events

@@ -18,12 +18,12 @@ from spu_assigner.schemas.codec import decode_event, decode_record
 from spu_assigner.schemas.wire import RecoveredFrom
 from spu_assigner.stream.inspect_checkpoint import inspect_checkpoint
 from spu_assigner.stream.job import Job, start_query
+from spu_assigner.stream.marker_check import FencedError, ForeignCheckpointError
 from spu_assigner.stream.recover import (
     recover,
     survey,
 )
 from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import FencedError, ForeignCheckpointError
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS
 from support.pictures import picture

@@ -15,18 +15,17 @@ from spu_assigner.stream import patience as patience_module
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.bundle import Bundler, Kind, Message, Source, SourceRange
 from spu_assigner.stream.marker import read_marker
-from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.release import RELEASE
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import (
+from spu_assigner.stream.marker_check import (
     DigestMismatchError,
     FencedError,
     ForeignCheckpointError,
     MarkerGapError,
-    Sent,
     SinkError,
-    TransactionalSink,
 )
+from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.release import RELEASE
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.sink import Sent, TransactionalSink
 from spu_assigner.stream.topics import create_topics
 from support.reading import committed
 from support.throttle import throttle

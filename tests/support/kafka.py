@@ -36,8 +36,10 @@ class Kafka:
             self.send_raw(topic, event.cluster_id.encode(), encode_event(event))
         self._producer.flush()
 
-    def send_raw(self, topic: str, key: bytes | None, value: bytes | None) -> None:
-        self._producer.produce(self._prefix + topic, value, key, partition=0)
+    def send_raw(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int = 0
+    ) -> None:
+        self._producer.produce(self._prefix + topic, value, key, partition=partition)
         self._producer.flush()
 
     def read(self, topic: str) -> list[Message]:

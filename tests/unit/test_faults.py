@@ -1,0 +1,104 @@
+"""Which name an exception gets, where no Spark is needed for it; the rest is in tests/broker."""
+
+from __future__ import annotations
+
+import pytest
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.checkpoint import CheckpointDamagedError, CheckpointError
+from spu_assigner.stream.data_loss import DataLossError
+from spu_assigner.stream.faults import Cause, CheckpointFormatError, JobError, named
+from spu_assigner.stream.marker_check import FencedError
+
+_FROM_A_WORKER = """Traceback (most recent call last):
+  File "keeper.py", line 75, in keep
+    raise KeeperError(told)
+spu_assigner.stream.keeper.KeeperError: it failed
+Traceback (most recent call last):
+  File "shard.py", line 75, in _check
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "told"),
+    [
+        (
+            "spu_assigner.stream.shard.ShardDamagedError: segment 3 is gone",
+            CheckpointDamagedError,
+            "its state cannot be used (segment 3 is gone)",
+        ),
+        (
+            "spu_assigner.stream.shard.ShardFormatError: format 9; run the release that wrote it",
+            CheckpointFormatError,
+            "run the release that wrote it, or rebuild one from Kafka with `spu-assigner recover",
+        ),
+        (
+            "spu_assigner.core.errors.InvariantError: counts differ",
+            JobError,
+            "the query stopped: spu_assigner.core.errors.InvariantError: counts differ",
+        ),
+    ],
+)
+def test_what_a_worker_raised_is_told_by_its_last_line(
+    line: str, kind: type[AssignerError], told: str
+) -> None:
+    """Spark has it as text only, with the whole way it took."""
+    error = named(RuntimeError(_FROM_A_WORKER.format(line)), checkpoint="/c")
+    assert type(error) is kind
+    assert told in str(error)
+
+
+def test_what_the_sink_raised_is_told_as_itself() -> None:
+    """It knows more than what Spark makes of it."""
+    failure = FencedError("shut out")
+    assert named(RuntimeError("text"), checkpoint="/c", failure=failure) is failure
+
+
+def test_a_gap_in_the_input_goes_before_what_follows_from_it() -> None:
+    """Whatever Spark failed with, it could not have gone on."""
+    lost = DataLossError(topic="t", partition=1, following=5, earliest=8)
+
+    def look() -> None:
+        raise lost
+
+    assert named(RuntimeError("text"), checkpoint="/c", look=look) is lost
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/c/metadata (Permission denied)", "run the job as the user that owns it"),
+        ("No space left on device", "make room and start the job again"),
+    ],
+)
+def test_no_rights_and_no_room_are_no_damage(text: str, told: str) -> None:
+    """Nothing is to be brought back."""
+    error = named(OSError(text), checkpoint="/c")
+    assert type(error) is CheckpointError
+    assert told in str(error)
+
+
+@pytest.mark.parametrize(
+    ("condition", "source", "is_damage"),
+    [
+        ("CANNOT_LOAD_STATE_STORE.UNCATEGORIZED", "", True),
+        ("CANNOT_LOAD_STATE_STORE.ROCKSDB_STORE_PROVIDER_OUT_OF_MEMORY", "", False),
+        ("CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT", "", False),
+        ("", "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.get", True),
+        ("", "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.add", False),
+        ("", "org.apache.spark.sql.execution.streaming.runtime.StreamExecution.runStream", False),
+    ],
+)
+def test_damage_is_told_by_sparks_class_of_error_or_by_who_raised_it(
+    condition: str, source: str, is_damage: bool
+) -> None:
+    """Not by sentences: these change from release to release."""
+    cause = Cause(kind="x", message="y", condition=condition, parameters={}, source=source)
+    assert cause.is_damage is is_damage
+
+
+def test_what_nobody_knows_is_told_in_its_own_words() -> None:
+    """The line that says most, and no stack trace."""
+    error = named(ValueError("first\nsecond"), checkpoint="/c")
+    assert type(error) is JobError
+    assert str(error) == "the query stopped: first"
