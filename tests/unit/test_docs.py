@@ -70,3 +70,64 @@ def test_the_release_is_that_of_the_package() -> None:
     assert project["version"] == RELEASE
     headings = re.findall(r"^## (\S+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert headings[0] == RELEASE
+
+
+# Errors of the other commands and of values; those of the job are in README's table.
+_NOT_OF_THE_JOB = {
+    "AssignmentFileError",  # produce
+    "BatchNotKeptError",
+    "BrokerEndedError",  # of the process that watches the embedded broker
+    "ClientError",  # produce, watch, explain
+    "ClusterUnknownError",
+    "DecodeError",  # a dead letter
+    "DemoError",
+    "EncodeError",
+    "InputError",  # its kinds are
+    "InspectError",
+    "InvalidEventError",  # a dead letter
+    "NoCheckpointError",
+    "NotThereError",
+    "OtherProgramError",
+    "PartitionUnknownError",
+    "SchemaError",  # a check of the sources
+    "SessionError",  # inspect, recover
+    "ShardDamagedError",  # told as CheckpointDamagedError
+    "ShardFormatError",  # told as CheckpointFormatError
+    "ShortRingError",  # for who embeds the core
+    "TopicUnknownError",
+    # recover
+    "DamagedOutputError",
+    "FolderTakenError",
+    "LostInputError",
+    "NoPositionsError",
+    "NothingToRecoverError",
+    "PublishedError",
+    "RecoverError",
+    "UnsoundError",
+}
+
+
+def _errors() -> set[str]:
+    """The names of all classes that derive from AssignerError, found in the sources."""
+    bases: dict[str, set[str]] = {}
+    for package in ("core", "schemas", "stream"):
+        for path in (_ROOT / package).glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    bases[node.name] = {
+                        base.id for base in node.bases if isinstance(base, ast.Name)
+                    }
+    found = {"AssignerError"}
+    while more := {name for name, of in bases.items() if of & found} - found:
+        found |= more
+    return found - {"AssignerError"}
+
+
+def test_every_error_that_ends_the_job_is_in_the_table() -> None:
+    """Who meets one at night looks it up: what it means, and what to do."""
+    rows = [line for line in _between("errors").splitlines() if line.startswith("| `")]
+    listed = [name for row in rows for name in re.findall(r"`(\w+Error)`", row.split("|")[1])]
+    assert len(listed) == len(set(listed))
+    assert not set(listed) & _NOT_OF_THE_JOB
+    assert set(listed) | _NOT_OF_THE_JOB == _errors()
+    assert all(cell.strip() for row in rows for cell in row.strip("|").split("|"))
