@@ -6,21 +6,25 @@ Reads with the plain client, not with the product's own reader.
 
 from __future__ import annotations
 
+import heapq
 import subprocess
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from spu_assigner.core.events import Event, SpuJoined, SpuLeft
 from spu_assigner.schemas.codec import decode_record, encode_event
 from spu_assigner.schemas.wire import CommitMarker
 
 SPU_EVENTS = "spu-events"
 TOPIC_EVENTS = "topic-events"
+AUDIT = "assigner-audit"
 INPUTS = (SPU_EVENTS, TOPIC_EVENTS)  # in the order of merging
+READ_SECONDS = 60.0  # to read to the end; a broker that was killed is back in five
+_AWAY = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 OUTPUTS = ("replica-map", "topic-status", "ring-events", "dead-letter", "assigner-state")
 
 
@@ -57,6 +61,83 @@ class Outgoing:
         return cls(topic=topic, key=key, value=encode_event(event), partition=partition)
 
 
+class Tail:
+    """Reads topics to their present end, and later what has come since; the committed alone.
+
+    A broker that is away is waited for.
+    """
+
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        prefix: str,
+        topics: Sequence[str],
+        *,
+        isolation: str = "read_committed",
+    ) -> None:
+        self._names = {f"{prefix}{topic}": topic for topic in topics}
+        self._consumer = Consumer(
+            {
+                **client,
+                "group.id": "test",
+                "isolation.level": isolation,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
+            }
+        )
+        self._read: dict[tuple[str, int], int] = {}  # up to which offset
+
+    def more(self) -> Iterator[Read]:
+        """What has come since the last time, in the order of each partition."""
+        deadline = time.monotonic() + READ_SECONDS
+        if not self._read:
+            self._read = dict.fromkeys(self._places(deadline), 0)
+            self._consumer.assign([TopicPartition(*place, 0) for place in self._read])
+        ends = {place: self._end(place, deadline) for place in self._read}
+        while any(self._read[place] < end for place, end in ends.items()):
+            assert time.monotonic() < deadline, f"not read to the end: {ends}, but {self._read}"
+            for message in self._consumer.consume(1_000, 0.1):
+                place, error = (message.topic(), message.partition()), message.error()
+                if error is None:
+                    self._read[place] = message.offset() + 1
+                    yield _read(self._names[place[0]], message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    self._read[place] = message.offset()
+                else:
+                    assert error.retriable() or error.code() in _AWAY, error
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _places(self, deadline: float) -> list[tuple[str, int]]:
+        return [
+            (name, number)
+            for name in self._names
+            for number in self._asked(
+                lambda name=name: self._consumer.list_topics(name, 10).topics[name].partitions,
+                deadline,
+            )
+        ]
+
+    def _end(self, place: tuple[str, int], deadline: float) -> int:
+        where = TopicPartition(*place)
+        _, end = self._asked(
+            lambda: self._consumer.get_watermark_offsets(where, timeout=10), deadline
+        )
+        return int(end)
+
+    @staticmethod
+    def _asked(request: Callable[[], Any], deadline: float) -> Any:
+        while True:
+            try:
+                return request()
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+
 class Streams:
     """The topics under one prefix."""
 
@@ -64,8 +145,7 @@ class Streams:
         self._client = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._prefix = prefix
         self._producer = Producer({**self._client, "enable.idempotence": True, "linger.ms": 1})
-        self._audit: Consumer | None = None
-        self._audit_read = 0  # the offset up to which it was read
+        self._audit: Tail | None = None
         self._markers: list[CommitMarker] = []
 
     def send(self, messages: Iterable[Outgoing | Event]) -> None:
@@ -88,57 +168,25 @@ class Streams:
 
     def read(self, topic: str) -> list[Read]:
         """All that is committed now, partition by partition."""
-        consumer = self._consumer()
-        name = f"{self._prefix}{topic}"
-        open_ends = set(consumer.list_topics(name, 10).topics[name].partitions)
-        consumer.assign([TopicPartition(name, number, 0) for number in open_ends])
-        found: list[Read] = []
-        deadline = time.monotonic() + 30
-        while open_ends:
-            assert time.monotonic() < deadline, f"{name} was not read to its end"
-            for message in consumer.consume(1_000, 0.1):
-                error = message.error()
-                if error is None:
-                    found.append(_read(topic, message))
-                else:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    open_ends.discard(message.partition())
-        consumer.close()
-        return sorted(found, key=lambda read: (read.partition, read.offset))
+        tail = self.tail(topic)
+        try:
+            return sorted(tail.more(), key=lambda read: (read.partition, read.offset))
+        finally:
+            tail.close()
 
     def markers(self) -> list[CommitMarker]:
         """The markers of all batches that are committed now, in the order they were committed.
 
-        Asked often while a job runs, so its consumer stays and reads on.
+        Asked often while a job runs, so its reader stays and reads on.
         """
-        place = TopicPartition(f"{self._prefix}assigner-audit", 0, 0)
         if self._audit is None:
-            self._audit = self._consumer()
-            self._audit.assign([place])
-        _, end = self._audit.get_watermark_offsets(place, timeout=10)
-        deadline = time.monotonic() + 30
-        while self._audit_read < end:
-            assert time.monotonic() < deadline, "the audit was not read to its end"
-            for message in self._audit.consume(1_000, 0.1):
-                self._audit_read = message.offset()
-                if message.error() is None:
-                    self._audit_read += 1
-                    self._markers.append(_marker(message.value()))
-                else:
-                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            self._audit = self.tail(AUDIT)
+        self._markers += [marker_of(read.value) for read in self._audit.more()]
         return list(self._markers)
 
-    def _consumer(self) -> Consumer:
-        return Consumer(
-            {
-                **self._client,
-                "group.id": "test",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 20,
-            }
-        )
+    def tail(self, *topics: str) -> Tail:
+        """A reader of topics from their begin."""
+        return Tail(self._client, self._prefix, topics)
 
     def applied_count(self) -> int:
         """How many input messages the committed batches have read."""
@@ -179,24 +227,9 @@ class Streams:
                     following[topic, part.partition] = part.last + 1
                     offsets = range(part.first, part.last + 1)
                     parts.append([inputs.pop((topic, part.partition, each)) for each in offsets])
-            shards = max(1, marker.shards)  # before 0.3 it was not told
-            for shard in range(shards):
-                order += _merged([_of_shard(reads, shard, shards) for reads in parts])
+            order += merged(parts, marker.shards)
         assert not inputs, f"{len(inputs)} messages are in no marker"
         return order
-
-
-def _of_shard(reads: list[Read], shard: int, shards: int) -> list[Read]:
-    return [read for read in reads if zlib.crc32(read.key or b"") % shards == shard]
-
-
-def _merged(heads: list[list[Read]]) -> list[Read]:
-    """The least time first; among equals the first partition, as they are sorted."""
-    order: list[Read] = []
-    while heads := [reads for reads in heads if reads]:
-        earliest = min(heads, key=lambda reads: reads[0].time_ms)
-        order.append(earliest.pop(0))
-    return order
 
 
 def _read(topic: str, message: Any) -> Read:
@@ -212,7 +245,21 @@ def _read(topic: str, message: Any) -> Read:
     )
 
 
-def _marker(value: bytes | None) -> CommitMarker:
+def merged(parts: Sequence[Sequence[Read]], shards: int) -> Iterator[Read]:
+    """The parts of a batch, SPU events first, in the order they are applied: shard by shard, in
+    each always the least time; among equals the first part. Shards 0: not told, before 0.3.
+    """
+    for shard in range(max(1, shards)):
+        own = [[read for read in reads if _shard_of(read, shards) == shard] for reads in parts]
+        yield from heapq.merge(*own, key=lambda read: read.time_ms)
+
+
+def _shard_of(read: Read, shards: int) -> int:
+    return zlib.crc32(read.key or b"") % max(1, shards)
+
+
+def marker_of(value: bytes | None) -> CommitMarker:
+    """The marker that a message of `assigner-audit` holds."""
     assert value is not None
     marker = decode_record(value)
     assert isinstance(marker, CommitMarker)
