@@ -22,6 +22,10 @@ class FencedError(SinkError):
     """Another process has taken over this query's output."""
 
 
+class TransactionExpiredError(SinkError):
+    """A transaction was open for longer than Kafka permits, so Kafka has aborted it."""
+
+
 class MarkerGapError(SinkError):
     """The checkpoint and the last marker in Kafka do not fit together."""
 

@@ -33,7 +33,13 @@ from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange, merged
 from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.failpoints import Failpoint, armed
 from spu_assigner.stream.marker import read_marker
-from spu_assigner.stream.marker_check import FencedError, SinkError, check_checkpoint, is_sent
+from spu_assigner.stream.marker_check import (
+    FencedError,
+    SinkError,
+    TransactionExpiredError,
+    check_checkpoint,
+    is_sent,
+)
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.patience import PATIENCE_SECONDS, deliver, patiently
 from spu_assigner.stream.reach import told
@@ -71,6 +77,7 @@ _UNKNOWN_OUTCOME: Final = frozenset(
         KafkaError.NOT_COORDINATOR,
         KafkaError.INVALID_TXN_STATE,
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError._INCONSISTENT,  # some messages did not arrive in time, so nothing is committed
     }
 )
 
@@ -112,6 +119,8 @@ class TransactionalSink:
         self._marker: CommitMarker | None = None
         self._checkpoint_id: str | None = None
         self._bound = threading.Event()
+        self._begun = 0.0  # when the transaction was; wall clock, which goes on while a host sleeps
+        self._undelivered: str | None = None  # why a message of the batch did not arrive
         self._armed = armed()
         prefix = settings.topic_prefix
         self._transactional_id = f"{prefix}{settings.query_name}"
@@ -253,11 +262,17 @@ class TransactionalSink:
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": QUEUE_SIZE,
             "log_level": 0,  # what goes wrong is raised
+            "delivery.report.only.error": True,
+            "on_delivery": self._note_undelivered,
         }
 
+    def _note_undelivered(self, error: Any, _message: object) -> None:
+        self._undelivered = self._undelivered or str(error.str())
+
     def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
-        producer = self._producer
+        producer, self._undelivered = self._producer, None
         producer.begin_transaction()
+        self._begun = time.time()
         produce = producer.produce
         for index, (topic, key, value, headers) in enumerate(self._outgoing(outbox)):
             if index % POLL_EVERY == 0:
@@ -315,17 +330,32 @@ class TransactionalSink:
             with suppress(KafkaException):
                 producer.abort_transaction(PATIENCE_SECONDS)
         if error.code() in _FENCED:
-            raise FencedError(
-                f"another process has taken over query {self._settings.query_name!r} "
-                f"(transactional id {self._transactional_id!r}); the one that was started last "
-                "goes on, this one must stop"
-            ) from reason
+            raise self._fenced(batch) from reason
         if error.code() in _UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
             return
+        why = error.str() if self._undelivered is None else self._undelivered
         raise SinkError(
-            f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
-            f"{error.str()}; nothing of it is visible, start the job again to repeat it"
+            f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): {why}; "
+            "nothing of it is visible, start the job again to repeat it"
         ) from reason
+
+    def _fenced(self, batch: int) -> SinkError:
+        """Why Kafka does not take this producer any more; of an expired transaction it says the
+        same as of a successor.
+        """
+        query, seconds = self._settings.query_name, time.time() - self._begun
+        if seconds >= TRANSACTION_SECONDS_MAX:
+            return TransactionExpiredError(
+                f"the transaction of batch {batch} was open for {seconds:.0f} s and Kafka permits "
+                f"{TRANSACTION_SECONDS_MAX} s: broker, network or this machine stood still; "
+                f"nothing of it is visible, start the job again to repeat it (unless another "
+                f"process has taken over query {query!r} meanwhile)"
+            )
+        return FencedError(
+            f"another process has taken over query {query!r} (transactional id "
+            f"{self._transactional_id!r}); the one that was started last goes on, this one must "
+            "stop"
+        )
 
 
 def _summary(outbox: Outbox) -> tuple[str, int, list[SourceRange]]:

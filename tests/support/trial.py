@@ -25,6 +25,7 @@ from support.streams import Outgoing, Streams
 
 JOB = (sys.executable, "-m", "spu_assigner.stream.job")
 WAIT_SECONDS = 180.0  # a start takes 5 s on two idle cores
+AHEAD = 10  # batches to where an armed job dies: by then it has done what was left to it
 PART = 25  # messages of a part: a batch or two
 
 # What a broker does not clean up for minutes is cleaned up in a second, so that time-outs show.
@@ -41,10 +42,12 @@ class Trial:
         self.streams = Streams(broker.bootstrap_servers, prefix)
         self.story = Story(seed)
         self.judge = Judge(self.streams, prefix, folder)
-        self.log = folder / "job.log"
+        self._folder = folder
+        self._logs: dict[int, Path] = {}  # by process id
         self.checkpoint = folder / "checkpoint"
         self.sent = 0
         self.job: subprocess.Popen[bytes] | None = None
+        self._kind: tuple[str | None, Sequence[str]] = (None, JOB)
         self._stack = ExitStack()
         self._environ = {
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
@@ -59,9 +62,25 @@ class Trial:
     def start(
         self, failpoint: str | None = None, command: Sequence[str] = JOB
     ) -> subprocess.Popen[bytes]:
-        """Start a job, armed if it is to be, and leave it to itself."""
-        environ = {**self._environ, VARIABLE: failpoint or ""}
-        self.job = self._stack.enter_context(running(command, self.log, environ))
+        """Start a job, armed for a batch that is to come if it is to be, and leave it to itself."""
+        self.judge.look()
+        self._kind = failpoint, command
+        place = "" if failpoint is None else f"{failpoint}:{self.judge.batch + AHEAD}"
+        environ = {**self._environ, VARIABLE: place}
+        log = self._folder / f"job-{len(self._logs)}.log"
+        self.job = self._stack.enter_context(running(command, log, environ))
+        self._logs[self.job.pid] = log
+        return self.job
+
+    def ensure(
+        self, failpoint: str | None = None, command: Sequence[str] = JOB
+    ) -> subprocess.Popen[bytes]:
+        """The job that runs, if it is such a one, else a new one; it has begun to work."""
+        if self.job is None or self.job.poll() is not None or self._kind != (failpoint, command):
+            if self.job is not None and self.job.poll() is None:
+                self.kill()
+            self.start(failpoint, command)
+        self.check()
         return self.job
 
     def send(self, count: int = PART) -> None:
@@ -82,10 +101,24 @@ class Trial:
         return self.judge.applied >= self.sent
 
     def check(self) -> None:
-        """All that was sent is applied, and all that is written is right."""
+        """What was sent is applied, and something after it; all that is written is right."""
+        self.send()
         self.wait(self.is_applied, "to apply all that was sent")
         self.judge.settle()
-        assert self.judge.faults == []
+        assert self.judge.faults == [], self.judge.faults
+
+    def check_restarted(self, command: Sequence[str]) -> None:
+        """The same of a job that may end with an error of its own, as one under a supervisor."""
+        assert self.job is not None
+        self.send()
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not self.is_applied():
+            assert time.monotonic() < deadline, f"not applied: {self.told()}"
+            if self.job.poll() is not None:
+                assert "start the job again" in self.told(), self.told()
+                self.start(command=command)
+            time.sleep(0.05)
+        self.check()
 
     def die(self) -> int:
         """Go on sending until the job dies of what it is armed with; its status."""
@@ -116,9 +149,18 @@ class Trial:
         names = (path.name for path in (self.checkpoint / "commits").glob("[0-9]*"))
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
-    def told(self) -> str:
-        """The end of what the jobs have said."""
-        return self.log.read_text(encoding="utf-8", errors="replace")[-3_000:]
+    def sent_and_not_noted(self) -> int:
+        """How many batches are in Kafka which Spark has not noted, now that the job is dead."""
+        for _ in range(5):  # A commit is acknowledged before its messages are shown.
+            self.judge.look()
+            time.sleep(0.1)
+        return self.judge.batch - self.noted_by_spark()
+
+    def told(self, job: subprocess.Popen[bytes] | None = None) -> str:
+        """The end of what a job has said, the present one by default."""
+        job = job or self.job
+        assert job is not None
+        return self._logs[job.pid].read_text(encoding="utf-8", errors="replace")[-5_000:]
 
     def close(self) -> None:
         """End the job, and whatever jobs have left behind."""

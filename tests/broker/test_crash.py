@@ -1,0 +1,149 @@
+"""The job dies in every way, at every place, in mid-stream; what it has written is always right.
+
+One broker and one stream serve all tests. Each finds the job as the one before left it and leaves
+it recovered: what was sent before the death is applied, and every message on every topic is held
+against the core, the markers and `spu-assigner simulate` (`support/judge.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.failpoints import Failpoint
+from spu_assigner.stream.java import Java
+from support import blind_sink, short_transactions
+from support.trial import BROKER_SETTINGS, Trial
+
+SEED = 5
+NEXT = dict(zip(Failpoint, [*Failpoint][1:], strict=False))  # what a recovered job is armed with
+SHORT = (sys.executable, short_transactions.__file__)
+BLIND = (sys.executable, blind_sink.__file__)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    """A broker of this module's own: it is killed and stopped."""
+    broker = EmbeddedBroker(settings=BROKER_SETTINGS)
+    try:
+        broker.start()
+    except AssignerError as reason:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no broker can be had: {reason}")
+    with broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def trial(
+    broker: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Trial]:
+    trial = Trial(broker, "crash.", tmp_path_factory.mktemp("crash"), SEED)
+    yield trial
+    trial.close()
+
+
+@pytest.mark.parametrize("failpoint", Failpoint)
+def test_a_driver_killed_in_a_batch_answers_every_request_once(
+    trial: Trial, failpoint: Failpoint
+) -> None:
+    """Its process group is killed where the batch is nowhere, in an open transaction, in Kafka
+    but known to nobody, and in Kafka but not known to Spark.
+    """
+    trial.ensure(failpoint)
+    assert trial.die() == -signal.SIGKILL
+    is_sent = failpoint in (Failpoint.AFTER_COMMIT, Failpoint.BEFORE_SPARK_COMMIT)
+    assert trial.sent_and_not_noted() == (1 if is_sent else 0)
+    trial.start(NEXT.get(failpoint))
+    trial.check()
+
+
+def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) -> None:
+    """Where nobody has thought of a failpoint; the moment is another one in each run."""
+    trial.ensure()
+    end = time.monotonic() + random.SystemRandom().uniform(0.0, 3.0)
+    while time.monotonic() < end:
+        trial.send(5)
+    trial.kill()
+    trial.start(command=SHORT)
+    trial.check()
+
+
+@pytest.mark.parametrize("kind", ["pyspark.daemon", "stream.keeper"])
+def test_a_worker_or_keeper_that_is_killed_is_replaced(trial: Trial, kind: str) -> None:
+    """They are processes of their own; the task fails, Spark repeats it, the job goes on."""
+    job = trial.ensure(command=SHORT)
+    found = trial.processes(kind)
+    assert found
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    trial.check()
+    assert job.poll() is None
+
+
+def test_a_broker_that_is_killed_and_comes_back_is_waited_for(
+    trial: Trial, broker: EmbeddedBroker
+) -> None:
+    """A transaction whose outcome is not known is asked for, then sent again if it did not hold."""
+    trial.ensure(command=SHORT)
+    trial.send(200)
+    broker.kill()
+    broker.start()
+    trial.check_restarted(SHORT)
+
+
+def test_a_broker_that_stands_still_loses_nothing(trial: Trial, broker: EmbeddedBroker) -> None:
+    """Longer than a transaction may be open: Kafka aborts it, and the batch is sent anew."""
+    trial.ensure(command=SHORT)
+    trial.send(200)
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        time.sleep(2 * short_transactions.TRANSACTION_SECONDS)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    trial.check_restarted(SHORT)
+
+
+def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
+    """Both are at work on one stream and one checkpoint; the second one takes over."""
+    older = trial.ensure(command=SHORT)
+    trial.start()
+    while older.poll() is None:
+        trial.send(5)
+        trial.judge.look()
+    assert older.returncode == 1
+    assert "another process has taken over query 'spu-assigner'" in trial.told(older)
+    trial.check()
+
+
+def test_without_a_look_at_the_marker_the_same_run_shows_duplicates(
+    broker: EmbeddedBroker, java: Java, tmp_path: Path
+) -> None:
+    """The counter-proof: the tests above would see it, and transactions alone do not prevent it."""
+    trial = Trial(broker, "blind.", tmp_path, SEED)
+    try:
+        trial.start(Failpoint.AFTER_COMMIT, BLIND)
+        trial.die()
+        trial.start(Failpoint.BEFORE_SPARK_COMMIT, BLIND)
+        trial.die()
+        trial.judge.look()
+        after_commit = trial.judge.counts.copy()
+        batch = trial.noted_by_spark() + 1
+        trial.start(None, BLIND)
+        trial.wait(lambda: trial.noted_by_spark() >= batch, "to repeat a batch")
+        trial.judge.look()
+        assert (after_commit["second markers"], trial.judge.counts["second markers"]) == (1, 2)
+        assert 0 < after_commit["duplicates"] < trial.judge.counts["duplicates"]
+        assert any("ce_id" in fault for fault in trial.judge.faults)
+    finally:
+        trial.close()
