@@ -115,6 +115,13 @@ RUNS ?= 1000000
 fuzz: $(READY) ## coverage-guided fuzzing of all that reads foreign input, about 15 minutes (RUNS=1000000)
 	@$(BIN)/python tests/fuzz/run.py --runs $(RUNS) --keep
 
+KILLS ?= 100
+BROKER_KILLS ?= 20
+
+.PHONY: soak
+soak: $(READY) ## kill the job and its broker again and again under load, check every message (KILLS=100 BROKER_KILLS=20)
+	@$(BIN)/python tests/soak/soak.py --kills $(KILLS) --broker-kills $(BROKER_KILLS)
+
 .PHONY: compare
 compare: $(READY) ## the table of evenness: our policies beside Kafka's placers
 	@$(BIN)/python tests/bench/comparison.py

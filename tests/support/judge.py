@@ -172,7 +172,7 @@ class Judge:
         self.applied += 1
         event = event_of(read)
         if event is None:
-            self._expected["dead-letter", read.key].append(read.place)
+            self._expected[_letter_of(*read.place)].append(read.key)
             return
         self._events.write(f"{event_to_json(event)}\n")
         for answer in self.assigner.apply(event):
@@ -200,7 +200,8 @@ class Judge:
             self._follow_revision(read, record)
         if isinstance(record, DeadLetter):
             topic = record.source_topic.removeprefix(self._prefix)
-            self._given[place].append((topic, record.source_partition, record.source_offset))
+            source = topic, record.source_partition, record.source_offset
+            self._given[_letter_of(*source)].append(read.key)
         else:
             self._given[place].append(record)
 
@@ -244,6 +245,11 @@ class Judge:
         self.counts[kind] += 1
         if len(self.faults) < FAULTS_TOLD_MAX:
             self.faults.append(f"{kind}: {told}")
+
+
+def _letter_of(topic: str, partition: int, offset: int) -> Place:
+    """A place for each dead letter: those without a key are written to any partition."""
+    return "dead-letter", f"{topic}/{partition}/{offset}".encode()
 
 
 def _short(value: object) -> str:

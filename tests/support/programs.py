@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -51,6 +51,11 @@ def running(
 
 def session(process: subprocess.Popen[bytes]) -> dict[int, str]:
     """The living processes that the program started, itself included: their command lines."""
+    return sessions({process.pid})
+
+
+def sessions(leaders: Container[int]) -> dict[int, str]:
+    """The same of several programs, by their process ids."""
     found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -58,7 +63,7 @@ def session(process: subprocess.Popen[bytes]) -> dict[int, str]:
         with suppress(OSError):  # It has just ended.
             # After the name, which may hold anything: state, parent, group, session.
             state, _, _, leader = (folder / "stat").read_text().rpartition(") ")[2].split()[:4]
-            if int(leader) == process.pid and state != "Z":
+            if int(leader) in leaders and state != "Z":
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
                 found[int(folder.name)] = command.decode(errors="replace").strip()
     return found

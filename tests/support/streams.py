@@ -184,9 +184,9 @@ class Streams:
         self._markers += [marker_of(read.value) for read in self._audit.more()]
         return list(self._markers)
 
-    def tail(self, *topics: str) -> Tail:
+    def tail(self, *topics: str, isolation: str = "read_committed") -> Tail:
         """A reader of topics from their begin."""
-        return Tail(self._client, self._prefix, topics)
+        return Tail(self._client, self._prefix, topics, isolation=isolation)
 
     def applied_count(self) -> int:
         """How many input messages the committed batches have read."""

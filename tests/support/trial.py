@@ -19,7 +19,7 @@ from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.failpoints import VARIABLE
 from spu_assigner.stream.topics import create_topics
 from support.judge import Judge
-from support.programs import running, session
+from support.programs import running, session, sessions
 from support.story import Story
 from support.streams import Outgoing, Streams
 
@@ -60,17 +60,21 @@ class Trial:
         self._send(self.story.beginning())
 
     def start(
-        self, failpoint: str | None = None, command: Sequence[str] = JOB
+        self, failpoint: str | None = None, command: Sequence[str] = JOB, *, ahead: int = AHEAD
     ) -> subprocess.Popen[bytes]:
         """Start a job, armed for a batch that is to come if it is to be, and leave it to itself."""
         self.judge.look()
         self._kind = failpoint, command
-        place = "" if failpoint is None else f"{failpoint}:{self.judge.batch + AHEAD}"
+        place = "" if failpoint is None else f"{failpoint}:{self.judge.batch + ahead}"
         environ = {**self._environ, VARIABLE: place}
         log = self._folder / f"job-{len(self._logs)}.log"
         self.job = self._stack.enter_context(running(command, log, environ))
         self._logs[self.job.pid] = log
         return self.job
+
+    def start_again(self) -> subprocess.Popen[bytes]:
+        """One like the one before, not armed."""
+        return self.start(command=self._kind[1])
 
     def ensure(
         self, failpoint: str | None = None, command: Sequence[str] = JOB
@@ -161,6 +165,13 @@ class Trial:
         job = job or self.job
         assert job is not None
         return self._logs[job.pid].read_text(encoding="utf-8", errors="replace")[-5_000:]
+
+    def left(self, seconds: float) -> dict[int, str]:
+        """Processes of all jobs that still run some seconds after they were killed."""
+        deadline = time.monotonic() + seconds
+        while (left := sessions(self._logs)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return left
 
     def close(self) -> None:
         """End the job, and whatever jobs have left behind."""

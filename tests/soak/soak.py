@@ -1,0 +1,265 @@
+"""The soak: a job under a steady stream of random events is killed a hundred times, its broker
+twenty times, and every message it has written is held against the core.
+
+    python tests/soak/soak.py --kills 100 --broker-kills 20 [--seed N]
+
+Drivers die at a failpoint or at a random moment after their start; brokers by SIGKILL, every fifth
+stands still for longer than a transaction may. As under a supervisor, a job that has ended by
+itself is started again. Exit status: 0 when nothing was wrong, else 1. The result is kept as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.failpoints import Failpoint
+from spu_assigner.stream.java import ensure_java
+from support import figures, short_transactions
+from support.streams import AUDIT
+from support.trial import BROKER_SETTINGS, JOB, Trial
+
+RESULTS: Final = Path(__file__).with_name("results")
+SHORT: Final = (sys.executable, short_transactions.__file__)
+AHEAD: Final = 4  # batches to a failpoint: what was left is done, and a little more
+PIECE: Final = 10  # events that are sent at once …
+PIECES_PER_SECOND: Final = 4.0
+MOMENT_SECONDS: Final = 8.0  # a random moment lies in a start or shortly after it
+STOPPED_SECONDS: Final = 2.5 * short_transactions.TRANSACTION_SECONDS
+STOP_EVERY: Final = 5  # one broker of so many is stopped, not killed
+PATIENCE_SECONDS: Final = 240.0  # of one step
+LEAVE_SECONDS: Final = 20.0  # for keepers to see that their job is gone
+
+RANDOM: Final = "random moment"
+BROKER: Final = "broker killed"
+STOP: Final = "broker stopped"
+KINDS: Final = (RANDOM, *[*Failpoint][:2], RANDOM, *[*Failpoint][2:])  # of driver kills, in turn
+
+
+class SoakError(Exception):
+    """The run cannot go on: what must happen did not."""
+
+
+class Sender:
+    """A steady stream, from a thread of its own."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._is_over = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise SoakError(f"the stream of events has ended: {self._failure!r}")
+
+    def end(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self.check()
+
+    def _send(self) -> None:
+        try:
+            while not self._is_over.wait(1 / PIECES_PER_SECOND):
+                self._trial.send(PIECE)
+        except BaseException as reason:
+            self._failure = reason
+
+
+class Soak:
+    """One run, and what it counts."""
+
+    def __init__(self, trial: Trial, broker: EmbeddedBroker, draw: random.Random) -> None:
+        self.killed: Counter[str] = Counter()
+        self.ended = 0  # jobs by themselves, with an error that says what to do
+        self.recoveries: list[float] = []  # seconds from a start, or a broker's, to a new batch
+        self.repeated = 0  # batches that the next job computed again, and did not send again
+        self._repeated_last = -1
+        self._trial = trial
+        self._broker = broker
+        self._draw = draw
+        self._sender = Sender(trial)
+
+    def run(self, plan: list[str]) -> None:
+        """Everything that is planned, then the end of the stream and the last look."""
+        begun = time.monotonic()
+        for number, kind in enumerate(plan, start=1):
+            if kind in (BROKER, STOP):
+                self._strike_broker(kind)
+            else:
+                self._strike_driver(kind)
+            judge = self._trial.judge
+            print(
+                f"{time.monotonic() - begun:6.0f} s  {number:3} of {len(plan)}  {kind:<20} "
+                f"batch {judge.batch}, {judge.counts['messages']} messages, "
+                f"{judge.counts['faults']} faults",
+                flush=True,
+            )
+        self._sender.end()
+        if not self._is_alive():
+            self._start()
+        self._until(self._trial.is_applied, "to apply all that was sent")
+        self._trial.kill()
+        self._trial.judge.settle()
+
+    def _strike_driver(self, kind: str) -> None:
+        trial = self._trial
+        if kind == RANDOM:
+            if not self._is_alive():
+                trial.start()
+            moment = time.monotonic() + self._draw.uniform(0.0, MOMENT_SECONDS)
+            self._until(lambda: time.monotonic() > moment, "to live on", is_looking=False)
+            trial.kill()
+        else:
+            if self._is_alive():
+                self._strike_driver(RANDOM)
+            self._start(kind)
+            self._until(self._was_killed, f"to die {kind}")
+        self.killed[kind] += 1
+        if trial.sent_and_not_noted() and trial.judge.batch != self._repeated_last:
+            self._repeated_last = trial.judge.batch  # Killed twice, it is still one batch.
+            self.repeated += 1
+
+    def _strike_broker(self, kind: str) -> None:
+        if self._is_alive():
+            self._strike_driver(RANDOM)
+        self._start(command=SHORT if kind == STOP else JOB)
+        time.sleep(self._draw.uniform(0.0, 2.0))
+        if kind == BROKER:
+            self._broker.kill()
+            time.sleep(self._draw.uniform(0.0, 3.0))
+            self._broker.start()
+        elif self._broker.pid is not None:
+            os.kill(self._broker.pid, signal.SIGSTOP)
+            time.sleep(STOPPED_SECONDS)
+            os.kill(self._broker.pid, signal.SIGCONT)
+        self.killed[kind] += 1
+        self._await_new_batch("to go on with the broker")
+
+    def _start(self, failpoint: str | None = None, command: tuple[str, ...] = JOB) -> None:
+        """A new job, waited for until it has committed something new."""
+        self._trial.start(failpoint, command, ahead=AHEAD)
+        self._await_new_batch("to recover")
+
+    def _await_new_batch(self, what: str) -> None:
+        begun, before = time.monotonic(), self._trial.judge.batch
+        self._until(lambda: self._trial.judge.batch > before or self._was_killed(), what)
+        self.recoveries.append(time.monotonic() - begun)
+
+    def _is_alive(self) -> bool:
+        return self._trial.job is not None and self._trial.job.poll() is None
+
+    def _was_killed(self) -> bool:
+        job = self._trial.job
+        return job is not None and job.poll() == -signal.SIGKILL
+
+    def _until(self, is_so: Callable[[], bool], what: str, *, is_looking: bool = True) -> None:
+        """Look on until it is so; a job that ends by itself is started again."""
+        trial, deadline = self._trial, time.monotonic() + PATIENCE_SECONDS
+        while not is_so():
+            self._sender.check()
+            if is_looking:
+                trial.judge.look()
+            if not self._is_alive() and not self._was_killed():
+                if "start the job again" not in trial.told():
+                    raise SoakError(f"{what}: the job ended: {trial.told()}")
+                self.ended += 1
+                trial.start_again()
+            if time.monotonic() > deadline:
+                raise SoakError(f"{what}: not within {PATIENCE_SECONDS:.0f} s: {trial.told()}")
+            time.sleep(0.1)
+
+
+def plan_of(kills: int, broker_kills: int, draw: random.Random) -> list[str]:
+    """What is done in which order: a broker's end comes before the random moment of a driver's."""
+    drivers = list(islice(cycle(KINDS), kills))
+    brokers = [STOP if n % STOP_EVERY == STOP_EVERY - 1 else BROKER for n in range(broker_kills)]
+    if 1 < broker_kills < STOP_EVERY:
+        brokers[-1] = STOP
+    parts = [[kind] for kind in drivers if kind != RANDOM]
+    parts += [[*([brokers.pop()] if brokers else []), RANDOM] for _ in range(drivers.count(RANDOM))]
+    parts += [[kind] for kind in brokers]
+    draw.shuffle(parts)
+    return [kind for part in parts for kind in part]
+
+
+def figures_of(soak: Soak, trial: Trial, left: dict[int, str], seconds: float) -> dict[str, Any]:
+    counts = trial.judge.counts
+    written = trial.streams.tail(AUDIT, isolation="read_uncommitted")
+    markers = sum(1 for _ in written.more())
+    written.close()
+    recoveries = soak.recoveries or [0.0]
+    return {
+        **{f"{kind}": count for kind, count in sorted(soak.killed.items())},
+        "jobs that ended by themselves, by name": soak.ended,
+        "events sent": trial.sent,
+        "events applied": trial.judge.applied,
+        "batches": trial.judge.batch + 1,
+        "batches repeated by Spark, not sent again": soak.repeated,
+        "transactions aborted that held a marker": markers - counts["markers"],
+        "messages checked": counts["messages"],
+        "duplicates": counts["duplicates"] + counts["second markers"],
+        "gaps": counts["gaps"],
+        "faults": counts["faults"],
+        "processes left behind": len(left),
+        "seconds to recover, p50": round(statistics.median(recoveries), 1),
+        "seconds to recover, max": round(max(recoveries), 1),
+        "seconds in all": round(seconds),
+        "memory of the judge, MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill a job and its broker again and again.")
+    parser.add_argument("--kills", type=int, default=100, help="of drivers")
+    parser.add_argument("--broker-kills", type=int, default=20, help="of brokers")
+    parser.add_argument("--seed", type=int, default=None, help="of plan and events")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    draw = random.Random(seed)
+    plan = plan_of(given.kills, given.broker_kills, draw)
+    print(f"seed {seed}: {len(plan)} kills", flush=True)
+    os.environ |= {"JAVA_HOME": str(ensure_java().home), "PYSPARK_PYTHON": sys.executable}
+    begun, problem, left = time.monotonic(), "", {}
+    with (
+        tempfile.TemporaryDirectory(prefix="spu-assigner-soak-") as folder,
+        EmbeddedBroker(settings=BROKER_SETTINGS) as broker,
+    ):
+        trial = Trial(broker, "soak.", Path(folder), seed)
+        try:
+            soak = Soak(trial, broker, draw)
+            try:
+                soak.run(plan)
+                left = trial.left(LEAVE_SECONDS)
+            except (SoakError, AssertionError, subprocess.SubprocessError) as reason:
+                problem = str(reason) or repr(reason)
+            found = figures_of(soak, trial, left, time.monotonic() - begun)
+        finally:
+            trial.close()
+    sizes = {"kills": given.kills, "broker kills": given.broker_kills, "seed": seed}
+    figures.keep("soak", sizes=sizes, figures=found, folder=RESULTS)
+    for told in [*trial.judge.faults, *left.values(), *([problem] if problem else [])]:
+        print(f"fault: {told}")
+    return 1 if found["faults"] or left or problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
