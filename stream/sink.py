@@ -120,7 +120,7 @@ class TransactionalSink:
         self._checkpoint_id: str | None = None
         self._bound = threading.Event()
         self._begun = 0.0  # when the transaction was; wall clock, which goes on while a host sleeps
-        self._undelivered: str | None = None  # why a message of the batch did not arrive
+        self._undelivered: Any = None  # the first error of a message of this transaction
         self._armed = armed()
         prefix = settings.topic_prefix
         self._transactional_id = f"{prefix}{settings.query_name}"
@@ -267,7 +267,7 @@ class TransactionalSink:
         }
 
     def _note_undelivered(self, error: Any, _message: object) -> None:
-        self._undelivered = self._undelivered or str(error.str())
+        self._undelivered = error if self._undelivered is None else self._undelivered
 
     def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
@@ -333,10 +333,10 @@ class TransactionalSink:
             raise self._fenced(batch) from reason
         if error.code() in _UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
             return
-        why = error.str() if self._undelivered is None else self._undelivered
+        cause = error if self._undelivered is None else self._undelivered
         raise SinkError(
-            f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): {why}; "
-            "nothing of it is visible, start the job again to repeat it"
+            f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
+            f"{told(cause)}; nothing of it is visible, start the job again to repeat it"
         ) from reason
 
     def _fenced(self, batch: int) -> SinkError:

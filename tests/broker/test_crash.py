@@ -11,16 +11,24 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream import sink as sink_module
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.failpoints import Failpoint
 from spu_assigner.stream.java import Java
+from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.sink import Sent, TransactionalSink, TransactionExpiredError
+from spu_assigner.stream.topics import create_topics
 from support import blind_sink, short_transactions
+from support.outboxes import outbox
 from support.trial import BROKER_SETTINGS, Trial
 
 SEED = 5
@@ -124,6 +132,70 @@ def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
     assert older.returncode == 1
     assert "another process has taken over query 'spu-assigner'" in trial.told(older)
     trial.check()
+
+
+class Interrupted(TransactionalSink):
+    """A sink that something happens to when all messages of a batch have been handed over."""
+
+    happens: Callable[[Interrupted], None] | None = None
+
+    def _outgoing(self, outbox: Outbox) -> Iterator[Any]:
+        yield from super()._outgoing(outbox)
+        if self.happens is not None:
+            happens, self.happens = self.happens, None
+            happens(self)
+
+
+@pytest.fixture
+def sink(
+    broker: EmbeddedBroker, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Interrupted]:
+    """A sink by itself that has sent batch 0; its transactions last two seconds at most."""
+    monkeypatch.setattr(sink_module, "TRANSACTION_SECONDS_MAX", 2)
+    create_topics({"bootstrap.servers": broker.bootstrap_servers}, prefix=topic_prefix)
+    flags = {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": topic_prefix}
+    sink = Interrupted(Settings.load(flags=flags, environ={}), shards=1)
+    sink.open("one")
+    sink.bind("one")
+    sink._send_once(outbox(b"a"), 0)
+    yield sink
+    sink.close()
+
+
+def test_a_transaction_that_was_open_too_long_is_no_other_process(sink: Interrupted) -> None:
+    """Kafka says of both that the producer is fenced; the operator must not look for a second
+    driver where the machine stood still.
+    """
+
+    def stand_still(sink: Interrupted) -> None:
+        sink._producer.flush()
+        time.sleep(5.0)
+
+    sink.happens = stand_still
+    told = r"transaction of batch 1 was open for \d+ s and Kafka permits 2 s.*start the job again"
+    with pytest.raises(TransactionExpiredError, match=told):
+        sink._send_once(outbox(b"b", first=1), 1)
+    sink.open("one")
+    sink._send_once(outbox(b"b", first=1), 1)
+    assert sink.last == Sent(batch=1, count=1, repeated=False)
+
+
+def test_messages_that_did_not_arrive_are_sent_again(
+    sink: Interrupted, broker: EmbeddedBroker
+) -> None:
+    """The broker was away for longer than they are kept; nothing was committed, so all go again."""
+    starting = threading.Timer(4.0, broker.start)
+
+    def lose_the_broker(_sink: Interrupted) -> None:
+        broker.kill()
+        starting.start()
+
+    sink.happens = lose_the_broker
+    sink._send_once(outbox(b"b", first=1), 1)
+    starting.join()
+    assert sink.last == Sent(batch=1, count=1, repeated=False)
+    sink._send_once(outbox(b"c", first=2), 2)
+    assert sink.last == Sent(batch=2, count=1, repeated=False)
 
 
 def test_without_a_look_at_the_marker_the_same_run_shows_duplicates(

@@ -13,7 +13,6 @@ from spu_assigner.schemas.codec import decode_record, encode_record
 from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream import patience as patience_module
 from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.bundle import Bundler, Kind, Message, Source, SourceRange
 from spu_assigner.stream.marker import read_marker
 from spu_assigner.stream.marker_check import (
     DigestMismatchError,
@@ -27,6 +26,7 @@ from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import Sent, TransactionalSink
 from spu_assigner.stream.topics import create_topics
+from support.outboxes import outbox
 from support.reading import committed
 from support.throttle import throttle
 
@@ -58,24 +58,6 @@ def make_sink(settings: Settings) -> Iterator[MakeSink]:
     yield make
     for sink in made:
         sink.close()
-
-
-def outbox(*values: bytes | None, first: int = 0, shard: int = 0, partition: int = 0) -> Outbox:
-    bundler = Bundler()
-    full: list[bytes] = []
-    for number, value in enumerate(values):
-        place = b"topic-events/%d/%d/0" % (partition, first + number)
-        message = Message(Kind.REPLICA_MAP, place, b"c1/t", value, 1_700_000_000_123)
-        if (bundle := bundler.add(message)) is not None:
-            full.append(bundle)
-    last = first + len(values) - 1
-    read = SourceRange(
-        source=Source.TOPIC_EVENTS, partition=partition, first=first, last=last, count=len(values)
-    )
-    box = Outbox()
-    for sequence, bundle in enumerate([*full, bundler.close([read] if values else [])]):
-        box.add(shard, sequence, bundle)
-    return box
 
 
 def last_marker(settings: Settings) -> CommitMarker:

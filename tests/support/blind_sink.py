@@ -20,5 +20,7 @@ class BlindSink(sink.TransactionalSink):
 
 
 if __name__ == "__main__":
+    if not hasattr(sink.TransactionalSink, "_is_sent"):
+        sys.exit("the sink looks at its marker in another place: nothing would be switched off")
     sink.TransactionalSink = BlindSink  # type: ignore[misc]  # the job looks it up at its start
     sys.exit(job.main())
