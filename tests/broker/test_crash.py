@@ -23,9 +23,10 @@ from spu_assigner.stream import sink as sink_module
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.failpoints import Failpoint
 from spu_assigner.stream.java import Java
+from spu_assigner.stream.marker_check import TransactionExpiredError
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import Sent, TransactionalSink, TransactionExpiredError
+from spu_assigner.stream.sink import Sent, TransactionalSink
 from spu_assigner.stream.topics import create_topics
 from support import blind_sink, short_transactions
 from support.outboxes import outbox
