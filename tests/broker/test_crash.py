@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ from spu_assigner.stream.sink import Sent, TransactionalSink
 from spu_assigner.stream.topics import create_topics
 from support import blind_sink, short_transactions
 from support.outboxes import outbox
-from support.trial import BROKER_SETTINGS, Trial
+from support.trial import BROKER_SETTINGS, IN_A_BATCH, Trial
 
 SEED = 5
-NEXT = dict(zip(Failpoint, [*Failpoint][1:], strict=False))  # what a recovered job is armed with
+NEXT = dict(pairwise(IN_A_BATCH))  # what a recovered job is armed with
 SHORT = (sys.executable, short_transactions.__file__)
 BLIND = (sys.executable, blind_sink.__file__)
 
@@ -61,7 +62,7 @@ def trial(
     trial.close()
 
 
-@pytest.mark.parametrize("failpoint", Failpoint)
+@pytest.mark.parametrize("failpoint", IN_A_BATCH)
 def test_a_driver_killed_in_a_batch_answers_every_request_once(
     trial: Trial, failpoint: Failpoint
 ) -> None:

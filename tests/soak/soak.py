@@ -1,5 +1,6 @@
 """The soak: a job under a steady stream of random events is killed a hundred times, its broker
-twenty times, and every message it has written is held against the core.
+twenty times, and every message it has written is held against the core, at the end by
+`spu-assigner verify` too.
 
     python tests/soak/soak.py --kills 100 --broker-kills 20 [--seed N]
 
@@ -30,12 +31,13 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.failpoints import Failpoint
 from spu_assigner.stream.java import ensure_java
 from support import figures, short_transactions
+from support.audits import audit
 from support.streams import AUDIT
-from support.trial import BROKER_SETTINGS, JOB, Trial
+from support.trial import BROKER_SETTINGS, IN_A_BATCH, JOB, Trial
 
+PREFIX: Final = "soak."
 RESULTS: Final = Path(__file__).with_name("results")
 SHORT: Final = (sys.executable, short_transactions.__file__)
 AHEAD: Final = 4  # batches to a failpoint: what was left is done, and a little more
@@ -50,7 +52,7 @@ LEAVE_SECONDS: Final = 20.0  # for keepers to see that their job is gone
 RANDOM: Final = "random moment"
 BROKER: Final = "broker killed"
 STOP: Final = "broker stopped"
-KINDS: Final = (RANDOM, *[*Failpoint][:2], RANDOM, *[*Failpoint][2:])  # of driver kills, in turn
+KINDS: Final = (RANDOM, *IN_A_BATCH[:2], RANDOM, *IN_A_BATCH[2:])  # of driver kills, in turn
 
 
 class SoakError(Exception):
@@ -238,20 +240,24 @@ def main() -> int:
     plan = plan_of(given.kills, given.broker_kills, draw)
     print(f"seed {seed}: {len(plan)} kills", flush=True)
     os.environ |= {"JAVA_HOME": str(ensure_java().home), "PYSPARK_PYTHON": sys.executable}
-    begun, problem, left = time.monotonic(), "", {}
+    begun, problem, left, status = time.monotonic(), "", {}, -1
     with (
         tempfile.TemporaryDirectory(prefix="spu-assigner-soak-") as folder,
         EmbeddedBroker(settings=BROKER_SETTINGS) as broker,
     ):
-        trial = Trial(broker, "soak.", Path(folder), seed)
+        trial = Trial(broker, PREFIX, Path(folder), seed)
         try:
             soak = Soak(trial, broker, draw)
             try:
                 soak.run(plan)
                 left = trial.left(LEAVE_SECONDS)
+                status, report = audit(broker.bootstrap_servers, PREFIX, "--strict")
+                if status:
+                    problem = f"spu-assigner verify ended with {status}: {report}"
             except (SoakError, AssertionError, subprocess.SubprocessError) as reason:
                 problem = str(reason) or repr(reason)
             found = figures_of(soak, trial, left, time.monotonic() - begun)
+            found["status of spu-assigner verify --strict"] = status
         finally:
             trial.close()
     sizes = {"kills": given.kills, "broker kills": given.broker_kills, "seed": seed}

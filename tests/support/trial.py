@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.failpoints import VARIABLE
+from spu_assigner.stream.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.topics import create_topics
 from support.judge import Judge
 from support.programs import running, session, sessions
@@ -24,6 +24,7 @@ from support.story import Story
 from support.streams import Outgoing, Streams
 
 JOB = (sys.executable, "-m", "spu_assigner.stream.job")
+IN_A_BATCH = [each for each in Failpoint if each is not Failpoint.BEFORE_RECOVERY_MARKER]
 WAIT_SECONDS = 180.0  # a start takes 5 s on two idle cores
 AHEAD = 10  # batches to where an armed job dies: by then it has done what was left to it
 PART = 25  # messages of a part: a batch or two
