@@ -153,7 +153,8 @@ def live(run: RunningLoad, clusters: list[Cluster], *, minutes: float, rate: int
             told = time.monotonic()
             watch.look()
             if len(watch.sizes) % 6 == 0:
-                say(f"    {passed:5.0f} s  {run.standing()}")
+                size, files = watch.sizes[-1][1] / MB, watch.files[-1][1]
+                say(f"    {passed:5.0f} s  {run.standing()}; checkpoint {size:.1f}, {files} files")
     return watch
 
 
@@ -195,6 +196,10 @@ def judged(run: RunningLoad, watch: Watch, *, since: float, moment: float) -> di
             what: [round(each.early), round(each.late)] for what, each in found.items()
         },
         "peak_mb": run.sampler.peaks_mb(),
+        "peak_of_the_checkpoint": {
+            "mb": round(max(size for _, size in watch.sizes) / MB, 1),
+            "files": round(max(files for _, files in watch.files)),
+        },
         "latency_ms_by_minute": by_minute,
     }
 
