@@ -86,6 +86,14 @@ def _checked(spec: Spec, value: str, source: str, file: Path | None = None) -> S
             found="a secret that Kafka's clients cannot all be given" if value else "empty",
             expected="one line without a backslash, and not with both kinds of quotes",
         )
+    if spec.name == "ssl_key_password" and not value.isascii():
+        raise SettingsError(
+            setting=spec.name,
+            source=source,
+            value=None,
+            found="a password that Java cannot open a key with: not all of it is ASCII",
+            expected="ASCII characters: give the key another password",
+        )
     return Secret(value=value, variable=None if file else spec.variable, file=file)
 
 

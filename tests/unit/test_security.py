@@ -239,6 +239,7 @@ def test_files_that_hold_something_else_are_told(machine: dict[str, str], tmp_pa
         ({"SPU_ASSIGNER_SSL_CERTIFICATE_FILE": ""}, "CERTIFICATE_FILE is not set; expected"),
         ({"SPU_ASSIGNER_SSL_KEY_FILE": str(locked)}, "not set; expected the password of"),
         (word, "is set; expected nothing: "),
+        ({"SPU_ASSIGNER_SSL_KEY_PASSWORD": "schlüssel"}, "expected ASCII characters: give the key"),
         (
             {"SPU_ASSIGNER_SSL_KEY_PASSWORD_FILE": str(line)},
             "which ends with a line end; expected the password alone: write it with `printf %s`",
