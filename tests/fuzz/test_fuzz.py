@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import platform
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +49,23 @@ def test_no_input_of_a_short_run_breaks_a_promise() -> None:
     assert total == "20000 inputs, 0 crashes"
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_leaves_memory_behind(name: str) -> None:
+    """Or a job that runs for months would grow with what it is sent."""
+    target, draw = TARGETS[name], random.Random(1)
+    seeds = target.seeds()
+
+    def blocks_after(inputs: int) -> int:
+        for _ in range(inputs):
+            target.one(_mutated(draw.choice(seeds), draw))
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    blocks_after(200)  # what is made once is made
+    before = blocks_after(200)
+    assert blocks_after(1_000) - before < 1_000  # less than one block each
+
+
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_fault_is_found(plant: str) -> None:
     """A fuzzer that finds nothing may as well be looking at nothing."""
@@ -55,3 +74,10 @@ def test_a_planted_fault_is_found(plant: str) -> None:
     assert outcome.artifact is not None
     assert outcome.inputs < PLANTED_RUNS_MAX
     TARGETS[PLANTS[plant].target].one(bytes.fromhex(outcome.artifact))  # without it all is well
+
+
+def _mutated(seed: bytes, draw: random.Random) -> bytes:
+    data = bytearray(seed)
+    for _ in range(draw.randrange(8)):
+        data[draw.randrange(len(data))] = draw.randrange(256)
+    return bytes(data)
