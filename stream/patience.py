@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -33,3 +34,17 @@ def patiently(request: Callable[[float], None]) -> None:
             time.sleep(0.1)
         else:
             return
+
+
+@contextmanager
+def unmasked() -> Iterator[None]:
+    """Raise a fatal error of the client as what it is.
+
+    Some calls set it and go on calling back, which Python then reports as a SystemError.
+    """
+    try:
+        yield
+    except SystemError as reason:
+        if isinstance(reason.__cause__, KafkaException):
+            raise reason.__cause__ from None
+        raise

@@ -41,7 +41,7 @@ from spu_assigner.stream.marker_check import (
     is_sent,
 )
 from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.patience import PATIENCE_SECONDS, deliver, patiently
+from spu_assigner.stream.patience import PATIENCE_SECONDS, deliver, patiently, unmasked
 from spu_assigner.stream.reach import told
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
@@ -271,23 +271,24 @@ class TransactionalSink:
 
     def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
-        producer.begin_transaction()
-        self._begun = time.time()
-        produce = producer.produce
-        for index, (topic, key, value, headers) in enumerate(self._outgoing(outbox)):
-            if index % POLL_EVERY == 0:
-                producer.poll(0)
-            try:
-                produce(topic, value, key, headers=headers)
-            except BufferError:
-                self._produce_when_there_is_room(topic, value, key, headers)
-        data = encode_record(marker, wire=self._settings.wire)
-        for topic in self._marker_topics:
-            produce(topic, data, marker.query)
-        self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
-        deliver(producer)
-        patiently(producer.commit_transaction)
-        self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
+        with unmasked():
+            producer.begin_transaction()
+            self._begun = time.time()
+            produce = producer.produce
+            for index, (topic, key, value, headers) in enumerate(self._outgoing(outbox)):
+                if index % POLL_EVERY == 0:
+                    producer.poll(0)
+                try:
+                    produce(topic, value, key, headers=headers)
+                except BufferError:
+                    self._produce_when_there_is_room(topic, value, key, headers)
+            data = encode_record(marker, wire=self._settings.wire)
+            for topic in self._marker_topics:
+                produce(topic, data, marker.query)
+            self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
+            deliver(producer)
+            patiently(producer.commit_transaction)
+            self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
 
     def _produce_when_there_is_room(
         self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]]

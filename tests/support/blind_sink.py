@@ -7,20 +7,18 @@ marker alone prevents.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-from spu_assigner.schemas.wire import CommitMarker
 from spu_assigner.stream import job, sink
 
 
-class BlindSink(sink.TransactionalSink):
-    """Sends every batch that Spark hands over."""
-
-    def _is_sent(self, marker: CommitMarker) -> bool:
-        return False
+def never(*_: Any, **__: Any) -> bool:
+    """Every batch that Spark hands over is sent."""
+    return False
 
 
 if __name__ == "__main__":
-    if not hasattr(sink.TransactionalSink, "_is_sent"):
+    if not hasattr(sink, "is_sent"):
         sys.exit("the sink looks at its marker in another place: nothing would be switched off")
-    sink.TransactionalSink = BlindSink  # type: ignore[misc]  # the job looks it up at its start
+    sink.is_sent = never
     sys.exit(job.main())
