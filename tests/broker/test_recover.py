@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,17 +20,18 @@ from spu_assigner.core.events import Event
 from spu_assigner.core.records import ReplicaMap
 from spu_assigner.schemas.codec import decode_event, decode_record
 from spu_assigner.schemas.wire import RecoveredFrom
-from spu_assigner.stream.inspect_checkpoint import inspect_checkpoint
+from spu_assigner.stream.failpoints import VARIABLE, Failpoint
+from spu_assigner.stream.inspect_checkpoint import NoCheckpointError, inspect_checkpoint
 from spu_assigner.stream.job import Job, start_query
 from spu_assigner.stream.marker_check import FencedError, ForeignCheckpointError
-from spu_assigner.stream.recover import (
-    recover,
-    survey,
-)
+from spu_assigner.stream.recover import last_marker, recover, survey
+from spu_assigner.stream.recovery import RecoveryError
 from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.sink import TransactionalSink
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS
 from support.pictures import picture
+from support.small_job import small_job
 from support.streams import Streams
 
 CLUSTERS = 6
@@ -126,8 +131,15 @@ def check_as_one_process(streams: Streams) -> Assigner:
     return assigner
 
 
+def fails(*_given: object) -> None:
+    raise ConnectionError("the broker is gone")
+
+
 def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
-    settings: Settings, run: Callable[..., Job], tmp_path: Path
+    settings: Settings,
+    run: Callable[..., Job],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Deleted, made anew in other shards, its first batch repeated, and again while a job runs."""
     streams = Streams(settings.bootstrap_servers, settings.topic_prefix)
@@ -149,7 +161,22 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
         start_query(spark, new)
 
     looked = survey(new)
+    with monkeypatch.context() as patched:  # the files are there, the marker is not
+        patched.setattr(TransactionalSink, "mark", fails)
+        with pytest.raises(ConnectionError):
+            recover(new, spark=spark)
+    with pytest.raises(RecoveryError, match="was not finished.* run `spu-assigner recover` again"):
+        start_query(spark, new)
     report = recover(new, spark=spark)
+    with pytest.raises(RecoveryError, match=r"recovered for query .* and the settings say 'other'"):
+        start_query(spark, replace(new, query_name="other"))
+    state = Path(new.checkpoint, "recovery/state.parquet")
+    whole = state.read_bytes()
+    state.with_name(".state.parquet.crc").unlink()
+    state.write_bytes(whole[:-1] + b"?")
+    with pytest.raises(RecoveryError, match=r"state\.parquet is damaged: SHA-256"):
+        start_query(spark, new)
+    state.write_bytes(whole)
     assert replace(report, checkpoint_id=None) == looked
     assert report.recovered_from == RecoveredFrom(checkpoint_id=old, batch=last.batch)
     assert report.positions == last.positions
@@ -196,3 +223,49 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     job.stop()
     ids = [read.ce_id for topic in ("topic-status", "replica-map") for read in streams.read(topic)]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.usefixtures("java")
+def test_a_recovery_that_is_killed_is_run_again(settings: Settings) -> None:
+    """The files come first and the marker last, so what is left of it stands in nobody's way."""
+    events = Events()
+    with small_job(settings) as job:
+        job.apply([*events.joins(0, 1), events.create("a", 2, 2)])
+    command = [*COMMAND, "--checkpoint", settings.checkpoint, "--yes", "-o", "json"]
+    environ = {
+        **os.environ,
+        "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "SPU_ASSIGNER_TOPIC_PREFIX": settings.topic_prefix,
+    }
+    killed = subprocess.run(
+        command,
+        env={**environ, VARIABLE: Failpoint.BEFORE_RECOVERY_MARKER},
+        timeout=COMMAND_SECONDS_MAX,
+        start_new_session=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert sorted(path.name for path in Path(settings.checkpoint).glob("[!.]*")) == [
+        "metadata",
+        "recovery",
+    ]
+    assert Path(settings.checkpoint).stat().st_mode & 0o777 == 0o700
+    assert last_marker(settings).checkpoint_id == "old"
+    done = subprocess.run(
+        command,
+        env=environ,
+        timeout=COMMAND_SECONDS_MAX,
+        start_new_session=True,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    told, marker = json.loads(done.stdout), last_marker(settings)
+    assert told["recovered_from"] == {"checkpoint_id": "old", "batch": 0}
+    assert (marker.batch, marker.count, marker.shards) == (-1, 0, 4)
+    assert marker.recovered_from == RecoveredFrom(checkpoint_id="old", batch=0)
+    written = json.loads(Path(settings.checkpoint, "metadata").read_text(encoding="utf-8"))
+    assert told["checkpoint_id"] == marker.checkpoint_id == written["id"]
+    with pytest.raises(NoCheckpointError, match="was recovered and has no committed batch yet"):
+        inspect_checkpoint(settings.checkpoint)

@@ -1,0 +1,130 @@
+"""What an earlier release left behind (`tests/data/make_release.py`), put back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import tarfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+from spu_assigner.stream.topics import TOPICS, create_topics
+
+PREFIX = "released."
+INPUTS = ("spu-events", "topic-events")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """One message of its topics."""
+
+    topic: str  # without the prefix
+    partition: int
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def unpack(archive: Path, folder: Path) -> list[Left]:
+    """The checkpoint goes to `folder`/checkpoint; gives the messages.
+
+    Spark notes in a checkpoint where it is; here it always was where it is now.
+    """
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    notes = [path for path in folder.glob("checkpoint/state/*/_metadata/v2/*") if path.is_file()]
+    assert notes
+    for path in notes:
+        text = path.read_text(encoding="utf-8")
+        place = f'"file:{folder}/checkpoint/state/'
+        path.write_text(re.sub(r'"file:[^"]*?/checkpoint/state/', place, text), encoding="utf-8")
+    lines = (folder / "messages.jsonl").read_text(encoding="utf-8").splitlines()
+    return [_left(json.loads(line)) for line in lines]
+
+
+def _left(told: dict[str, Any]) -> Left:
+    return Left(
+        topic=told["topic"].removeprefix(PREFIX),
+        partition=told["partition"],
+        offset=told["offset"],
+        time_ms=told["time_ms"],
+        key=_bytes(told["key"]),
+        value=_bytes(told["value"]),
+        headers=[(name, _bytes(value)) for name, value in told["headers"]],
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def fill(bootstrap_servers: str, messages: list[Left]) -> None:
+    """Make the topics and put the messages there, the input at the offsets and times of then.
+
+    What Kafka has written between messages at the end of each transaction is left out, so outputs
+    move together. Nothing is dropped for its age.
+    """
+    client = {"bootstrap.servers": bootstrap_servers}
+    create_topics(client, prefix=PREFIX)
+    inputs = {PREFIX + name: {"message.timestamp.type": "CreateTime"} for name in INPUTS}
+    kept = {PREFIX + spec.name: {"retention.ms": "-1"} for spec in TOPICS}
+    _alter(client, {name: {**each, **inputs.get(name, {})} for name, each in kept.items()})
+    found: dict[str, list[int]] = defaultdict(list)
+    failures: list[object] = []
+
+    def delivered(error: object, message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+        found[f"{message.topic()}/{message.partition()}"].append(message.offset() or 0)
+
+    producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
+    for left in messages:
+        producer.produce(
+            PREFIX + left.topic,
+            left.value,
+            left.key,
+            left.partition,
+            on_delivery=delivered,
+            timestamp=left.time_ms,
+            headers=left.headers,
+        )
+    assert producer.flush(60) == 0
+    assert not failures
+    for topic in INPUTS:
+        for partition in {left.partition for left in messages if left.topic == topic}:
+            then = [
+                left.offset
+                for left in messages
+                if (left.topic, left.partition) == (topic, partition)
+            ]
+            assert found[f"{PREFIX}{topic}/{partition}"] == then
+    mended = create_topics(client, prefix=PREFIX).mended
+    assert set(mended) == set(inputs)
+
+
+def _alter(client: dict[str, str], configs: dict[str, dict[str, str]]) -> None:
+    resources = [
+        ConfigResource(
+            ConfigResource.Type.TOPIC,
+            topic,
+            incremental_configs=[
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in entries.items()
+            ],
+        )
+        for topic, entries in configs.items()
+    ]
+    for future in AdminClient(client).incremental_alter_configs(resources).values():
+        future.result(30)

@@ -1,0 +1,84 @@
+"""A job without Spark: the shard, the sink and a real Kafka, for tests of what it leaves there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from spu_assigner.core.events import Event
+from spu_assigner.core.state import ClusterState
+from spu_assigner.stream.bundle import Source
+from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.shard import Shard
+from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+from spu_assigner.stream.sink import TransactionalSink
+from support.stores import DictStore
+from support.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Streams
+
+TIME_MS = 1_700_000_000_000
+SOURCES = {SPU_EVENTS: Source.SPU_EVENTS, TOPIC_EVENTS: Source.TOPIC_EVENTS}
+
+
+class SmallJob:
+    """Applies events batch by batch, each to the partition 0 of its topic."""
+
+    def __init__(self, settings: Settings, sink: TransactionalSink) -> None:
+        self.streams = Streams(settings.bootstrap_servers, settings.topic_prefix)
+        self.clusters = Clusters()
+        self._shard, self._store = Shard(self.clusters), DictStore()
+        self._options = Options(
+            query_name=settings.query_name,
+            topic_prefix=settings.topic_prefix,
+            default_policy=settings.default_policy,
+            wire=settings.wire,
+            keepers=None,
+        )
+        self._sink = sink
+        self._sent: Counter[str] = Counter()
+        self._batch = 0
+
+    def apply(self, events: Iterable[Event]) -> None:
+        """Send these, and answer them as one batch."""
+        messages = [Outgoing.of_event(event, 0) for event in events]
+        self.streams.send(messages)
+        self.answer(messages)
+
+    def answer(self, messages: list[Outgoing]) -> None:
+        """Answer these as one batch, as if they were there."""
+        offsets = []
+        for message in messages:
+            offsets.append(self._sent[message.topic])
+            self._sent[message.topic] += 1
+        batch = Batch(
+            source=np.array([int(SOURCES[message.topic]) for message in messages]),
+            partition=np.zeros(len(messages), dtype=np.int64),
+            offset=np.array(offsets),
+            time_ms=np.full(len(messages), TIME_MS),
+            keys=[message.key for message in messages],
+            values=[message.value for message in messages],
+        )
+        with Outbox() as outbox:
+            bundles = process(self._shard, self._store, batch, self._options)
+            for sequence, bundle in enumerate(bundles):
+                outbox.add(0, sequence, bundle)
+            self._sink._send_once(outbox, self._batch)
+        self._batch += 1
+
+    def states(self) -> dict[str, ClusterState]:
+        """What it knows."""
+        return dict(self.clusters)
+
+
+@contextmanager
+def small_job(settings: Settings, checkpoint_id: str = "old") -> Iterator[SmallJob]:
+    """A job that begins at batch 0 of this checkpoint."""
+    sink = TransactionalSink(settings, shards=4)
+    sink.open(checkpoint_id)
+    sink.bind(checkpoint_id)
+    try:
+        yield SmallJob(settings, sink)
+    finally:
+        sink.close()
