@@ -165,7 +165,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
         patched.setattr(TransactionalSink, "mark", fails)
         with pytest.raises(ConnectionError):
             recover(new, spark=spark)
-    with pytest.raises(RecoveryError, match="was not finished.* run `spu-assigner recover` again"):
+    with pytest.raises(RecoveryError, match=r"was not finished.* run `spu-assigner recover` again"):
         start_query(spark, new)
     report = recover(new, spark=spark)
     with pytest.raises(RecoveryError, match=r"recovered for query .* and the settings say 'other'"):
