@@ -55,6 +55,7 @@ from spu_assigner.stream.recovery import (
     FOLDER,
     METADATA_FILE,
     NOTE_FILE,
+    RECOVERED,
     STATE_FILE,
     Recovery,
     positions_to_json,
@@ -285,7 +286,7 @@ def _write(spark: SparkSession, settings: Settings, report: Report, published: P
             )
             text.write_text(recovery.to_json(), encoding="utf-8")
             put_file(spark, text, f"{place}/{NOTE_FILE}")
-            text.write_text(f'{{"id":"{report.checkpoint_id}"}}', encoding="utf-8")
+            text.write_text(f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}', encoding="utf-8")
             put_file(spark, text, f"{place}/{METADATA_FILE}")
     except Py4JJavaError as reason:
         told = str(reason.java_exception.getMessage()).splitlines()[0]

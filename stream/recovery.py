@@ -1,6 +1,7 @@
 """What a recovered checkpoint holds before its job runs: the state its first batch begins with.
 
-    metadata                  Spark's own, with the query's id: Spark takes it over
+    metadata                  Spark's own, with the query's id, which Spark takes over; it tells
+                              as well that the rest must be there
     recovery/state.parquet    rows (shard, key, value): each shard's log, as `shard.py` keeps it
     recovery/recovery.json    what the state is of, with its SHA-256; it is written after the state
 
@@ -34,6 +35,7 @@ STATE_FILE: Final = f"{FOLDER}/state.parquet"
 NOTE_FILE: Final = f"{FOLDER}/recovery.json"
 METADATA_FILE: Final = "metadata"
 STATE_SCHEMA: Final = "shard int, key string, value binary"
+RECOVERED: Final = '"recovered":true'  # in the metadata, where Spark passes it over
 AGAIN: Final = "run `spu-assigner recover` again"
 
 _VERSION: Final = 1
@@ -123,6 +125,11 @@ def pending_recovery(
         return None
     lines = read_lines(spark, f"{place}/{NOTE_FILE}")
     if lines is None:
+        if RECOVERED in "".join(read_lines(spark, f"{place}/{METADATA_FILE}") or ()):
+            raise RecoveryError(
+                f"{place}/{NOTE_FILE} is missing, and the first batch begins with what it tells; "
+                f"{AGAIN}, with a new folder"
+            )
         return None
     try:
         recovery = Recovery.from_json("\n".join(lines))

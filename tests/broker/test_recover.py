@@ -177,6 +177,11 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     with pytest.raises(RecoveryError, match=r"state\.parquet is damaged: SHA-256"):
         start_query(spark, new)
     state.write_bytes(whole)
+    note = state.with_name("recovery.json")
+    note.rename(tmp_path / "kept")
+    with pytest.raises(RecoveryError, match=r"recovery\.json is missing"):
+        start_query(spark, new)  # else it would begin with nothing
+    (tmp_path / "kept").rename(note)
     assert replace(report, checkpoint_id=None) == looked
     assert report.recovered_from == RecoveredFrom(checkpoint_id=old, batch=last.batch)
     assert report.positions == last.positions

@@ -72,7 +72,7 @@ def events() -> Iterator[list[dict[str, Any]]]:
             create("waits", "fluvio", replication_factor=9, on_shortage="wait"),
             {"type": "topic_grow", "event_id": "g", "topic": "kafka", "partitions": 7, **common},
             {"type": "topic_delete", "event_id": "d", "topic": "fluvio", **common},
-            create("manual", "manual", replicas=[[3], [0]], partitions=2, replication_factor=1),
+            create("manual", "manual", replicas=[{"id": 0, "replicas": [3]}]),
         ]
         yield [{"type": "spu_left", "event_id": "l", "spu_id": 1, "mode": "decommission", **common}]
     yield [{**create("last", "fluvio"), "cluster_id": name} for name in ("c1", "c2", "c3")]
