@@ -44,6 +44,8 @@ def unpack(archive: Path, folder: Path) -> list[Left]:
     """
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
+    for checksum in folder.rglob(".*.crc"):  # of the files as they were; Spark can do without
+        checksum.unlink()
     notes = [path for path in folder.glob("checkpoint/state/*/_metadata/v2/*") if path.is_file()]
     assert notes
     for path in notes:
@@ -126,5 +128,6 @@ def _alter(client: dict[str, str], configs: dict[str, dict[str, str]]) -> None:
         )
         for topic, entries in configs.items()
     ]
-    for future in AdminClient(client).incremental_alter_configs(resources).values():
+    admin = AdminClient(client)
+    for future in admin.incremental_alter_configs(resources).values():
         future.result(30)
