@@ -134,7 +134,7 @@ def test_a_checkpoint_of_the_last_release_is_gone_on_with(
     given = [
         decode_record(read.value)
         for topic in ("replica-map", "topic-status")
-        for read in streams.read(topic)[:]
+        for read in streams.read(topic)
         if read.value is not None and is_new(read.topic, read.partition, read.offset, left)
     ]
     assert sorted(map(repr, given)) == sorted(map(repr, expected))
@@ -149,7 +149,11 @@ def test_a_checkpoint_of_the_last_release_is_gone_on_with(
         for read in streams.read(topic):
             ends[topic][read.partition] = read.offset + 1
     assert {
-        topic: {part.partition: part.next for part in markers[-1].positions[PREFIX + topic]}
+        topic: {
+            part.partition: part.next
+            for part in markers[-1].positions[PREFIX + topic]
+            if part.next  # out of Spark's notes, which name empty partitions too
+        }
         for topic in INPUTS
     } == ends
 
