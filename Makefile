@@ -112,7 +112,7 @@ seeds: $(READY) ## random lives of clusters on the real core, each invariant che
 RUNS ?= 1000000
 
 .PHONY: fuzz
-fuzz: $(READY) ## coverage-guided fuzzing of all that reads foreign input, about 15 minutes (RUNS=1000000)
+fuzz: $(READY) ## coverage-guided fuzzing of all that reads foreign input, about 20 minutes (RUNS=1000000)
 	@$(BIN)/python tests/fuzz/run.py --runs $(RUNS) --keep
 
 KILLS ?= 100

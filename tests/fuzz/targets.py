@@ -471,14 +471,14 @@ def _shard_batch_seeds() -> list[bytes]:
 TARGETS = {
     target.name: target
     for target in (
-        Target(name="decoder", one=decoder, seeds=_decoder_seeds, size_max=512, share=45),
+        Target(name="decoder", one=decoder, seeds=_decoder_seeds, size_max=512, share=48),
         Target(name="jsonl", one=jsonl, seeds=_jsonl_seeds, size_max=512, share=20),
         Target(
-            name="manual_file", one=manual_file, seeds=_manual_file_seeds, size_max=512, share=15
+            name="manual_file", one=manual_file, seeds=_manual_file_seeds, size_max=512, share=20
         ),
         Target(
-            name="shard_batch", one=shard_batch, seeds=_shard_batch_seeds, size_max=1024, share=12
+            name="shard_batch", one=shard_batch, seeds=_shard_batch_seeds, size_max=1024, share=8
         ),
-        Target(name="core", one=core, seeds=_core_seeds, size_max=192, share=8),
+        Target(name="core", one=core, seeds=_core_seeds, size_max=192, share=4),
     )
 }

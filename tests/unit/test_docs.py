@@ -95,6 +95,8 @@ _NOT_OF_THE_JOB = {
     "ShardFormatError",  # told as CheckpointFormatError
     "ShortRingError",  # for who embeds the core
     "TopicUnknownError",
+    "ReplayError",  # verify
+    "VerifyError",
     # recover
     "DamagedOutputError",
     "FolderTakenError",
