@@ -65,6 +65,8 @@ POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
+# What the client says of all other messages once something has failed: no cause.
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _UNKNOWN_OUTCOME: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -267,7 +269,8 @@ class TransactionalSink:
         }
 
     def _note_undelivered(self, error: Any, _message: object) -> None:
-        self._undelivered = error if self._undelivered is None else self._undelivered
+        if self._undelivered is None and error.code() not in _PURGED:
+            self._undelivered = error
 
     def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
