@@ -1,7 +1,7 @@
 """What Kafka's authorizer lets this client do with topics.
 
 Asked at the start, since a right may be missed late: to `dead-letter` the job writes only once a
-message is bad.
+message is bad, and a recovery has shut out the job by then.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NAMES: Final = {
 }
 
 
-def missing_rights(admin: AdminClient, *, prefix: str) -> dict[str, tuple[str, str]]:
-    """By topic, what the job needs to do and may not: what it may, and what it needs.
+def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
+    """By topic, where the role needs more than this client may: what it may, and what is needed.
 
     Topics that are not there are left out.
 
@@ -38,7 +38,7 @@ def missing_rights(admin: AdminClient, *, prefix: str) -> dict[str, tuple[str, s
         KafkaException: the broker does not answer.
     """
     needed: dict[str, list[str]] = {}
-    for acl in acls(Role.JOB, prefix=prefix, query_name="", group=""):
+    for acl in acls(role, prefix=prefix, query_name="", group=""):
         if acl.resource is Resource.TOPIC:
             needed.setdefault(acl.name, []).append(acl.operation)
     found: dict[str, tuple[str, str]] = {}

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from spu_assigner.stream.topics import (
+    ASSIGNER_AUDIT,
     ASSIGNER_COMMITS,
     ASSIGNER_STATE,
     DEAD_LETTER,
@@ -39,6 +40,8 @@ class Role(StrEnum):
     CONSUMER = "consumer"
     GROUP = "group"
     ADMIN = "admin"
+    AUDITOR = "auditor"
+    RECOVERER = "recoverer"
 
 
 class Resource(StrEnum):
@@ -125,6 +128,55 @@ GRANTS: Final = (
         names=tuple(spec.name for spec in TOPICS),
         operations=("Create", "Describe", "AlterConfigs"),
         reason="`topics create` makes topics and mends their settings",
+    ),
+    Grant(
+        role=Role.AUDITOR,
+        resource=Resource.TOPIC,
+        names=tuple(spec.name for spec in TOPICS),
+        operations=("Read",),
+        reason="`verify` reads everything, and answers the inputs once more",
+    ),
+    Grant(
+        role=Role.RECOVERER,
+        resource=Resource.TOPIC,
+        names=INPUTS,
+        operations=("Describe", "DescribeConfigs"),
+        reason="`recover` looks what is left of the input, and at the settings",
+    ),
+    Grant(
+        role=Role.RECOVERER,
+        resource=Resource.TOPIC,
+        names=(TOPIC_STATUS, RING_EVENTS, DEAD_LETTER),
+        operations=("Describe", "DescribeConfigs"),
+        reason="looks at the settings",
+    ),
+    Grant(
+        role=Role.RECOVERER,
+        resource=Resource.TOPIC,
+        names=(REPLICA_MAP, ASSIGNER_STATE),
+        operations=("Read", "DescribeConfigs"),
+        reason="reads the state",
+    ),
+    Grant(
+        role=Role.RECOVERER,
+        resource=Resource.TOPIC,
+        names=(ASSIGNER_COMMITS,),
+        operations=("Read", "Write", "DescribeConfigs"),
+        reason="reads the last marker, and writes that of the new checkpoint",
+    ),
+    Grant(
+        role=Role.RECOVERER,
+        resource=Resource.TOPIC,
+        names=(ASSIGNER_AUDIT,),
+        operations=("Read", "Write", "DescribeConfigs"),
+        reason="writes it here too; reads all markers where the last is of a release before 0.3",
+    ),
+    Grant(
+        role=Role.RECOVERER,
+        resource=Resource.TRANSACTIONAL_ID,
+        names=("prefix and query name",),
+        operations=("Write",),
+        reason="shuts out a job that still runs; the marker is a transaction",
     ),
 )
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from confluent_kafka import KafkaException
 from spu_assigner.core.errors import AssignerError, InvariantError
 from spu_assigner.schemas.wire import CommitMarker, RecoveredFrom
+from spu_assigner.stream.acls import Role
 from spu_assigner.stream.checkpoint import (
     SHARDS_AT_FIRST_MAX,
     Positions,
@@ -128,7 +129,7 @@ def last_marker(settings: Settings) -> CommitMarker:
         NothingToRecoverError: there is none.
         TopicsError: Kafka does not answer, or its topics are missing or wrong.
     """
-    check_topics(settings.connection().client(), prefix=settings.topic_prefix)
+    _check_topics(settings)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     try:
         marker = read_marker(settings, topic=topic, patience=PATIENCE_SECONDS)
@@ -177,7 +178,7 @@ def recover(
     """
     place = absolute(settings.checkpoint)
     _refuse_taken_folder(place)
-    check_topics(settings.connection().client(), prefix=settings.topic_prefix)
+    _check_topics(settings)
     sink = TransactionalSink(settings, shards=settings.shards or 0)
     try:
         marker = _required(sink.take_over(), settings)
@@ -191,6 +192,12 @@ def recover(
     finally:
         sink.close()
     return report
+
+
+def _check_topics(settings: Settings) -> None:
+    """All that the table of rights tells, before anybody is shut out."""
+    client = settings.connection().client()
+    check_topics(client, prefix=settings.topic_prefix, role=Role.RECOVERER)
 
 
 def _required(marker: CommitMarker | None, settings: Settings) -> CommitMarker:

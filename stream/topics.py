@@ -21,6 +21,7 @@ from spu_assigner.core.limits import (
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, TopicMetadata
+    from spu_assigner.stream.acls import Role
     from spu_assigner.stream.reach import Complaints
 
 SPU_EVENTS: Final = "spu-events"
@@ -63,7 +64,7 @@ class TopicsError(AssignerError):
 
 
 class AccessError(TopicsError):
-    """Kafka's authorizer does not let the job do what it does."""
+    """Kafka's authorizer does not let this user do what the job, or a command, does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,25 +252,29 @@ def _mend(admin: AdminClient, faults: Sequence[Fault], names: Mapping[str, Topic
     return set(entries)
 
 
-def find_faults(client: Mapping[str, Any], *, prefix: str = "") -> tuple[Fault, ...]:
+def find_faults(
+    client: Mapping[str, Any], *, prefix: str = "", role: Role | None = None
+) -> tuple[Fault, ...]:
     """What is wrong with the topics, in the table's order; empty when the job can start.
 
-    Where rights are missing nothing else is told: it may be hidden from this user.
+    Where rights of the role, by default the job's, are missing nothing else is told: it may be
+    hidden from this user.
 
     Raises:
         TopicsError: Kafka cannot be reached.
     """
     admin, complaints = _admin(client)
     _present(admin, client, complaints)  # says best why nobody answers
-    return _access_faults(admin, prefix) or _faults(admin, client, prefix, complaints)
+    return _access_faults(admin, prefix, role) or _faults(admin, client, prefix, complaints)
 
 
-def _access_faults(admin: AdminClient, prefix: str) -> tuple[Fault, ...]:
+def _access_faults(admin: AdminClient, prefix: str, role: Role | None) -> tuple[Fault, ...]:
     from confluent_kafka import KafkaException
     from spu_assigner.stream.access import missing_rights
+    from spu_assigner.stream.acls import Role
 
     try:
-        missing = missing_rights(admin, prefix=prefix)
+        missing = missing_rights(admin, role or Role.JOB, prefix=prefix)
     except KafkaException as reason:
         raise TopicsError(f"the topics could not be described: {_words(reason)}") from reason
     return tuple(
@@ -294,19 +299,19 @@ def partition_counts(
     return {name: len(present[name].partitions) for name in full}
 
 
-def check_topics(client: Mapping[str, Any], *, prefix: str = "") -> None:
-    """Return if the job can start.
+def check_topics(client: Mapping[str, Any], *, prefix: str = "", role: Role | None = None) -> None:
+    """Return if the job can start, or the role, if another is given, can do its work.
 
     Raises:
         AccessError: the user lacks rights; one line says which, and how to grant them.
         TopicsError: it cannot; one line says which topics are missing or wrong and how to mend it.
     """
-    faults = find_faults(client, prefix=prefix)
+    faults = find_faults(client, prefix=prefix, role=role)
     if not faults:
         return
     if faults[0].setting == ACCESS:
         told = "; ".join(map(str, faults))
-        raise AccessError(f"this user may not do what the job does: {told}; {GRANTING}")
+        raise AccessError(f"this user may not do what the {role or 'job'} does: {told}; {GRANTING}")
     missing = [fault.topic for fault in faults if _is_missing(fault)]
     parts = [f"missing {', '.join(missing)}"] if missing else []
     parts += [str(fault) for fault in faults if not _is_missing(fault)]

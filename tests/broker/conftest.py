@@ -22,7 +22,7 @@ def secured(kafka: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> 
     """A broker that asks who is there and what he may do; `kafka` says whether one can be had."""
     users = [f"{role}-{number}" for role in Role for number in range(RIGHTS_OF_A_ROLE_MAX)]
     folder = tmp_path_factory.mktemp("secured")
-    with secured_broker(folder, plain_users=users) as broker:
+    with secured_broker(folder, plain_users=["nobody", *users]) as broker:
         yield broker
 
 

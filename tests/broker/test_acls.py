@@ -1,29 +1,41 @@
 """With Kafka's authorizer on: exactly the rights of the table are enough, and each is needed.
 
-For each right there is a user who has all of its role's but this one; user 0 has all. What the job
-does is done without its own look at rights, so that it is Kafka who refuses.
+For each right there is a user who has all of its role's but this one, and of a right to read or
+write a topic no more than to see it; user 0 has all. The product's own look at rights is left out
+while work is done, so that it is Kafka who refuses.
 """
 
 from __future__ import annotations
 
 import re
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import SpuJoined, TopicDelete
+from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.stream import recover as recover_module
 from spu_assigner.stream.acls import ANSWERS, INPUTS, Acl, Resource, Role, acls
 from spu_assigner.stream.bundle import KINDS, Bundler, Message
 from spu_assigner.stream.client import Reader, Sender, Sent
+from spu_assigner.stream.command_session import command_session
+from spu_assigner.stream.java import Java
 from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.recover import recover
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import TransactionalSink
 from spu_assigner.stream.topics import (
     ASSIGNER_STATE,
     REPLICA_MAP,
+    TOPICS,
     AccessError,
     TopicsError,
     _admin,
@@ -31,11 +43,15 @@ from spu_assigner.stream.topics import (
     check_topics,
     create_topics,
 )
+from spu_assigner.stream.verify_read import Spool, read_history
+from support.builders import Events
 from support.secured import PLAIN_PASSWORD, Secured
+from support.small_job import small_job
 
 GROUP = "readers"
 QUERY = "spu-assigner"
 PREFIX = "acls."
+RECOVERED_PREFIX = "recovered."  # its outputs are a job's, and its markers foreign to the job here
 
 
 def rights(role: Role, prefix: str = PREFIX) -> tuple[Acl, ...]:
@@ -58,17 +74,38 @@ def users(secured: Secured) -> Secured:
             user = f"{role}-{number}"
             own = list(rights(role, prefix_of(role, user)))
             if number:
-                own.pop(number - 1)
+                own[number - 1 : number] = weaker(own[number - 1])
             given[user] = [*own, *(rights(Role.CONSUMER) if role is Role.GROUP else ())]
     secured.allow(given)
-    create_topics(secured.plain, prefix=PREFIX, partitions=1)
-    everybody = Settings.load(
-        flags={"bootstrap_servers": secured.broker.bootstrap_servers, "topic_prefix": PREFIX},
-        environ={},
-    )
+    for prefix in (PREFIX, RECOVERED_PREFIX):
+        create_topics(secured.plain, prefix=prefix, partitions=1)
+    everybody = settings_of_everybody(secured, PREFIX)
     send(everybody)
     produce(everybody)
+    with small_job(settings_of_everybody(secured, RECOVERED_PREFIX)) as job:
+        events = Events("c1")
+        job.apply([*events.joins(0, 1), events.create("a", 2, 2)])
     return secured
+
+
+def weaker(acl: Acl) -> list[Acl]:
+    """What is less than this right and contained in it."""
+    is_more = acl.resource is Resource.TOPIC and acl.operation in {"Read", "Write"}
+    return [replace(acl, operation="Describe")] if is_more else []
+
+
+@pytest.fixture(scope="module")
+def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A session that every recovery here finds active: each would start its own."""
+    place = str(tmp_path_factory.mktemp("spark"))
+    with command_session(None, place, application="acls"):
+        yield
+
+
+def settings_of_everybody(secured: Secured, prefix: str) -> Settings:
+    """On the listener where all may do all."""
+    servers = secured.broker.bootstrap_servers
+    return Settings.load(flags={"bootstrap_servers": servers, "topic_prefix": prefix}, environ={})
 
 
 def settings_of(secured: Secured, user: str, prefix: str = PREFIX) -> Settings:
@@ -145,12 +182,16 @@ def produce(settings: Settings) -> None:
     assert [sent.error for sent in results] == [None, None]
 
 
+def check_settings(client: Mapping[str, Any], *, prefix: str, role: Role | None = None) -> None:
+    """As `check_topics`, but without the look at the role's rights."""
+    admin, complaints = _admin(client)
+    if faults := _faults(admin, client, prefix, complaints):
+        raise TopicsError(str(faults[0]))
+
+
 def run_job(settings: Settings) -> None:
     """What the job asks of Kafka, in its order."""
-    client = settings.connection().client()
-    admin, complaints = _admin(client)
-    if faults := _faults(admin, client, settings.topic_prefix, complaints):
-        raise TopicsError(str(faults[0]))
+    check_settings(settings.connection().client(), prefix=settings.topic_prefix)
     send(settings)
     read(settings, INPUTS)
 
@@ -167,18 +208,58 @@ def create(settings: Settings) -> None:
     create_topics(settings.connection().client(), prefix=settings.topic_prefix, partitions=1)
 
 
+def audit(settings: Settings) -> None:
+    """All that `verify` asks of Kafka; what it makes of it is not looked at."""
+    with Spool() as spool:
+        read_history(settings.connection(), settings.query_name, spool, lambda _: None)
+        assert {topic for topic, _ in spool._pieces | spool._begun} == {
+            each.name for each in TOPICS
+        }
+
+
+def recover_all(settings: Settings) -> None:
+    """A whole recovery."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recover_module, "check_topics", check_settings)
+        recover(replace(settings, checkpoint=str(Path(folder, "new"))))
+
+
+def mark_as_before_0_3(secured: Secured) -> None:
+    """A marker that does not tell how far the input was read: `assigner-audit` must be asked."""
+    sink = TransactionalSink(settings_of_everybody(secured, RECOVERED_PREFIX), shards=1)
+    try:
+        sink.take_over()
+        sink.mark(
+            CommitMarker(
+                query=QUERY,
+                checkpoint_id=str(uuid.uuid4()),
+                batch=0,
+                count=0,
+                digest="",
+                offsets={},
+            )
+        )
+    finally:
+        sink.close()
+
+
 WORK: dict[Role, Callable[[Settings], None]] = {
     Role.JOB: run_job,
     Role.PRODUCER: produce,
     Role.CONSUMER: consume,
     Role.GROUP: lambda settings: read(settings, ANSWERS[:1], group=GROUP),
     Role.ADMIN: create,
+    Role.AUDITOR: audit,
+    Role.RECOVERER: recover_all,
 }
+
+
+LOOKING = (Role.JOB, Role.RECOVERER)  # at their rights, before they do anything
 
 
 def prefix_of(role: Role, user: str) -> str:
     """Where topics are made each user has his own."""
-    return f"{user}." if role is Role.ADMIN else PREFIX
+    return {Role.ADMIN: f"{user}.", Role.RECOVERER: RECOVERED_PREFIX}.get(role, PREFIX)
 
 
 def spoil(secured: Secured, name: str) -> None:
@@ -189,35 +270,69 @@ def spoil(secured: Secured, name: str) -> None:
         time.sleep(0.02)
 
 
+def prepare(secured: Secured, role: Role, spoiled: str | None) -> None:
+    """What must be there for all rights to be used."""
+    if spoiled is not None:
+        spoil(secured, spoiled)
+    if role is Role.RECOVERER:
+        mark_as_before_0_3(secured)
+
+
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("role", Role)
 def test_the_rights_of_the_table_are_enough(users: Secured, role: Role) -> None:
     """The job as a whole runs so in `test_security.py`."""
     user = f"{role}-0"
-    settings = settings_of(users, user, prefix_of(role, user))
-    if role is Role.ADMIN:
-        spoil(users, f"{user}.{REPLICA_MAP}")
-    if role is Role.JOB:
-        check_topics(settings.connection().client(), prefix=PREFIX)
+    prefix = prefix_of(role, user)
+    settings = settings_of(users, user, prefix)
+    prepare(users, role, f"{prefix}{REPLICA_MAP}" if role is Role.ADMIN else None)
+    if role in LOOKING:
+        check_topics(settings.connection().client(), prefix=prefix, role=role)
     WORK[role](settings)
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("role", "number"), CASES)
 def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: int) -> None:
     """What is not needed is not asked for."""
     user = f"{role}-{number}"
     prefix = prefix_of(role, user)
     missing = rights(role, prefix)[number - 1]
+    inputs = {f"{prefix}{each}" for each in INPUTS}
     settings = settings_of(users, user, prefix)
-    if role is Role.ADMIN and missing.operation == "AlterConfigs":
-        spoil(users, missing.name)
+    prepare(users, role, missing.name if missing.operation == "AlterConfigs" else None)
     with pytest.raises((AssignerError, KafkaException, AssertionError)) as caught:
         WORK[role](settings)
     told = str(caught.value)
-    assert re.search("uthoriz|may not|not see|access|is missing", told), told
-    if role is not Role.GROUP:  # a consumer of one's own
+    assert re.search("uthoriz|user may not|is missing", told), told
+    is_spark_s = role is Role.JOB and missing.operation == "Read" and missing.name in inputs
+    if role is not Role.GROUP and not is_spark_s:  # Those are read by a consumer of the test's.
         assert isinstance(caught.value, AssignerError | AssertionError)
-    if role is Role.JOB and missing.resource is Resource.TOPIC:
+    if role in LOOKING and missing.resource is Resource.TOPIC:
         with pytest.raises(AccessError) as refused:
-            check_topics(settings.connection().client(), prefix=PREFIX)
-        assert f"{missing.name}: access is " in str(refused.value)
+            check_topics(settings.connection().client(), prefix=prefix, role=role)
+        assert f"may not do what the {role} does: {missing.name}: access is " in str(refused.value)
         assert missing.operation in str(refused.value).partition("expected ")[2]
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        (
+            lambda given: check_topics(given.connection().client(), prefix=PREFIX),
+            "not do what the job does: ",
+        ),
+        (recover, "not do what the recoverer does: "),
+        (audit, "not use acls.assigner-audit; "),
+        (consume, "not use acls.replica-map, "),
+        (produce, "not use acls.spu-events, "),
+        (create, "not Describe acls.spu-events, "),
+    ],
+)
+def test_who_has_no_rights_at_all_is_told_so(
+    users: Secured, work: Callable[[Settings], None], told: str, tmp_path: Path
+) -> None:
+    """Kafka hides the topics from him: they must not look missing."""
+    settings = replace(settings_of(users, "nobody"), checkpoint=str(tmp_path / "new"))
+    with pytest.raises(AssignerError, match=f"^this user may {told}.*grant what `spu-assigner top"):
+        work(settings)
