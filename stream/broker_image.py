@@ -149,13 +149,15 @@ def _format(process: BrokerProcess) -> None:
 def _warm_up(bootstrap_servers: str) -> None:
     """One transaction, one group: the topics behind both are made by their first use."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+    from spu_assigner.stream.patience import patiently
 
     client = {**Connection(bootstrap_servers=bootstrap_servers).client(), "log_level": 0}
     try:
         producer = Producer({**client, "transactional.id": "spu-assigner-image"})
         producer.init_transactions(WARM_UP_SECONDS_MAX)
         consumer = Consumer({**client, "group.id": "spu-assigner-image"})
-        consumer.committed([TopicPartition("none", 0)], timeout=WARM_UP_SECONDS_MAX)
+        # Its topic may be there a moment before its coordinator.
+        patiently(lambda seconds: consumer.committed([TopicPartition("none", 0)], timeout=seconds))
         consumer.close()
     except KafkaException as reason:
         raise BrokerError(f"the new broker did not serve a transaction: {reason}") from reason

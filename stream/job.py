@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream import spark_image
 from spu_assigner.stream.callbacks import require_token
 from spu_assigner.stream.checkpoint import (
     SHUFFLE_PARTITIONS,
@@ -59,6 +60,9 @@ _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+# One JVM for tasks, state and planning on few cores: throughput collector, and the fast compiler
+# only, which saves a tenth of a small batch's time.
+_JVM: Final = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1")
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -144,8 +148,17 @@ class Job:
         self.stop()
 
 
-def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
+def start(
+    settings: Settings,
+    environ: Mapping[str, str] | None = None,
+    *,
+    jvm_options: Sequence[str] | None = None,
+) -> Job:
     """Check what the job relies on, and start it.
+
+    Args:
+        environ: the environment to find Java and the cache with; this process's by default.
+        jvm_options: for a JVM that is started here; by default what lets it start faster.
 
     Raises:
         JavaError, JarError: what Spark needs cannot be had.
@@ -159,7 +172,8 @@ def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
     else:
         found = ensure_all(["spark-kafka", "spark-local"], environ)
         jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-        spark = build_session(settings, java=ensure_java(environ), jars=jars)
+        java = ensure_java(environ)
+        spark = build_session(settings, java=java, jars=jars, jvm_options=jvm_options)
     try:
         return start_query(spark, settings)
     except BaseException:
@@ -301,7 +315,13 @@ def _begins(settings: Settings, recovery: Recovery) -> dict[str, dict[str, int]]
     }
 
 
-def build_session(settings: Settings, *, java: Java | None, jars: Jars | None) -> SparkSession:
+def build_session(
+    settings: Settings,
+    *,
+    java: Java | None,
+    jars: Jars | None,
+    jvm_options: Sequence[str] | None = None,
+) -> SparkSession:
     """A session with every option written out; without Java and jars, in spark-submit's JVM."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -320,6 +340,10 @@ def build_session(settings: Settings, *, java: Java | None, jars: Jars | None) -
     master = settings.master or submitted or LOCAL_MASTER
     builder = SparkSession.builder.appName(settings.query_name).master(master)
     options = {**session_options(settings), **_place_options(settings, master, jars)}
+    if master.startswith("local") and java is not None and jars is not None:
+        if jvm_options is None:
+            jvm_options = spark_image.jvm_options(java, jars.local)
+        options["spark.driver.extraJavaOptions"] = " ".join([*_JVM, *jvm_options])
     for name, value in options.items():
         builder = builder.config(name, value)
     with private_files():  # The JVM and its workers inherit it: their files, and their sockets.
@@ -376,9 +400,6 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     options["spark.authenticate"] = "true"
     if jars is None:
         return options
-    # One JVM for tasks, state and planning on few cores: throughput collector, and the fast
-    # compiler only, which saves a tenth of a small batch's time.
-    options["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
     if is_local(absolute(settings.checkpoint)):
         # Hadoop's own local files start a process for each file made (chmod): half of a small
         # batch's time.

@@ -1,4 +1,5 @@
-"""Bring what a Python package cannot: a Java if the machine has none, the jars, the broker's image.
+"""Bring what a Python package cannot: a Java if the machine has none, the jars, and
+what makes broker and Spark start faster.
 
 Run by `make setup`; may be run again at any time, and is quick when nothing is missing.
 """
@@ -14,6 +15,7 @@ from spu_assigner.stream.broker import prepare
 from spu_assigner.stream.cache import cache_home
 from spu_assigner.stream.jars import Group, ensure_all
 from spu_assigner.stream.java import Java, JavaError, ensure_java, install_java
+from spu_assigner.stream.spark_image import ensure_spark_image
 
 NEEDED: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "broker")
 
@@ -33,6 +35,7 @@ def set_up(tell: Callable[[str], None]) -> Java:
     jars = ensure_all(NEEDED, tell=tell)
     tell(f"{sum(map(len, jars.values()))} jars checked, in {cache_home()}")
     prepare(tell=tell)
+    ensure_spark_image(java, jars["spark-local"], tell=tell)
     return java
 
 
