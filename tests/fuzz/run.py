@@ -59,10 +59,24 @@ class Outcome:
     artifact: str | None = None  # the input, hexadecimal
 
 
+class Teller:
+    """Tells of a target's progress, every ten seconds."""
+
+    def __init__(self, target: str) -> None:
+        self.began = self._told = time.monotonic()
+        self._target = target
+
+    def tell(self, inputs: int, branches: int) -> None:
+        now = time.monotonic()
+        if now - self._told > TOLD_EVERY_SECONDS:
+            self._told, rate = now, inputs / (now - self.began)
+            told = f"{self._target}: {inputs} inputs, {branches} branches, {rate:.0f}/s"
+            print(told, file=sys.stderr, flush=True)
+
+
 def fuzz(target: Target, runs: int, seed: int, *, plant: str | None = None) -> Outcome:
     """Give a target so many inputs, or fewer if one of them breaks its promise."""
-    outcome = Outcome(target=target.name)
-    began = time.monotonic()
+    outcome, teller = Outcome(target=target.name), Teller(target.name)
     with tempfile.TemporaryDirectory() as folder:
         corpus, artifacts = Path(folder, "corpus"), Path(folder, "artifacts")
         corpus.mkdir()
@@ -82,24 +96,24 @@ def fuzz(target: Target, runs: int, seed: int, *, plant: str | None = None) -> O
             command = [sys.executable, str(HERE / "child.py"), target.name, *options]
             command += [f"-runs={count}", f"-seed={seed}", str(corpus)]
             seed += 1
-            status, lines = _round(command, outcome, began)
+            status, lines = _round(command, outcome, teller)
             found = next(iter(sorted(artifacts.iterdir())), None)
             if status or found is not None:
                 outcome.crashes = 1
                 outcome.finding = "\n".join(lines[-30:])
                 outcome.artifact = found and found.read_bytes().hex()
-    outcome.seconds = round(time.monotonic() - began, 1)
+    outcome.seconds = round(time.monotonic() - teller.began, 1)
     return outcome
 
 
-def _round(command: Sequence[str], outcome: Outcome, began: float) -> tuple[int, list[str]]:
+def _round(command: Sequence[str], outcome: Outcome, teller: Teller) -> tuple[int, list[str]]:
     """One process: its status, and what it said besides of its progress."""
     part = Outcome(target=outcome.target)
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     with process:
-        lines = _follow(process.stdout, part, before=outcome.inputs, began=began)
+        lines = _follow(process.stdout, part, before=outcome.inputs, teller=teller)
     outcome.inputs += part.inputs
     outcome.coverage = max(outcome.coverage, part.coverage)
     outcome.features = max(outcome.features, part.features)
@@ -108,10 +122,9 @@ def _round(command: Sequence[str], outcome: Outcome, began: float) -> tuple[int,
     return process.returncode, lines
 
 
-def _follow(output: TextIO | None, outcome: Outcome, *, before: int, began: float) -> list[str]:
+def _follow(output: TextIO | None, outcome: Outcome, *, before: int, teller: Teller) -> list[str]:
     """Read libFuzzer's lines, tell of its progress, and give back all others."""
     others: list[str] = []
-    told = time.monotonic()
     for line in output or ():
         progress, stat = _PROGRESS.match(line), _STAT.match(line)
         if progress is not None:
@@ -123,15 +136,7 @@ def _follow(output: TextIO | None, outcome: Outcome, *, before: int, began: floa
             outcome.peak_rss_mb = int(stat["value"])
         elif stat is None:
             others.append(line.rstrip())
-        if time.monotonic() - told > TOLD_EVERY_SECONDS:
-            told = time.monotonic()
-            inputs = before + outcome.inputs
-            rate = inputs / (told - began)
-            print(
-                f"{outcome.target}: {inputs} inputs, {outcome.coverage} branches, {rate:.0f}/s",
-                file=sys.stderr,
-                flush=True,
-            )
+        teller.tell(before + outcome.inputs, outcome.coverage)
     return others
 
 
