@@ -7,7 +7,7 @@ A `Tally` keeps of each message no more than a hash, so that millions fit.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,7 +120,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flatness:
-    """Whether a size kept its level: the last fifth's median beside the second fifth's."""
+    """Whether a size kept its level: the last fifth's beside the second fifth's."""
 
     early: float
     late: float
@@ -131,8 +131,16 @@ class Flatness:
         return self.late <= self.allowance.factor * self.early + self.allowance.slack
 
 
-def flatness(samples: Sequence[tuple[float, float]], allowance: Allowance) -> Flatness:
+def flatness(
+    samples: Sequence[tuple[float, float]],
+    allowance: Allowance,
+    *,
+    level: Callable[[Sequence[float]], float] = statistics.median,
+) -> Flatness:
     """Judge (seconds, size) samples over the time they span; the first fifth is the warming up.
+
+    Args:
+        level: what stands for a fifth; `min` for what piles up and is cleared away again.
 
     Raises:
         ValueError: a fifth without a sample tells nothing.
@@ -147,7 +155,7 @@ def flatness(samples: Sequence[tuple[float, float]], allowance: Allowance) -> Fl
     if not fifths[1] or not fifths[-1]:
         raise ValueError(f"{len(samples)} samples leave a fifth empty")
     return Flatness(
-        early=statistics.median(fifths[1]),
-        late=statistics.median(fifths[-1]),
+        early=level(fifths[1]),
+        late=level(fifths[-1]),
         allowance=allowance,
     )

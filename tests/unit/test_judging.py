@@ -137,3 +137,13 @@ def test_processes_are_told_apart_by_their_command_lines() -> None:
     assert role_of("python -m pyspark.daemon pyspark.worker") == "workers"
     assert role_of("python -m spu_assigner.stream.cli run") == "driver"
     assert role_of("/bin/sh") == "other"
+
+
+def test_what_piles_up_and_is_cleared_away_is_judged_by_what_is_left() -> None:
+    """The heaps differ; a leak shows in what no clearing takes."""
+    heaps = [(float(n), n % 12 * (50.0 if n < 60 else 90.0)) for n in range(120)]
+    allowance = Allowance(factor=1.2, slack=50)
+    assert not flatness(heaps, allowance).is_flat
+    assert flatness(heaps, allowance, level=min).is_flat
+    leaking = [(n, size + n * 5) for n, size in heaps]
+    assert not flatness(leaking, allowance, level=min).is_flat
