@@ -120,7 +120,7 @@ def _show(report: Report) -> None:
         table.add_row("to", f"batch {last.batch} of checkpoint {printable(last.checkpoint_id)}")
     table.add_row("messages", f"{report.messages:,}")
     for how, count, which in report.how():
-        table.add_row("checked", f"{count:,} by {how}: {which}")
+        table.add_row("checked", f"{count:,} {how}: {which}")
     for line in report.unchecked():
         table.add_row("not checked", printable(line))
     verdict = "all right" if report.is_right else f"{report.finding_count:,} findings"

@@ -148,8 +148,8 @@ class How(StrEnum):
     """How far a batch was checked."""
 
     REPLAYED = "replayed from the inputs, every message compared"
-    DIGEST = "count and digest of the outputs"
-    PARTLY = "the messages that are still there, one by one"
+    DIGEST = "held against count and digest"
+    PARTLY = "in part, the messages that are still there"
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,6 +229,13 @@ def figures_of(soak: Soak, trial: Trial, left: dict[int, str], seconds: float) -
     }
 
 
+def keep_report(report: dict[str, Any]) -> None:
+    """What `spu-assigner verify --strict` says of the run, without what it was of."""
+    names = ("right", "messages", "batches", "checked", "not_checked", "finding_count", "findings")
+    told = {name: report[name] for name in names}
+    figures.keep("verify", sizes={}, figures=told, show=False, folder=RESULTS)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill a job and its broker again and again.")
     parser.add_argument("--kills", type=int, default=100, help="of drivers")
@@ -252,6 +259,7 @@ def main() -> int:
                 soak.run(plan)
                 left = trial.left(LEAVE_SECONDS)
                 status, report = audit(broker.bootstrap_servers, PREFIX, "--strict")
+                keep_report(report)
                 if status:
                     problem = f"spu-assigner verify ended with {status}: {report}"
             except (SoakError, AssertionError, subprocess.SubprocessError) as reason:
