@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -149,15 +150,21 @@ def _format(process: BrokerProcess) -> None:
 def _warm_up(bootstrap_servers: str) -> None:
     """One transaction, one group: the topics behind both are made by their first use."""
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-    from spu_assigner.stream.patience import patiently
 
     client = {**Connection(bootstrap_servers=bootstrap_servers).client(), "log_level": 0}
     try:
         producer = Producer({**client, "transactional.id": "spu-assigner-image"})
         producer.init_transactions(WARM_UP_SECONDS_MAX)
         consumer = Consumer({**client, "group.id": "spu-assigner-image"})
-        # Its topic may be there a moment before its coordinator.
-        patiently(lambda seconds: consumer.committed([TopicPartition("none", 0)], timeout=seconds))
+        deadline = time.monotonic() + WARM_UP_SECONDS_MAX
+        while True:
+            try:
+                consumer.committed([TopicPartition("none", 0)], timeout=WARM_UP_SECONDS_MAX)
+                break
+            except KafkaException:  # Its topic may be there before its coordinator is.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
         consumer.close()
     except KafkaException as reason:
         raise BrokerError(f"the new broker did not serve a transaction: {reason}") from reason
