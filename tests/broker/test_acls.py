@@ -26,8 +26,9 @@ from spu_assigner.stream import recover as recover_module
 from spu_assigner.stream.acls import ANSWERS, INPUTS, Acl, Resource, Role, acls
 from spu_assigner.stream.bundle import KINDS, Bundler, Message
 from spu_assigner.stream.client import Reader, Sender, Sent
-from spu_assigner.stream.command_session import command_session
+from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java
+from spu_assigner.stream.job import Jars, build_session
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.recover import recover
 from spu_assigner.stream.settings import Settings
@@ -96,10 +97,16 @@ def weaker(acl: Acl) -> list[Acl]:
 
 @pytest.fixture(scope="module")
 def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A session that every recovery here finds active: each would start its own."""
-    place = str(tmp_path_factory.mktemp("spark"))
-    with command_session(None, place, application="acls"):
-        yield
+    """A session that every recovery here finds active: each would start its own.
+
+    It has Kafka's jars as well: those of the first one are those of all in this process.
+    """
+    flags = {"checkpoint": str(tmp_path_factory.mktemp("spark")), "ui_port": 0}
+    found = ensure_all(["spark-kafka", "spark-local"])
+    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
+    yield
+    session.stop()
 
 
 def settings_of_everybody(secured: Secured, prefix: str) -> Settings:
