@@ -66,8 +66,8 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 .PHONY: test
-test: $(READY) ## all tests: unit, Spark, broker
-	@$(BIN)/pytest -m 'not bench'
+test: $(READY) ## all tests: unit, Spark, broker; in two halves side by side
+	@$(BIN)/python tests/support/halves.py -m 'not bench' --durations 15
 
 .PHONY: unit
 unit: $(READY) ## the tests that need neither Java nor Spark nor a broker

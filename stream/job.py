@@ -396,8 +396,10 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     if not master.startswith("local"):
         return options
     options["spark.driver.host"] = options["spark.driver.bindAddress"] = LOOPBACK
-    # The driver's own ports are open to every user of the machine: Spark makes a secret for itself.
-    options["spark.authenticate"] = "true"
+    if not master.startswith("local-cluster"):
+        # The driver's own ports are open to every user of the machine: Spark makes a secret for
+        # itself, but none that executors of their own would share.
+        options["spark.authenticate"] = "true"
     if jars is None:
         return options
     if is_local(absolute(settings.checkpoint)):
