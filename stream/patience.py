@@ -37,14 +37,19 @@ def patiently(request: Callable[[float], None]) -> None:
 
 
 @contextmanager
-def unmasked() -> Iterator[None]:
-    """Raise a fatal error of the client as what it is.
+def unmasked(producer: Any) -> Iterator[None]:
+    """Raise a fatal error of a producer in a transaction as what it is.
 
-    Some calls set it and go on calling back, which Python then reports as a SystemError.
+    Some calls set it, go on calling back, or return without it; Python then reports a SystemError.
     """
     try:
         yield
     except SystemError as reason:
         if isinstance(reason.__cause__, KafkaException):
             raise reason.__cause__ from None
+        try:
+            producer.begin_transaction()  # One is open: it does nothing but tell what is wrong.
+        except KafkaException as error:
+            if error.args[0].fatal():
+                raise error from None
         raise

@@ -274,7 +274,7 @@ class TransactionalSink:
 
     def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
-        with unmasked():
+        with unmasked(producer):
             producer.begin_transaction()
             self._begun = time.time()
             produce = producer.produce

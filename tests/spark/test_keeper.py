@@ -132,7 +132,7 @@ def test_what_fails_in_the_keeper_fails_the_task(options: Options) -> None:
     """The state is of another release: the query must stop, and say so."""
     store, events = DictStore(), Events()
     store["head"] = b"\x09" + bytes(100)
-    with pytest.raises(KeeperError, match="InvariantError: a shard's state has format 9"):
+    with pytest.raises(KeeperError, match="ShardFormatError: a shard's state has format 9"):
         list(keep(LABEL, store, batch_of(events.join(0), first=0), options))
     del store["head"]
     assert maps_given(store, options, events.join(0), events.create("t"), first=0) == [b"c1/t"]
