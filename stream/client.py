@@ -31,6 +31,7 @@ from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.wire import DeadLetter
 from spu_assigner.stream.access import hidden
 from spu_assigner.stream.connection import Connection
+from spu_assigner.stream.patience import ask_leaders
 from spu_assigner.stream.reach import Complaints, UnreachableError, ask_topics, told
 from spu_assigner.stream.topics import (
     GRANTING,
@@ -273,29 +274,22 @@ class Reader:
         self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[tuple[str, int], int]:
         """Asks again while it is refused: a partition that was just made may have no leader yet."""
-        deadline = time.monotonic() + REQUEST_SECONDS_MAX
-        while True:
-            try:
-                return self._offsets_now(spec, isolation)
-            except KafkaException as reason:
-                if time.monotonic() > deadline:
-                    raise ClientError(
-                        f"the topics' offsets are not known: {_words(reason)}"
-                    ) from reason
-                time.sleep(POLL_SECONDS)
 
-    def _offsets_now(
-        self, spec: OffsetSpec, isolation: IsolationLevel
-    ) -> dict[tuple[str, int], int]:
-        futures = self._admin.list_offsets(
-            dict.fromkeys(self._partitions, spec),
-            isolation_level=isolation,
-            request_timeout=REQUEST_SECONDS_MAX,
-        )
-        return {
-            (place.topic, place.partition): int(future.result().offset)
-            for place, future in futures.items()
-        }
+        def answered(left: float) -> dict[tuple[str, int], int]:
+            futures = self._admin.list_offsets(
+                dict.fromkeys(self._partitions, spec),
+                isolation_level=isolation,
+                request_timeout=left,
+            )
+            return {
+                (place.topic, place.partition): int(future.result().offset)
+                for place, future in futures.items()
+            }
+
+        try:
+            return ask_leaders(self._admin, answered, seconds=REQUEST_SECONDS_MAX)
+        except KafkaException as reason:
+            raise ClientError(f"the topics' offsets are not known: {_words(reason)}") from reason
 
 
 _PASSING: Final = (

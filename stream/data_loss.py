@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.checkpoint import Positions
+from spu_assigner.stream.patience import ask_leaders
 from spu_assigner.stream.topics import REQUEST_SECONDS_MAX, TopicsError
 
 if TYPE_CHECKING:
@@ -179,12 +180,16 @@ def _offsets(
     admin: AdminClient, places: Mapping[tuple[str, int], int], spec: Any
 ) -> dict[tuple[str, int], int]:
     asked = {TopicPartition(topic, partition): spec for topic, partition in places}
-    try:
-        futures = admin.list_offsets(asked, request_timeout=REQUEST_SECONDS_MAX)
+
+    def answered(left: float) -> dict[tuple[str, int], int]:
+        futures = admin.list_offsets(asked, request_timeout=left)
         return {
             (place.topic, place.partition): future.result().offset
             for place, future in futures.items()
         }
+
+    try:
+        return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX)
     except KafkaException as reason:
         raise TopicsError(
             f"the offsets of the input topics cannot be had: {reason.args[0].str()}"

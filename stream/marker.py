@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.schemas.codec import decode_record
 from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.stream.patience import ask_leaders
 from spu_assigner.stream.settings import Settings
 
 FIRST_LOOK: Final = 64  # offsets from the end; a batch takes two, its marker and the commit's mark
@@ -36,7 +37,12 @@ def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMar
     )
     try:
         deadline = time.monotonic() + patience
-        first, end = _ends(consumer, topic, deadline)
+        place = TopicPartition(topic, 0)
+        first, end = ask_leaders(
+            consumer,
+            lambda left: consumer.get_watermark_offsets(place, timeout=left),
+            seconds=patience,
+        )
         span = FIRST_LOOK
         while True:
             start = max(first, end - span)
@@ -46,25 +52,6 @@ def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMar
             span *= 8
     finally:
         consumer.close()
-
-
-def _ends(consumer: Consumer, topic: str, deadline: float) -> tuple[int, int]:
-    """The first offset and the end: for such a consumer, before the first open transaction.
-
-    A broker that has just made the topic, or started, asks for patience by errors of many names.
-    """
-    while True:
-        left = max(0.1, deadline - time.monotonic())
-        try:
-            ends: tuple[int, int] = consumer.get_watermark_offsets(
-                TopicPartition(topic, 0), timeout=left
-            )
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return ends
 
 
 def _last_in(

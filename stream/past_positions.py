@@ -11,6 +11,7 @@ from spu_assigner.schemas.codec import decode_record
 from spu_assigner.schemas.wire import CommitMarker, PartitionPosition
 from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.client import Reader
+from spu_assigner.stream.patience import ask_leaders
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import (
     ASSIGNER_AUDIT,
@@ -149,11 +150,19 @@ def _ends(settings: Settings) -> dict[tuple[str, int], tuple[int, int]]:
             "log_level": 0,
         }
     )
+
+    def ends(topic: str, number: int) -> tuple[int, int]:
+        place = TopicPartition(topic, number)
+        found: tuple[int, int] = ask_leaders(
+            consumer,
+            lambda left: consumer.get_watermark_offsets(place, timeout=left),
+            seconds=REQUEST_SECONDS_MAX,
+        )
+        return found
+
     try:
         return {
-            (topic, number): consumer.get_watermark_offsets(
-                TopicPartition(topic, number), timeout=REQUEST_SECONDS_MAX
-            )
+            (topic, number): ends(topic, number)
             for topic, count in counts.items()
             for number in range(count)
         }

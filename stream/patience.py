@@ -1,15 +1,21 @@
-"""How long the sink waits for a broker: a slow one is no dead one."""
+"""How long a broker is waited for: a slow one is no dead one."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 PATIENCE_SECONDS: Final = 30.0  # of one request to the broker
+_FORBIDDEN: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+
+_T = TypeVar("_T")
 
 
 def deliver(producer: Any) -> None:
@@ -34,6 +40,34 @@ def patiently(request: Callable[[float], None]) -> None:
             time.sleep(0.1)
         else:
             return
+
+
+def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) -> _T:
+    """What the leaders of partitions answer, asked again while there is none.
+
+    Between two requests the client is made to look for leaders anew: librdkafka remembers that a
+    partition had none, as in the moment after a broker's restart, and by that memory alone refuses
+    what is asked of it for up to five minutes (`topic.metadata.refresh.interval.ms`).
+
+    Args:
+        client: a consumer or an admin client.
+        request: gets the seconds that are left.
+        seconds: for all requests together.
+
+    Raises:
+        KafkaException: the request's, when time is up or what is asked is not permitted.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return request(max(0.1, deadline - time.monotonic()))
+        except KafkaException as reason:
+            if reason.args[0].code() in _FORBIDDEN or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+        with suppress(KafkaException):
+            # Of all topics: a topic that is named could be made by being asked for.
+            client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
 
 
 @contextmanager

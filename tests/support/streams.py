@@ -11,6 +11,7 @@ import subprocess
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,8 +128,7 @@ class Tail:
         )
         return int(end)
 
-    @staticmethod
-    def _asked(request: Callable[[], Any], deadline: float) -> Any:
+    def _asked(self, request: Callable[[], Any], deadline: float) -> Any:
         while True:
             try:
                 return request()
@@ -136,6 +136,8 @@ class Tail:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
+                with suppress(KafkaException):  # It remembers partitions without a leader.
+                    self._consumer.list_topics(timeout=5)
 
 
 class Streams:

@@ -1,0 +1,56 @@
+"""How long a broker is waited for, by answers of a client that no real broker gives on demand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from spu_assigner.stream.patience import ask_leaders
+
+
+class Forgetful:
+    """A client that refuses a partition by memory, as librdkafka does, until it has looked anew."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.asked = self.looks = 0
+        self.looks_needed = 1
+
+    def list_topics(self, *, timeout: float) -> None:
+        assert timeout > 0
+        self.looks += 1
+        if self.looks < self.looks_needed:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def ends(self, left: float) -> tuple[int, int]:
+        assert left > 0
+        self.asked += 1
+        if self.looks < self.looks_needed:
+            raise KafkaException(KafkaError(self.code))
+        return 3, 7
+
+
+@pytest.mark.parametrize("looks_needed", [1, 3])
+def test_leaders_are_looked_for_anew_before_they_are_asked_again(looks_needed: int) -> None:
+    client = Forgetful(KafkaError._UNKNOWN_PARTITION)
+    client.looks_needed = looks_needed
+    assert ask_leaders(client, client.ends, seconds=30.0) == (3, 7)
+    assert (client.asked, client.looks) == (looks_needed + 1, looks_needed)
+
+
+def test_what_is_not_permitted_is_told_at_once() -> None:
+    client = Forgetful(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException) as told:
+        ask_leaders(client, client.ends, seconds=30.0)
+    assert told.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert (client.asked, client.looks) == (1, 0)
+
+
+def test_when_time_is_up_the_last_refusal_is_told() -> None:
+    client: Any = Forgetful(KafkaError._UNKNOWN_PARTITION)
+    client.looks_needed = 10**9
+    with pytest.raises(KafkaException) as told:
+        ask_leaders(client, client.ends, seconds=0.3)
+    assert told.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
+    assert client.asked > 1
