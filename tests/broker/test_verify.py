@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from click.testing import CliRunner
-from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -51,8 +51,17 @@ def beginning_deleted(settings: Settings, topic: str, message: Message) -> None:
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(10)
     place = TopicPartition(name, message.partition(), message.offset() + 1)
-    for future in admin.delete_records([place]).values():
-        future.result(10)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:  # The partition's log hears of the setting a moment after it was promised.
+        try:
+            for future in admin.delete_records([place]).values():
+                future.result(10)
+        except KafkaException as reason:
+            assert reason.args[0].code() == KafkaError.POLICY_VIOLATION, reason
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
 
 
 def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(
