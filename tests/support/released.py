@@ -12,13 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
-from spu_assigner.stream.topics import TOPICS, create_topics
+from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.stream.topics import PARTITIONS, TOPICS, create_topics
 
 PREFIX = "released."
 INPUTS = ("spu-events", "topic-events")
@@ -79,10 +74,7 @@ def fill(bootstrap_servers: str, messages: list[Left]) -> None:
     move together. Nothing is dropped for its age.
     """
     client = {"bootstrap.servers": bootstrap_servers}
-    create_topics(client, prefix=PREFIX)
-    inputs = {PREFIX + name: {"message.timestamp.type": "CreateTime"} for name in INPUTS}
-    kept = {PREFIX + spec.name: {"retention.ms": "-1"} for spec in TOPICS}
-    _alter(client, {name: {**each, **inputs.get(name, {})} for name, each in kept.items()})
+    _make(client)
     found: dict[str, list[int]] = defaultdict(list)
     failures: list[object] = []
 
@@ -113,21 +105,25 @@ def fill(bootstrap_servers: str, messages: list[Left]) -> None:
             ]
             assert found[f"{PREFIX}{topic}/{partition}"] == then
     mended = create_topics(client, prefix=PREFIX).mended
-    assert set(mended) == set(inputs)
+    assert set(mended) == {PREFIX + name for name in INPUTS}
 
 
-def _alter(client: dict[str, str], configs: dict[str, dict[str, str]]) -> None:
-    resources = [
-        ConfigResource(
-            ConfigResource.Type.TOPIC,
-            topic,
-            incremental_configs=[
-                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-                for name, value in entries.items()
-            ],
+def _make(client: dict[str, str]) -> None:
+    """The topics as they are to be filled; a setting that is changed later holds a moment later."""
+    topics = [
+        NewTopic(
+            PREFIX + spec.name,
+            1 if spec.single else PARTITIONS,
+            1,
+            config={
+                **spec.required,
+                **spec.tuning,
+                "retention.ms": "-1",
+                **({"message.timestamp.type": "CreateTime"} if spec.is_input else {}),
+            },
         )
-        for topic, entries in configs.items()
+        for spec in TOPICS
     ]
     admin = AdminClient(client)
-    for future in admin.incremental_alter_configs(resources).values():
+    for future in admin.create_topics(topics).values():
         future.result(30)
