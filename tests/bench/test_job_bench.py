@@ -11,134 +11,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core import Assigner
-from spu_assigner.core.events import Event, Policy, SpuJoined, TopicCreate
+from spu_assigner.core.events import Policy
 from spu_assigner.core.records import ReplicaMap
 from spu_assigner.schemas.codec import decode_record, encode_event
 from spu_assigner.stream.broker import EmbeddedBroker
 from support.figures import keep, percentiles, spread
+from support.programs import running
+from support.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
 
-CLUSTERS: Final = 50
-SPUS: Final = 64
-PARTITIONS: Final = 16
-REPLICAS: Final = 3
 CREATES: Final = int(os.environ.get("BENCH_CREATES", "100000"))
 BACKLOGS: Final = int(os.environ.get("BENCH_BACKLOGS", "3"))
 CLOSED_LOOPS: Final = int(os.environ.get("BENCH_LATENCIES", "200"))
 WARM_UP: Final = 30
 POLICIES: Final = (Policy.BALANCED, Policy.FLUVIO)
-ANSWER_S: Final = 120.0
-
-
-def joins() -> list[Event]:
-    """Every SPU of every cluster."""
-    return [
-        SpuJoined(
-            event_id=f"j{cluster}-{spu}", cluster_id=f"c{cluster}", spu_id=spu, capacity=10**8
-        )
-        for cluster in range(CLUSTERS)
-        for spu in range(SPUS)
-    ]
-
-
-def creates(first: int, count: int) -> list[Event]:
-    """Creates number first … first + count - 1, over the clusters in turn."""
-    return [
-        TopicCreate(
-            event_id=f"e{number}",
-            cluster_id=f"c{number % CLUSTERS}",
-            topic=f"t{number}",
-            partitions=PARTITIONS,
-            replication_factor=REPLICAS,
-        )
-        for number in range(first, first + count)
-    ]
-
-
-class Client:
-    """Sends to one topic and reads another, as a user would: idempotent, `read_committed`."""
-
-    def __init__(self, bootstrap: str, source: str, target: str) -> None:
-        self.source = source
-        self.producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
-        )
-        self.bulk = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 20,
-                "queue.buffering.max.messages": 1_000_000,
-            }
-        )
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": f"bench-{target}",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 5,
-            }
-        )
-        partitions = self.consumer.list_topics(target, 10).topics[target].partitions
-        self.consumer.assign([TopicPartition(target, number, 0) for number in partitions])
-
-    def ask(self, key: str, value: bytes) -> float:
-        """Send one, wait for what comes back: ms."""
-        begun = time.perf_counter()
-        self.producer.produce(self.source, key=key, value=value)
-        self.producer.flush()
-        self.take(1)
-        return (time.perf_counter() - begun) * 1000
-
-    def send(self, records: list[tuple[str, bytes]]) -> None:
-        """Send a backlog."""
-        for number, (key, value) in enumerate(records):
-            self.bulk.produce(self.source, key=key, value=value)
-            if number % 5_000 == 0:
-                self.bulk.poll(0)
-        self.bulk.flush()
-
-    def take(self, count: int) -> list[bytes]:
-        """The next `count` values that are committed."""
-        values: list[bytes] = []
-        deadline = time.monotonic() + ANSWER_S
-        while len(values) < count:
-            for message in self.consumer.consume(min(10_000, count - len(values)), 0.5):
-                if message.error():
-                    raise AssertionError(str(message.error()))
-                values.append(message.value())
-            assert time.monotonic() < deadline, f"{len(values)} of {count} answers came"
-        return values
-
-
-@contextmanager
-def running(command: list[str], log: Path, environ: dict[str, str] | None = None) -> Iterator[Any]:
-    """A process that is ended with the block."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(environ or {})},
-        )
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 @pytest.fixture
@@ -191,13 +82,7 @@ def test_latency_and_throughput(broker: EmbeddedBroker, tmp_path: Path) -> None:
         )
     keep(
         "job",
-        sizes={
-            "clusters": CLUSTERS,
-            "spus_per_cluster": SPUS,
-            "partitions": PARTITIONS,
-            "replicas": REPLICAS,
-            "backlog": CREATES,
-        },
+        sizes={**SIZES, "backlog": CREATES},
         figures=figures,
     )
 

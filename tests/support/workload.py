@@ -1,0 +1,120 @@
+"""The work that the job and its neighbours are measured on, and the client that measures them.
+
+Work unit: a topic-create of 16 partitions × 3 replicas, over 50 clusters of 64 SPUs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from spu_assigner.core.events import Event, SpuJoined, TopicCreate
+
+CLUSTERS: Final = 50
+SPUS: Final = 64
+PARTITIONS: Final = 16
+REPLICAS: Final = 3
+SIZES: Final = {
+    "clusters": CLUSTERS,
+    "spus_per_cluster": SPUS,
+    "partitions": PARTITIONS,
+    "replicas": REPLICAS,
+}
+ANSWER_SECONDS: Final = 120.0  # for all that was asked for at once
+
+
+def joins() -> list[Event]:
+    """Every SPU of every cluster."""
+    return [
+        SpuJoined(
+            event_id=f"j{cluster}-{spu}", cluster_id=f"c{cluster}", spu_id=spu, capacity=10**8
+        )
+        for cluster in range(CLUSTERS)
+        for spu in range(SPUS)
+    ]
+
+
+def creates(first: int, count: int) -> list[Event]:
+    """Creates number first … first + count - 1, over the clusters in turn."""
+    return [
+        TopicCreate(
+            event_id=f"e{number}",
+            cluster_id=f"c{number % CLUSTERS}",
+            topic=f"t{number}",
+            partitions=PARTITIONS,
+            replication_factor=REPLICAS,
+        )
+        for number in range(first, first + count)
+    ]
+
+
+class Client:
+    """Sends to one topic and reads another, as a user would: idempotent, `read_committed`.
+
+    `look` is called while no answer comes: it raises if none can come any more.
+    """
+
+    def __init__(
+        self, bootstrap: str, source: str, target: str, look: Callable[[], None] = lambda: None
+    ) -> None:
+        self.source = source
+        self._look = look
+        self.producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
+        )
+        self.bulk = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"bench-{target}",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 5,
+            }
+        )
+        partitions = self.consumer.list_topics(target, 10).topics[target].partitions
+        self.consumer.assign([TopicPartition(target, number, 0) for number in partitions])
+
+    def ask(self, key: str, value: bytes) -> float:
+        """Send one, wait for what comes back: ms."""
+        begun = time.perf_counter()
+        self.producer.produce(self.source, key=key, value=value)
+        self.producer.flush()
+        self.take(1)
+        return (time.perf_counter() - begun) * 1000
+
+    def send(self, records: list[tuple[str, bytes]]) -> None:
+        """Send a backlog."""
+        for number, (key, value) in enumerate(records):
+            self.bulk.produce(self.source, key=key, value=value)
+            if number % 5_000 == 0:
+                self.bulk.poll(0)
+        self.bulk.flush()
+
+    def take(self, count: int) -> list[bytes]:
+        """The next `count` values that are committed."""
+        values: list[bytes] = []
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while len(values) < count:
+            messages = self.consumer.consume(min(10_000, count - len(values)), 0.5)
+            for message in messages:
+                if message.error():
+                    raise AssertionError(str(message.error()))
+                values.append(message.value())
+            if not messages:
+                self._look()
+            assert time.monotonic() < deadline, f"{len(values)} of {count} answers came"
+        return values
+
+    def close(self) -> None:
+        """Leave the broker alone."""
+        self.consumer.close()
