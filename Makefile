@@ -19,7 +19,7 @@ ONCE ?=
 
 .PHONY: help
 help: ## list the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(PACKAGES) ## install what the project needs; the other commands do it when it is due
@@ -133,6 +133,10 @@ movement: $(READY) ## the table of moved replicas: ours beside Kafka's reassignm
 .PHONY: load
 load: $(READY) ## the job under load: rates, peaks of memory, every answer compared; keeps results (20 minutes)
 	@$(BIN)/python tests/bench/load.py --write
+
+.PHONY: neighbours
+neighbours: $(READY) ## the job beside others that do its work: a plain loop, Spark programs and more; keeps results (30 minutes)
+	@$(BIN)/python tests/bench/neighbours/run.py --write
 
 MINUTES ?= 30
 

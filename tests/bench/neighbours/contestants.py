@@ -1,0 +1,189 @@
+"""Who is measured: how each is prepared, what it reads and writes, and how it is started.
+
+A neighbour reads joins and creates from one topic of four partitions, keyed by cluster, so that no
+create overtakes a join; the product has a topic for each. All write to topics of four partitions.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.core.events import Policy
+
+HERE: Final = Path(__file__).parent
+PARTITIONS: Final = 4
+TOPIC_SECONDS: Final = 30.0
+EVENTS: Final = "events"
+MAPS: Final = "maps"
+STATE: Final = "state"
+
+EXACTLY_ONCE: Final = "exactly once"
+AT_LEAST_ONCE: Final = "at least once"
+
+
+class CannotRunError(Exception):
+    """What a contestant needs cannot be had on this machine; the message says what and why."""
+
+
+class Answers(Enum):
+    """What a contestant writes."""
+
+    MAPS_WITH_REASONS = auto()
+    MAPS = auto()
+    COPIES = auto()  # of each event; it decides nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one run of a contestant takes place."""
+
+    bootstrap: str
+    prefix: str  # of its topics
+    folder: Path  # for its files, new
+
+
+class Contestant:
+    """One that does the work; a subclass says what differs."""
+
+    name: str
+    guarantee: str
+    policy: Policy = Policy.FLUVIO
+    answers: Answers = Answers.MAPS
+    spu_events: str = EVENTS
+    topic_events: str = EVENTS
+    maps: str = MAPS
+    joined: str | None = None  # the topic on which each join is answered
+
+    def prepare(self) -> None:
+        """Bring or make what it needs, once, before anything is measured.
+
+        Raises:
+            CannotRunError: it cannot be had here.
+        """
+
+    def made_of(self) -> dict[str, str]:
+        """What it stands on, with versions, beyond what the results name anyway."""
+        return {}
+
+    def make_topics(self, place: Place) -> None:
+        """Make the topics that it reads and writes."""
+        admin = AdminClient({"bootstrap.servers": place.bootstrap})
+        topics = [
+            NewTopic(place.prefix + EVENTS, PARTITIONS, 1),
+            NewTopic(place.prefix + MAPS, PARTITIONS, 1),
+            NewTopic(place.prefix + STATE, PARTITIONS, 1, config={"cleanup.policy": "compact"}),
+        ]
+        for future in admin.create_topics(topics).values():
+            future.result(TOPIC_SECONDS)
+
+    def command(self, place: Place) -> Sequence[str]:
+        """The program and its arguments."""
+        raise NotImplementedError
+
+    def environ(self, place: Place) -> Mapping[str, str]:
+        """What its environment has besides this process's."""
+        return {}
+
+
+class Product(Contestant):
+    """The job as a user runs it, all defaults but the policy."""
+
+    guarantee = EXACTLY_ONCE
+    answers = Answers.MAPS_WITH_REASONS
+    spu_events = "spu-events"
+    topic_events = "topic-events"
+    maps = "replica-map"
+    joined = "ring-events"
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.name = f"spu-assigner {policy}"
+        self._program = str(Path(sys.executable).with_name("spu-assigner"))
+
+    def make_topics(self, place: Place) -> None:
+        subprocess.run(
+            [self._program, "topics", "create"],
+            env={**os.environ, **self.environ(place)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+
+    def command(self, place: Place) -> Sequence[str]:
+        return [self._program, "run", "--checkpoint", str(place.folder / "checkpoint")]
+
+    def environ(self, place: Place) -> Mapping[str, str]:
+        return {
+            "KAFKA_BOOTSTRAP_SERVERS": place.bootstrap,
+            "SPU_ASSIGNER_TOPIC_PREFIX": place.prefix,
+            "SPU_ASSIGNER_DEFAULT_POLICY": self.policy.value,
+        }
+
+
+class RawEcho(Contestant):
+    """What the broker and its client cost: each event is sent on in a transaction."""
+
+    name = "raw echo"
+    guarantee = EXACTLY_ONCE
+    answers = Answers.COPIES
+    joined = MAPS
+
+    def command(self, place: Place) -> Sequence[str]:
+        script = str(HERE.parent / "echo.py")
+        topics = [place.prefix + EVENTS, place.prefix + MAPS]
+        return [sys.executable, script, place.bootstrap, *topics]
+
+
+class PlainLoop(Contestant):
+    """A plain Python process with its changelog in Kafka."""
+
+    guarantee = EXACTLY_ONCE
+
+    def __init__(self, *, table: bool = False) -> None:
+        self.name = "plain loop with table codec" if table else "plain loop"
+        self._options = ["--table"] if table else []
+
+    def command(self, place: Place) -> Sequence[str]:
+        script = str(HERE / "plain_loop.py")
+        return [sys.executable, script, place.bootstrap, place.prefix, *self._options]
+
+
+class SparkProgram(Contestant):
+    """A program for Spark, in the product's session."""
+
+    guarantee = AT_LEAST_ONCE  # Spark's sink to Kafka
+
+    def __init__(self, name: str, script: str, *, echo: bool = False) -> None:
+        self.name = name
+        self._script = str(HERE / script)
+        if echo:
+            self.answers, self.joined = Answers.COPIES, MAPS
+
+    def command(self, place: Place) -> Sequence[str]:
+        checkpoint = str(place.folder / "checkpoint")
+        return [sys.executable, self._script, place.bootstrap, place.prefix, checkpoint]
+
+    def environ(self, place: Place) -> Mapping[str, str]:
+        # What Spark's Python workers import has to be on their path.
+        paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+REFERENCE: Final = "spu-assigner fluvio"  # to which ratios are told
+
+CONTESTANTS: Final[tuple[Contestant, ...]] = (
+    Product(Policy.FLUVIO),
+    Product(Policy.BALANCED),
+    RawEcho(),
+    PlainLoop(),
+    PlainLoop(table=True),
+    SparkProgram("Spark stateless echo", "spark_echo.py", echo=True),
+    SparkProgram("naive transformWithState", "spark_naive.py"),
+)

@@ -1,0 +1,158 @@
+"""One run of one contestant, on topics and in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from checking import check, expected_copies, expected_maps
+from confluent_kafka.admin import AdminClient
+from contestants import TOPIC_SECONDS, Answers, Contestant, Place
+from spu_assigner.core.events import Event
+from spu_assigner.schemas.codec import encode_event
+from support.programs import cpu_seconds, running
+from support.reading import committed
+from support.workload import CLUSTERS, SPUS, Client, creates, joins
+
+WARM_UP_ASKS: Final = 30
+WARM_UP_PART: Final = 5  # of a backlog, before what is measured: a JVM compiles what runs often
+CPU_UNIT: Final = 100_000  # creates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is asked for in a run."""
+
+    backlog: int
+    latencies: int
+
+    @property
+    def warm_up(self) -> int:
+        return self.backlog // WARM_UP_PART
+
+    @property
+    def total(self) -> int:
+        return WARM_UP_ASKS + self.warm_up + self.latencies + self.backlog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a run gave."""
+
+    latencies_ms: list[float]
+    events_per_s: float
+    cpu_s: float  # of the process and all that it started, for CPU_UNIT creates of the backlog
+
+
+class EndedError(Exception):
+    """A contestant's process has ended by itself."""
+
+
+def measure(contestant: Contestant, place: Place, sizes: Sizes) -> Measured:
+    """Start it, warm it up, measure it, end it, and check every answer it gave.
+
+    - Latency: one create at a time, from before it is produced until its answer is read.
+    - Rate: a backlog, from the start of sending it until its last answer is read.
+
+    Answers are read `read_committed`, by a process of their own: this one.
+
+    Raises:
+        AssertionError, EndedError: it does not answer.
+        WrongAnswerError: not as the core does.
+    """
+    contestant.make_topics(place)
+    place.folder.mkdir(parents=True)
+    log = place.folder / "log"
+    try:
+        with running(contestant.command(place), log, contestant.environ(place)) as process:
+            measured = _measure(contestant, place, sizes, process)
+        answers = committed(place.bootstrap, place.prefix + contestant.maps)
+        if contestant.answers is Answers.COPIES:
+            check(answers, expected_copies(sizes.total), by_value=True)
+        else:
+            reasons = contestant.answers is Answers.MAPS_WITH_REASONS
+            expected = expected_maps(contestant.policy, sizes.total, reasons)
+            check(answers, expected, by_value=False)
+    finally:
+        _remove_topics(place)
+    return measured
+
+
+def _measure(
+    contestant: Contestant, place: Place, sizes: Sizes, process: subprocess.Popen[bytes]
+) -> Measured:
+    def look() -> None:
+        if process.poll() is not None:
+            raise EndedError(f"it ended with status {process.returncode}: {_last_line(place)}")
+
+    def client(source: str, target: str) -> Client:
+        return Client(place.bootstrap, place.prefix + source, place.prefix + target, look)
+
+    spus = client(contestant.spu_events, contestant.joined or contestant.maps)
+    asker = client(contestant.topic_events, contestant.maps)
+    try:
+        spus.send(_messages(joins()))
+        if contestant.joined is not None:
+            spus.take(CLUSTERS * SPUS)
+            if contestant.joined == contestant.maps:
+                asker.take(CLUSTERS * SPUS)
+        next_create = iter(creates(0, sizes.total))
+
+        def take(count: int) -> list[tuple[str, bytes]]:
+            return _messages([next(next_create) for _ in range(count)])
+
+        for key, value in take(WARM_UP_ASKS):
+            asker.ask(key, value)
+        asker.send(take(sizes.warm_up))
+        asker.take(sizes.warm_up)
+        latencies = [asker.ask(key, value) for key, value in take(sizes.latencies)]
+        backlog = take(sizes.backlog)
+        cpu_before, begun = cpu_seconds(process), time.perf_counter()
+        asker.send(backlog)
+        asker.take(sizes.backlog)
+        seconds = time.perf_counter() - begun
+        cpu = cpu_seconds(process) - cpu_before
+    finally:
+        spus.close()
+        asker.close()
+    return Measured(
+        latencies_ms=latencies,
+        events_per_s=sizes.backlog / seconds,
+        cpu_s=cpu * CPU_UNIT / sizes.backlog,
+    )
+
+
+def _messages(events: list[Event]) -> list[tuple[str, bytes]]:
+    return [(event.cluster_id, encode_event(event)) for event in events]
+
+
+def _last_line(place: Place) -> str:
+    lines = (place.folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+def _remove_topics(place: Place) -> None:
+    """All that were made for this run, also by the contestant: the next finds the broker empty."""
+    admin = AdminClient({"bootstrap.servers": place.bootstrap})
+    names = [
+        name for name in admin.list_topics(timeout=TOPIC_SECONDS).topics if _is_of(name, place)
+    ]
+    for future in admin.delete_topics(names).values() if names else ():
+        future.result(TOPIC_SECONDS)
+
+
+def _is_of(name: str, place: Place) -> bool:
+    return place.prefix in name
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(line, flush=True)
+
+
+def tail(log: Path) -> str:
+    """What a program said at last."""
+    return log.read_text(encoding="utf-8", errors="replace")[-4_000:]

@@ -1,0 +1,45 @@
+"""The messages as a user reads and writes them: Confluent's frame, and fastavro for what is in it.
+
+Stands on fastavro and the product's schema files alone, so that a neighbour in an environment of
+its own can use it.
+"""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import fastavro
+
+_REGISTRY: Final = Path(__file__).parents[3] / "schemas" / "registry.json"
+_HEADER_SIZE: Final = 5  # 0x00 and the schema's id
+
+_schemas: Final = {
+    b"\x00" + entry["id"].to_bytes(4, "big"): (entry["type_name"], entry["schema"])
+    for entry in json.loads(_REGISTRY.read_text(encoding="utf-8"))["schemas"]
+}
+_READERS: Final = {
+    header: (name, fastavro.parse_schema(schema))
+    for header, (name, schema) in _schemas.items()
+    if name in ("SpuJoined", "TopicCreate")
+}
+# Ids rise, so the last one of a type is that of its newest version.
+MAP_HEADER: Final = max(header for header, (name, _) in _schemas.items() if name == "ReplicaMap")
+_MAP_SCHEMA: Final = fastavro.parse_schema(_schemas[MAP_HEADER][1])
+
+
+def decode(value: bytes) -> tuple[str, dict[str, Any]]:
+    """The name of an event's type, and its fields."""
+    name, schema = _READERS[value[:_HEADER_SIZE]]
+    fields: Any = fastavro.schemaless_reader(BytesIO(value[_HEADER_SIZE:]), schema, None)
+    return name, fields
+
+
+def encode_map(fields: dict[str, Any]) -> bytes:
+    """The message of a replica map; fields that are not given take their defaults."""
+    out = BytesIO()
+    out.write(MAP_HEADER)
+    fastavro.schemaless_writer(out, _MAP_SCHEMA, fields)
+    return out.getvalue()

@@ -1,0 +1,195 @@
+"""The product and its neighbours on the same work, side by side in one run.
+
+    python tests/bench/neighbours/run.py [--only a,b] [--backlog 100000] [--runs 3]
+        [--latencies 200] [--write]
+
+Rounds: in each, every contestant is started anew on topics of its own, one after the other, on one
+embedded broker; every second round goes backwards. Each answers the same events and every answer is
+checked against the core. What is measured, and how, is told in `measuring.py`; ratios are those to
+`spu-assigner fluvio` of the same round. With --write the figures go to results/neighbours.json.
+
+Exit status: 1 if one failed or answered wrongly, else 3 if one could not be run here, else 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from checking import WrongAnswerError
+from confluent_kafka import KafkaException
+from contestants import CONTESTANTS, REFERENCE, CannotRunError, Contestant, Place
+from measuring import CPU_UNIT, EndedError, Measured, Sizes, measure, say
+from rich.console import Console
+from rich.table import Table
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.broker import EmbeddedBroker
+from support.figures import keep, percentiles, spread
+from support.workload import SIZES
+
+FAILED: Final = 1
+NOT_RUN: Final = 3
+
+
+@dataclass(slots=True)
+class Row:
+    """A contestant, and what its runs gave."""
+
+    contestant: Contestant
+    runs: list[Measured] = field(default_factory=list)
+    failure: str | None = None
+    not_run: str | None = None
+
+    @property
+    def is_out(self) -> bool:
+        return self.failure is not None or self.not_run is not None
+
+
+def chosen(names: str | None) -> list[Contestant]:
+    """Those named, in the table's order."""
+    if names is None:
+        return list(CONTESTANTS)
+    wanted = {name.strip() for name in names.split(",")}
+    unknown = wanted - {each.name for each in CONTESTANTS}
+    if unknown:
+        known = ", ".join(each.name for each in CONTESTANTS)
+        sys.exit(f"no contestant {', '.join(sorted(unknown))}; there are: {known}")
+    return [each for each in CONTESTANTS if each.name in wanted]
+
+
+def run(rows: Sequence[Row], sizes: Sizes, rounds: int, folder: Path) -> None:
+    """All rounds; a contestant that fails takes no further part."""
+    with EmbeddedBroker(folder / "broker") as broker:
+        for number in range(rounds):
+            for row in rows if number % 2 == 0 else reversed(rows):
+                if row.is_out:
+                    continue
+                name = row.contestant.name.replace(" ", "-")
+                place = Place(
+                    bootstrap=broker.bootstrap_servers,
+                    prefix=f"r{number}-{name}.",
+                    folder=folder / f"{number}-{name}",
+                )
+                try:
+                    measured = measure(row.contestant, place, sizes)
+                except (AssertionError, EndedError, KafkaException, WrongAnswerError) as reason:
+                    row.failure = " ".join(str(reason).split())
+                    say(f"round {number + 1}, {row.contestant.name}: FAILED: {row.failure}")
+                    continue
+                row.runs.append(measured)
+                say(
+                    f"round {number + 1}, {row.contestant.name}: "
+                    f"{measured.events_per_s:,.0f} events/s, "
+                    f"p50 {percentiles(measured.latencies_ms)['p50']:.1f} ms, "
+                    f"CPU {measured.cpu_s:.1f} s"
+                )
+                shutil.rmtree(place.folder, ignore_errors=True)
+
+
+def figures_of(row: Row, reference: Row | None) -> dict[str, Any]:
+    """What is kept of a contestant."""
+    about = {"guarantee": row.contestant.guarantee, "made_of": row.contestant.made_of()}
+    if row.not_run is not None:
+        return {"could_not_be_run": row.not_run, **about}
+    if row.failure is not None:
+        return {"failed": row.failure, **about}
+    figures: dict[str, Any] = {
+        **about,
+        "answers": row.contestant.answers.name.lower(),
+        "latency_ms": percentiles([ms for each in row.runs for ms in each.latencies_ms]),
+        "events_per_s": spread([each.events_per_s for each in row.runs]),
+        "cpu_s_per_100k": spread([each.cpu_s for each in row.runs]),
+    }
+    if reference is not None and not reference.is_out:
+        pairs = list(zip(row.runs, reference.runs, strict=True))
+        figures["of_the_product"] = {
+            "latency_p50": spread([_p50(own) / _p50(its) for own, its in pairs]),
+            "events_per_s": spread([own.events_per_s / its.events_per_s for own, its in pairs]),
+            "cpu_s_per_100k": spread([own.cpu_s / its.cpu_s for own, its in pairs]),
+        }
+    return figures
+
+
+def _p50(measured: Measured) -> float:
+    return median(measured.latencies_ms)
+
+
+def show(figures: dict[str, dict[str, Any]]) -> None:
+    """One table; × is the ratio to the product."""
+    table = Table(title=f"the same work; × is to {REFERENCE}, medians of rounds")
+    for column in ("contestant", "guarantee"):
+        table.add_column(column)
+    for column in (
+        *("p50 ms", "p95", "p99", "× p50", "events/s", "× rate"),
+        *(f"CPU s per {CPU_UNIT // 1000}k", "× CPU"),
+    ):
+        table.add_column(column, justify="right")
+    for name, figure in figures.items():
+        if why := figure.get("could_not_be_run") or figure.get("failed"):
+            told = "could not be run" if "could_not_be_run" in figure else "FAILED"
+            table.add_row(name, f"{told}: {why}")
+            continue
+        latency, ratios = figure["latency_ms"], figure.get("of_the_product")
+
+        def ratio(of: str, ratios: dict[str, Any] | None = ratios) -> str:
+            return f"{ratios[of]['median']:.2f}" if ratios else "–"
+
+        table.add_row(
+            *(name, figure["guarantee"]),
+            *(f"{latency[rank]:.1f}" for rank in ("p50", "p95", "p99")),
+            ratio("latency_p50"),
+            f"{figure['events_per_s']['median']:,.0f}",
+            ratio("events_per_s"),
+            f"{figure['cpu_s_per_100k']['median']:.1f}",
+            ratio("cpu_s_per_100k"),
+        )
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def main() -> int:
+    """The command; its exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", help="names, with commas between")
+    parser.add_argument("--backlog", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--latencies", type=int, default=200)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    rows = [Row(each) for each in chosen(options.only)]
+    for row in rows:
+        try:
+            row.contestant.prepare()
+        except (CannotRunError, AssignerError) as reason:
+            row.not_run = " ".join(str(reason).split())
+            say(f"{row.contestant.name} cannot be run: {row.not_run}")
+    sizes = Sizes(backlog=options.backlog, latencies=options.latencies)
+    with tempfile.TemporaryDirectory(prefix="spu-assigner-neighbours-") as folder:
+        run(rows, sizes, options.runs, Path(folder))
+    reference = next((row for row in rows if row.contestant.name == REFERENCE), None)
+    figures = {row.contestant.name: figures_of(row, reference) for row in rows}
+    show(figures)
+    if options.write:
+        keep(
+            "neighbours",
+            sizes={**SIZES, "backlog": sizes.backlog, "warm_up_backlog": sizes.warm_up},
+            figures=figures,
+            show=False,
+        )
+    if any(row.failure for row in rows):
+        return FAILED
+    return NOT_RUN if any(row.not_run for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Spark for the neighbours on Spark: the product's own session, source options and jars.
+
+So what is measured is the program, not how Spark was set up for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from spu_assigner.stream.jars import ensure_all
+from spu_assigner.stream.java import ensure_java
+from spu_assigner.stream.job import SHUFFLE_PARTITIONS, Jars, build_session
+from spu_assigner.stream.settings import Settings
+
+SHARDS: Final = "2"  # state partitions, as the product makes them on two cores
+
+
+def source(spark: Any, settings: Settings) -> Any:
+    """The events as a stream of Kafka's rows, with the product's limit on a batch."""
+    return (
+        spark.readStream.format("kafka")
+        .options(
+            **{
+                **settings.connection().spark(),
+                "subscribe": f"{settings.topic_prefix}events",
+                "startingOffsets": "earliest",
+                "failOnDataLoss": "true",
+                "kafka.isolation.level": "read_committed",
+                # The broker holds an empty fetch back 500 ms by default, and Spark waits for it.
+                "kafka.fetch.max.wait.ms": "10",
+                "maxOffsetsPerTrigger": str(settings.topic_events_per_batch),
+            }
+        )
+        .load()
+    )
+
+
+def run(query: Callable[[Any, Settings], Any]) -> None:
+    """The program `BOOTSTRAP PREFIX CHECKPOINT`: rows of key and value to `<PREFIX>maps`.
+
+    Ends with SIGTERM.
+    """
+    parser = argparse.ArgumentParser()
+    for name in ("bootstrap", "prefix", "checkpoint"):
+        parser.add_argument(name)
+    options = parser.parse_args()
+    settings = Settings.load(
+        flags={
+            "bootstrap_servers": options.bootstrap,
+            "topic_prefix": options.prefix,
+            "checkpoint": options.checkpoint,
+            "ui_port": 0,
+        },
+        environ={},
+    )
+    jars = ensure_all(["spark-kafka", "spark-local"])
+    spark = build_session(
+        settings,
+        java=ensure_java(),
+        jars=Jars(kafka=jars["spark-kafka"], local=jars["spark-local"]),
+    )
+    spark.conf.set(SHUFFLE_PARTITIONS, SHARDS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        running = (
+            query(spark, settings)
+            .writeStream.format("kafka")
+            .options(
+                **{
+                    **settings.connection().spark(),
+                    "topic": f"{options.prefix}maps",
+                    "checkpointLocation": options.checkpoint,
+                }
+            )
+            .outputMode("append")
+            .start()
+        )
+        running.awaitTermination()
+    finally:
+        spark.stop()
