@@ -151,7 +151,8 @@ lock: ## resolve the dependencies anew and write the lock files
 	  --custom-compile-command 'make lock' "$$@"; }; \
 	compile pyproject.toml --extra dev --output-file requirements.lock; \
 	compile --group pyproject.toml:build --output-file requirements-build.lock; \
-	compile --group pyproject.toml:java --output-file stream/requirements-java.lock
+	compile --group pyproject.toml:java --output-file stream/requirements-java.lock; \
+	compile tests/bench/neighbours/quix.in --output-file tests/bench/neighbours/quix.lock
 
 .PHONY: clean
 clean: ## remove what was built here (the cache of jars stays)

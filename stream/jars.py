@@ -31,7 +31,9 @@ LOCK_FILE: Final = Path(__file__).with_name("jars.lock.json")
 SETTINGS_VARIABLE: Final = "SPU_ASSIGNER_IVY_SETTINGS"
 FETCH_SECONDS_MAX: Final = 900.0  # 55 MB over a slow line; Ivy itself waits without end
 
-Group = Literal["spark-kafka", "spark-local", "broker", "kafka-placer", "kafka-tools"]
+Group = Literal[
+    "spark-kafka", "spark-local", "broker", "kafka-placer", "kafka-tools", "kafka-streams"
+]
 GROUPS: Final[tuple[Group, ...]] = get_args(Group)
 
 
@@ -66,6 +68,13 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     "kafka-placer": (Root(coordinate="org.apache.kafka:kafka-server-common:4.0.0", whole=True),),
     # `kafka-reassign-partitions`, to be run with the broker's jars.
     "kafka-tools": (Root(coordinate="org.apache.kafka:kafka-tools:4.2.1"),),
+    # A neighbour that the job is measured against; large, because of RocksDB.
+    "kafka-streams": (
+        Root(coordinate="org.apache.kafka:kafka-streams:4.2.1", whole=True),
+        # Newer than Kafka Streams 4.2.1 asks for, as in the broker.
+        Root(coordinate="com.fasterxml.jackson.core:jackson-core:2.21.5"),
+        Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
+    ),
 }
 
 

@@ -22,6 +22,7 @@ SIZES: Final = {
     "partitions": PARTITIONS,
     "replicas": REPLICAS,
 }
+LOG_ERRORS: Final = 3  # of syslog's levels: not that a new broker is still loading
 ANSWER_SECONDS: Final = 120.0  # for all that was asked for at once
 
 
@@ -61,12 +62,11 @@ class Client:
     ) -> None:
         self.source = source
         self._look = look
-        self.producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
-        )
+        common = {"bootstrap.servers": bootstrap, "log_level": LOG_ERRORS}
+        self.producer = Producer({**common, "enable.idempotence": True, "linger.ms": 0})
         self.bulk = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **common,
                 "enable.idempotence": True,
                 "linger.ms": 20,
                 "queue.buffering.max.messages": 1_000_000,
@@ -74,7 +74,7 @@ class Client:
         )
         self.consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **common,
                 "group.id": f"bench-{target}",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,

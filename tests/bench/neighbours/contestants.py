@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from preparing import compiled, environment
 from spu_assigner.core.events import Policy
+from spu_assigner.schemas.registry import Registry
+from spu_assigner.stream.jars import ROOTS
+from spu_assigner.stream.java import ensure_java
 
 HERE: Final = Path(__file__).parent
 PARTITIONS: Final = 4
@@ -25,12 +29,13 @@ EVENTS: Final = "events"
 MAPS: Final = "maps"
 STATE: Final = "state"
 
+STREAMS_SOURCE: Final = HERE / "java" / "StreamsAssigner.java"
+STREAMS_SCHEMAS: Final = ("SpuJoined", "TopicCreate", "ReplicaMap")  # as its arguments ask
+STREAMS_THREADS: Final = 2
+QUIX_LOCK: Final = HERE / "quix.lock"
+
 EXACTLY_ONCE: Final = "exactly once"
 AT_LEAST_ONCE: Final = "at least once"
-
-
-class CannotRunError(Exception):
-    """What a contestant needs cannot be had on this machine; the message says what and why."""
 
 
 class Answers(Enum):
@@ -54,7 +59,7 @@ class Contestant:
     """One that does the work; a subclass says what differs."""
 
     name: str
-    guarantee: str
+    guarantee: str  # of answers and state, should it crash
     policy: Policy = Policy.FLUVIO
     answers: Answers = Answers.MAPS
     spu_events: str = EVENTS
@@ -176,6 +181,54 @@ class SparkProgram(Contestant):
         return {"PYTHONPATH": os.pathsep.join(paths)}
 
 
+class KafkaStreams(Contestant):
+    """A Java program with Kafka Streams, its state in RocksDB with a changelog."""
+
+    guarantee = EXACTLY_ONCE
+
+    def __init__(self, *, commit_ms: int) -> None:
+        self.name = f"Kafka Streams {commit_ms} ms"
+        self._commit_ms = commit_ms
+
+    def prepare(self) -> None:
+        self._java = ensure_java()
+        self._classes, self._jars = compiled(STREAMS_SOURCE, self._java)
+
+    def made_of(self) -> dict[str, str]:
+        return {"library": ROOTS["kafka-streams"][0].coordinate}
+
+    def command(self, place: Place) -> Sequence[str]:
+        path = os.pathsep.join(map(str, [self._classes, *self._jars]))
+        ids = [str(Registry.load().current(name).id) for name in STREAMS_SCHEMAS]
+        return [
+            *(str(self._java.executable), "-cp", path, STREAMS_SOURCE.stem),
+            *(place.bootstrap, place.prefix, str(place.folder / "state")),
+            *(str(self._commit_ms), str(STREAMS_THREADS), *ids),
+        ]
+
+
+class QuixStreams(Contestant):
+    """A Python program with Quix Streams, its state in RocksDB with a changelog."""
+
+    name = "Quix Streams 100 ms"
+    guarantee = EXACTLY_ONCE
+
+    def prepare(self) -> None:
+        self._python = environment(QUIX_LOCK)
+
+    def made_of(self) -> dict[str, str]:
+        lines = QUIX_LOCK.read_text(encoding="utf-8").splitlines()
+        return {"library": next(line.split()[0] for line in lines if line.startswith("quix"))}
+
+    def command(self, place: Place) -> Sequence[str]:
+        script = str(HERE / "quix_app.py")
+        folder = str(place.folder / "state")
+        return [str(self._python), script, place.bootstrap, place.prefix, folder]
+
+    def environ(self, place: Place) -> Mapping[str, str]:
+        return {"PYTHONPATH": ""}  # The environment's own packages, and no others.
+
+
 REFERENCE: Final = "spu-assigner fluvio"  # to which ratios are told
 
 CONTESTANTS: Final[tuple[Contestant, ...]] = (
@@ -184,6 +237,9 @@ CONTESTANTS: Final[tuple[Contestant, ...]] = (
     RawEcho(),
     PlainLoop(),
     PlainLoop(table=True),
+    KafkaStreams(commit_ms=100),
+    KafkaStreams(commit_ms=1),
+    QuixStreams(),
     SparkProgram("Spark stateless echo", "spark_echo.py", echo=True),
     SparkProgram("naive transformWithState", "spark_naive.py"),
 )

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from checking import check, expected_copies, expected_maps
 from confluent_kafka.admin import AdminClient
 from contestants import TOPIC_SECONDS, Answers, Contestant, Place
 from spu_assigner.core.events import Event
 from spu_assigner.schemas.codec import encode_event
 from support.programs import cpu_seconds, running
 from support.reading import committed
+from support.same_answers import check, expected_copies, expected_maps
 from support.workload import CLUSTERS, SPUS, Client, creates, joins
 
 WARM_UP_ASKS: Final = 30

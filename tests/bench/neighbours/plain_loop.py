@@ -9,7 +9,8 @@ offsets, so that each event is answered exactly once: whoever starts shuts the o
 error ends the process; the next start takes up where the last commit was.
 
 It knows joins and creates, and Fluvio's placement without racks: no capacity, no leave, no repeated
-event, no reason in a map. A create that cannot be met gets no answer.
+event, no reason in a map, and an SPU that joins between two topics moves the chain's place in the
+ring. A create that cannot be met gets no answer.
 
 With --table the lists of a map are sliced as bytes from a table of the formula's period, made once
 for a ring (`table_codec.py`). Ends with SIGTERM.

@@ -8,6 +8,10 @@ embedded broker; every second round goes backwards. Each answers the same events
 checked against the core. What is measured, and how, is told in `measuring.py`; ratios are those to
 `spu-assigner fluvio` of the same round. With --write the figures go to results/neighbours.json.
 
+What the work leaves out is to the neighbours' favour: they know joins and creates alone, no racks,
+capacities, leaves or repeated events, and write a map and what restores their state. The job also
+writes each request's status, reasons in its maps, and markers by which all of it can be audited.
+
 Exit status: 1 if one failed or answered wrongly, else 3 if one could not be run here, else 0.
 """
 
@@ -25,15 +29,16 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from checking import WrongAnswerError
 from confluent_kafka import KafkaException
-from contestants import CONTESTANTS, REFERENCE, CannotRunError, Contestant, Place
+from contestants import CONTESTANTS, REFERENCE, Contestant, Place
 from measuring import CPU_UNIT, EndedError, Measured, Sizes, measure, say
+from preparing import CannotRunError
 from rich.console import Console
 from rich.table import Table
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.broker import EmbeddedBroker
 from support.figures import keep, percentiles, spread
+from support.same_answers import WrongAnswerError
 from support.workload import SIZES
 
 FAILED: Final = 1
@@ -133,10 +138,12 @@ def show(figures: dict[str, dict[str, Any]]) -> None:
         *(f"CPU s per {CPU_UNIT // 1000}k", "× CPU"),
     ):
         table.add_column(column, justify="right")
+    reasons = []
     for name, figure in figures.items():
-        if why := figure.get("could_not_be_run") or figure.get("failed"):
-            told = "could not be run" if "could_not_be_run" in figure else "FAILED"
-            table.add_row(name, f"{told}: {why}")
+        if "latency_ms" not in figure:
+            why = figure.get("failed") or figure["could_not_be_run"]
+            reasons.append(f"{name}: {why}")
+            table.add_row(name, "FAILED" if "failed" in figure else "could not be run")
             continue
         latency, ratios = figure["latency_ms"], figure.get("of_the_product")
 
@@ -153,6 +160,8 @@ def show(figures: dict[str, dict[str, Any]]) -> None:
             ratio("cpu_s_per_100k"),
         )
     Console(width=None if sys.stdout.isatty() else 160).print(table)
+    for reason in reasons:
+        say(reason)
 
 
 def main() -> int:
