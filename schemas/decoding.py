@@ -15,7 +15,6 @@ from spu_assigner.core.errors import Code
 from spu_assigner.core.events import (
     ClusterRebalance,
     LeaveMode,
-    OnShortage,
     Policy,
     SpuJoined,
     SpuLeft,
@@ -23,7 +22,6 @@ from spu_assigner.core.events import (
     TopicDelete,
     TopicGrow,
 )
-from spu_assigner.core.limits import PARTITIONS_MAX
 from spu_assigner.core.records import (
     Chain,
     ChainEntry,
@@ -41,12 +39,11 @@ from spu_assigner.core.records import (
     Wait,
     Waiting,
 )
+from spu_assigner.schemas.creates import SHAPE_SIZE_MAX, SHAPES_MAX, shape_of, topic_create_reader
 from spu_assigner.schemas.lists import even_lists_of, lists_of, read_lists
 from spu_assigner.schemas.strict import (
     Reader,
-    array_reader,
     compile_reader,
-    read_text,
     record_reader,
     undecodable,
     union_reader,
@@ -62,9 +59,6 @@ from spu_assigner.schemas.wire import (
 Fields = dict[str, Any]
 Builder = Callable[[Fields], Any]
 
-_SHAPES_MAX: Final = 4_096  # different tails of requests, or of reasons, that are remembered
-_SHAPE_SIZE_MAX: Final = 64  # bytes; a tail without manual lists, or without moves, is shorter
-
 
 def _spu_left(fields: Fields) -> SpuLeft:
     fields["mode"] = LeaveMode[fields["mode"]]
@@ -72,14 +66,7 @@ def _spu_left(fields: Fields) -> SpuLeft:
 
 
 def _topic_create(fields: Fields) -> TopicCreate:
-    return TopicCreate(**_shape(fields))
-
-
-def _shape(fields: Fields) -> Fields:
-    policy = fields["policy"]
-    fields["policy"] = None if policy is None else Policy[policy]
-    fields["on_shortage"] = OnShortage[fields["on_shortage"]]
-    return fields
+    return TopicCreate(**shape_of(fields))
 
 
 def _replica_map(fields: Fields) -> ReplicaMap:
@@ -176,69 +163,6 @@ def _commit_marker(fields: Fields) -> CommitMarker:
     return CommitMarker(**fields)
 
 
-def topic_create_reader(schema: Any) -> Reader:
-    """A reader of requests for topics of the current schema, expanded.
-
-    Requests differ in id, time and topic, but hardly in what follows the topic: that is decoded
-    once, and looked up by its bytes from then on.
-    """
-    names = [field["name"] for field in schema["fields"]]
-    if names[:4] != ["event_id", "cluster_id", "occurred_at", "topic"]:
-        raise ValueError(f"TopicCreate begins with {names[:4]}: the reader must be changed with it")
-    read_occurred_at = compile_reader(schema["fields"][2]["type"])
-    read_shape = record_reader(
-        [
-            (
-                field["name"],
-                _manual_reader(field["type"])
-                if field["name"] == "replicas"
-                else compile_reader(field["type"]),
-            )
-            for field in schema["fields"][4:]
-        ]
-    )
-    shapes: dict[bytes, Fields] = {}
-
-    def read(data: bytes, position: int) -> tuple[TopicCreate, int]:
-        event_id, position = read_text(data, position)
-        cluster_id, position = read_text(data, position)
-        if data[position] == 0:
-            occurred_at, position = None, position + 1
-        else:
-            occurred_at, position = read_occurred_at(data, position)
-        topic, position = read_text(data, position)
-        end = len(data)
-        tail = data[position:]
-        shape = shapes.get(tail)
-        if shape is None:
-            shape, end = read_shape(data, position)
-            shape = _shape(shape)
-            if end == len(data) and len(tail) <= _SHAPE_SIZE_MAX and shape["replicas"] is None:
-                if len(shapes) == _SHAPES_MAX:
-                    shapes.clear()
-                shapes[tail] = shape
-        event = TopicCreate(
-            event_id=event_id,
-            cluster_id=cluster_id,
-            occurred_at=occurred_at,
-            topic=topic,
-            **shape,
-        )
-        return event, end
-
-    return read
-
-
-def _manual_reader(schema: Any) -> Reader:
-    """A reader of manual lists, or null.
-
-    A request for too many partitions is refused by their number alone. Kept whole, half a million
-    empty lists, which a message of 1 MiB can hold, would take 130 MB.
-    """
-    read_list = compile_reader(schema[1]["items"])
-    return union_reader([None, array_reader(read_list, kept_max=PARTITIONS_MAX)])
-
-
 def replica_map_reader(schema: Any) -> Reader:
     """A reader of replica maps of the current schema, expanded: lists become arrays in bulk."""
     by_hand = {
@@ -277,13 +201,13 @@ def _reason_reader(schema: Any) -> Reader:
     def read(data: bytes, position: int) -> tuple[Reason, int]:
         start_index, position = read_start(data, position)
         end = len(data)
-        tail = data[position:] if end - position <= _SHAPE_SIZE_MAX else b""
+        tail = data[position:] if end - position <= SHAPE_SIZE_MAX else b""
         rest = rests.get(tail)
         if rest is None:
             rest, end = read_rest(data, position)
             rest = _reason(rest)
             if end == len(data) and tail:
-                if len(rests) == _SHAPES_MAX:
+                if len(rests) == SHAPES_MAX:
                     rests.clear()
                 rests[tail] = rest
         return Reason(start_index=start_index, **rest), end

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.errors import AssignerError, Code, InvalidEventError
-from spu_assigner.core.events import Policy, TopicDelete, TopicGrow
+from spu_assigner.core.events import Policy, TopicCreate, TopicDelete, TopicGrow
 from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.records import (
     Chain,
@@ -36,6 +36,7 @@ from spu_assigner.schemas.codec import (
     encode_record,
     type_name_of,
 )
+from spu_assigner.schemas.creates import topic_create_reader
 from spu_assigner.schemas.decoding import BUILDERS, HOT_READERS
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.lists import lists_bytes, read_lists
@@ -93,6 +94,36 @@ def test_a_record_is_written_as_fastavro_writes_it_and_read_back(record: Any, wi
         data = encode_record(record, wire=wire)
         assert data[HEADER_SIZE[wire] :] == fastavro_bytes(record)
     assert decode_record(data) == record
+
+
+@given(events(), st.data())
+def test_a_request_of_known_form_is_read_as_one_is_that_was_never_met(
+    event: Any, data: st.DataObject
+) -> None:
+    """The quick way takes and refuses the same, in the same words, whatever was changed."""
+    if not isinstance(event, TopicCreate):
+        return
+    schema = REGISTRY.current("TopicCreate").expanded
+    body = encode_event(event)[HEADER_SIZE[Wire.CONFLUENT] :]
+    read = topic_create_reader(schema)
+    assert read(body, 0) == read(body, 0) == (event, len(body))
+    place = data.draw(st.integers(0, len(body) - 1))
+    changed = [
+        body[:place],
+        body[:place] + bytes([data.draw(st.integers(0, 255))]) + body[place + 1 :],
+        body[:place] + body[place + 1 :],
+        body + b"\x00",
+    ]
+    for mutant in changed:
+        assert what_becomes_of(read, mutant) == what_becomes_of(topic_create_reader(schema), mutant)
+
+
+def what_becomes_of(read: Any, body: bytes) -> object:
+    """The event, or what is said of the bytes."""
+    try:
+        return read_whole(read, body, 0)
+    except (DecodeError, InvalidEventError) as error:
+        return type(error), str(error)
 
 
 def test_the_frames_are_those_of_confluent_and_of_avro() -> None:
