@@ -19,6 +19,7 @@ from spu_assigner.core.records import (
     SpuChanged,
     Status,
     TopicStatus,
+    Usual,
 )
 from spu_assigner.core.replicas import ReplicaLists
 from spu_assigner.core.ring import Ring
@@ -151,21 +152,21 @@ def answers(records: Sequence[Record]) -> tuple[ReplicaMap | TopicStatus | RingE
 
     The records themselves are in the order in which they apply.
     """
-    maps: list[ReplicaMap] = []
-    statuses: list[TopicStatus] = []
-    ring_events: list[RingEvent] = []
-    for record in records:
-        match record:
-            case ReplicaMap():
-                maps.append(record)
-            case TopicStatus():
-                statuses.append(record)
-            case RingEvent():
-                ring_events.append(record)
-            case _:
-                pass  # only for the state
-    if len(maps) > 1:
-        maps.sort(key=lambda each: (each.topic, each.revision))
-    if len(ring_events) > 1:
-        ring_events.sort(key=lambda each: each.spu_id)
-    return (*maps, *statuses, *ring_events)
+    if type(records) is Usual:
+        return records[0], records[1]
+    told = [
+        record for record in records if isinstance(record, ReplicaMap | TopicStatus | RingEvent)
+    ]
+    if len(told) > 1:
+        told.sort(key=_place_among_answers)
+    return tuple(told)
+
+
+def _place_among_answers(answer: ReplicaMap | TopicStatus | RingEvent) -> tuple[int, str, int]:
+    match answer:
+        case ReplicaMap():
+            return 0, answer.topic, answer.revision
+        case TopicStatus():
+            return 1, "", 0
+        case RingEvent():
+            return 2, "", answer.spu_id

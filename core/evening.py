@@ -38,7 +38,8 @@ from spu_assigner.core.replicas import ReplicaLists
 from spu_assigner.core.requests import shown_index
 from spu_assigner.core.ring import Ring
 from spu_assigner.core.shown import shown
-from spu_assigner.core.state import ClusterState, Topic
+from spu_assigner.core.state import ClusterState
+from spu_assigner.core.topic import Topic
 from spu_assigner.core.weights import held_by_cores, weights_after
 
 NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)

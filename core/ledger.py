@@ -32,6 +32,7 @@ class Ledger:
         "_leaders",
         "_online",
         "_pending",
+        "_run",
     )
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Ledger:
         self._online = np.zeros(0, dtype=np.bool_)
         self._dense = True  # ids are 0 … n-1: an id is its own position
         self._pending: list[ReplicaLists] = []
+        self._run: ReplicaLists | None = None  # rows of a table in which map followed map
         self._free_floor = NO_LIMIT  # no ring member has fewer free slots than this
 
     def describe(self, *, spu_id: int, capacity: int, online: bool) -> None:
@@ -87,11 +89,25 @@ class Ledger:
 
         Returns whether the ring may have changed. Every id must have been described.
         """
-        self._pending.append(lists)
-        self._free_floor -= len(lists)
+        run, count = self._run, lists.count
+        if run is not None and run.table is lists.table and run.start + run.count == lists.start:
+            run.count += count
+        else:
+            self._add_run()
+            if lists.table is not None:
+                self._run = ReplicaLists.of_table(lists.table, lists.start, count)
+            else:
+                self._pending.append(lists)
+        self._free_floor -= count
+        return self._free_floor <= 0
+
+    def _add_run(self) -> None:
+        """Let what is pending not grow without end."""
+        if self._run is not None:
+            self._pending.append(self._run)
+            self._run = None
         if len(self._pending) >= PENDING_MAX:
             self._settle()
-        return self._free_floor <= 0
 
     def subtract(self, lists: ReplicaLists) -> None:
         """Take a map's replicas out of the count."""
@@ -158,6 +174,9 @@ class Ledger:
         return np.bincount(at, minlength=len(self._ids)).astype(np.int64, copy=False)
 
     def _settle(self) -> None:
+        if self._run is not None:
+            self._pending.append(self._run)
+            self._run = None
         if self._pending:
             pending, self._pending = self._pending, []
             ids, leaders = pending[0].flat(), pending[0].matrix[:, 0]

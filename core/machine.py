@@ -70,6 +70,7 @@ from spu_assigner.core.state import (
     event_hash,
     evolve,
 )
+from spu_assigner.core.usual import usual_create
 from spu_assigner.core.waiting import in_turn, may_wait, request_of, servable, waiting_create
 from spu_assigner.core.weights import weights_after
 
@@ -82,6 +83,10 @@ def step(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[
     An event that was seen before gives no records and changes nothing.
     """
     records = decide(state, event, default_policy=default_policy)
+    if isinstance(event, TopicCreate):
+        for record in records:
+            evolve(state, record)
+        return records  # A create frees nothing, so nothing follows.
     if not records:
         return ()
     frees = _frees(state, records)
@@ -102,6 +107,10 @@ def step(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[
 
 def decide(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[Record, ...]:
     """What an event itself asks for, `EventSeen` last; not yet what follows from it."""
+    if isinstance(event, TopicCreate):
+        usual = usual_create(state, event, default_policy)
+        if usual is not None:
+            return usual
     hashed = event_hash(event.event_id)
     if hashed in state.memory or _is_own(state, event, hashed):
         return ()

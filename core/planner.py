@@ -29,7 +29,7 @@ BLOCK_ROWS_FIRST: Final = (
     64  # partitions placed at once near a saturation; doubled while none happens
 )
 
-_PASSED_BEFORE: Final = "passed-before"  # in a table's cache: row i sums what rows 0 … i - 1 passed
+PASSED_BEFORE: Final = "passed-before"  # in a table's cache: row i sums what rows 0 … i - 1 passed
 
 
 class Rule(Enum):
@@ -336,7 +336,7 @@ def _from_table(cursor: Cursor, demand: Demand) -> tuple[ReplicaLists, tuple[int
 
     None: not yet, or too large.
     """
-    period = _period(cursor.rule, len(cursor.order), demand.replicas)
+    period = period_of(cursor.rule, len(cursor.order), demand.replicas)
     if period is None or period * demand.replicas > TABLE_CELLS_MAX:
         return None
     ring, key = cursor.ring, (cursor.rule.name, demand.replicas)
@@ -345,26 +345,41 @@ def _from_table(cursor: Cursor, demand: Demand) -> tuple[ReplicaLists, tuple[int
         served = ring.rows_served[key] = ring.rows_served.get(key, 0) + demand.partitions
         if 2 * served < period:
             return None
-        first = Cursor(ring, cursor.rule, 0)
-        rows, passed = first.rows_counted(period + TABLE_OVERLAP_ROWS, demand.replicas)
-        table = ring.tables[key] = Table(rows)
-        if passed is not None:
-            table.cache[_PASSED_BEFORE] = np.cumsum(
-                np.vstack((np.zeros((1, 2), dtype=np.int64), passed)), axis=0
-            )
+        table = period_table(ring, cursor.rule, demand.replicas, period)
     start = cursor.index % period
     end = start + demand.partitions
     if end > len(table.rows):
         return None
     lists = ReplicaLists.of_table(table, start, demand.partitions)
-    before = table.cache.get(_PASSED_BEFORE)
+    before = table.cache.get(PASSED_BEFORE)
     if before is None:
         return lists, (0, 0)
     same_rack, in_list = (before[end] - before[start]).tolist()
     return lists, (same_rack, in_list)
 
 
-def _period(rule: Rule, size: int, replicas: int) -> int | None:
+def period_table(ring: Ring, rule: Rule, replicas: int, period: int) -> Table:
+    """The ring's table for this rule: a period and some rows more."""
+    key = (rule.name, replicas)
+    table = ring.tables.get(key)
+    if table is None:
+        rows = period + TABLE_OVERLAP_ROWS
+        table = ring.tables[key] = table_ahead(Cursor(ring, rule, 0), rows, replicas)
+    return table
+
+
+def table_ahead(cursor: Cursor, count: int, replicas: int) -> Table:
+    """The next `count` rows as a table; the cursor does not move."""
+    rows, passed = cursor.rows_counted(count, replicas)
+    table = Table(rows)
+    if passed is not None:
+        table.cache[PASSED_BEFORE] = np.cumsum(
+            np.vstack((np.zeros((1, 2), dtype=np.int64), passed)), axis=0
+        )
+    return table
+
+
+def period_of(rule: Rule, size: int, replicas: int) -> int | None:
     """After how many rows a rule repeats itself on a ring.
 
     None: it is cheap enough without a table.

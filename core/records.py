@@ -264,3 +264,9 @@ class EntryGone:
 Answer = ReplicaMap | TopicStatus | RingEvent
 Record = Answer | SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | EventSeen
 Entry = SpuChanged | Waiting | ChainEntry | SeenEntry  # what `assigner-state` carries
+
+
+class Usual(tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen]):
+    """The records of a create that is granted and fills no SPU; told by their class at once."""
+
+    __slots__ = ()

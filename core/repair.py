@@ -38,7 +38,8 @@ from spu_assigner.core.records import (
 )
 from spu_assigner.core.replicas import ReplicaLists
 from spu_assigner.core.requests import first_core, shown_index
-from spu_assigner.core.state import ClusterState, Topic
+from spu_assigner.core.state import ClusterState
+from spu_assigner.core.topic import Topic
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 _NEVER: Final = np.iinfo(np.int64).max

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.errors import InvariantError
 
 IdArray = NDArray[np.int32]  # shape (n,)
 IdMatrix = NDArray[
@@ -25,11 +26,12 @@ class Table:
     keeps a form derived from the rows beside them, such as the codec their bytes.
     """
 
-    __slots__ = ("cache", "rows")
+    __slots__ = ("cache", "count", "rows")
 
     def __init__(self, rows: IdMatrix) -> None:
         rows.setflags(write=False)
         self.rows = rows
+        self.count = len(rows)
         self.cache: dict[str, Any] = {}
 
 
@@ -42,30 +44,45 @@ class ReplicaLists:
     say so: a codec may then slice prepared bytes.
     """
 
-    __slots__ = ("matrix", "ragged", "start", "table")
+    __slots__ = ("_matrix", "count", "ragged", "start", "table")
 
     def __init__(
         self,
         matrix: IdMatrix,
         *,
         ragged: bool = False,
-        table: Table | None = None,
-        start: int = 0,
     ) -> None:
         """Take over an array; with `ragged` it may be padded, and is cut to its longest list."""
         if ragged:
             width = int((matrix != PADDING).sum(axis=1).max(initial=0))
             matrix = matrix[:, :width]
             ragged = bool((matrix == PADDING).any())
-        self.matrix = matrix
+        self._matrix: IdMatrix | None = matrix
+        self.count = len(matrix)
         self.ragged = ragged
-        self.table = table
-        self.start = start
+        self.table: Table | None = None
+        self.start = 0
 
     @classmethod
     def of_table(cls, table: Table, start: int, count: int) -> ReplicaLists:
         """Rows start … start + count - 1 of the table, which must have them."""
-        return cls(table.rows[start : start + count], table=table, start=start)
+        lists = cls.__new__(cls)  # The array is cut when it is asked for, which is rare.
+        lists._matrix = None
+        lists.count = count
+        lists.ragged = False
+        lists.table = table
+        lists.start = start
+        return lists
+
+    @property
+    def matrix(self) -> IdMatrix:
+        """The array."""
+        matrix = self._matrix
+        if matrix is None and self.table is not None:
+            matrix = self._matrix = self.table.rows[self.start : self.start + self.count]
+        if matrix is None:
+            raise InvariantError("replica lists have neither an array nor a table")
+        return matrix
 
     @classmethod
     def of_lists(cls, lists: list[list[int]]) -> ReplicaLists:
@@ -103,7 +120,7 @@ class ReplicaLists:
         return lengths
 
     def __len__(self) -> int:
-        return len(self.matrix)
+        return self.count
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReplicaLists) and np.array_equal(self.matrix, other.matrix)

@@ -28,7 +28,8 @@ from spu_assigner.core.records import Chain, Mode, Order, Reason
 from spu_assigner.core.replicas import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.ring import Ring
 from spu_assigner.core.shown import shown
-from spu_assigner.core.state import ClusterState, Topic
+from spu_assigner.core.state import ClusterState
+from spu_assigner.core.topic import Topic
 
 
 def decide_create(
@@ -160,7 +161,7 @@ def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant 
     """Place a request by a rule, or say why it cannot be."""
     if policy is Policy.BALANCED:
         return _balanced(state, event)
-    rule = _rule(state, policy, ignore_rack=event.ignore_rack)
+    rule = rule_of(state, policy, ignore_rack=event.ignore_rack)
     if rule is None:
         missing = next(
             spu for _, spu in sorted(state.spus.items()) if spu.online and spu.rack is None
@@ -271,7 +272,7 @@ def _chain_after(
     return ring.chain_at(Order.BALANCED, index + len(matrix) - done)
 
 
-def _rule(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | None:
+def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | None:
     """How the policy places on this cluster.
 
     None: some online SPUs have racks and some have not.
@@ -300,7 +301,7 @@ def shown_index(
     if topic.policy is Policy.BALANCED:
         order = Order.BALANCED
     else:
-        rule = _rule(state, topic.policy, ignore_rack=topic.ignore_rack)
+        rule = rule_of(state, topic.policy, ignore_rack=topic.ignore_rack)
         order = Order.ID if rule is None else ORDER_OF[rule]
     return ring.index(order, chains[order])
 

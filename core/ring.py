@@ -12,17 +12,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.events import SpuId
+from spu_assigner.core.events import Policy, SpuId
 from spu_assigner.core.loads import Layout
 from spu_assigner.core.placement import alternation, diagonal
+from spu_assigner.core.quick import quick
 from spu_assigner.core.records import Chain, Order, SpuChanged
 from spu_assigner.core.replicas import IdArray, Table
 
 START: Final = Chain()
+_chain = quick(Chain)
 _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
 
 
@@ -40,6 +42,7 @@ class Ring:
         "_orders",
         "_racks",
         "_spus",
+        "courses",
         "ids",
         "rows_served",
         "size",
@@ -55,6 +58,7 @@ class Ring:
         self._fingerprints: dict[Order, int] = {}
         self._racks: NDArray[np.str_] | None = None
         self._layout: Layout | None = None
+        self.courses: dict[tuple[Policy, int, bool], Any] = {}  # of `usual`, by kind of request
         self.tables: dict[tuple[str, int], Table] = {}
         self.rows_served: dict[tuple[str, int], int] = {}
 
@@ -137,7 +141,7 @@ class Ring:
         The ring must not be empty.
         """
         cycle, position = divmod(index, self.size)
-        chain = Chain(cycle=cycle, lead=int(self.order(order)[position]), moved=True)
+        chain = _chain(cycle=cycle, lead=self.order(order).item(position), moved=True)
         self._index_of[order] = (chain, index)
         return chain
 

@@ -8,12 +8,13 @@ seen. Who is in the ring follows from these.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, assert_never
 
 import numpy as np
 from spu_assigner.core.errors import InvariantError
-from spu_assigner.core.events import Policy, SpuId
+from spu_assigner.core.events import SpuId
 from spu_assigner.core.ledger import Ledger
 from spu_assigner.core.limits import EVENT_IDS_REMEMBERED
 from spu_assigner.core.loads import Loads
@@ -36,92 +37,19 @@ from spu_assigner.core.records import (
     Waiting,
     WaitingSettled,
 )
-from spu_assigner.core.replicas import IdArray, IdMatrix, ReplicaLists
+from spu_assigner.core.replicas import IdArray
 from spu_assigner.core.ring import START, Ring
-from spu_assigner.core.weights import HeldByCores, held_by_cores, weights_after
+from spu_assigner.core.topic import PackedLists, Topic, new_topic
+from spu_assigner.core.weights import held_by_cores, weights_after
 
-BYTE_MAX: Final = 255
 OWN_EVENTS_MAX: Final = 16  # of a topic: its create and its last grows
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
-_WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
 
 
+@lru_cache(maxsize=16)  # An event's is asked for when it is decided and when it is applied.
 def event_hash(event_id: str) -> int:
     """64 bits that stand for an event id in memory."""
     return int.from_bytes(hashlib.blake2b(event_id.encode(), digest_size=8).digest())
-
-
-@dataclass(frozen=True, slots=True)
-class PackedLists:
-    """A matrix in the narrowest integers that hold it: a million topics are kept in memory."""
-
-    data: bytes
-    width: int  # bytes of one integer
-    replicas: int  # columns
-    ragged: bool = False  # padded where lists are short
-
-    @classmethod
-    def of(cls, lists: ReplicaLists) -> PackedLists:
-        """Pack; from a table the bytes are sliced."""
-        replicas = lists.matrix.shape[1]
-        if lists.table is None:
-            if lists.ragged:
-                return cls(lists.matrix.tobytes(), lists.matrix.itemsize, replicas, True)
-            data, width = _narrowed(lists.matrix)
-            return cls(data, width, replicas)
-        packed = lists.table.cache.get("packed")
-        if packed is None:
-            packed = lists.table.cache["packed"] = _narrowed(lists.table.rows)
-        row_size = packed[1] * replicas
-        return cls(
-            packed[0][lists.start * row_size : (lists.start + len(lists)) * row_size],
-            packed[1],
-            replicas,
-        )
-
-    def matrix(self) -> IdMatrix:
-        """The integers again, shape (partitions, replicas), padded where lists are short."""
-        return self._array().astype(np.int32).reshape(-1, self.replicas)
-
-    def lists(self) -> ReplicaLists:
-        """The same as replica lists."""
-        return ReplicaLists(self.matrix(), ragged=self.ragged)
-
-    def holds(self, spu_id: int) -> bool:
-        """Whether the id occurs; cheap, for a look through all topics."""
-        if self.width == 1:
-            return spu_id <= BYTE_MAX and spu_id in self.data
-        return bool((self._array() == spu_id).any())
-
-    def _array(self) -> np.ndarray[Any, np.dtype[Any]]:
-        dtype = next(dtype for dtype in _WIDTHS if dtype.itemsize == self.width)
-        return np.frombuffer(self.data, dtype=dtype)
-
-
-def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
-    largest = int(matrix.max(initial=0))
-    dtype = next(dtype for dtype in _WIDTHS if largest <= np.iinfo(dtype).max)
-    return matrix.astype(dtype).tobytes(), dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A living topic."""
-
-    policy: Policy
-    revision: int
-    created_by: int  # hash of its create
-    grown_by: tuple[int, ...]  # hashes of its last grows
-    replication_factor: int  # that was asked for; lists may be shorter
-    ignore_rack: bool
-    replicas: PackedLists
-    cores: PackedLists | None
-
-    def held_by_cores(self) -> HeldByCores:
-        """How many replicas each core holds; nothing but for `redpanda`."""
-        if self.cores is None:
-            return {}
-        return held_by_cores(self.replicas.matrix(), self.cores.matrix())
 
 
 class Memory:
@@ -158,10 +86,11 @@ class Memory:
             self._put(block * SEEN_BLOCK + offset, hashed)
 
     def _put(self, slot: int, hashed: int) -> None:
-        forgotten = self._slots[slot]
+        slots = self._slots
+        forgotten = slots[slot]
         if forgotten is not None:
             self._known.discard(forgotten)
-        self._slots[slot] = hashed
+        slots[slot] = hashed
         self._known.add(hashed)
 
 
@@ -367,7 +296,7 @@ class ClusterState:
         if record.replicas is None:
             raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
         own = record.own_events
-        self.topics[record.topic] = Topic(
+        self.topics[record.topic] = new_topic(
             record.policy,
             record.revision,
             own[0] if own else event_hash(record.cause),
@@ -392,32 +321,7 @@ def evolve(state: ClusterState, record: Record) -> None:
 
     Everything that follows from it was decided already and has its own record.
     """
-    match record:
-        case ReplicaMap():
-            _evolve_map(state, record)
-        case SpuChanged():
-            state._put_spu(record)
-            state._dirty_spus.add(SpuId(record.spu_id))
-        case SpuGone():
-            state._forget_spu(SpuId(record.spu_id))
-            state._dirty_spus.add(SpuId(record.spu_id))
-        case Waiting():
-            state._put_waiting(record)
-            state._dirty_waiting.add(record.topic)
-        case WaitingSettled():
-            state._drop_waiting(record.topic)
-            state._dirty_waiting.add(record.topic)
-        case ChainsChanged():
-            state.chains.update(record.chains)
-            state.registration_next = record.registration_next
-            state._dirty_chains = True
-        case EventSeen():
-            state._dirty_blocks.add(state.memory.add(record.event_hash))
-            state._dirty_chains = True  # its entry holds the count
-        case TopicStatus() | RingEvent():
-            pass  # answers; the state they tell of is in other records
-        case _:
-            assert_never(record)
+    _EVOLVERS[type(record)](state, record)
 
 
 def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
@@ -432,3 +336,51 @@ def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
         for spu_id, weights in weights_after(state.core_weights, before, after).items():
             state.core_weights[spu_id] = weights
             state._dirty_spus.add(spu_id)
+
+
+def _evolve_spu(state: ClusterState, record: SpuChanged) -> None:
+    state._put_spu(record)
+    state._dirty_spus.add(SpuId(record.spu_id))
+
+
+def _evolve_spu_gone(state: ClusterState, record: SpuGone) -> None:
+    state._forget_spu(SpuId(record.spu_id))
+    state._dirty_spus.add(SpuId(record.spu_id))
+
+
+def _evolve_waiting(state: ClusterState, record: Waiting) -> None:
+    state._put_waiting(record)
+    state._dirty_waiting.add(record.topic)
+
+
+def _evolve_settled(state: ClusterState, record: WaitingSettled) -> None:
+    state._drop_waiting(record.topic)
+    state._dirty_waiting.add(record.topic)
+
+
+def _evolve_chains(state: ClusterState, record: ChainsChanged) -> None:
+    state.chains.update(record.chains)
+    state.registration_next = record.registration_next
+    state._dirty_chains = True
+
+
+def _evolve_seen(state: ClusterState, record: EventSeen) -> None:
+    state._dirty_blocks.add(state.memory.add(record.event_hash))
+    state._dirty_chains = True  # its entry holds the count
+
+
+def _evolve_answer(state: ClusterState, record: TopicStatus | RingEvent) -> None:
+    """It is only told; the state that it tells of is in other records."""
+
+
+_EVOLVERS: Final[Mapping[type[Record], Callable[[ClusterState, Any], None]]] = {
+    ReplicaMap: _evolve_map,
+    TopicStatus: _evolve_answer,
+    RingEvent: _evolve_answer,
+    ChainsChanged: _evolve_chains,
+    EventSeen: _evolve_seen,
+    SpuChanged: _evolve_spu,
+    SpuGone: _evolve_spu_gone,
+    Waiting: _evolve_waiting,
+    WaitingSettled: _evolve_settled,
+}

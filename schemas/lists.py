@@ -36,7 +36,7 @@ def nullable_lists(lists: ReplicaLists | None) -> bytes:
 
 def lists_bytes(lists: ReplicaLists) -> bytes:
     """An array of arrays of int. Cost: O(1) calls for rows of a table that is in use."""
-    count = len(lists.matrix)
+    count = lists.count
     if count == 0:
         return b"\x00"
     table = lists.table
@@ -54,7 +54,7 @@ def lists_bytes(lists: ReplicaLists) -> bytes:
 def _prepared(table: Table, count: int) -> tuple[bytes, array[int]] | None:
     """The bytes of all rows and where each begins, once the table is used enough to pay."""
     written = table.cache.get(_DIRECT_KEY, 0) + count
-    if written * _PREPARE_AFTER < len(table.rows):
+    if written * _PREPARE_AFTER < table.count:
         table.cache[_DIRECT_KEY] = written
         return None
     blob, sizes = _rows_in_bulk(table.rows)

@@ -16,7 +16,8 @@ from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import SpuId
 from spu_assigner.core.records import Order, Wait
 from spu_assigner.core.replicas import PADDING
-from spu_assigner.core.state import ClusterState, Topic
+from spu_assigner.core.state import ClusterState
+from spu_assigner.core.topic import Topic
 from spu_assigner.stream.inspect_checkpoint import Inspection
 
 FORMAT: Final = 1  # rises when a field changes its meaning

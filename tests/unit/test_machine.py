@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spu_assigner.core import planner
+from spu_assigner.core import planner, usual
 from spu_assigner.core.answers import answers
 from spu_assigner.core.errors import Code
 from spu_assigner.core.events import Event, LeaveMode, Policy, SpuId
@@ -226,6 +226,8 @@ def test_rows_from_the_table_equal_rows_made_anew(monkeypatch: pytest.MonkeyPatc
     results = []
     for cells_max in (planner.TABLE_CELLS_MAX, 0):
         monkeypatch.setattr(planner, "TABLE_CELLS_MAX", cells_max)
+        if not cells_max:
+            monkeypatch.setattr(usual, "PARTITIONS_MAX", 0)
         state, build = ClusterState("c1"), Events()
         run(state, *build.racks({"a": [0, 1, 2], "b": [3, 4], "c": [5]}))
         out: list[Any] = []
