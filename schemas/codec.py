@@ -124,6 +124,17 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
     return header + body(record)
 
 
+def encoder(wire: Wire) -> Callable[[Message], bytes]:
+    """`encode_record` for one encoding: it is asked for two messages of each event."""
+    records = _RECORDS[wire]
+
+    def encode(record: Message) -> bytes:
+        header, body = records[type(record)]
+        return header + body(record)
+
+    return encode
+
+
 def type_name_of(record: Message | Event) -> str:
     """The name of its schema."""
     bodies: dict[Any, tuple[str, Any]] = {**EVENT_BODIES, **MESSAGE_BODIES}

@@ -80,7 +80,7 @@ _SHORTAGES: Final = {word: long_bytes(index) for index, word in enumerate(OnShor
 def _replica_map(record: ReplicaMap) -> bytes:
     if record.replicas is None:
         raise EncodeError(f"the map of {record.topic} is deleted; a tombstone says so, no value")
-    cores, chain_index = record.cores, record.chain_index
+    cores, chain_index, own = record.cores, record.chain_index, record.own_events
     return b"".join(
         (
             text_bytes(record.cluster_id),
@@ -93,7 +93,7 @@ def _replica_map(record: ReplicaMap) -> bytes:
             text_bytes(record.cause),
             long_bytes(record.replication_factor),
             b"\x01" if record.ignore_rack else b"\x00",
-            _hashes(record.own_events) if record.own_events else b"\x00",
+            _hashes(own) if own else b"\x00",
             b"\x00" if record.reason is None else _reason(record.reason),
         )
     )
@@ -120,13 +120,14 @@ def _reason(reason: Reason) -> bytes:
         reason.offline,
         reason.saturated,
     )
-    passed = reason.same_rack, reason.in_list
+    start, same_rack, in_list = reason.start_index, reason.same_rack, reason.in_list
     return b"".join(
         (
             b"\x02",
-            nullable_long(reason.start_index),
+            b"\x00" if start is None else nullable_long(start),
             _RINGS.get(ring) or _ring(ring),
-            b"\x00\x00" if passed == (0, 0) else b"".join(map(long_bytes, passed)),
+            long_bytes(same_rack) if same_rack else b"\x00",
+            long_bytes(in_list) if in_list else b"\x00",
             array_bytes([_move(move) for move in reason.moves]) if reason.moves else b"\x00",
         )
     )

@@ -119,13 +119,23 @@ class Bundler:
 
     def add(self, message: Message) -> bytes | None:
         """Take a message; gives a bundle when one is full."""
-        lead, value = message_bytes(message)
-        self._parts.append(lead)
+        return self.put(*message)
+
+    def put(
+        self, kind: int, event_id: bytes, key: bytes | None, value: bytes | None, time_ms: int
+    ) -> bytes | None:
+        """The same of a message in its parts: there are many."""
+        id_size = len(event_id)
+        if key is None or value is None:
+            lead, value = message_bytes(Message(kind, event_id, key, value, time_ms))
+            self._parts += (lead, value)
+            self._size += len(lead) + len(value)
+        else:
+            key_size, value_size = len(key), len(value)
+            lead = _MESSAGE.pack(kind, id_size, key_size, value_size, time_ms)
+            self._parts += (lead, event_id, key, value)
+            self._size += _MESSAGE.size + id_size + key_size + value_size
         self._count += 1
-        self._size += len(lead)
-        if value:
-            self._parts.append(value)
-            self._size += len(value)
         return self.close(()) if self._size >= BUNDLE_SIZE else None
 
     def close(self, ranges: Sequence[SourceRange]) -> bytes:

@@ -28,14 +28,13 @@ from spu_assigner.core.records import (
     Waiting,
 )
 from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.codec import EventKind, decode_event, decode_record, encode_record
+from spu_assigner.schemas.codec import EventKind, decode_event, decode_record, encoder
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.wire import DeadLetter, Wire
 from spu_assigner.stream.bundle import (
     SOURCE_TOPICS,
     Bundler,
     Kind,
-    Message,
     Source,
     SourceRange,
     unpacked_size,
@@ -51,6 +50,9 @@ DEAD_LETTER_KEY_SIZE_MAX: Final = 1024  # four times what a legal key may have
 
 _MAP: Final = b"m"  # what precedes the key of a replica map in the state,
 _ENTRY: Final = b"s"  # and that of an entry of assigner-state
+_REPLICA_MAP: Final = Kind.REPLICA_MAP.value  # plain numbers are looked up and packed faster
+_TOPIC_STATUS: Final = Kind.TOPIC_STATUS.value
+_RING_EVENT: Final = Kind.RING_EVENT.value
 _KINDS_GONE: Final = {EntryKind.SPU: Kind.SPU_STATE, EntryKind.WAITING: Kind.WAITING_STATE}
 _EVENT_KINDS: Final[dict[int, EventKind]] = {Source.SPU_EVENTS: "spu", Source.TOPIC_EVENTS: "topic"}
 
@@ -153,9 +155,12 @@ class ShardBatch:
         self._clusters = clusters
         self._options = options
         self._bundler = Bundler()
+        self._full: list[bytes] = []  # bundles that are to be given
+        self._encode = encoder(options.wire)
         self._topics = {
             source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
         }
+        self._places = {source: f"{topic}/".encode() for source, topic in self._topics.items()}
         self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
 
     def apply(self, batch: Batch) -> Iterator[bytes]:
@@ -166,19 +171,17 @@ class ShardBatch:
             offset=batch.offset,
             time_ms=batch.time_ms,
         )
-        add = self._bundler.add
         sources, partitions = batch.source.tolist(), batch.partition.tolist()
         offsets, times = batch.offset.tolist(), batch.time_ms.tolist()
+        keys, values, full = batch.keys, batch.values, self._full
         for index in order.tolist():
             source = sources[index]
-            place = f"{self._topics[source]}/{partitions[index]}/{offsets[index]}/".encode()
+            place = b"%b%d/%d/" % (self._places[source], partitions[index], offsets[index])
             try:
-                messages = self._answers(
-                    source, batch.keys[index], batch.values[index], place, times[index]
-                )
+                self._answer(source, keys[index], values[index], place, times[index])
             except DecodeError as error:
                 letter = DeadLetter.of_value(
-                    batch.values[index],
+                    values[index],
                     source_topic=self._topics[source],
                     source_partition=partitions[index],
                     source_offset=offsets[index],
@@ -186,24 +189,29 @@ class ShardBatch:
                     code=error.code,
                     message=error.message,
                 )
-                value = encode_record(letter, wire=self._options.wire)
                 # Any key may have come, as large as a message; a dead letter has a limit too.
-                key = batch.keys[index]
+                key = keys[index]
                 key = None if key is None else key[:DEAD_LETTER_KEY_SIZE_MAX]
-                messages = [Message(Kind.DEAD_LETTER, place + b"0", key, value, times[index])]
-            for message in messages:
-                bundle = add(message)
-                if bundle is not None:
-                    yield bundle
-        for message in self._state_messages():
-            bundle = add(message)
-            if bundle is not None:
-                yield bundle
+                self._put(Kind.DEAD_LETTER, place + b"0", key, self._encode(letter), times[index])
+            if full:
+                yield from full
+                full.clear()
+        self._put_state()
+        yield from full
+        full.clear()
         yield self._bundler.close(batch.ranges())
 
-    def _answers(
+    def _put(
+        self, kind: int, event_id: bytes, key: bytes | None, value: bytes | None, time_ms: int
+    ) -> None:
+        """Pack a message."""
+        bundle = self._bundler.put(kind, event_id, key, value, time_ms)
+        if bundle is not None:
+            self._full.append(bundle)
+
+    def _answer(
         self, source: int, key: bytes | None, value: bytes | None, place: bytes, time_ms: int
-    ) -> list[Message]:
+    ) -> None:
         """Decide one message.
 
         Raises:
@@ -220,32 +228,29 @@ class ShardBatch:
                 DeadLetterCode.KEY_MISMATCH,
                 f"the key is {key[:250]!r}; expected the event's cluster_id, {cluster_id!r}",
             )
-        wire = self._options.wire
-        messages: list[Message] = []
+        put, encode = self._put, self._encode
         records = step(
             self._clusters.of(cluster_id), event, default_policy=self._options.default_policy
         )
+        ordinal = 0
         for record in answers(records):  # What else it changes is published when the batch ends.
             match record:
                 case ReplicaMap():
-                    name = f"{cluster_id}/{record.topic}".encode()
-                    data = None if record.replicas is None else encode_record(record, wire=wire)
+                    name = b"%b/%b" % (key, record.topic.encode())
+                    data = None if record.replicas is None else encode(record)
                     self.entries[map_key(name)] = data
-                    kind = Kind.REPLICA_MAP
+                    put(_REPLICA_MAP, b"%b%d" % (place, ordinal), name, data, time_ms)
                 case TopicStatus():
-                    name = f"{cluster_id}/{record.topic}".encode()
-                    data = encode_record(record, wire=wire)
-                    kind = Kind.TOPIC_STATUS
+                    name = b"%b/%b" % (key, record.topic.encode())
+                    put(_TOPIC_STATUS, b"%b%d" % (place, ordinal), name, encode(record), time_ms)
                 case RingEvent():
-                    name, data = key, encode_record(record, wire=wire)
-                    kind = Kind.RING_EVENT
-            messages.append(Message(kind, b"%b%d" % (place, len(messages)), name, data, time_ms))
+                    put(_RING_EVENT, b"%b%d" % (place, ordinal), key, encode(record), time_ms)
+            ordinal += 1
         if records:
-            self._touched[cluster_id] = (place, len(messages), time_ms)
-        return messages
+            self._touched[cluster_id] = (place, ordinal, time_ms)
 
-    def _state_messages(self) -> Iterator[Message]:
-        """What `assigner-state` is to say of the clusters that changed, in the order of names."""
+    def _put_state(self) -> None:
+        """Pack what `assigner-state` is to say of clusters that changed, in the order of names."""
         for cluster_id in sorted(self._touched):
             place, ordinal, time_ms = self._touched[cluster_id]
             for entry in self._clusters[cluster_id].take_entries():
@@ -253,9 +258,9 @@ class ShardBatch:
                 key = f"{cluster_id}/{name}".encode()
                 value = None
                 if not isinstance(entry, EntryGone):
-                    value = encode_record(entry, wire=self._options.wire)
+                    value = self._encode(entry)
                 self.entries[state_key(key)] = value
-                yield Message(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
+                self._put(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
                 ordinal += 1
 
 
