@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.balanced import place_balanced
+from spu_assigner.core.balanced import FEW_CELLS, place_balanced
+from spu_assigner.core.even_ring import EvenRing
 from spu_assigner.core.events import Policy
+from spu_assigner.core.loads import Layout
 from spu_assigner.core.planner import (
     MODE_OF,
     ORDER_OF,
@@ -107,14 +110,26 @@ class RuleCourse(_RingFacts):
 class BalancedCourse(_RingFacts):
     """Of `balanced`, which weighs the ring for each request."""
 
-    __slots__ = ("_ignore_rack", "_replicas")
+    __slots__ = ("_even", "_ignore_rack", "_replicas")
 
     def __init__(self, state: ClusterState, replicas: int, *, ignore_rack: bool) -> None:
         super().__init__(state, Mode.BALANCED, Order.BALANCED)
         self._replicas = replicas
         self._ignore_rack = ignore_rack
+        loads = state.ring_loads()
+        layout = loads.layout
+        if layout is None or (ignore_rack and not layout.is_one):
+            layout = Layout.of(loads.ids, np.zeros_like(loads.ids), loads.capacities)
+        is_even = layout.is_one and layout.capacity is not None
+        self._even = EvenRing(loads.ids, layout) if is_even else None
 
     def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
+        if self._even is not None and count * self._replicas <= FEW_CELLS:
+            lists = self._even.lists(
+                state.ledger, partitions=count, replicas=self._replicas, start=index
+            )
+            if lists is not None:
+                return lists, _NOBODY
         loads = state.ring_loads()
         matrix = place_balanced(
             loads.without_racks() if self._ignore_rack else loads,

@@ -20,11 +20,10 @@ from spu_assigner.core.few_shares import (
     entries_of,
 )
 from spu_assigner.core.ledger import CountArray
-from spu_assigner.core.loads import NUMBER_BITS
+from spu_assigner.core.loads import MIXED_BITS, NUMBER_BITS
 from spu_assigner.core.replicas import IdMatrix
 from spu_assigner.core.rows import Task, choose_racks, fill_rows
 
-MIXED_BITS: Final = 16
 LOOKED_AT_FIRST: Final = 4  # times as many SPUs as are needed: often some are passed over
 
 

@@ -33,6 +33,8 @@ class Ledger:
         "_online",
         "_pending",
         "_run",
+        "newest",
+        "version",
     )
 
     def __init__(self) -> None:
@@ -44,6 +46,8 @@ class Ledger:
         self._dense = True  # ids are 0 … n-1: an id is its own position
         self._pending: list[ReplicaLists] = []
         self._run: ReplicaLists | None = None  # rows of a table in which map followed map
+        self.version = 0  # of what is counted: one further with each map
+        self.newest: ReplicaLists | None = None  # the last map that was added, if none went since
         self._free_floor = NO_LIMIT  # no ring member has fewer free slots than this
 
     def describe(self, *, spu_id: int, capacity: int, online: bool) -> None:
@@ -98,6 +102,8 @@ class Ledger:
                 self._run = ReplicaLists.of_table(lists.table, lists.start, count)
             else:
                 self._pending.append(lists)
+        self.version += 1
+        self.newest = lists
         self._free_floor -= count
         return self._free_floor <= 0
 
@@ -112,6 +118,8 @@ class Ledger:
     def subtract(self, lists: ReplicaLists) -> None:
         """Take a map's replicas out of the count."""
         self._settle()
+        self.version += 1
+        self.newest = None
         self._counts -= self._tally(lists.flat())
         self._leaders -= self._tally(lists.matrix[:, 0])
         self._free_floor = 0

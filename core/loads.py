@@ -14,7 +14,11 @@ NUMBER_BITS = SPUS_MAX.bit_length()  # of a packed integer: which SPU, or which 
 COUNT_BITS = 31  # of a packed integer: replicas or leaders of an SPU, CAPACITY_MAX at most
 MIX_FIRST = 0x9E3779B97F4A7C15  # odd numbers of mixed bits, from splitmix64 (S. Vigna)
 MIX_SECOND = 0xBF58476D1CE4E5B9
+MIXED_BITS = 16
 WORD = 2**64 - 1
+_MIX_SECOND = np.uint64(MIX_SECOND)
+_UNMIXED_BITS = np.uint64(64 - MIXED_BITS)
+_MIXED_MASK = np.uint64(2**MIXED_BITS - 1 << NUMBER_BITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +101,21 @@ class Layout:
 
     def mixed(self, seed: int) -> CountArray:
         """16 bits for each SPU: another order for each seed."""
+        return np.asarray((self._mixed_words(seed) >> _UNMIXED_BITS).astype(np.int64))
+
+    def mixed_keys(self, seed: int) -> CountArray:
+        """The same, above room for a number."""
+        words = self._mixed_words(seed)
+        words >>= _UNMIXED_BITS - np.uint64(NUMBER_BITS)
+        words &= _MIXED_MASK
+        return words.view(np.int64)
+
+    def _mixed_words(self, seed: int) -> NDArray[np.uint64]:
         word = seed * MIX_SECOND & WORD
         word = ((word ^ word >> 30) * MIX_FIRST) & WORD
-        bits = (self.words ^ np.uint64(word)) * np.uint64(MIX_SECOND)
-        return np.asarray((bits >> np.uint64(48)).astype(np.int64))
+        words = self.words ^ np.uint64(word)
+        words *= _MIX_SECOND
+        return words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
