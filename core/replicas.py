@@ -15,6 +15,7 @@ IdMatrix = NDArray[
 PADDING: Final = -1  # fills short rows at their end
 
 DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
+NARROW_MAX: Final = 1_024  # ids up to which plain Python narrows faster than numpy
 DENSE_MIN: Final = 4_096  # counters that cost nothing
 
 
@@ -44,7 +45,7 @@ class ReplicaLists:
     say so: a codec may then slice prepared bytes.
     """
 
-    __slots__ = ("_matrix", "count", "ragged", "start", "table")
+    __slots__ = ("_matrix", "_narrow", "count", "ragged", "start", "table")
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class ReplicaLists:
             matrix = matrix[:, :width]
             ragged = bool((matrix == PADDING).any())
         self._matrix: IdMatrix | None = matrix
+        self._narrow: bytes | None = None
         self.count = len(matrix)
         self.ragged = ragged
         self.table: Table | None = None
@@ -68,6 +70,7 @@ class ReplicaLists:
         """Rows start … start + count - 1 of the table, which must have them."""
         lists = cls.__new__(cls)  # The array is cut when it is asked for, which is rare.
         lists._matrix = None
+        lists._narrow = None
         lists.count = count
         lists.ragged = False
         lists.table = table
@@ -113,6 +116,19 @@ class ReplicaLists:
         if self.ragged:
             return np.asarray(self.matrix[self.matrix != PADDING])
         return self.matrix.reshape(-1)
+
+    def narrow(self) -> bytes | None:
+        """All ids row by row, a byte each; None: one takes more, or there are many or short lists.
+
+        Kept, since the state and the codec both begin with it.
+        """
+        known = self._narrow
+        if known is None and not self.ragged and self.matrix.size <= NARROW_MAX:
+            try:
+                known = self._narrow = bytes(self.matrix.ravel().tolist())
+            except ValueError:  # An id beyond 255.
+                return None
+        return known
 
     def lengths(self) -> list[int]:
         """The length of each list."""

@@ -25,6 +25,8 @@ _CACHE_KEY: Final = "avro"  # of Table.cache: (bytes of all rows, where each row
 _DIRECT_KEY: Final = "avro_rows_written_directly"
 _PREPARE_AFTER: Final = 8  # prepared once 1/8 of its rows were written: preparing costs 1/8 a row
 _FEW_VALUES: Final = 128  # up to so many, value by value is faster than numpy
+_SHORT: Final = bytes(range(64))  # ids that take a byte on the wire
+_ZIGZAG: Final = bytes(min(2 * each, 255) for each in range(256))  # of those
 _UINT32_MAX: Final = 2**32 - 1
 _INT_SIZE_MAX: Final = 5  # bytes of a varint of 32 bits
 
@@ -41,7 +43,11 @@ def lists_bytes(lists: ReplicaLists) -> bytes:
         return b"\x00"
     table = lists.table
     if table is None:
-        rows = _ragged_bytes(lists) if lists.ragged else _rows_bytes(lists.matrix)
+        narrow = lists.narrow()
+        if narrow and len(narrow) < 64 * count and not narrow.translate(None, _SHORT):
+            rows = _short_rows(narrow, count)
+        else:
+            rows = _ragged_bytes(lists) if lists.ragged else _rows_bytes(lists.matrix)
         return long_bytes(count) + rows + b"\x00"
     prepared = table.cache.get(_CACHE_KEY) or _prepared(table, count)
     if prepared is None:
@@ -76,6 +82,17 @@ def _rows_bytes(matrix: IdMatrix) -> bytes:
         return head + (b"\x00" + head).join(rows) + b"\x00"
     except KeyError:  # A value of more than two bytes.
         return _rows_in_bulk(matrix)[0]
+
+
+def _short_rows(ids: bytes, count: int) -> bytes:
+    """Rows of fewer than 64 ids below 64: all bytes are written column by column."""
+    width = len(ids) // count
+    size = width + 2
+    out = bytearray(bytes((width << 1, *bytes(width + 1))) * count)
+    zigzag = ids.translate(_ZIGZAG)
+    for column in range(width):
+        out[column + 1 :: size] = zigzag[column::width]
+    return bytes(out)
 
 
 def _ragged_bytes(lists: ReplicaLists) -> bytes:
