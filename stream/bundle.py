@@ -194,6 +194,10 @@ class Bundle:
 
     def messages(self) -> Iterator[Message]:
         """The messages, in the order they were added."""
+        return map(Message._make, self.fields())
+
+    def fields(self) -> Iterator[tuple[int, bytes, bytes | None, bytes | None, int]]:
+        """The same as plain tuples, which cost half: the sink goes through all of a batch."""
         data, position, end = self.digestible, 0, len(self.digestible)
         unpack, lead = _MESSAGE.unpack_from, _MESSAGE.size
         while position < end:
@@ -208,7 +212,7 @@ class Bundle:
             if value_size >= 0:
                 value = data[position : position + value_size]
                 position += value_size
-            yield Message(kind, event_id, key, value, time_ms)
+            yield kind, event_id, key, value, time_ms
 
 
 def merged_ranges(ranges: Iterable[SourceRange]) -> list[SourceRange]:

@@ -127,7 +127,10 @@ class TransactionalSink:
         prefix = settings.topic_prefix
         self._transactional_id = f"{prefix}{settings.query_name}"
         self._routes = [
-            (topic_name(topic, prefix=prefix), f"io.spuassigner.v1.{type_name}".encode())
+            (
+                topic_name(topic, prefix=prefix),
+                ("ce_type", f"io.spuassigner.v1.{type_name}".encode()),
+            )
             for topic, type_name in (KINDS[kind] for kind in sorted(KINDS))
         ]
         self._source = f"/spu-assigner/{settings.query_name}".encode()
@@ -313,18 +316,18 @@ class TransactionalSink:
         routes = self._routes
         version, content = ("ce_specversion", b"1.0"), ("content-type", b"application/avro")
         source = ("ce_source", self._source)
+        last_ms, ce_time = -1, ("ce_time", b"")
         for bundle in outbox.bundles():
-            for kind, event_id, key, value, time_ms in bundle.messages():
+            for kind, event_id, key, value, time_ms in bundle.fields():
                 topic, ce_type = routes[kind]
-                headers = [
-                    version,
-                    ("ce_id", event_id),
-                    source,
-                    ("ce_type", ce_type),
-                    ("ce_time", rfc3339(time_ms)),
-                    content,
-                ]
-                yield topic, key, value, headers
+                if time_ms != last_ms:
+                    last_ms, ce_time = time_ms, ("ce_time", rfc3339(time_ms))
+                yield (
+                    topic,
+                    key,
+                    value,
+                    [version, ("ce_id", event_id), source, ce_type, ce_time, content],
+                )
 
     def _give_up(self, reason: KafkaException, *, batch: int, attempt: int) -> None:
         """Throw the producer away; raise unless the batch may be tried again."""
