@@ -15,6 +15,7 @@ half of it comes out of Kafka and the checkpoint.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import signal
 import subprocess
@@ -40,6 +41,7 @@ START_SECONDS_MAX: Final = 60.0  # it takes half a second; a machine under load 
 IDLE_SECONDS_MAX: Final = 3_600.0
 RESTART_SECONDS: Final = 0.2  # for another worker's keeper to begin to listen
 LOOK_SECONDS: Final = 5.0  # between two looks at whether Spark is still there
+YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live on, and are in none
 ITEMS_SIZE: Final = 4 * 1024 * 1024  # state entries are handed over in pieces of about this size
 
 _connections: dict[tuple[str, int], Connection] = {}  # this process's, to keepers
@@ -280,6 +282,7 @@ def main() -> None:
     def end(_number: int, _frame: object) -> None:
         sys.exit(0)  # by way of every `finally`
 
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
     signal.signal(signal.SIGHUP, end)  # how Spark's daemon ends its group
     signal.signal(signal.SIGTERM, end)
     secret = sys.stdin.read()
