@@ -1,0 +1,302 @@
+"""Where the time of a topic-create goes in Python: µs a create, by part, without Spark or broker.
+
+    python tests/bench/hot_path.py [--creates 20000] [--rounds 3] [--policy fluvio …] [--functions]
+
+`whole` is a shard's part of a batch as its keeper runs it (`shard_batch.process`) on encoded source
+messages: the work unit is a create of 16 partitions × 3 replicas, over 50 clusters of 64 SPUs. The
+parts are the same calls one after the other, each over all creates, so they do not add up exactly.
+`sink` is what the driver does with the bundles until librdkafka has each message; its producer has
+no broker. `core alone` is 1,000 topics × 10 partitions through `machine.step`, on 1,000 SPUs.
+
+Times are CPU seconds of this process, the least of all rounds. Profiles before and after changes of
+the hot path are kept in `profiles/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import io
+import pstats
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import Producer
+from spu_assigner.core.answers import answers
+from spu_assigner.core.events import Event, Policy, SpuJoined, TopicCreate
+from spu_assigner.core.machine import decide, step
+from spu_assigner.core.records import ReplicaMap
+from spu_assigner.core.state import ClusterState, evolve
+from spu_assigner.schemas.codec import decode_event, encode_event, encode_record
+from spu_assigner.schemas.wire import Wire
+from spu_assigner.stream import keeper_messages
+from spu_assigner.stream.bundle import Bundler, Kind, Message, Source
+from spu_assigner.stream.merge import merge_order
+from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.shard import Shard
+from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+from spu_assigner.stream.sink import TransactionalSink, _summary
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
+from support.stores import DictStore
+
+CLUSTERS: Final = 50
+SPUS: Final = 64
+PARTITIONS: Final = 16
+REPLICAS: Final = 3
+INPUT_PARTITIONS: Final = 4
+CORE_SPUS: Final = 1_000
+CORE_TOPICS: Final = 1_000
+CORE_PARTITIONS: Final = 10
+POLICIES: Final = ("fluvio", "kafka", "balanced")
+
+
+def joins(clusters: int, spus: int) -> list[Event]:
+    """Every SPU of every cluster."""
+    return [
+        SpuJoined(
+            event_id=f"j{cluster}-{spu}", cluster_id=f"c{cluster}", spu_id=spu, capacity=10**8
+        )
+        for cluster in range(clusters)
+        for spu in range(spus)
+    ]
+
+
+def creates(first: int, count: int, *, clusters: int, partitions: int) -> list[Event]:
+    """Creates over the clusters in turn."""
+    return [
+        TopicCreate(
+            event_id=f"e{number}",
+            cluster_id=f"c{number % clusters}",
+            topic=f"t{number}",
+            partitions=partitions,
+            replication_factor=REPLICAS,
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def batch_of(events: Sequence[Event], source: Source, first: int) -> Batch:
+    """The messages of these events, as Spark hands them over: input partition by partition."""
+    numbers = np.arange(len(events))
+    partition = numbers % INPUT_PARTITIONS
+    order = np.argsort(partition, kind="stable")
+    return Batch(
+        source=np.full(len(events), source.value, dtype=np.int64),
+        partition=partition[order],
+        offset=(first + numbers // INPUT_PARTITIONS)[order],
+        time_ms=(1_700_000_000_000 + first + numbers // 40)[order],
+        keys=[events[number].cluster_id.encode() for number in order.tolist()],
+        values=[encode_event(events[number]) for number in order.tolist()],
+    )
+
+
+def options_of(policy: Policy) -> Options:
+    return Options(
+        query_name="q", topic_prefix="", default_policy=policy, wire=Wire.CONFLUENT, keepers=None
+    )
+
+
+@dataclass
+class Figures:
+    """The least CPU time of each part, in µs a create."""
+
+    count: int
+    parts: dict[str, float]
+
+    def time(self, name: str, work: Callable[[], Any]) -> Any:
+        """Do it and note what it took."""
+        gc.collect()
+        begun = time.process_time()
+        done = work()
+        took = (time.process_time() - begun) * 1e6 / self.count
+        self.parts[name] = min(took, self.parts.get(name, took))
+        return done
+
+
+def joined_shard(policy: Policy) -> tuple[Shard, DictStore]:
+    """A shard whose clusters have all their SPUs."""
+    shard, store = Shard(Clusters()), DictStore()
+    batch = batch_of(joins(CLUSTERS, SPUS), Source.SPU_EVENTS, 0)
+    list(process(shard, store, batch, options_of(policy)))
+    return shard, store
+
+
+def whole(policy: Policy, figures: Figures, profile: cProfile.Profile | None = None) -> list[bytes]:
+    """A batch as the keeper runs it: gives the bundles."""
+    shard, store = joined_shard(policy)
+    warm = creates(0, 8_000, clusters=CLUSTERS, partitions=PARTITIONS)
+    list(process(shard, store, batch_of(warm, Source.TOPIC_EVENTS, 0), options_of(policy)))
+    events = creates(8_000, figures.count, clusters=CLUSTERS, partitions=PARTITIONS)
+    batch = batch_of(events, Source.TOPIC_EVENTS, 500)
+
+    def work() -> list[bytes]:
+        return list(process(shard, store, batch, options_of(policy)))
+
+    if profile is not None:
+        return profile.runcall(work)
+    return figures.time("whole", work)  # type: ignore[no-any-return]
+
+
+def parts(policy: Policy, figures: Figures) -> None:
+    """The same by part."""
+    shard, store = joined_shard(policy)
+    clusters = shard.copy
+    assert isinstance(clusters, Clusters)
+    for event in creates(0, 8_000, clusters=CLUSTERS, partitions=PARTITIONS):
+        step(clusters.of(event.cluster_id), event, default_policy=policy)
+    events = creates(8_000, figures.count, clusters=CLUSTERS, partitions=PARTITIONS)
+    batch = batch_of(events, Source.TOPIC_EVENTS, 500)
+    ask = keeper_messages.Ask(batch, options_of(policy))
+
+    asked = figures.time(
+        "exchange: ask", lambda: keeper_messages.decode(keeper_messages.encode(ask))
+    )
+    assert asked.batch.values == batch.values
+    figures.time(
+        "merge",
+        lambda: merge_order(
+            source=batch.source,
+            partition=batch.partition,
+            offset=batch.offset,
+            time_ms=batch.time_ms,
+        ).tolist(),
+    )
+    values = [value for value in batch.values if value is not None]
+    decoded = figures.time("decode", lambda: [decode_event(each, kind="topic") for each in values])
+
+    states = [clusters.of(event.cluster_id) for event in decoded]
+    deciding = evolving = 0.0
+    records: list[Any] = []
+    gc.collect()
+    clock = time.process_time
+    for state, event in zip(states, decoded, strict=True):
+        begun = clock()
+        decided = decide(state, event, default_policy=policy)
+        middle = clock()
+        for record in decided:
+            evolve(state, record)
+        evolving += clock() - middle
+        deciding += middle - begun
+        records.append(decided)
+    for name, took in (("decide", deciding), ("evolve", evolving)):
+        figures.parts[name] = min(took * 1e6 / figures.count, figures.parts.get(name, 1e9))
+
+    sorted_out = figures.time("answers", lambda: [answers(each) for each in records])
+    flat = [each for several in sorted_out for each in several]
+    encoded = figures.time("encode", lambda: [encode_record(each) for each in flat])
+    messages = [
+        Message(
+            Kind.REPLICA_MAP if isinstance(record, ReplicaMap) else Kind.TOPIC_STATUS,
+            b"topic-events/1/%d/%d" % (number // 2, number % 2),
+            f"{record.cluster_id}/{record.topic}".encode(),
+            data,
+            1_700_000_000_000,
+        )
+        for number, (record, data) in enumerate(zip(flat, encoded, strict=True))
+    ]
+    figures.time("pack", lambda: packed(messages))
+    entries = {
+        b"m" + str(message.key).encode(): message.value
+        for message in messages
+        if message.kind == Kind.REPLICA_MAP
+    }
+    shard.begin(store)
+    figures.time("state: commit", lambda: shard.commit(store, entries))
+
+
+def packed(messages: Iterable[Message]) -> list[bytes]:
+    """The messages in bundles."""
+    bundler = Bundler()
+    bundles = [bundle for message in messages if (bundle := bundler.add(message)) is not None]
+    return [*bundles, bundler.close(())]
+
+
+def sink(bundles: Sequence[bytes], figures: Figures) -> None:
+    """What the driver does with a batch's bundles."""
+    with Outbox() as outbox:
+        for sequence, bundle in enumerate(bundles):
+            outbox.add(0, sequence, bundle)
+        figures.time("sink: digest", lambda: _summary(outbox))
+        sender = TransactionalSink(Settings.from_env({}), shards=1)
+        figures.time("sink: unpack, headers", lambda: sum(1 for _ in sender._outgoing(outbox)))
+        producer = Producer(
+            {
+                "bootstrap.servers": "127.0.0.1:1",
+                "log_level": 0,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 1_000_000,
+            }
+        )
+        produce = producer.produce
+
+        def hand_over() -> None:
+            for topic, key, value, headers in sender._outgoing(outbox):
+                produce(topic, value, key, headers=headers)
+
+        figures.time("sink: all, with produce", hand_over)
+        producer.purge()
+
+
+def core_alone(policy: Policy, *, same_events: bool = False) -> float:
+    """µs a topic of 1,000 topics × 10 partitions through the core, with what it takes to make the
+    events."""
+    state = ClusterState("c0")
+    for event in joins(1, CORE_SPUS):
+        step(state, event, default_policy=policy)
+    best = float("inf")
+    for number in range(7):
+        begun = time.process_time()
+        for event in creates(
+            number * CORE_TOPICS, CORE_TOPICS, clusters=1, partitions=CORE_PARTITIONS
+        ):
+            step(state, event, default_policy=policy)
+        if number > 1:
+            best = min(best, (time.process_time() - begun) * 1e6 / CORE_TOPICS)
+    return best
+
+
+def functions(policy: Policy, count: int) -> str:
+    """The functions that take most, under a profiler, which itself doubles what small ones take."""
+    profile = cProfile.Profile()
+    whole(policy, Figures(count, {}), profile)
+    out = io.StringIO()
+    pstats.Stats(profile, stream=out).strip_dirs().sort_stats("tottime").print_stats(45)
+    return "\n".join(line for line in out.getvalue().splitlines() if line.strip())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--creates", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--policy", nargs="*", default=POLICIES)
+    parser.add_argument("--functions", action="store_true", help="also a profile by function")
+    given = parser.parse_args()
+    found: dict[str, dict[str, float]] = {}
+    for name in given.policy:
+        policy = Policy(name)
+        figures = Figures(given.creates, {})
+        for _ in range(given.rounds):
+            bundles = whole(policy, figures)
+            parts(policy, figures)
+            sink(bundles, figures)
+        figures.parts["core alone"] = core_alone(policy)
+        found[name] = figures.parts
+    print(f"µs a create, {given.creates} creates, least of {given.rounds} rounds")
+    print(f"{'':<26}" + "".join(f"{name:>10}" for name in found))
+    for part in found[given.policy[0]]:
+        print(f"{part:<26}" + "".join(f"{parts[part]:>10.2f}" for parts in found.values()))
+    if given.functions:
+        for name in given.policy:
+            print(f"\n{name}\n{functions(Policy(name), given.creates)}")
+
+
+if __name__ == "__main__":
+    main()
