@@ -27,6 +27,7 @@ BoolArray = NDArray[np.bool_]
 COARSE_BITS: Final = 31  # a level times a capacity fits in 62 bits, and an SPU has one key a level
 FINE_BITS: Final = 32  # together all 63 that tell two keys apart
 KEY_NONE: Final = 2**63 - 1  # after every key
+KEYS_BETWEEN: Final = 2  # of an SPU, about, between levels that a search leaves
 SEARCH_CELLS: Final = 8_192  # looked at in one step of a search: numpy's calls cost as much as that
 
 
@@ -105,21 +106,20 @@ def keys(capacities: CountArray, numbers: CountArray) -> CountArray:
 def even_shares(takers: Takers) -> Shares:
     """Divide the total so that the sum of keys is the smallest that the bounds permit.
 
-    Cost: O(n log n), and a search of at most 31 steps in O(n).
+    Cost: a search of at most 32 steps in O(n), most often of one, and O(n log n) at its end.
     """
-    first = np.where(takers.limits > 0, keys(takers.capacities, takers.held + 1), KEY_NONE)
     if int(takers.upper.sum()) == takers.total:
         bound, targets = np.ones(len(takers.starts), dtype=np.bool_), takers.upper
-        last = _last_keys(takers, first, targets)
+        last = _last_keys(takers, targets)
     else:
-        shared = _shared_last_key(takers, first)
+        shared = _shared_last_key(takers)
         last = np.full(len(takers.starts), shared)
         below, through = _given(takers, last)
         short = takers.sums(through) < takers.lower
         bound = short | (takers.sums(below) > takers.upper)
         targets = np.where(short, takers.lower, takers.upper)
         if bound.any():
-            last = np.where(bound, _last_keys(takers, first, np.where(bound, targets, 0)), shared)
+            last = np.where(bound, _last_keys(takers, np.where(bound, targets, 0)), shared)
     sure, through = _given(takers, last)
     tied = through > sure
     given, choices = takers.sums(sure), takers.sums(tied.astype(np.int64))
@@ -154,51 +154,44 @@ def _given(takers: Takers, last: CountArray) -> tuple[CountArray, CountArray]:
     return below + (next_key < last_key), below + (next_key <= last_key)
 
 
-def _last_keys(takers: Takers, first: CountArray, targets: CountArray) -> CountArray:
+def _last_keys(takers: Takers, targets: CountArray) -> CountArray:
     """For each group the key at which it has its target; -1 where that is 0."""
     any_wanted = targets > 0
-    high = _level_after(_nth_smallest(takers, first, targets))
-    low = np.where(any_wanted, np.minimum.reduceat(first, takers.starts) >> FINE_BITS, 0)
-    high = np.where(any_wanted, high, 1)
 
     def is_short(levels: CountArray) -> BoolArray:
         return np.asarray(takers.sums(_below(takers, levels[:, takers.groups])) < targets)
 
-    level = _search(low, high, is_short, fan=SEARCH_CELLS // len(takers.groups))
-    below = _below(takers, level[takers.groups])
-    has_next = _below(takers, level[takers.groups] + 1) > below
-    next_key = np.where(has_next, keys(takers.capacities, takers.held + below + 1), KEY_NONE)
-    last = _nth_smallest(takers, next_key, targets - takers.sums(below))
+    held, capacity = takers.sums(takers.held), takers.sums(takers.capacities)
+    guesses = _guesses(held + targets, capacity, np.bincount(takers.groups))
+    high = np.where(any_wanted, 2**COARSE_BITS, 1)
+    low, high = _search(takers, high, is_short, guesses)
+    below = _below(takers, low[takers.groups])
+    owners, between = _keys_between(takers, below, high[takers.groups])
+    last = _nth_smallest(takers.groups[owners], between, targets - takers.sums(below))
     return np.asarray(np.where(any_wanted, last, -1))
 
 
-def _shared_last_key(takers: Takers, first: CountArray) -> int:
+def _shared_last_key(takers: Takers) -> int:
     """The key at which all groups together, each within its bounds, have the total."""
     lower, upper, total = takers.lower, takers.upper, takers.total
     if int(lower.sum()) == total:
         return -1
-    order = np.lexsort((first, takers.groups))
-    rank = np.arange(len(order)) - takers.starts[takers.groups]
-    ones = np.sort(
-        first[order][rank < upper[takers.groups]]
-    )  # one replica an SPU is one way to do it
-    enough = ones[total - 1 : total] if total <= len(ones) else np.array([KEY_NONE])
 
     def is_short(levels: CountArray) -> BoolArray:
         given = np.clip(takers.sums(_below(takers, levels)), lower, upper)
         return np.asarray(given.sum(axis=-1, keepdims=True) < total)
 
-    low = np.array([int(first.min()) >> FINE_BITS])
-    level = _search(low, _level_after(enough), is_short, fan=SEARCH_CELLS // len(order))
-    below = _below(takers, level)
-    has_next = np.flatnonzero(_below(takers, level + 1) > below)
-    next_key = keys(takers.capacities, takers.held + below + 1)[has_next]
+    held, capacity = takers.held.sum(keepdims=True), takers.capacities.sum(keepdims=True)
+    guesses = _guesses(held + total, capacity, np.array([len(takers.held)]))
+    low, high = _search(takers, np.array([2**COARSE_BITS]), is_short, guesses)
+    below = _below(takers, low)
+    owners, between = _keys_between(takers, below, high)
     given = takers.sums(below)
-    candidates = np.unique(next_key)
+    candidates = np.unique(between)
     low_at, high_at = -1, len(candidates) - 1  # the last one is enough
     while high_at - low_at > 1:
         middle = (low_at + high_at) // 2
-        taken = takers.groups[has_next[next_key <= candidates[middle]]]
+        taken = takers.groups[owners[between <= candidates[middle]]]
         through = np.clip(given + np.bincount(taken, minlength=len(given)), lower, upper)
         if int(through.sum()) < total:
             low_at = middle
@@ -207,34 +200,60 @@ def _shared_last_key(takers: Takers, first: CountArray) -> int:
     return int(candidates[high_at])
 
 
-def _nth_smallest(takers: Takers, values: CountArray, nth: CountArray) -> CountArray:
-    """For each group its nth smallest value, counted from 1; `KEY_NONE` where it has fewer."""
-    sizes = np.bincount(takers.groups)
-    at = takers.starts + np.clip(nth, 1, sizes) - 1
-    if len(sizes) == 1:
-        ordered = np.partition(values, at)
-    else:
-        ordered = values[np.lexsort((values, takers.groups))]
-    return np.asarray(np.where(nth <= sizes, ordered[at], KEY_NONE))
+def _keys_between(
+    takers: Takers, below: CountArray, high: CountArray
+) -> tuple[CountArray, CountArray]:
+    """The keys of all SPUs past those that are given (`below`) and below the level `high`, and
+    whose they are, by SPU."""
+    counts = _below(takers, high) - below
+    owners = np.repeat(np.arange(len(counts)), counts)
+    turns = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers = takers.held[owners] + below[owners] + 1 + turns
+    return owners, keys(takers.capacities[owners], numbers)
 
 
-def _level_after(key: CountArray) -> CountArray:
-    """The first level that a key is below; all are below 2**31."""
-    return np.asarray(np.minimum((key >> FINE_BITS) + 1, 2**COARSE_BITS))
+def _nth_smallest(groups: CountArray, values: CountArray, nth: CountArray) -> CountArray:
+    """For each group its nth smallest value, counted from 1, which must be there; any number where
+    nth is 0. `groups` is ascending."""
+    if not len(values):
+        return np.full(len(nth), KEY_NONE)
+    if len(nth) == 1:
+        at = np.maximum(nth, 1) - 1
+        return np.asarray(np.partition(values, at)[at])
+    starts = np.searchsorted(groups, np.arange(len(nth)))
+    at = np.minimum(starts + np.maximum(nth, 1), len(values)) - 1
+    return np.asarray(values[np.lexsort((values, groups))][at])
+
+
+def _guesses(numbers: CountArray, capacities: CountArray, spus: CountArray) -> CountArray:
+    """Two levels for each column: between them `numbers` are reached if no limit is in the way.
+
+    Then an SPU has level times capacity, rounded: all together are off by half of one each.
+    """
+    slack = spus // 2 + 1
+    levels = np.array([numbers - slack, numbers + slack]) / capacities * 2.0**COARSE_BITS
+    return np.clip(levels, 0, 2.0**COARSE_BITS).astype(np.int64)
 
 
 def _search(
-    low: CountArray, high: CountArray, is_short: Callable[[CountArray], BoolArray], *, fan: int
-) -> CountArray:
-    """The last level that is short, for each column; `low` is short and `high` is not.
+    takers: Takers,
+    high: CountArray,
+    is_short: Callable[[CountArray], BoolArray],
+    guesses: CountArray,
+) -> tuple[CountArray, CountArray]:
+    """Levels for each column, the first short, the second not, with few keys of an SPU between.
 
-    Looks at `fan` levels between them at once; `is_short` gets an array of shape (levels, columns).
+    Level 0 is short and `high` is not, or both are next to each other. Looks at the guesses, then
+    at many levels at once. `is_short` gets an array of shape (levels, columns).
     """
-    parts = np.arange(1, max(fan, 2))[:, np.newaxis]
-    columns = np.arange(len(low))
-    while int((high - low).max()) > 1:
-        levels = low + (high - low) * parts // (len(parts) + 1)
+    near = (KEYS_BETWEEN << COARSE_BITS) // int(takers.capacities.max())
+    parts = np.arange(1, max(SEARCH_CELLS // len(takers.groups), 2))[:, np.newaxis]
+    columns = np.arange(len(high))
+    low = np.zeros_like(high)
+    levels = np.clip(guesses, low, high)
+    while int((high - low).max()) > max(near, 1):
         edges = np.concatenate((low[np.newaxis], levels, high[np.newaxis]))
         shorts = is_short(levels).sum(axis=0)
         low, high = edges[shorts, columns], edges[shorts + 1, columns]
-    return low
+        levels = low + (high - low) * parts // (len(parts) + 1)
+    return low, high
