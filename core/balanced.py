@@ -31,6 +31,7 @@ from spu_assigner.core.quotas import Takers, even_shares, keys
 from spu_assigner.core.replicas import IdMatrix
 from spu_assigner.core.rows import Task, fill_rows, mixed
 
+ROWS_AT_ONCE: Final = 4_096  # so that numpy's wider copy of their numbers stays small
 FEW_CELLS: Final = 1_024  # replicas of a request up to which plain Python is faster
 
 
@@ -99,8 +100,12 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
         rows = _place(field, count, replicas, (start + done) % 2**32)
         blocks.append(rows)
         done += count
+        if done == partitions:
+            break
         held += np.bincount(np.searchsorted(loads.ids, rows.ravel()), minlength=len(held))
         led += np.bincount(np.searchsorted(loads.ids, rows[:, 0]), minlength=len(led))
+    if len(blocks) == 1:
+        return blocks[0]
     return np.concatenate(blocks) if blocks else np.zeros((0, replicas), dtype=np.int32)
 
 
@@ -168,7 +173,11 @@ def _place(field: Field, lists: int, replicas: int, seed: int) -> IdMatrix:
             seed=seed,
         )
     )
-    return field.ids[rows].astype(np.int32)
+    ids = field.ids.astype(np.int32)
+    placed = np.empty(rows.shape, dtype=np.int32)
+    for begin in range(0, lists, ROWS_AT_ONCE):
+        placed[begin : begin + ROWS_AT_ONCE] = ids.take(rows[begin : begin + ROWS_AT_ONCE])
+    return placed
 
 
 def _quotas(field: Field, lists: int, replicas: int, seed: int) -> tuple[CountArray, CountArray]:

@@ -1,13 +1,13 @@
-"""Many replica lists at once: deal, then mend.
+"""Sequences in which each SPU or rack comes as often as it is to, evenly spread, like dealt cards.
 
-The followers of all lists are dealt out like cards, each SPU evenly spread and in mixed order.
-Where an SPU (or rack) comes twice in a list, it changes places with another of its kind, taken from
-a list that does not have it. Swaps keep what each SPU gets and what each list has of each rack.
+Sorting all cards would take most of the time, but they can be laid out nearly in order: all with
+the same count have their cards at the same places, turn by turn. So only the cards of a turn are
+sorted, and what comes of different counts is merged: numpy's stable sort finds such runs.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,111 +15,149 @@ from spu_assigner.core.ledger import CountArray
 from spu_assigner.core.loads import MIX_FIRST, MIX_SECOND, NUMBER_BITS, WORD
 
 PLACE_BITS: Final = 20  # of a card: where it lies, evenly spread
-TIE_BITS: Final = 15  # of a card: mixed, between equal places; with two numbers, 63 bits
-SWAPS_TRIED_MAX: Final = 128  # for a list; each succeeds with a chance of about a quarter or more
+PLACE_BITS_FINE: Final = 33  # the same for leaders, who need no tie
+TIE_BITS: Final = 15  # of a card: mixed, between equal places; then follows who it is
+RUN_CELLS: Final = 512  # cards that one sort of all has sorted before numpy is called for a run
+RUNS_BEGUN: Final = 8  # runs that cost as much as what is done for all groups together
 
-Matrix = NDArray[np.int64]
+IntArray = NDArray[np.signedinteger[Any]]
+Numbers = NDArray[np.int16]  # of SPUs or racks, less than SPUS_MAX; shape (n,)
+CARDS_AT_ONCE: Final = 16_384  # of 64 bits, so that they stay in a processor's cache
+NUMBER_MASK: Final = 2**NUMBER_BITS - 1
+CARD_BITS: Final = TIE_BITS + NUMBER_BITS
 
 
-def dealt(counts: CountArray, groups: CountArray, seed: int) -> CountArray:
-    """Each index as often as its count says, by group, evenly spread, equals in mixed order."""
-    owners = np.repeat(np.arange(len(counts)), counts)
+def interleaved(counts: CountArray, positions: CountArray) -> Numbers:
+    """Each index as often as its count says, evenly spread, equals by position."""
+    by_position = np.argsort(positions).astype(np.int16)
+    counts = counts[by_position]
+    if int(counts.min()) == int(counts.max()):
+        return np.tile(by_position, int(counts[0]))
+    order = _spread(counts, np.zeros_like(counts), PLACE_BITS_FINE, seed=None)
+    return np.asarray(by_position[order])
+
+
+def dealt(counts: CountArray, groups: CountArray, seed: int) -> Numbers:
+    """Each index as often as its count says, by group, evenly spread, equals in mixed order.
+
+    `groups` is ascending.
+    """
+    return _spread(counts, groups, PLACE_BITS, seed=seed)
+
+
+def _spread(
+    counts: CountArray, groups: CountArray, place_bits: int, *, seed: int | None
+) -> Numbers:
+    """Each index as often as its count says, by group, place, tie (none without a seed), index.
+
+    The place of turn t = 0, 1 … of c is (2t + 1) / 2c, its first binary places.
+    """
+    total = int(counts.sum())
+    if total <= (1 + RUNS_BEGUN) * RUN_CELLS:  # not even if all counts are the same
+        return _spread_one_by_one(counts, groups, place_bits, seed)
+    distinct = np.unique(counts[counts > 0]).tolist()
+    ends = np.append(np.flatnonzero(groups[1:] != groups[:-1]) + 1, len(groups))
+    if len(distinct) * (len(ends) + RUNS_BEGUN) * RUN_CELLS > total:
+        return _spread_one_by_one(counts, groups, place_bits, seed)
+    runs: list[list[IntArray]] = [[] for _ in ends]  # of each group
+    for count in distinct:
+        members = np.flatnonzero(counts == count)
+        cards = _cards_of_turns(members, count, seed)
+        turns = np.arange(count)[:, np.newaxis]
+        places = ((2 * turns + 1) << place_bits) // (2 * count) << CARD_BITS
+        begin = 0
+        for own, end in zip(runs, np.searchsorted(members, ends).tolist(), strict=True):
+            if begin < end:
+                run = cards[:, begin:end]
+                if seed is not None:
+                    run.sort(axis=1)
+                own.append(run if len(distinct) == 1 else places | run)
+            begin = end
+    sequence = np.empty(total, dtype=np.int16)
+    done = 0
+    for own in runs:
+        size = sum(run.size for run in own)
+        if len(own) == 1:
+            part = sequence[done : done + size].reshape(own[0].shape)
+            np.bitwise_and(own[0], NUMBER_MASK, out=part, casting="unsafe")
+        elif own:
+            cards = np.concatenate([run.reshape(-1) for run in own])
+            cards.sort(kind="stable")
+            np.bitwise_and(cards, NUMBER_MASK, out=sequence[done : done + size], casting="unsafe")
+        done += size
+    return sequence
+
+
+def _spread_one_by_one(
+    counts: CountArray, groups: CountArray, place_bits: int, seed: int | None
+) -> Numbers:
+    """The same by sorting all cards: for few, or very different counts.
+
+    The cards of each are a run, and those of like counts stand together: the stable sort makes use
+    of both.
+    """
+    total = int(counts.sum())
+    order = np.lexsort((counts, groups))
+    cards = np.empty(total, dtype=np.int64)
+    step = max(1, CARDS_AT_ONCE * len(order) // max(total, 1))
+    done = 0
+    for begin in range(0, len(order), step):
+        members = order[begin : begin + step]
+        more = _cards_of(members, counts[members], groups[members], place_bits, seed)
+        cards[done : done + len(more)] = more
+        done += len(more)
+    cards.sort(kind="stable")
+    return np.asarray(cards & NUMBER_MASK, dtype=np.int16)
+
+
+def _cards_of(
+    members: CountArray,
+    counts: CountArray,
+    groups: CountArray,
+    place_bits: int,
+    seed: int | None,
+) -> CountArray:
+    """All cards of the members, as many as their counts say: group, place, tie, index.
+
+    Places are divided as floats, which is exact: a quotient is an integer, or off one by 1 / 2c.
+    """
+    owners = np.repeat(members, counts)
     turns = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-    cards = ((2 * turns + 1) << PLACE_BITS) // (2 * counts[owners])
-    ties = _mixed(owners << 32 | turns, seed) >> np.uint64(64 - TIE_BITS)
-    cards = (cards << TIE_BITS | ties.astype(np.int64)) << NUMBER_BITS | owners
-    cards |= groups[owners] << (PLACE_BITS + TIE_BITS + NUMBER_BITS)
-    cards.sort()
-    return np.asarray(cards & (2**NUMBER_BITS - 1))
+    cards = (((2 * turns + 1) << place_bits) / np.repeat(2 * counts, counts)).astype(np.int64)
+    cards |= np.repeat(groups << place_bits, counts)
+    cards <<= CARD_BITS
+    cards |= owners
+    if seed is not None:
+        word = (owners << 32 | turns).astype(np.uint64) * np.uint64(MIX_FIRST)
+        _mix(word, seed)
+        cards |= word.astype(np.int64) << NUMBER_BITS
+    return np.asarray(cards)
 
 
-def mended(rows: Matrix, groups: Matrix, seed: int) -> CountArray:
-    """Swap followers until no row has a number twice; the first column stays.
-
-    `groups` has the group of each follower: swaps are within one. Returns the rows that could not
-    be mended.
-    """
-    width = rows.shape[1] - 1
-    ordered = np.sort(rows, axis=1)
-    bad = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-    if not len(bad):
-        return bad
-    flat = groups.ravel()
-    members = np.argsort(flat, kind="stable")
-    sizes = np.bincount(flat)
-    begins = np.cumsum(sizes) - sizes
-    for attempt in range(SWAPS_TRIED_MAX):
-        here = rows[bad]
-        order = np.argsort(here, axis=1, kind="stable")  # so that the leader is the first of equals
-        ordered = np.take_along_axis(here, order, axis=1)
-        twice = ordered[:, 1:] == ordered[:, :-1]
-        still = twice.any(axis=1)
-        bad, here, order, twice = bad[still], here[still], order[still], twice[still]
-        if not len(bad):
-            break
-        each = np.arange(len(bad))
-        columns = order[each, twice.argmax(axis=1) + 1]
-        group = groups[bad, columns - 1]
-        drawn = _mixed(bad << 8 | attempt, seed) >> np.uint64(32)
-        at = members[begins[group] + drawn.astype(np.int64) % sizes[group]]
-        others, other_columns = at // width, at % width + 1
-        given, taken = here[each, columns], rows[others, other_columns]
-        fits = ~(rows[others] == given[:, np.newaxis]).any(axis=1)
-        fits &= ~(here == taken[:, np.newaxis]).any(axis=1)
-        is_bad = np.zeros(len(rows), dtype=np.bool_)
-        is_bad[bad] = True
-        fits &= ~is_bad[others]
-        fitting = np.flatnonzero(fits)
-        fitting = fitting[np.unique(others[fitting], return_index=True)[1]]
-        rows[bad[fitting], columns[fitting]] = taken[fitting]
-        rows[others[fitting], other_columns[fitting]] = given[fitting]
-    return bad
+def _cards_of_turns(members: CountArray, count: int, seed: int | None) -> NDArray[np.int32]:
+    """Tie and index in one integer; shape (count, members)."""
+    cards = np.empty((count, len(members)), dtype=np.int32)
+    if seed is None:
+        cards[:] = members
+        return cards
+    step = min(count, max(1, CARDS_AT_ONCE // len(members)))
+    indexes = np.tile(members.astype(np.uint64), step)
+    turns = np.repeat(np.arange(step, dtype=np.uint64), len(members))
+    first = (indexes << np.uint64(32) | turns) * np.uint64(MIX_FIRST)
+    flat = cards.reshape(-1)
+    for begin in range(0, count, step):
+        size = min(step, count - begin) * len(members)
+        word = first[:size] + np.uint64(begin * MIX_FIRST & WORD)  # of the turns from there on
+        _mix(word, seed)
+        word <<= np.uint64(NUMBER_BITS)
+        word |= indexes[:size]
+        flat[begin * len(members) :][:size] = word
+    return cards
 
 
-def racks_apart(
-    to_follow: CountArray, leading: CountArray, *, followers: int, seed: int
-) -> Matrix | None:
-    """For each row the racks of its followers, all different and not the leader's; None where
-    swapping does not get there.
-
-    Where a row has most of the racks, those that it has not are dealt.
-    """
-    lists, racks = len(leading), len(to_follow)
-    absent = racks - 1 - followers
-    wanted, width = to_follow, followers
-    if absent < followers:
-        wanted, width = lists - to_follow - np.bincount(leading, minlength=racks), absent
-    none = np.zeros((lists, width), dtype=np.int64)
-    cards = dealt(wanted, np.zeros_like(wanted), seed).reshape(lists, width)
-    rows = np.column_stack((leading, cards))
-    if len(mended(rows, none, seed)):
-        return None
-    if absent >= followers:
-        return rows[:, 1:]
-    is_there = np.ones((lists, racks), dtype=np.bool_)
-    np.put_along_axis(is_there, rows, values=False, axis=1)
-    present = np.nonzero(is_there)[1].reshape(lists, followers)
-    turned = (np.arange(followers) + np.arange(lists)[:, np.newaxis]) % max(followers, 1)
-    return np.take_along_axis(present, turned, axis=1)
-
-
-def racks_shared(
-    totals: CountArray, lower: CountArray, leading: CountArray, *, replicas: int, seed: int
-) -> Matrix:
-    """For each row the racks of its followers where a row has several SPUs of a rack: `lower` of
-    each, and one more of some."""
-    lists, racks = len(leading), len(totals)
-    counts = np.tile(lower, (lists, 1))
-    extra = np.repeat(np.arange(racks), totals - lists * lower)
-    places = np.argsort(_mixed(np.arange(lists), seed), kind="stable")  # rows in mixed order
-    np.add.at(counts, (places[np.arange(len(extra)) % lists], extra), 1)
-    counts[np.arange(lists), leading] -= 1
-    cells = np.repeat(np.tile(np.arange(racks), lists), counts.ravel())
-    return np.asarray(cells.reshape(lists, replicas - 1))
-
-
-def _mixed(numbers: CountArray, seed: int) -> NDArray[np.uint64]:
-    word = numbers.astype(np.uint64) * np.uint64(MIX_FIRST)
+def _mix(word: NDArray[np.uint64], seed: int) -> None:
+    """Make TIE_BITS mixed bits of each product, in place."""
     word ^= np.uint64(seed * MIX_SECOND & WORD)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(MIX_SECOND)
-    return np.asarray(word ^ (word >> np.uint64(31)))
+    word ^= word >> np.uint64(30)
+    word *= np.uint64(MIX_SECOND)
+    word >>= np.uint64(64 - TIE_BITS)

@@ -17,8 +17,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.dealing import dealt, mended, racks_apart, racks_shared
+from spu_assigner.core.dealing import Numbers, dealt, interleaved
 from spu_assigner.core.ledger import CountArray
+from spu_assigner.core.mending import Columns, by_number, mended, racks_apart, racks_shared
 
 MIX_FIRST: Final = 0x9E3779B97F4A7C15  # odd numbers of mixed bits, from splitmix64 (S. Vigna)
 MIX_SECOND: Final = 0xBF58476D1CE4E5B9
@@ -46,25 +47,25 @@ class Task:
     seed: int  # 0 … 2**32 - 1
 
 
-def fill_rows(task: Task) -> NDArray[np.int64]:
+def fill_rows(task: Task) -> NDArray[np.int16]:
     """Rows of positions in `ids`, shape (rows, replicas), leader first.
 
     Many rows are dealt; few, and those that cannot be mended, are made one by one.
     """
-    leading = _interleaved(task.leaders, task.positions)
+    leading = interleaved(task.leaders, task.positions)
     if len(leading) * task.replicas < DEALT_CELLS_MIN:
-        return _with_care(task, leading)
+        return _with_care(task, leading).astype(np.int16)
     rows, bad = _dealt_rows(task, leading)
     if len(bad):
         again = _enough_rows(task, rows, bad)
         quotas = np.bincount(rows[again].ravel(), minlength=len(task.ids))
         leaders = np.bincount(leading[again], minlength=len(task.ids))
         part = replace(task, quotas=quotas, leaders=leaders)
-        rows[again] = _with_care(part, _interleaved(leaders, task.positions))
+        rows[again] = _with_care(part, interleaved(leaders, task.positions))
     return rows
 
 
-def _with_care(task: Task, leading: CountArray) -> NDArray[np.int64]:
+def _with_care(task: Task, leading: Numbers) -> NDArray[np.int64]:
     """Rows one by one: O(cells log cells) in plain Python, times the number of racks where a row
     has several SPUs of one."""
     if int(task.upper.max()) > 1:
@@ -72,27 +73,43 @@ def _with_care(task: Task, leading: CountArray) -> NDArray[np.int64]:
     return _one_a_rack(task, leading)
 
 
-def _dealt_rows(task: Task, leading: CountArray) -> tuple[NDArray[np.int64], CountArray]:
+def _dealt_rows(task: Task, leading: Numbers) -> tuple[NDArray[np.int16], CountArray]:
     """Rows as the numbers say, and which of them have an SPU twice."""
+    leading_racks = task.racks.astype(np.int16).take(leading)
     to_follow = task.quotas - task.leaders
-    leading_racks = task.racks[leading]
-    if int(task.upper.max()) > 1:
-        totals = np.add.reduceat(task.quotas, task.starts)
-        racks = racks_shared(
-            totals, task.lower, leading_racks, replicas=task.replicas, seed=task.seed
-        )
-    else:
-        racks = _racks_of_rows(task, to_follow, leading_racks)
-    if len(task.starts) == len(task.ids):
-        return np.column_stack((leading, racks)), leading[:0]
-    cells = np.empty(racks.size, dtype=np.int64)
-    by_rack = np.argsort(racks.ravel().astype(np.uint16), kind="stable")
-    cells[by_rack] = dealt(to_follow, task.racks, task.seed)
-    rows = np.column_stack((leading, cells.reshape(racks.shape)))
-    return rows, mended(rows, racks, task.seed) if int(task.upper.max()) > 1 else leading[:0]
+    rows = np.empty((len(leading), task.replicas), dtype=np.int16)
+    rows[:, 0] = leading
+    bad = np.zeros(0, dtype=np.int64)
+    if int(task.upper.max()) == 1:
+        racks = _racks_of_columns(task, to_follow, leading_racks)
+        if len(task.starts) == len(task.ids):  # Each SPU is a rack.
+            _write_columns(rows, racks)
+        else:
+            _write_cells(task, rows, racks)
+        return rows, bad
+    totals = np.add.reduceat(task.quotas, task.starts)
+    racks = racks_shared(totals, task.lower, leading_racks, replicas=task.replicas, seed=task.seed)
+    _write_cells(task, rows, racks)
+    columns = np.ascontiguousarray(rows.T)
+    bad = mended(columns, racks, task.seed)
+    _write_columns(rows, columns[1:])
+    return rows, bad
 
 
-def _enough_rows(task: Task, rows: NDArray[np.int64], bad: CountArray) -> CountArray:
+def _write_columns(rows: NDArray[np.int16], followers: Columns) -> None:
+    for at, column in enumerate(followers, 1):
+        rows[:, at] = column
+
+
+def _write_cells(task: Task, rows: NDArray[np.int16], racks: Columns) -> None:
+    """Deal out the SPUs of each rack to its cells, row by row."""
+    cells = np.empty(racks.size, dtype=np.int16)
+    sequence = dealt(task.quotas - task.leaders, task.racks, task.seed)
+    cells[by_number(np.ascontiguousarray(racks.T).reshape(-1))] = sequence
+    rows[:, 1:] = cells.reshape(len(rows), -1)
+
+
+def _enough_rows(task: Task, rows: NDArray[np.int16], bad: CountArray) -> CountArray:
     """Rows with the bad ones, so many that no SPU has more replicas in them than there are rows."""
     is_in = np.zeros(len(rows), dtype=np.bool_)
     is_in[bad] = True
@@ -116,12 +133,6 @@ def mixed(ids: CountArray, turns: CountArray, seed: int) -> NDArray[np.uint64]:
     return np.asarray(word ^ (word >> np.uint64(31)))
 
 
-def _interleaved(counts: CountArray, positions: CountArray) -> CountArray:
-    """Each SPU as often as its count says, evenly spread, equals by position."""
-    owners, _, places = _spread(counts)
-    return np.asarray(owners[np.lexsort((positions[owners], places))])
-
-
 def _spread(counts: CountArray) -> tuple[CountArray, CountArray, CountArray]:
     """Each index as often as its count says; how often it was there before; its place, evenly."""
     owners = np.repeat(np.arange(len(counts)), counts)
@@ -129,11 +140,11 @@ def _spread(counts: CountArray) -> tuple[CountArray, CountArray, CountArray]:
     return owners, turns, ((2 * turns + 1) << 32) // counts[owners]
 
 
-def _one_a_rack(task: Task, leading: CountArray) -> NDArray[np.int64]:
+def _one_a_rack(task: Task, leading: Numbers) -> NDArray[np.int64]:
     """Rows whose racks differ: first the racks of each row, then SPUs to each rack's cells."""
     lists, followers = len(leading), task.replicas - 1
     to_follow = task.quotas - task.leaders
-    racks = _racks_of_rows(task, to_follow, task.racks[leading])
+    racks = _racks_of_columns(task, to_follow, task.racks.astype(np.int16)[leading]).T
     owners, turns, places = _spread(to_follow)
     tie = mixed(task.ids[owners], turns, task.seed)
     cells = np.empty(lists * followers, dtype=np.int64)
@@ -142,20 +153,16 @@ def _one_a_rack(task: Task, leading: CountArray) -> NDArray[np.int64]:
     return np.column_stack((leading, cells.reshape(lists, followers)))
 
 
-def _racks_of_rows(
-    task: Task, to_follow: CountArray, leading_racks: CountArray
-) -> NDArray[np.int64]:
-    """For each row the racks of its followers, all different and not the leader's."""
+def _racks_of_columns(task: Task, to_follow: CountArray, leading_racks: Numbers) -> Columns:
+    """For each row the racks of its followers, all different and not the leader's, as columns."""
     lists, followers = len(leading_racks), task.replicas - 1
     if len(task.starts) == task.replicas:
-        turns = np.arange(task.seed, task.seed + lists)[:, np.newaxis] + np.arange(followers)
-        racks = (leading_racks[:, np.newaxis] + 1 + turns % max(followers, 1)) % task.replicas
-        return np.asarray(racks)
+        return _all_racks(leading_racks, followers, task.seed)
     by_rack = np.add.reduceat(to_follow, task.starts)
     if lists * task.replicas >= DEALT_CELLS_MIN:
         apart = racks_apart(by_rack, leading_racks, followers=followers, seed=task.seed)
         if apart is not None:
-            return apart
+            return apart[1:]
     chosen = choose_racks(
         np.add.reduceat(task.quotas, task.starts).tolist(),
         by_rack.tolist(),
@@ -163,7 +170,19 @@ def _racks_of_rows(
         followers=followers,
         seed=task.seed,
     )
-    return np.array(chosen, dtype=np.int64).reshape(lists, followers)
+    return np.array(chosen, dtype=np.int16).reshape(lists, followers).T
+
+
+def _all_racks(leading_racks: Numbers, followers: int, seed: int) -> Columns:
+    """Racks when a row has all: those after the leader's, turned by one from row to row."""
+    racks = np.empty((followers, len(leading_racks)), dtype=np.int16)
+    for turn in range(followers):
+        own = leading_racks[turn::followers]
+        for at in range(followers):
+            after = own + np.int16(1 + (seed + turn + at) % followers)
+            after -= (after > followers) * np.int16(followers + 1)
+            racks[at, turn::followers] = after
+    return racks
 
 
 def choose_racks(
@@ -205,7 +224,7 @@ def choose_racks(
     return rows
 
 
-def _several_a_rack(task: Task, leading: CountArray) -> NDArray[np.int64]:
+def _several_a_rack(task: Task, leading: Numbers) -> NDArray[np.int64]:
     """Rows with several SPUs of a rack, made one by one; there are fewer racks than replicas."""
     to_get, to_follow = task.quotas.tolist(), (task.quotas - task.leaders).tolist()
     edges = [*task.starts.tolist(), len(to_get)]
