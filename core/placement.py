@@ -26,6 +26,7 @@ from spu_assigner.core.replicas import IdArray, IdMatrix
 
 IntArray = NDArray[np.signedinteger[Any]]  # shape (n,)
 
+ROWS_AT_ONCE = 16_384  # so that their columns stay in a processor's cache
 ROWS_BY_HAND_MAX = 48  # below it, walking in plain Python beats building the table of nearest racks
 
 
@@ -98,17 +99,35 @@ def shifted_over_racks_counted(
     steps = size - 1  # the walk passes every SPU but the leader, then begins anew
     rows = min(partitions, size * (steps // gcd(rack_count, steps)))
     turn, position = divmod(start, size)
-    first = np.arange(position, position + rows, dtype=np.int32)
+    turns = -(-(position + rows) // size)
+    offset_of_turn = np.array(
+        [(shift + turn + later) * rack_count % steps for later in range(turns)], dtype=np.int32
+    )
+    if rows <= ROWS_BY_HAND_MAX:
+        first, offset = _begins(offset_of_turn, position, rows, size)
+        chosen, passed = _walk_by_hand(racks, rack_count, first, offset, replicas)
+        return _repeat(ring[chosen], partitions), _repeat(passed, partitions)
+    nearest = _nearest_racks(racks.tolist(), min(replicas, rack_count))
+    rack_at = np.tile(racks.astype(np.int32), 3)
+    placed: IdMatrix = np.empty((rows, replicas), dtype=np.int32)
+    passed = np.empty((rows, 2), dtype=np.int32)
+    for begin in range(0, rows, ROWS_AT_ONCE):
+        count = min(ROWS_AT_ONCE, rows - begin)
+        first, offset = _begins(offset_of_turn, position + begin, count, size)
+        places = _walk_at_once(nearest, rack_at, first, offset, replicas)
+        for column, positions in enumerate(places):
+            placed[begin : begin + count, column] = ring.take(positions)
+        for column, counts in enumerate(_passed_over(places, offset, size)):
+            passed[begin : begin + count, column] = counts
+    return _repeat(placed, partitions), _repeat(passed, partitions)
+
+
+def _begins(offset_of_turn: IdArray, begin: int, count: int, size: int) -> tuple[IdArray, IdArray]:
+    """For rows from `begin` on: where the leader stands, and how far from it its walk begins."""
+    first = np.arange(begin, begin + count, dtype=np.int32)
     turns = first // np.int32(size)
     first -= turns * np.int32(size)
-    offsets = [(shift + turn + later) * rack_count % steps for later in range(int(turns[-1]) + 1)]
-    offset = np.array(offsets, dtype=np.int32)[turns]
-    if rows <= ROWS_BY_HAND_MAX:
-        chosen, passed = _walk_by_hand(racks, rack_count, first, offset, replicas)
-    else:
-        chosen = _walk_at_once(racks, rack_count, first, offset, replicas)
-        passed = _passed_over(chosen, offset, size)
-    return _repeat(ring[chosen], partitions), _repeat(passed, partitions)
+    return first, offset_of_turn[turns]
 
 
 def diagonal(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
@@ -277,68 +296,83 @@ def _walk_by_hand(
     return np.array(rows, dtype=np.int32), np.array(passed, dtype=np.int32)
 
 
-def _passed_over(chosen: IdMatrix, offset: IdArray, size: int) -> IdMatrix:
+def _passed_over(places: list[IdArray], offset: IdArray, size: int) -> tuple[IdArray, IdArray]:
     """For each row of positions: how many its walk passed over for their rack, and because the row
     had them.
 
     Between one replica and the next all were passed over: who is in the row already, for that; the
     others for their rack.
     """
-    steps = np.int32(size - 1)
-    walked = (chosen[:, 1:] - chosen[:, :1] - np.int32(1)) % np.int32(size)
-    passed: IdMatrix = np.zeros((len(chosen), 2), dtype=np.int32)
+    walked = [_wrapped(column - places[0] - np.int32(1), size) for column in places[1:]]
+    same_rack, in_list = np.zeros_like(offset), np.zeros_like(offset)
     place = offset
-    for column in range(walked.shape[1]):
-        gone_by = (walked[:, column] - place) % steps
-        for earlier in range(column):
-            passed[:, 1] += (walked[:, earlier] - place) % steps < gone_by
-        passed[:, 0] += gone_by
-        place = (walked[:, column] + np.int32(1)) % steps
-    passed[:, 0] -= passed[:, 1]
-    return passed
+    for at, column in enumerate(walked):
+        gone_by = _wrapped(column - place, size - 1)
+        for earlier in walked[:at]:
+            in_list += _wrapped(earlier - place, size - 1) < gone_by
+        same_rack += gone_by
+        place = column + np.int32(1)
+        place[place == size - 1] = 0
+    return same_rack - in_list, in_list
+
+
+def _wrapped(values: IdArray, size: int) -> IdArray:
+    """Values from 1 - size to size - 1 modulo the size, in place and without dividing."""
+    values += values >> np.int32(31) & np.int32(size)
+    return values
 
 
 def _walk_at_once(
-    racks: IntArray, rack_count: int, first: IdArray, offset: IdArray, replicas: int
-) -> IdMatrix:
-    """As `_walk_by_hand`, one replica of all rows at a time.
+    nearest: list[IdArray], rack_at: IdArray, first: IdArray, offset: IdArray, replicas: int
+) -> list[IdArray]:
+    """As `_walk_by_hand`, one replica of all rows at a time: a column of positions for each.
 
     Places are positions not yet reduced by N: a walk goes from first + 1 to first + N - 1, and
-    behind the last comes first + 1 again.
+    behind the last comes first + 1 again. `rack_at` has the racks of the ring, three times over.
     """
-    size = len(racks)
-    on_new_racks = min(replicas, rack_count)
-    nearest = _nearest_racks(racks.tolist(), on_new_racks)
-    rack_at = np.tile(racks.astype(np.int32), 3)
+    size = len(rack_at) // 3
     last = first + np.int32(size - 1)
     place = first + offset + np.int32(1)
     places = [first]
     used = [rack_at[first]]
     for replica in range(1, replicas):
-        if replica < on_new_racks:
+        if replica < len(nearest):
             found = _seek_new_rack(nearest, rack_at, place, used)
             beyond = np.flatnonzero(found > last)
             if beyond.size:  # The rest of the walk has none: on from its beginning.
                 used_there = [column[beyond] for column in used]
                 found[beyond] = _seek_new_rack(nearest, rack_at, first[beyond] + 1, used_there)
-            used.append(rack_at[found])
+            if replica + 1 < len(nearest):
+                used.append(rack_at[found])
         else:
             found = _seek_new_spu(first, last, place, places, size)
         places.append(np.where(found < size, found, found - np.int32(size)))
         place = np.where(found == last, first, found) + np.int32(1)
-    return np.stack(places, axis=1)
+    return places
 
 
 def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
-    """At [t][place], places from 0 to 2N - 1: where the (t + 1)th rack is met on the way on."""
+    """At [t][place], places from 0 to 2N - 1: where the (t + 1)th rack is met on the way on.
+
+    There must be so many racks.
+    """
     size = len(racks)
-    rows: list[list[int]] = []
     met: list[int] = []  # places, each of another rack, the nearest first
-    for place in range(2 * size - 1, -1, -1):
-        rack = racks[place % size]
-        met = [place, *[other for other in met if racks[other % size] != rack][: depth - 1]]
-        if place < size:  # By now every rack has been met.
-            rows.append(met)
+    racks_met: list[int] = []
+    for place, rack in enumerate(racks, size):
+        if len(met) == depth:
+            break
+        if rack not in racks_met:
+            met.append(place)
+            racks_met.append(rack)
+    rows: list[list[int]] = []
+    for place in range(size - 1, -1, -1):
+        rack = racks[place]
+        gone = racks_met.index(rack) if rack in racks_met else -1
+        del met[gone], racks_met[gone]
+        met.insert(0, place)
+        racks_met.insert(0, rack)
+        rows.append(met.copy())
     once = np.array(rows[::-1], dtype=np.int32).T
     return list(np.concatenate((once, once + np.int32(size)), axis=1))
 

@@ -280,7 +280,7 @@ def _summed(passed: IdMatrix | None) -> tuple[int, int]:
     """Over all rows: passed over for their rack, and because the list had them."""
     if passed is None:
         return 0, 0
-    same_rack, in_list = passed.sum(axis=0, dtype=np.int64).tolist()
+    same_rack, in_list = (int(column.sum(dtype=np.int64)) for column in passed.T)  # not by rows
     return same_rack, in_list
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from spu_assigner.core import placement
 from spu_assigner.core.placement import (
     ROWS_BY_HAND_MAX,
     alternation,
@@ -58,18 +61,25 @@ def walked(
 RACKS = st.lists(st.sampled_from("abcd"), min_size=2, max_size=9)
 
 
-@given(RACKS, st.integers(0, 90), st.integers(0, 9), st.integers(1, 9), st.integers(1, 120))
+@given(
+    RACKS,
+    st.tuples(st.integers(0, 90), st.integers(0, 9)),
+    st.integers(1, 9),
+    st.integers(1, 120),
+    st.sampled_from([1, 13, placement.ROWS_AT_ONCE]),
+)
 def test_the_walk_over_racks_counts_whom_it_passes_over(
-    racks: list[str], start: int, shift: int, replicas: int, partitions: int
+    racks: list[str], begin: tuple[int, int], replicas: int, partitions: int, at_once: int
 ) -> None:
-    """Both ways to walk, few rows and many, say what the plain loop says."""
-    replicas = min(replicas, len(racks))
+    """Both ways to walk, few rows and many, say what the plain loop says; also many in pieces."""
+    (start, shift), replicas = begin, min(replicas, len(racks))
     ring = ring_of(racks)
     order = np.array(alternation(range(len(racks)), racks), dtype=np.int32)
     given_to = {"start": start, "shift": shift, "replicas": replicas}
-    rows, passed = shifted_over_racks_counted(
-        order, ring.rack_numbers(order), partitions=partitions, **given_to
-    )
+    with mock.patch.object(placement, "ROWS_AT_ONCE", at_once):
+        rows, passed = shifted_over_racks_counted(
+            order, ring.rack_numbers(order), partitions=partitions, **given_to
+        )
     expected = [
         walked(order.tolist(), racks, index=start + row, shift=shift, replicas=replicas)
         for row in range(partitions)
