@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from spu_assigner.core.events import Policy, SpuJoined, TopicCreate
@@ -16,7 +17,7 @@ from spu_assigner.core.machine import step
 from spu_assigner.core.records import ReplicaMap
 from spu_assigner.core.state import ClusterState
 from support.figures import keep, spread
-from support.kafka_placer import Racks, running_kafka_placer
+from support.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
 
 SPUS: Final = 1_000
 REPLICAS: Final = 3
@@ -29,6 +30,55 @@ JAVA_WARM_UP: Final = (
     60  # rounds until its compiler has settled; the rates of the first 20 differ tenfold
 )
 RACKS: Final = 10
+NEVER_FULL: Final = 2**31 - 1
+GROWING_PARTITIONS: Final = (100, 1_000, 10_000, 100_000)
+GROWING_SPUS: Final = (10, 100, 1_000, 10_000)
+ROUND_PARTITIONS_MIN: Final = 10_000  # small requests are repeated until a round has as many
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A ring: the rack and the capacity of its SPUs, turn by turn."""
+
+    racks: tuple[int | None, ...] = (None,)
+    capacities: tuple[int, ...] = (NEVER_FULL,)
+
+    def brokers(self, spus: int = SPUS) -> Racks:
+        """The rack of each SPU, by id."""
+        names = [None if rack is None else f"r{rack}" for rack in self.racks]
+        return {spu_id: names[spu_id % len(names)] for spu_id in range(spus)}
+
+    def cluster(self, spus: int = SPUS) -> ClusterState:
+        """A cluster whose SPUs never fill up."""
+        state = ClusterState("c")
+        for spu_id, rack in self.brokers(spus).items():
+            capacity = self.capacities[spu_id % len(self.capacities)]
+            joined = SpuJoined(
+                event_id=f"j{spu_id}", cluster_id="c", spu_id=spu_id, rack=rack, capacity=capacity
+            )
+            step(state, joined, default_policy=Policy.FLUVIO)
+        return state
+
+
+NO_RACKS: Final = Shape()
+EVEN_RACKS: Final = Shape(racks=tuple(range(RACKS)))
+KINDS: Final = tuple(1_000_000 * times for times in (1, 2, 4, 8))  # of hardware
+MANY_KINDS: Final = tuple(range(10**6, 3 * 10**6, 2_000))
+SHAPES: Final = {
+    "no racks": NO_RACKS,
+    f"{RACKS} racks": EVEN_RACKS,
+    "3 racks": Shape(racks=(0, 1, 2)),
+    "100 racks": Shape(racks=tuple(range(100))),
+    "4 racks, 4:3:2:1": Shape(racks=(0, 0, 0, 0, 1, 1, 1, 2, 2, 3)),
+    "10 racks, 5:4:3:3:2:1:1:1:1:1": Shape(
+        racks=(0,) * 5 + (1,) * 4 + (2,) * 3 + (3,) * 3 + (4, 4) + tuple(range(5, 10))
+    ),
+    "4 capacities, no racks": Shape(capacities=KINDS),
+    "4 capacities, 9 racks": Shape(racks=tuple(range(9)), capacities=KINDS),
+    "1,000 capacities, no racks": Shape(capacities=MANY_KINDS),
+    f"1,000 capacities, {RACKS} racks": Shape(racks=tuple(range(RACKS)), capacities=MANY_KINDS),
+}
+ALL_POLICIES_ON: Final = ("no racks", f"{RACKS} racks")
 
 
 def rate(partitions: int, work: Callable[[int], object], *, warm_up: int = WARM_UP) -> list[float]:
@@ -39,17 +89,6 @@ def rate(partitions: int, work: Callable[[int], object], *, warm_up: int = WARM_
         work(number)
         rates.append(partitions / (time.perf_counter() - begun))
     return rates[warm_up:]
-
-
-def cluster(racks: Racks) -> ClusterState:
-    """A cluster whose SPUs never fill up."""
-    state = ClusterState("c")
-    for spu_id, rack in racks.items():
-        joined = SpuJoined(
-            event_id=f"j{spu_id}", cluster_id="c", spu_id=spu_id, rack=rack, capacity=2**31 - 1
-        )
-        step(state, joined, default_policy=Policy.FLUVIO)
-    return state
 
 
 def create(state: ClusterState, policy: Policy, name: str, partitions: int) -> None:
@@ -71,29 +110,45 @@ def many(state: ClusterState, policy: Policy, number: int) -> None:
         create(state, policy, f"t{number}-{topic}", TOPIC_PARTITIONS)
 
 
+def planner_rate(state: ClusterState, policy: Policy, partitions: int) -> list[float]:
+    """Partitions per second of topics of that size."""
+    topics = -(-ROUND_PARTITIONS_MIN // partitions)
+
+    def work(number: int) -> None:
+        for topic in range(topics):
+            create(state, policy, f"t{partitions}-{number}-{topic}", partitions)
+
+    return rate(topics * partitions, work)
+
+
+def kafka_rate(kafka: KafkaPlacer, brokers: Racks, partitions: int) -> list[float]:
+    """The same of Kafka's placer."""
+    calls = -(-ROUND_PARTITIONS_MIN // partitions)
+
+    def work(number: int) -> None:
+        for call in range(calls):
+            kafka.assign_in_java(brokers, partitions, REPLICAS, number + call, 0)
+
+    return rate(calls * partitions, work, warm_up=JAVA_WARM_UP)
+
+
 def test_planner_beside_kafkas_placer() -> None:
-    """One topic of 100,000 partitions, and 1,000 topics of 10."""
+    """One topic of 100,000 partitions on rings of several shapes, and 1,000 topics of 10."""
     figures: dict[str, object] = {}
     with running_kafka_placer() as kafka:
-        for name, racks in {
-            "no racks": dict.fromkeys(range(SPUS)),
-            f"{RACKS} racks": {spu_id: f"r{spu_id % RACKS}" for spu_id in range(SPUS)},
-        }.items():
-            theirs = rate(
-                LARGE,
-                lambda n, r=racks: kafka.assign_in_java(r, LARGE, REPLICAS, n, 0),
-                warm_up=JAVA_WARM_UP,
-            )  # type: ignore[misc]
+        for name, shape in SHAPES.items():
+            theirs = kafka_rate(kafka, shape.brokers(), LARGE)
             figures[f"kafka's placer, one topic, {name}"] = spread(theirs)
-            for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA):
-                state = cluster(racks)
-                ours = rate(LARGE, lambda n, s=state, p=policy: create(s, p, f"t{n}", LARGE))  # type: ignore[misc]
+            policies = [Policy.BALANCED, Policy.KAFKA]
+            if name in ALL_POLICIES_ON:
+                policies += [Policy.FLUVIO, Policy.REDPANDA]
+            for policy in policies:
+                ours = planner_rate(shape.cluster(), policy, LARGE)
                 figures[f"{policy}, one topic, {name}"] = spread(ours)
                 ratio = statistics.median(ours) / statistics.median(theirs)
                 figures[f"{policy}, one topic, {name}: times kafka's placer"] = round(ratio, 2)
-        racks = dict.fromkeys(range(SPUS))
         for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):
-            state = cluster(racks)
+            state = NO_RACKS.cluster()
             ours = rate(TOPICS * TOPIC_PARTITIONS, lambda n, s=state, p=policy: many(s, p, n))  # type: ignore[misc]
             figures[f"{policy}, 1,000 topics"] = spread(ours)
     keep(
@@ -104,6 +159,32 @@ def test_planner_beside_kafkas_placer() -> None:
             "one_topic_partitions": LARGE,
             "topics": TOPICS,
             "partitions_each": TOPIC_PARTITIONS,
+            "unit": "partitions per second",
+        },
+        figures=figures,
+    )
+
+
+def test_planner_as_requests_and_clusters_grow() -> None:
+    """Rates over the partitions of a topic and over the SPUs of a cluster, for a curve."""
+    figures: dict[str, object] = {}
+    sizes = [(SPUS, partitions) for partitions in GROWING_PARTITIONS]
+    sizes += [(spus, LARGE) for spus in GROWING_SPUS if spus != SPUS]
+    with running_kafka_placer() as kafka:
+        for name, shape in (("no racks", NO_RACKS), (f"{RACKS} racks", EVEN_RACKS)):
+            for spus, partitions in sizes:
+                size = f"{spus:,} SPUs, {partitions:,} partitions, {name}"
+                theirs = kafka_rate(kafka, shape.brokers(spus), partitions)
+                figures[f"kafka's placer, {size}"] = spread(theirs)
+                for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):
+                    ours = planner_rate(shape.cluster(spus), policy, partitions)
+                    figures[f"{policy}, {size}"] = spread(ours)
+    keep(
+        "planner_growth",
+        sizes={
+            "spus": list(GROWING_SPUS),
+            "partitions": list(GROWING_PARTITIONS),
+            "replicas": REPLICAS,
             "unit": "partitions per second",
         },
         figures=figures,
