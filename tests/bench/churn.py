@@ -58,8 +58,8 @@ ALLOWANCES: Final = {
     "tree": Allowance(factor=1.1, slack=50 * MB),
 }
 CHECKPOINT: Final = Allowance(factor=1.2, slack=5 * MB)
-# Spark clears away once a minute, so what lies there is that minute's batches, more where the
-# machine is less busy; what is left after clearing tells a leak.
+# How many files lie there follows the rate of batches, which Spark clears away now and then. What
+# it does not clear away grows old.
 FILES: Final = Allowance(factor=1.2, slack=50)
 LATENCY: Final = Allowance(factor=1.5, slack=100)  # of the minutes' p50, in ms
 
@@ -122,18 +122,20 @@ class Cluster:
 
 
 class Watch:
-    """The checkpoint's size and files over time."""
+    """The checkpoint's size, files and old files over time."""
 
     def __init__(self, run: RunningLoad) -> None:
         self.sizes: list[tuple[float, float]] = []
         self.files: list[tuple[float, float]] = []
+        self.lingering: list[tuple[float, float]] = []
         self._run = run
 
     def look(self) -> None:
-        size, files = self._run.load.checkpoint_size()
+        found = self._run.load.checkpoint_size()
         now = self._run.sampler.seconds()
-        self.sizes.append((now, size))
-        self.files.append((now, files))
+        self.sizes.append((now, found.bytes_))
+        self.files.append((now, found.files))
+        self.lingering.append((now, found.lingering))
 
 
 def live(run: RunningLoad, clusters: list[Cluster], *, minutes: float, rate: int) -> Watch:
@@ -178,7 +180,7 @@ def judged(run: RunningLoad, watch: Watch, *, since: float, moment: float) -> di
         for role in roles
     }
     found["checkpoint's size"] = flatness(watch.sizes, CHECKPOINT)
-    found["checkpoint's files"] = flatness(watch.files, FILES, level=min)
+    found["checkpoint's old files"] = flatness(watch.lingering, FILES)
     minutes: dict[int, list[float]] = {}
     for when, latency_ms in run.load.latencies:
         if when >= moment:

@@ -66,7 +66,7 @@ def judged(run: RunningLoad, events: list[Event], figures: Figures) -> Figures:
     verdict = run.load.tally.judge(events, sent=run.load.sent)
     markers = run.load.markers()
     sizes = [sum(p.count for parts in m.offsets.values() for p in parts) for m in markers]
-    bytes_, files = run.load.checkpoint_size()
+    checkpoint = run.load.checkpoint_size()
     return {
         "events": run.load.sent,
         "answers": run.load.tally.answers,
@@ -74,8 +74,8 @@ def judged(run: RunningLoad, events: list[Event], figures: Figures) -> Figures:
         **_told(verdict),
         "batches": len(markers),
         "events_in_the_largest_batch": max(sizes),
-        "checkpoint_mb": round(bytes_ / 1e6, 1),
-        "checkpoint_files": files,
+        "checkpoint_mb": round(checkpoint.bytes_ / 1e6, 1),
+        "checkpoint_files": checkpoint.files,
         "peak_mb": run.sampler.peaks_mb(),
     }
 

@@ -7,7 +7,7 @@ A `Tally` keeps of each message no more than a hash, so that millions fit.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -131,16 +131,8 @@ class Flatness:
         return self.late <= self.allowance.factor * self.early + self.allowance.slack
 
 
-def flatness(
-    samples: Sequence[tuple[float, float]],
-    allowance: Allowance,
-    *,
-    level: Callable[[Sequence[float]], float] = statistics.median,
-) -> Flatness:
+def flatness(samples: Sequence[tuple[float, float]], allowance: Allowance) -> Flatness:
     """Judge (seconds, size) samples over the time they span; the first fifth is the warming up.
-
-    Args:
-        level: what stands for a fifth; `min` for what piles up and is cleared away again.
 
     Raises:
         ValueError: a fifth without a sample tells nothing.
@@ -155,7 +147,7 @@ def flatness(
     if not fifths[1] or not fifths[-1]:
         raise ValueError(f"{len(samples)} samples leave a fifth empty")
     return Flatness(
-        early=level(fifths[1]),
-        late=level(fifths[-1]),
+        early=statistics.median(fifths[1]),
+        late=statistics.median(fifths[-1]),
         allowance=allowance,
     )

@@ -31,6 +31,7 @@ CLIENT_ID: Final = "bench"  # whom a throttle leaves alone
 PATIENCE_SECONDS: Final = 300.0  # without a single new answer
 QUIET_SECONDS: Final = 2.0  # a transaction's end shows in one partition earlier than in another
 TELL_SECONDS: Final = 10.0
+LINGERING_SECONDS: Final = 300.0  # Spark clears away what is two or three minutes old
 _QUEUED_KIB: Final = 64 * 1024
 
 
@@ -52,6 +53,30 @@ class JobOptions:
             "--ui-port": 0,
         }
         return [str(part) for pair in flags.items() if pair[1] is not None for part in pair]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSize:
+    """What a checkpoint holds."""
+
+    bytes_: int
+    files: int
+    lingering: int  # files older than LINGERING_SECONDS
+
+    @classmethod
+    def of(cls, folder: Path) -> CheckpointSize:
+        now = time.time()
+        size = files = lingering = 0
+        for root, _, names in os.walk(folder):
+            for name in names:
+                try:
+                    found = os.stat(Path(root) / name)
+                except OSError:
+                    continue  # It has just been removed.
+                size += found.st_size
+                files += 1
+                lingering += now - found.st_mtime > LINGERING_SECONDS
+        return cls(bytes_=size, files=files, lingering=lingering)
 
 
 class LoadError(Exception):
@@ -169,17 +194,8 @@ class Load:
         """The input messages, in the order in which they were applied."""
         return Streams(self.bootstrap, "").applied()
 
-    def checkpoint_size(self) -> tuple[int, int]:
-        """Bytes and files of the checkpoint."""
-        size = files = 0
-        for root, _, names in os.walk(self.checkpoint):
-            for name in names:
-                try:
-                    size += os.stat(Path(root) / name).st_size
-                except OSError:
-                    continue  # It has just been removed.
-                files += 1
-        return size, files
+    def checkpoint_size(self) -> CheckpointSize:
+        return CheckpointSize.of(self.checkpoint)
 
 
 @dataclass(slots=True, kw_only=True)

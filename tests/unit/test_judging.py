@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from spu_assigner.core.assigner import Assigner
@@ -20,6 +23,7 @@ from support.judging import (
     Verdict,
     flatness,
 )
+from support.loadrun import LINGERING_SECONDS, CheckpointSize
 from support.memory import role_of
 
 MB = 1_000_000
@@ -139,11 +143,12 @@ def test_processes_are_told_apart_by_their_command_lines() -> None:
     assert role_of("/bin/sh") == "other"
 
 
-def test_what_piles_up_and_is_cleared_away_is_judged_by_what_is_left() -> None:
-    """The heaps differ; a leak shows in what no clearing takes."""
-    heaps = [(float(n), n % 12 * (50.0 if n < 60 else 90.0)) for n in range(120)]
-    allowance = Allowance(factor=1.2, slack=50)
-    assert not flatness(heaps, allowance).is_flat
-    assert flatness(heaps, allowance, level=min).is_flat
-    leaking = [(n, size + n * 5) for n, size in heaps]
-    assert not flatness(leaking, allowance, level=min).is_flat
+def test_a_checkpoints_old_files_are_counted_apart(tmp_path: Path) -> None:
+    """How many files there are follows the rate of batches; what nobody clears away grows old."""
+    for number, age in enumerate((0.0, LINGERING_SECONDS - 60, LINGERING_SECONDS + 60)):
+        path = tmp_path / str(number) / "file"
+        path.parent.mkdir()
+        path.write_bytes(b"12345")
+        when = time.time() - age
+        os.utime(path, (when, when))
+    assert CheckpointSize.of(tmp_path) == CheckpointSize(bytes_=15, files=3, lingering=1)
