@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,9 +27,8 @@ TOPICS: Final = 1_000
 TOPIC_PARTITIONS: Final = 10
 ROUNDS: Final = 9
 WARM_UP: Final = 5
-JAVA_WARM_UP: Final = (
-    60  # rounds until its compiler has settled; the rates of the first 20 differ tenfold
-)
+JAVA_WARM_UP: Final = 60  # rounds on each ring; the rates of the first 20 differ tenfold
+JAVA_WARM_UP_FIRST: Final = 300  # before all: without racks it doubles once more after some 100
 RACKS: Final = 10
 NEVER_FULL: Final = 2**31 - 1
 GROWING_PARTITIONS: Final = (100, 1_000, 10_000, 100_000)
@@ -132,10 +132,21 @@ def kafka_rate(kafka: KafkaPlacer, brokers: Racks, partitions: int) -> list[floa
     return rate(calls * partitions, work, warm_up=JAVA_WARM_UP)
 
 
+@contextmanager
+def warm_kafka_placer() -> Iterator[KafkaPlacer]:
+    """Kafka's placer, its loops compiled as well as its Java does it."""
+    with running_kafka_placer() as kafka:
+        for shape in (NO_RACKS, EVEN_RACKS):
+            brokers = shape.brokers()
+            for number in range(JAVA_WARM_UP_FIRST):
+                kafka.assign_in_java(brokers, LARGE, REPLICAS, number, 0)
+        yield kafka
+
+
 def test_planner_beside_kafkas_placer() -> None:
     """One topic of 100,000 partitions on rings of several shapes, and 1,000 topics of 10."""
     figures: dict[str, object] = {}
-    with running_kafka_placer() as kafka:
+    with warm_kafka_placer() as kafka:
         for name, shape in SHAPES.items():
             theirs = kafka_rate(kafka, shape.brokers(), LARGE)
             figures[f"kafka's placer, one topic, {name}"] = spread(theirs)
@@ -170,7 +181,7 @@ def test_planner_as_requests_and_clusters_grow() -> None:
     figures: dict[str, object] = {}
     sizes = [(SPUS, partitions) for partitions in GROWING_PARTITIONS]
     sizes += [(spus, LARGE) for spus in GROWING_SPUS if spus != SPUS]
-    with running_kafka_placer() as kafka:
+    with warm_kafka_placer() as kafka:
         for name, shape in (("no racks", NO_RACKS), (f"{RACKS} racks", EVEN_RACKS)):
             for spus, partitions in sizes:
                 size = f"{spus:,} SPUs, {partitions:,} partitions, {name}"
