@@ -21,6 +21,7 @@ from spu_assigner.core.planner import (
     PASSED_BEFORE,
     Cursor,
     Rule,
+    known_table,
     period_of,
     period_table,
     table_ahead,
@@ -96,7 +97,10 @@ class RuleCourse(_RingFacts):
         ring, rule, replicas = state.ring, self._rule, self._replicas
         self._ahead = min(2 * self._ahead, AHEAD_MAX)
         period = period_of(rule, ring.size, replicas)
-        if period is not None and period <= self._ahead:
+        if period is not None and (
+            period <= self._ahead
+            or (period <= AHEAD_MAX and known_table(ring, rule, replicas) is not None)
+        ):
             self._first = index - index % period
             table = period_table(ring, rule, replicas, period)
         else:

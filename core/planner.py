@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,9 @@ BLOCK_ROWS_FIRST: Final = (
 )
 
 PASSED_BEFORE: Final = "passed-before"  # in a table's cache: row i sums what rows 0 … i - 1 passed
+
+_Alike = tuple[str, int, bytes, bytes]  # rule, replicas, order, racks where they matter
+_SHARED: Final[WeakValueDictionary[_Alike, Table]] = WeakValueDictionary()  # as rings have them
 
 
 class Rule(Enum):
@@ -360,12 +364,33 @@ def _from_table(cursor: Cursor, demand: Demand) -> tuple[ReplicaLists, tuple[int
 
 def period_table(ring: Ring, rule: Rule, replicas: int, period: int) -> Table:
     """The ring's table for this rule: a period and some rows more."""
+    table = known_table(ring, rule, replicas)
+    if table is None:
+        rows = period + TABLE_OVERLAP_ROWS
+        table = table_ahead(Cursor(ring, rule, 0), rows, replicas)
+        ring.tables[rule.name, replicas] = _SHARED[_alike(ring, rule, replicas)] = table
+    return table
+
+
+def known_table(ring: Ring, rule: Rule, replicas: int) -> Table | None:
+    """The ring's table for this rule, if it was made, or that of a ring alike.
+
+    Rings of SPUs 0 … n - 1 without racks are alike in all clusters, and their tables large.
+    """
     key = (rule.name, replicas)
     table = ring.tables.get(key)
     if table is None:
-        rows = period + TABLE_OVERLAP_ROWS
-        table = ring.tables[key] = table_ahead(Cursor(ring, rule, 0), rows, replicas)
+        table = _SHARED.get(_alike(ring, rule, replicas))
+        if table is not None:
+            ring.tables[key] = table
     return table
+
+
+def _alike(ring: Ring, rule: Rule, replicas: int) -> _Alike:
+    """All that the rows of a rule depend on."""
+    order = ring.order(ORDER_OF[rule])
+    racks = ring.rack_numbers(order).tobytes() if rule is Rule.SHIFTED_OVER_RACKS else b""
+    return rule.name, replicas, order.tobytes(), racks
 
 
 def table_ahead(cursor: Cursor, count: int, replicas: int) -> Table:

@@ -27,7 +27,7 @@ class Table:
     keeps a form derived from the rows beside them, such as the codec their bytes.
     """
 
-    __slots__ = ("cache", "count", "rows")
+    __slots__ = ("__weakref__", "cache", "count", "rows")
 
     def __init__(self, rows: IdMatrix) -> None:
         rows.setflags(write=False)
