@@ -27,7 +27,6 @@ _NUMBER_MASK: Final = 2**NUMBER_BITS - 1
 _FOLLOWER_BITS: Final = MIXED_BITS + NUMBER_BITS  # what decides between those who lead as many
 _FOLLOWER_MASK: Final = 2**_FOLLOWER_BITS - 1
 _ONE_LED: Final = 1 << NUMBER_BITS  # one list more, in the key of a leader
-_ONE_LED_LESS: Final = 1 << _FOLLOWER_BITS  # in the key of a follower
 _LED_MAX: Final = 2**31
 
 
@@ -46,9 +45,10 @@ class EvenRing:
 
     __slots__ = (
         "_counts",
-        "_follow_keys",
+        "_follow_base",
         "_given",
         "_ids",
+        "_is_dense",
         "_layout",
         "_lead_keys",
         "_levels",
@@ -63,7 +63,9 @@ class EvenRing:
         self._counts: CountArray  # replicas of each SPU,
         self._levels: dict[int, int]  # and how many SPUs have each count
         self._lead_keys: CountArray  # lists led, then room for a position
-        self._follow_keys: CountArray  # lists led, most first, room for mixed bits, the number
+        # In the key of a follower: lists led, most first, room for mixed bits, the number.
+        self._follow_base = (_LED_MAX << _FOLLOWER_BITS) + np.arange(len(ids))
+        self._is_dense = bool((ids == np.arange(len(ids))).all())
 
     def lists(
         self, ledger: Ledger, *, partitions: int, replicas: int, start: int
@@ -82,7 +84,9 @@ class EvenRing:
         open_count = total if is_one_level else total - at_lowest
 
         begin = start % len(counts)
-        keys = (self._lead_keys + layout.positions(begin))[counts <= open_level]
+        keys = self._lead_keys + layout.positions(begin)
+        if at_lowest + (0 if is_one_level else above) < len(counts):
+            keys = keys[counts <= open_level]
         keys.sort()
         keys = keys[:partitions]
         places = keys & _NUMBER_MASK
@@ -97,7 +101,9 @@ class EvenRing:
         places.sort()
         leaders = layout.turned[places + begin]
 
-        follow_keys = self._follow_keys + layout.mixed_keys(start % 2**32)
+        follow_keys = layout.mixed_keys(start % 2**32)
+        follow_keys += self._follow_base
+        follow_keys -= self._lead_keys << MIXED_BITS  # Who leads most comes first.
         is_open[leaders] = False
         others = follow_keys[is_open]
         others.sort()
@@ -111,7 +117,7 @@ class EvenRing:
         rows = np.empty((partitions, replicas), dtype=np.intp)
         rows[:, 0] = leaders
         rows[:, 1:] = (others & _NUMBER_MASK).reshape(partitions, replicas - 1)
-        lists = ReplicaLists(self._ids[rows])
+        lists = ReplicaLists(rows.astype(np.int32) if self._is_dense else self._ids[rows])
         self._given = _Given(lists, rows, lowest, is_one_level)
         return lists
 
@@ -132,14 +138,12 @@ class EvenRing:
         self._counts = counts
         self._levels = dict(zip(levels.tolist(), sizes.tolist(), strict=True))
         self._lead_keys = led << NUMBER_BITS
-        self._follow_keys = (_LED_MAX - led << _FOLLOWER_BITS) + np.arange(len(led))
 
     def _count(self, given: _Given) -> None:
         """Everybody in the lists got one replica."""
         rows, levels = given.rows, self._levels
-        self._counts[rows] += 1  # Nobody is there twice.
+        self._counts[rows.ravel()] += 1  # Nobody is there twice.
         self._lead_keys[rows[:, 0]] += _ONE_LED
-        self._follow_keys[rows[:, 0]] -= _ONE_LED_LESS
         at_lowest = levels[given.lowest]
         raised = rows.size if given.is_one_level else at_lowest
         _move(levels, given.lowest, raised)
