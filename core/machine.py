@@ -52,6 +52,7 @@ from spu_assigner.core.records import (
     SpuGone,
     Status,
     TopicStatus,
+    Usual,
     Wait,
     WaitingSettled,
 )
@@ -69,6 +70,7 @@ from spu_assigner.core.state import (
     ClusterState,
     event_hash,
     evolve,
+    evolve_usual,
 )
 from spu_assigner.core.usual import usual_create
 from spu_assigner.core.waiting import in_turn, may_wait, request_of, servable, waiting_create
@@ -83,6 +85,9 @@ def step(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[
     An event that was seen before gives no records and changes nothing.
     """
     records = decide(state, event, default_policy=default_policy)
+    if isinstance(records, Usual):
+        evolve_usual(state, records)
+        return records
     if isinstance(event, TopicCreate):
         for record in records:
             evolve(state, record)

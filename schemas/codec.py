@@ -18,8 +18,9 @@ import fastavro
 from spu_assigner.core.errors import InvalidEventError
 from spu_assigner.core.events import Event, TopicCreate
 from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.records import ReplicaMap, TopicStatus, Usual
 from spu_assigner.schemas.decoding import BUILDERS, HOT_READERS, Builder
-from spu_assigner.schemas.encoding import EVENT_BODIES, MESSAGE_BODIES, Message
+from spu_assigner.schemas.encoding import EVENT_BODIES, MESSAGE_BODIES, Message, usual_bodies
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.registry import Registered, Registry
 from spu_assigner.schemas.strict import Reader, compile_reader, read_whole
@@ -131,6 +132,17 @@ def encoder(wire: Wire) -> Callable[[Message], bytes]:
     def encode(record: Message) -> bytes:
         header, body = records[type(record)]
         return header + body(record)
+
+    return encode
+
+
+def usual_encoder(wire: Wire) -> Callable[[Usual], tuple[bytes, bytes]]:
+    """What `encode_record` gives for the map and the status of a usual create."""
+    map_header, status_header = (_RECORDS[wire][each][0] for each in (ReplicaMap, TopicStatus))
+
+    def encode(records: Usual) -> tuple[bytes, bytes]:
+        map_body, status_body = usual_bodies(records)
+        return map_header + map_body, status_header + status_body
 
     return encode
 

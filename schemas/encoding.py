@@ -39,6 +39,7 @@ from spu_assigner.core.records import (
     SpuChanged,
     Status,
     TopicStatus,
+    Usual,
     Wait,
     Waiting,
 )
@@ -72,6 +73,8 @@ _LEAVE_MODES: Final = {mode: long_bytes(index) for index, mode in enumerate(Leav
 _MODES: Final = {mode: long_bytes(index) for index, mode in enumerate(Mode)}
 _WAITS: Final = {wait: long_bytes(index) for index, wait in enumerate(Wait)}
 _SHORTAGES: Final = {word: long_bytes(index) for index, word in enumerate(OnShortage)}
+_FIRST_REVISION: Final = long_bytes(1)
+_PLAINLY_ASSIGNED: Final = _STATUSES[Status.ASSIGNED] + bytes(3)  # no code, message, lists
 
 
 # Records. Their numbers are within the core's limits, so they fit.
@@ -179,6 +182,31 @@ def _topic_status(record: TopicStatus) -> bytes:
             b"\x00" if record.moves is None else nullable_long(record.moves),
         )
     )
+
+
+def usual_bodies(records: Usual) -> tuple[bytes, bytes]:
+    """The bytes of map and status of a usual create, which say much of it twice."""
+    made, _, _, _ = records
+    names = text_bytes(made.cluster_id) + text_bytes(made.topic)
+    cause = text_bytes(made.cause)
+    reason, replicas = made.reason, made.replicas
+    if replicas is None or reason is None:
+        raise EncodeError(f"the map of {made.topic} is none of a new topic")
+    body = b"".join(
+        (
+            names,
+            _FIRST_REVISION,
+            _POLICIES[made.policy],
+            lists_bytes(replicas),
+            b"\x00",
+            nullable_long(made.chain_index),
+            cause,
+            long_bytes(made.replication_factor),
+            b"\x01\x00" if made.ignore_rack else b"\x00\x00",
+            _reason(reason),
+        )
+    )
+    return body, b"%b%b%b\x00" % (names, _PLAINLY_ASSIGNED, cause)
 
 
 def _ring_event(record: RingEvent) -> bytes:

@@ -37,6 +37,7 @@ from spu_assigner.schemas.codec import decode_event, encode_event, encode_record
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream import keeper_messages
 from spu_assigner.stream.bundle import Bundler, Kind, Message, Source
+from spu_assigner.stream.keeper import YOUNG_OBJECTS_MAX
 from spu_assigner.stream.merge import merge_order
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.settings import Settings
@@ -279,6 +280,7 @@ def main() -> None:
     parser.add_argument("--policy", nargs="*", default=POLICIES)
     parser.add_argument("--functions", action="store_true", help="also a profile by function")
     given = parser.parse_args()
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
     found: dict[str, dict[str, float]] = {}
     for name in given.policy:
         policy = Policy(name)

@@ -17,8 +17,9 @@ from spu_assigner.core.quick import quick
 from spu_assigner.core.records import EventSeen, ReplicaMap, Status, TopicStatus, Usual
 from spu_assigner.core.replicas import ReplicaLists
 from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.codec import encode_record
+from spu_assigner.schemas.codec import encode_record, usual_encoder
 from spu_assigner.schemas.jsonl import event_from_json
+from spu_assigner.schemas.wire import Wire
 from support.builders import Events
 from support.lives import lives
 from support.pictures import picture
@@ -32,6 +33,10 @@ def told(records: tuple[Any, ...]) -> list[Any]:
         if isinstance(record, TopicStatus)
         or (isinstance(record, ReplicaMap) and record.replicas is not None)
     ]
+    if isinstance(records, Usual):
+        for wire in Wire:
+            pair = tuple(encode_record(record, wire=wire) for record in records[:2])
+            assert usual_encoder(wire)(records) == pair
     return [*records, *answers]
 
 
