@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.balanced import FEW_CELLS, place_balanced
+from spu_assigner.core.even_racks import EvenRacks
 from spu_assigner.core.even_ring import EvenRing
 from spu_assigner.core.events import Policy
 from spu_assigner.core.loads import Layout
@@ -27,7 +28,7 @@ from spu_assigner.core.planner import (
     table_ahead,
 )
 from spu_assigner.core.records import Mode, Order
-from spu_assigner.core.replicas import ReplicaLists, Table
+from spu_assigner.core.replicas import IdArray, ReplicaLists, Table
 from spu_assigner.core.requests import rule_of
 from spu_assigner.core.state import ClusterState
 
@@ -124,8 +125,7 @@ class BalancedCourse(_RingFacts):
         layout = loads.layout
         if layout is None or (ignore_rack and not layout.is_one):
             layout = Layout.of(loads.ids, np.zeros_like(loads.ids), loads.capacities)
-        is_even = layout.is_one and layout.capacity is not None
-        self._even = EvenRing(loads.ids, layout) if is_even else None
+        self._even = _even_ring(loads.ids, layout, replicas)
 
     def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
         if self._even is not None and count * self._replicas <= FEW_CELLS:
@@ -142,6 +142,15 @@ class BalancedCourse(_RingFacts):
             start=index,
         )
         return ReplicaLists(matrix), _NOBODY
+
+
+def _even_ring(ids: IdArray, layout: Layout, replicas: int) -> EvenRing | None:
+    """The loads of a ring whose SPUs differ in nothing but load, if it is one."""
+    if layout.capacity is None:
+        return None
+    if layout.is_one:
+        return EvenRing(ids, layout)
+    return EvenRacks(ids, layout) if layout.rule(replicas).upper == [1] * replicas else None
 
 
 def course_of(

@@ -23,21 +23,19 @@ from spu_assigner.core.ledger import CountArray, Ledger
 from spu_assigner.core.loads import MIXED_BITS, NUMBER_BITS, Layout
 from spu_assigner.core.replicas import IdArray, ReplicaLists
 
-_NUMBER_MASK: Final = 2**NUMBER_BITS - 1
-_FOLLOWER_BITS: Final = MIXED_BITS + NUMBER_BITS  # what decides between those who lead as many
-_FOLLOWER_MASK: Final = 2**_FOLLOWER_BITS - 1
+NUMBER_MASK: Final = 2**NUMBER_BITS - 1
+FOLLOWER_BITS: Final = MIXED_BITS + NUMBER_BITS  # what decides between those who lead as many
+FOLLOWER_MASK: Final = 2**FOLLOWER_BITS - 1
 _ONE_LED: Final = 1 << NUMBER_BITS  # one list more, in the key of a leader
 _LED_MAX: Final = 2**31
 
 
 @dataclass(slots=True)
-class _Given:
+class Given:
     """What the last request was given, until it is known whether it was applied."""
 
     lists: ReplicaLists
-    rows: NDArray[np.intp]  # numbers of SPUs, leader first
-    lowest: int  # count before it
-    is_one_level: bool
+    rows: NDArray[np.intp]  # numbers of SPUs, leader first; nobody is there twice
 
 
 class EvenRing:
@@ -59,12 +57,12 @@ class EvenRing:
         self._ids = ids
         self._layout = layout
         self._version = -1  # of the ledger; none yet
-        self._given: _Given | None = None
+        self._given: Given | None = None
         self._counts: CountArray  # replicas of each SPU,
         self._levels: dict[int, int]  # and how many SPUs have each count
         self._lead_keys: CountArray  # lists led, then room for a position
         # In the key of a follower: lists led, most first, room for mixed bits, the number.
-        self._follow_base = (_LED_MAX << _FOLLOWER_BITS) + np.arange(len(ids))
+        self._follow_base = (_LED_MAX << FOLLOWER_BITS) + np.arange(len(ids))
         self._is_dense = bool((ids == np.arange(len(ids))).all())
 
     def lists(
@@ -89,21 +87,19 @@ class EvenRing:
             keys = keys[counts <= open_level]
         keys.sort()
         keys = keys[:partitions]
-        places = keys & _NUMBER_MASK
+        places = keys & NUMBER_MASK
         is_open = counts == open_level
         if is_one_level:
             open_count -= partitions
         else:
             by_sure = ~is_open[layout.turned[places + begin]]
             open_count -= partitions - int(np.count_nonzero(by_sure))
-            if open_count < 0 or _leads_twice(keys, by_sure):
+            if open_count < 0 or leads_twice(keys, by_sure):
                 return None
         places.sort()
         leaders = layout.turned[places + begin]
 
-        follow_keys = layout.mixed_keys(start % 2**32)
-        follow_keys += self._follow_base
-        follow_keys -= self._lead_keys << MIXED_BITS  # Who leads most comes first.
+        follow_keys = self._keys_of_followers(start)
         is_open[leaders] = False
         others = follow_keys[is_open]
         others.sort()
@@ -112,14 +108,24 @@ class EvenRing:
             is_sure = counts == lowest
             is_sure[leaders] = False
             others = np.concatenate((others, follow_keys[is_sure]))
-        others &= _FOLLOWER_MASK
+        others &= FOLLOWER_MASK
         others.sort()
         rows = np.empty((partitions, replicas), dtype=np.intp)
         rows[:, 0] = leaders
-        rows[:, 1:] = (others & _NUMBER_MASK).reshape(partitions, replicas - 1)
-        lists = ReplicaLists(rows.astype(np.int32) if self._is_dense else self._ids[rows])
-        self._given = _Given(lists, rows, lowest, is_one_level)
+        rows[:, 1:] = (others & NUMBER_MASK).reshape(partitions, replicas - 1)
+        lists = self._as_lists(rows)
+        self._given = Given(lists, rows)
         return lists
+
+    def _keys_of_followers(self, start: int) -> CountArray:
+        """Who leads most comes first, then whoever does in mixed order."""
+        keys = self._layout.mixed_keys(start % 2**32)
+        keys += self._follow_base
+        keys -= self._lead_keys << MIXED_BITS
+        return keys
+
+    def _as_lists(self, rows: NDArray[np.intp]) -> ReplicaLists:
+        return ReplicaLists(rows.astype(np.int32) if self._is_dense else self._ids[rows])
 
     def _catch_up(self, ledger: Ledger) -> None:
         """Count what was placed since the last request: as a rule just that one's lists."""
@@ -134,32 +140,43 @@ class EvenRing:
 
     def _measure(self, ledger: Ledger) -> None:
         counts, led = ledger.counts(self._ids), ledger.leaders(self._ids)
-        levels, sizes = np.unique(counts, return_counts=True)
         self._counts = counts
-        self._levels = dict(zip(levels.tolist(), sizes.tolist(), strict=True))
         self._lead_keys = led << NUMBER_BITS
+        self._measure_levels()
 
-    def _count(self, given: _Given) -> None:
-        """Everybody in the lists got one replica."""
-        rows, levels = given.rows, self._levels
-        self._counts[rows.ravel()] += 1  # Nobody is there twice.
-        self._lead_keys[rows[:, 0]] += _ONE_LED
-        at_lowest = levels[given.lowest]
-        raised = rows.size if given.is_one_level else at_lowest
-        _move(levels, given.lowest, raised)
-        _move(levels, given.lowest + 1, rows.size - raised)
+    def _count(self, given: Given) -> None:
+        self._counts[given.rows.ravel()] += 1
+        self._lead_keys[given.rows[:, 0]] += _ONE_LED
+        self._count_levels(given)
+
+    def _measure_levels(self) -> None:
+        self._levels = levels_of(self._counts)
+
+    def _count_levels(self, given: Given) -> None:
+        move(self._levels, given.rows.size)
 
 
-def _move(levels: dict[int, int], level: int, count: int) -> None:
-    """Let so many SPUs of a level have one replica more."""
-    if count:
-        levels[level] -= count
-        if not levels[level]:
+def levels_of(counts: CountArray) -> dict[int, int]:
+    """How many SPUs have each count."""
+    levels, sizes = np.unique(counts, return_counts=True)
+    return dict(zip(levels.tolist(), sizes.tolist(), strict=True))
+
+
+def move(levels: dict[int, int], count: int) -> None:
+    """Let so many SPUs have one replica more: those of the lowest count, then of the next."""
+    lowest = min(levels)
+    first = min(count, levels[lowest])
+    # From above, or those who come to a level would be taken for those who leave it.
+    for level, moved in ((lowest + 1, count - first), (lowest, first)):
+        if moved:
+            levels[level] -= moved
+            levels[level + 1] = levels.get(level + 1, 0) + moved
+    for level in (lowest, lowest + 1):
+        if levels.get(level) == 0:
             del levels[level]
-        levels[level + 1] = levels.get(level + 1, 0) + count
 
 
-def _leads_twice(keys: CountArray, by_sure: NDArray[np.bool_]) -> bool:
+def leads_twice(keys: CountArray, by_sure: NDArray[np.bool_]) -> bool:
     """Whether one that leads with what it gets for sure would lead again before the last does."""
     if keys[0] + _ONE_LED >= keys[-1]:
         return False

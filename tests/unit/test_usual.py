@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core import usual
+from spu_assigner.core.even_racks import EvenRacks
+from spu_assigner.core.even_ring import EvenRing
 from spu_assigner.core.events import Event, Policy, TopicCreate
 from spu_assigner.core.machine import decide, step
 from spu_assigner.core.quick import quick
@@ -94,6 +96,52 @@ def test_nearly_all_creates_are_usual_and_go_through_windows_and_tables(
             )
         )
     assert both(events, Policy.FLUVIO) == 150
+
+
+@pytest.mark.parametrize(
+    ("sizes", "partitions_max"),
+    [([20], 9), ([64], 16), ([7, 7, 7], 6), ([12, 9, 7], 7), ([5, 30, 9], 5), ([4, 4, 4, 5], 4)],
+)
+def test_nearly_all_small_requests_of_an_even_ring_go_by_its_levels(
+    sizes: list[int], partitions_max: int
+) -> None:
+    """As `few` places them, also after topics went, others came between, and SPUs joined empty."""
+    random, build = Random(len(sizes)), Events()
+    racks = [rack for rack, size in enumerate(sizes) for _ in range(size)]
+    random.shuffle(racks)
+    replicas = 3 if len(sizes) == 1 else len(sizes)
+    events: list[Event] = [
+        build.join(3 * number, rack=f"r{rack}" if len(sizes) > 1 else None)
+        for number, rack in enumerate(racks)
+    ]
+    for number in range(120):
+        partitions = random.randint(1, partitions_max)
+        events.append(build.create(f"t{number}", partitions, replicas))
+        if number % 9 == 8:
+            events.append(build.delete(f"t{random.randrange(number)}"))
+        if number % 11 == 10:
+            events.append(build.create(f"o{number}", 3, replicas, policy=Policy.KAFKA))
+        if number % 13 == 12:
+            events.append(build.create(f"f{number}", 40, replicas))
+        if number == 60:
+            events.append(build.join(200, rack="r0" if len(sizes) > 1 else None))
+    with pytest.MonkeyPatch.context() as patch:
+        levels: list[bool] = []
+        for ring in (EvenRing, EvenRacks):
+            patch.setattr(ring, "lists", noting(ring.lists, levels))
+        assert both(events, Policy.BALANCED) >= 120
+    assert sum(levels) > 40  # After an empty SPU joined nothing is simple until it is filled.
+
+
+def noting(lists: Any, noted: list[bool]) -> Any:
+    """The method, which notes whether it has placed a request."""
+
+    def placed(*args: Any, **keywords: Any) -> ReplicaLists | None:
+        found: ReplicaLists | None = lists(*args, **keywords)
+        noted.append(found is not None)
+        return found
+
+    return placed
 
 
 def test_a_large_ring_is_served_by_windows_that_move_on() -> None:
