@@ -20,8 +20,9 @@ from spu_assigner.core.events import Event, TopicCreate
 from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.records import ReplicaMap, TopicStatus, Usual
 from spu_assigner.schemas.decoding import BUILDERS, HOT_READERS, Builder
-from spu_assigner.schemas.encoding import EVENT_BODIES, MESSAGE_BODIES, Message, usual_bodies
+from spu_assigner.schemas.encoding import MESSAGE_BODIES, Message, usual_bodies
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.event_encoding import EVENT_BODIES
 from spu_assigner.schemas.registry import Registered, Registry
 from spu_assigner.schemas.strict import Reader, compile_reader, read_whole
 from spu_assigner.schemas.wire import Wire

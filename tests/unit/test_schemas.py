@@ -26,7 +26,8 @@ from spu_assigner.schemas.codec import (
     type_name_of,
 )
 from spu_assigner.schemas.decoding import BUILDERS, HOT_READERS
-from spu_assigner.schemas.encoding import EVENT_BODIES, MESSAGE_BODIES
+from spu_assigner.schemas.encoding import MESSAGE_BODIES
+from spu_assigner.schemas.event_encoding import EVENT_BODIES
 from spu_assigner.schemas.evolution import breaks
 from spu_assigner.schemas.registry import FOLDER, Registry, faults, fingerprint_of, main
 from spu_assigner.schemas.strict import SchemaError, compile_reader, read_whole
