@@ -14,7 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.errors import AssignerError, Code, InvalidEventError
 from spu_assigner.core.events import Policy, TopicCreate, TopicDelete, TopicGrow
-from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.limits import (
+    MANUAL_MESSAGE_SIZE_MAX,
+    MESSAGE_SIZE_MAX,
+    is_legal_name,
+    is_legal_raw_name,
+)
 from spu_assigner.core.records import (
     Chain,
     ChainEntry,
@@ -94,6 +99,12 @@ def test_a_record_is_written_as_fastavro_writes_it_and_read_back(record: Any, wi
         data = encode_record(record, wire=wire)
         assert data[HEADER_SIZE[wire] :] == fastavro_bytes(record)
     assert decode_record(data) == record
+
+
+@given(st.text(max_size=3) | st.text("aZ9._- \n", max_size=251))
+def test_a_name_is_as_legal_in_bytes_as_in_text(name: str) -> None:
+    """The quick way looks at bytes, what reads with care at text."""
+    assert is_legal_raw_name(name.encode()) == is_legal_name(name)
 
 
 @given(events(), st.data())

@@ -186,6 +186,23 @@ def test_a_create_that_could_fill_an_spu_is_decided_with_care() -> None:
     assert usual.usual_create(state, build.create("t", 10, 1), Policy.FLUVIO) is None
 
 
+def test_rings_alike_have_one_table_and_others_their_own() -> None:
+    """Where the rows depend on racks, SPUs of the same ids are not alike."""
+    tables = []
+    for racks in ("aabb", "aabb", "abab"):
+        state, build = ClusterState("c1"), Events()
+        for spu_id, rack in enumerate(racks):
+            step(state, build.join(spu_id, rack=rack), default_policy=Policy.FLUVIO)
+        for number in range(4):
+            for ignore_rack in (False, True):
+                asked = build.create(f"t{number}{ignore_rack}", 50, 2, ignore_rack=ignore_rack)
+                step(state, asked, default_policy=Policy.KAFKA)
+        tables.append(state.ring.tables)
+    plain, racked = ("SHIFTED", 2), ("SHIFTED_OVER_RACKS", 2)
+    assert tables[0][plain] is tables[1][plain] is tables[2][plain]
+    assert tables[0][racked] is tables[1][racked] is not tables[2][racked]
+
+
 def test_deciding_changes_nothing() -> None:
     """Only `evolve` writes; what is asked twice is answered alike."""
     state, build = ClusterState("c1"), Events()
