@@ -6,6 +6,7 @@ decoded copy of the state lives in the shard's keeper, a process of its own.
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -106,3 +107,20 @@ class AssignerProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing to let go: the copy is for the next batch."""
+        _spare_the_collector()
+
+
+_is_spared = False
+
+
+def _spare_the_collector() -> None:
+    """Set aside, once in a process, what outlives its tasks.
+
+    PySpark's daemon collects garbage after each task, and so goes through all that pandas and
+    pyarrow consist of: several times the work of a small batch.
+    """
+    global _is_spared  # noqa: PLW0603  # a fact about the process
+    if not _is_spared:
+        _is_spared = True
+        gc.collect()
+        gc.freeze()

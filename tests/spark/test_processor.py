@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable
 
@@ -228,3 +229,23 @@ def test_a_large_batch_comes_in_several_bundles(tester: TwsTester) -> None:
     rows += [row(events.create(f"t{number}", 3_000, 3)) for number in range(120)]
     out = tester.testInPandas(LABEL, pd.DataFrame(rows))
     assert len(out) > 1
+
+
+def test_a_worker_sets_aside_once_what_outlives_its_tasks(
+    tester: TwsTester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark collects garbage after each task, through all that was not set aside."""
+    batch(tester, row(Events().join(0)))
+    worker = tester.processor
+    monkeypatch.setattr(processor, "_is_spared", False)
+    before = gc.get_freeze_count()
+    try:
+        worker.close()
+        aside = gc.get_freeze_count()
+        assert aside > before + 10_000  # pandas alone
+        later = [[] for _ in range(1_000)]
+        worker.close()
+        assert gc.get_freeze_count() == aside
+        assert len(later) == 1_000
+    finally:
+        gc.unfreeze()
