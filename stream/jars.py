@@ -71,7 +71,10 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     # A neighbour that the job is measured against; large, because of RocksDB.
     "kafka-streams": (
         Root(coordinate="org.apache.kafka:kafka-streams:4.2.1", whole=True),
-        # Newer than Kafka Streams 4.2.1 asks for, as in the broker.
+        # What makes it log, and what is newer than it asks for: as in the broker.
+        Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"),
+        Root(coordinate="org.apache.logging.log4j:log4j-core:2.25.5"),
+        Root(coordinate="org.apache.logging.log4j:log4j-api:2.25.5"),
         Root(coordinate="com.fasterxml.jackson.core:jackson-core:2.21.5"),
         Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
     ),

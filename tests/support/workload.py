@@ -23,6 +23,7 @@ SIZES: Final = {
     "replicas": REPLICAS,
 }
 LOG_ERRORS: Final = 3  # of syslog's levels: not that a new broker is still loading
+TOPIC_SECONDS: Final = 30.0  # for the broker to tell of a topic that was just made
 ANSWER_SECONDS: Final = 120.0  # for all that was asked for at once
 
 
@@ -81,7 +82,7 @@ class Client:
                 "fetch.wait.max.ms": 5,
             }
         )
-        partitions = self.consumer.list_topics(target, 10).topics[target].partitions
+        partitions = _partitions(self.consumer, target)
         self.consumer.assign([TopicPartition(target, number, 0) for number in partitions])
 
     def ask(self, key: str, value: bytes) -> float:
@@ -118,3 +119,14 @@ class Client:
     def close(self) -> None:
         """Leave the broker alone."""
         self.consumer.close()
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    """A topic's partitions, once each has a leader: one that was just made may show none yet."""
+    deadline = time.monotonic() + TOPIC_SECONDS
+    while True:
+        partitions = consumer.list_topics(topic, TOPIC_SECONDS).topics[topic].partitions
+        if partitions and all(each.leader >= 0 for each in partitions.values()):
+            return sorted(partitions)
+        assert time.monotonic() < deadline, f"{topic} has no leaders"
+        time.sleep(0.05)

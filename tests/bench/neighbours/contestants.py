@@ -32,6 +32,7 @@ STATE: Final = "state"
 STREAMS_SOURCE: Final = HERE / "java" / "StreamsAssigner.java"
 STREAMS_SCHEMAS: Final = ("SpuJoined", "TopicCreate", "ReplicaMap")  # as its arguments ask
 STREAMS_THREADS: Final = 2
+STREAMS_LOG: Final = "-Dorg.apache.logging.log4j.level=WARN"
 QUIX_LOCK: Final = HERE / "quix.lock"
 
 EXACTLY_ONCE: Final = "exactly once"
@@ -201,7 +202,7 @@ class KafkaStreams(Contestant):
         path = os.pathsep.join(map(str, [self._classes, *self._jars]))
         ids = [str(Registry.load().current(name).id) for name in STREAMS_SCHEMAS]
         return [
-            *(str(self._java.executable), "-cp", path, STREAMS_SOURCE.stem),
+            *(str(self._java.executable), STREAMS_LOG, "-cp", path, STREAMS_SOURCE.stem),
             *(place.bootstrap, place.prefix, str(place.folder / "state")),
             *(str(self._commit_ms), str(STREAMS_THREADS), *ids),
         ]

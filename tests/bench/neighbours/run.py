@@ -148,7 +148,7 @@ def show(figures: dict[str, dict[str, Any]]) -> None:
         latency, ratios = figure["latency_ms"], figure.get("of_the_product")
 
         def ratio(of: str, ratios: dict[str, Any] | None = ratios) -> str:
-            return f"{ratios[of]['median']:.2f}" if ratios else "–"
+            return f"{ratios[of]['median']:.3g}" if ratios else "–"
 
         table.add_row(
             *(name, figure["guarantee"]),
