@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -56,7 +57,7 @@ class Place:
     folder: Path  # for its files, new
 
 
-class Contestant:
+class Contestant(ABC):
     """One that does the work; a subclass says what differs."""
 
     name: str
@@ -68,7 +69,7 @@ class Contestant:
     maps: str = MAPS
     joined: str | None = None  # the topic on which each join is answered
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027  # most need nothing
         """Bring or make what it needs, once, before anything is measured.
 
         Raises:
@@ -90,9 +91,9 @@ class Contestant:
         for future in admin.create_topics(topics).values():
             future.result(TOPIC_SECONDS)
 
+    @abstractmethod
     def command(self, place: Place) -> Sequence[str]:
         """The program and its arguments."""
-        raise NotImplementedError
 
     def environ(self, place: Place) -> Mapping[str, str]:
         """What its environment has besides this process's."""
