@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import Producer
 from spu_assigner.core.answers import answers
-from spu_assigner.core.events import Event, Policy, SpuJoined, TopicCreate
+from spu_assigner.core.events import Event, Policy
 from spu_assigner.core.machine import decide, step
 from spu_assigner.core.records import ReplicaMap
 from spu_assigner.core.state import ClusterState, evolve
@@ -47,41 +47,13 @@ from spu_assigner.stream.sink import TransactionalSink, _summary
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.stores import DictStore
+from support.workload import creates, joins
 
-CLUSTERS: Final = 50
-SPUS: Final = 64
-PARTITIONS: Final = 16
-REPLICAS: Final = 3
 INPUT_PARTITIONS: Final = 4
 CORE_SPUS: Final = 1_000
 CORE_TOPICS: Final = 1_000
 CORE_PARTITIONS: Final = 10
 POLICIES: Final = ("fluvio", "kafka", "balanced")
-
-
-def joins(clusters: int, spus: int) -> list[Event]:
-    """Every SPU of every cluster."""
-    return [
-        SpuJoined(
-            event_id=f"j{cluster}-{spu}", cluster_id=f"c{cluster}", spu_id=spu, capacity=10**8
-        )
-        for cluster in range(clusters)
-        for spu in range(spus)
-    ]
-
-
-def creates(first: int, count: int, *, clusters: int, partitions: int) -> list[Event]:
-    """Creates over the clusters in turn."""
-    return [
-        TopicCreate(
-            event_id=f"e{number}",
-            cluster_id=f"c{number % clusters}",
-            topic=f"t{number}",
-            partitions=partitions,
-            replication_factor=REPLICAS,
-        )
-        for number in range(first, first + count)
-    ]
 
 
 def batch_of(events: Sequence[Event], source: Source, first: int) -> Batch:
@@ -125,7 +97,7 @@ class Figures:
 def joined_shard(policy: Policy) -> tuple[Shard, DictStore]:
     """A shard whose clusters have all their SPUs."""
     shard, store = Shard(Clusters()), DictStore()
-    batch = batch_of(joins(CLUSTERS, SPUS), Source.SPU_EVENTS, 0)
+    batch = batch_of(joins(), Source.SPU_EVENTS, 0)
     list(process(shard, store, batch, options_of(policy)))
     return shard, store
 
@@ -133,9 +105,9 @@ def joined_shard(policy: Policy) -> tuple[Shard, DictStore]:
 def whole(policy: Policy, figures: Figures, profile: cProfile.Profile | None = None) -> list[bytes]:
     """A batch as the keeper runs it: gives the bundles."""
     shard, store = joined_shard(policy)
-    warm = creates(0, 8_000, clusters=CLUSTERS, partitions=PARTITIONS)
+    warm = creates(0, 8_000)
     list(process(shard, store, batch_of(warm, Source.TOPIC_EVENTS, 0), options_of(policy)))
-    events = creates(8_000, figures.count, clusters=CLUSTERS, partitions=PARTITIONS)
+    events = creates(8_000, figures.count)
     batch = batch_of(events, Source.TOPIC_EVENTS, 500)
 
     def work() -> list[bytes]:
@@ -151,9 +123,9 @@ def parts(policy: Policy, figures: Figures) -> None:
     shard, store = joined_shard(policy)
     clusters = shard.copy
     assert isinstance(clusters, Clusters)
-    for event in creates(0, 8_000, clusters=CLUSTERS, partitions=PARTITIONS):
+    for event in creates(0, 8_000):
         step(clusters.of(event.cluster_id), event, default_policy=policy)
-    events = creates(8_000, figures.count, clusters=CLUSTERS, partitions=PARTITIONS)
+    events = creates(8_000, figures.count)
     batch = batch_of(events, Source.TOPIC_EVENTS, 500)
     ask = keeper_messages.Ask(batch, options_of(policy))
 

@@ -27,25 +27,27 @@ TOPIC_SECONDS: Final = 30.0  # for the broker to tell of a topic that was just m
 ANSWER_SECONDS: Final = 120.0  # for all that was asked for at once
 
 
-def joins() -> list[Event]:
+def joins(clusters: int = CLUSTERS, spus: int = SPUS) -> list[Event]:
     """Every SPU of every cluster."""
     return [
         SpuJoined(
             event_id=f"j{cluster}-{spu}", cluster_id=f"c{cluster}", spu_id=spu, capacity=10**8
         )
-        for cluster in range(CLUSTERS)
-        for spu in range(SPUS)
+        for cluster in range(clusters)
+        for spu in range(spus)
     ]
 
 
-def creates(first: int, count: int) -> list[Event]:
+def creates(
+    first: int, count: int, *, clusters: int = CLUSTERS, partitions: int = PARTITIONS
+) -> list[Event]:
     """Creates number first … first + count - 1, over the clusters in turn."""
     return [
         TopicCreate(
             event_id=f"e{number}",
-            cluster_id=f"c{number % CLUSTERS}",
+            cluster_id=f"c{number % clusters}",
             topic=f"t{number}",
-            partitions=PARTITIONS,
+            partitions=partitions,
             replication_factor=REPLICAS,
         )
         for number in range(first, first + count)
