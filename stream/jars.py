@@ -47,6 +47,15 @@ class Root:
 
 # Why these and not what the poms say: Spark's connector 4.2.0 names a token provider 4.2.0 that
 # Maven Central's mirrors do not all serve; the 4.0.0 one has the same classes.
+_WITH_KAFKA: Final = (
+    # Kafka logs through SLF4J 1.7; without this its log stays empty.
+    Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"),
+    # Newer than Kafka 4.2.1 asks for: CVE-2026-49844; CVE-2026-54512 to 54518, 68494.
+    Root(coordinate="org.apache.logging.log4j:log4j-core:2.25.5"),
+    Root(coordinate="org.apache.logging.log4j:log4j-api:2.25.5"),
+    Root(coordinate="com.fasterxml.jackson.core:jackson-core:2.21.5"),
+    Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
+)
 ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     "spark-kafka": (
         Root(coordinate="org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"),
@@ -57,13 +66,7 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     "spark-local": (Root(coordinate="com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"),),
     "broker": (
         Root(coordinate="org.apache.kafka:kafka_2.13:4.2.1", whole=True),
-        # Kafka logs through SLF4J 1.7; without this its log stays empty.
-        Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"),
-        # Newer than Kafka 4.2.1 asks for: CVE-2026-49844; CVE-2026-54512 to 54518, 68494.
-        Root(coordinate="org.apache.logging.log4j:log4j-core:2.25.5"),
-        Root(coordinate="org.apache.logging.log4j:log4j-api:2.25.5"),
-        Root(coordinate="com.fasterxml.jackson.core:jackson-core:2.21.5"),
-        Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
+        *_WITH_KAFKA,
     ),
     "kafka-placer": (Root(coordinate="org.apache.kafka:kafka-server-common:4.0.0", whole=True),),
     # `kafka-reassign-partitions`, to be run with the broker's jars.
@@ -71,12 +74,7 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     # A neighbour that the job is measured against; large, because of RocksDB.
     "kafka-streams": (
         Root(coordinate="org.apache.kafka:kafka-streams:4.2.1", whole=True),
-        # What makes it log, and what is newer than it asks for: as in the broker.
-        Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"),
-        Root(coordinate="org.apache.logging.log4j:log4j-core:2.25.5"),
-        Root(coordinate="org.apache.logging.log4j:log4j-api:2.25.5"),
-        Root(coordinate="com.fasterxml.jackson.core:jackson-core:2.21.5"),
-        Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
+        *_WITH_KAFKA,
     ),
 }
 
