@@ -45,8 +45,6 @@ class Root:
     whole: bool = False
 
 
-# Why these and not what the poms say: Spark's connector 4.2.0 names a token provider 4.2.0 that
-# Maven Central's mirrors do not all serve; the 4.0.0 one has the same classes.
 _WITH_KAFKA: Final = (
     # Kafka logs through SLF4J 1.7; without this its log stays empty.
     Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"),
@@ -56,6 +54,9 @@ _WITH_KAFKA: Final = (
     Root(coordinate="com.fasterxml.jackson.core:jackson-core:2.21.5"),
     Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
 )
+
+# Why these and not what the poms say: Spark's connector 4.2.0 names a token provider 4.2.0 that
+# Maven Central's mirrors do not all serve; the 4.0.0 one has the same classes.
 ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     "spark-kafka": (
         Root(coordinate="org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"),
