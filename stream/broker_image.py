@@ -26,7 +26,7 @@ from spu_assigner.stream.broker_process import (
     BrokerProcess,
     Ports,
 )
-from spu_assigner.stream.cache import cache_home, locked, put_in_place, scratch
+from spu_assigner.stream.cache import cache_home, class_path_key, locked, put_in_place, scratch
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.java import Java
 
@@ -93,7 +93,7 @@ def _key(java: Java, jars: Sequence[Path]) -> str:
     except OSError:
         release = ""
     settings = [f"{name}={value}" for name, value in sorted(BROKER_SETTINGS.items())]
-    parts = [str(_REVISION), str(java.home), release, *map(str, jars), *settings]
+    parts = [str(_REVISION), str(java.home), release, *class_path_key(jars), *settings]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -71,6 +71,23 @@ def scratch(home: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def class_path_key(paths: Iterable[Path]) -> list[str]:
+    """What a JVM compares of each jar with the archive of classes that was made from it.
+
+    An environment that was made anew at its old place has jars of the same names and content, and
+    yet no archive of the former ones fits.
+    """
+    return [f"{path} {_size_and_time(path)}" for path in paths]
+
+
+def _size_and_time(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:  # What starts from the class path tells of it.
+        return "-"
+    return f"{found.st_size} {int(found.st_mtime)}"
 
 
 def put_in_place(new: Path, final: Path) -> None:

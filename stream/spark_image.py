@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.cache import cache_home, locked, put_in_place, scratch
+from spu_assigner.stream.cache import cache_home, class_path_key, locked, put_in_place, scratch
 from spu_assigner.stream.java import Java
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 MAKE_SECONDS_MAX: Final = 300.0
 END_SECONDS_MAX: Final = 120.0  # of a JVM that writes its archive: 100 MB
 _ARCHIVE: Final = "classes.jsa"
-_PACKAGE: Final = "pyspark-folder"  # names the folder that the archive is of
-_REVISION: Final = 1  # counted up when an archive's making changes
+_PACKAGE: Final = "pyspark-folder"  # names the folder that the archive is of, and its jars
+_REVISION: Final = 2  # counted up when an archive's making changes
 
 
 def jvm_options(
@@ -74,7 +74,8 @@ def ensure_spark_image(
             if problem := _run(archive, made / "log", environ):
                 tell(f"it did not work, so Spark starts as ever: {problem}")
                 return
-            (archive.parent / _PACKAGE).write_text(_package(), encoding="utf-8")
+            note = archive.parent / _PACKAGE
+            note.write_text("\n".join(_package_key(_package())), encoding="utf-8")
             put_in_place(archive.parent, folder)
 
 
@@ -83,24 +84,30 @@ def _folder(java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None)
         release = (java.home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         release = ""
-    parts = [str(_REVISION), str(java.home), release, version("pyspark"), _package()]
-    key = hashlib.sha256("\n".join([*parts, *map(str, jars)]).encode()).hexdigest()[:16]
+    parts = [str(_REVISION), str(java.home), release, version("pyspark")]
+    parts += [*_package_key(_package()), *class_path_key(jars)]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_home(environ) / "spark" / key
 
 
-def _package() -> str:
+def _package() -> Path:
     """PySpark's folder, whose jars come first on the class path."""
     spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        return ""
-    return str(Path(spec.origin).parent)
+    return Path() if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def _package_key(package: Path) -> list[str]:
+    return [str(package), *class_path_key(sorted((package / "jars").glob("*.jar")))]
 
 
 def _remove_orphans(images: Path) -> None:
-    """Archives of environments that are gone; each takes 100 MB."""
+    """Archives of environments that are gone or were made anew; each takes 100 MB."""
     for image in images.iterdir() if images.is_dir() else ():
         note = image / _PACKAGE
-        if note.is_file() and not Path(note.read_text(encoding="utf-8")).is_dir():
+        if not note.is_file():
+            continue
+        package, *jars = note.read_text(encoding="utf-8").splitlines()
+        if [package, *jars] != _package_key(Path(package)):
             for path in (image / _ARCHIVE, note):
                 path.unlink(missing_ok=True)
             image.rmdir()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -37,6 +39,23 @@ def test_it_is_of_one_java_and_one_class_path(java: Java, environ: dict[str, str
     assert spark_image.jvm_options(java, JARS, environ) == []
 
 
+def test_it_is_of_the_jars_as_they_are(
+    java: Java, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM that finds a jar of another time passes the archive over and says nothing."""
+    package = tmp_path / "pyspark"
+    ours, sparks = tmp_path / "ours.jar", package / "jars" / "spark.jar"
+    sparks.parent.mkdir(parents=True)
+    monkeypatch.setattr(spark_image, "_package", lambda: package)
+    for jar in (ours, sparks):
+        jar.write_bytes(b"")
+    folders = [spark_image._folder(java, [ours], environ)]
+    for jar in (ours, sparks):
+        os.utime(jar, (1, 1))
+        folders.append(spark_image._folder(java, [ours], environ))
+    assert len(set(folders)) == 3
+
+
 def test_what_cannot_be_made_is_told_and_done_without(
     java: Java, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,10 +71,18 @@ def test_archives_of_environments_that_are_gone_are_removed(
     java: Java, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = tmp_path / "cache" / "spark"
-    for name, package in (("gone", tmp_path / "nothing"), ("there", tmp_path)):
+    for name in ("gone", "renewed", "there"):
         (images / name).mkdir(parents=True)
         (images / name / "classes.jsa").write_bytes(b"")
-        (images / name / "pyspark-folder").write_text(str(package))
+        package = tmp_path / name
+        jar = package / "jars" / "spark.jar"
+        jar.parent.mkdir(parents=True)
+        jar.write_bytes(b"")
+        os.utime(jar, (1, 1))
+        note = "\n".join(spark_image._package_key(package))
+        (images / name / "pyspark-folder").write_text(note)
+    shutil.rmtree(tmp_path / "gone")
+    os.utime(tmp_path / "renewed" / "jars" / "spark.jar", (2, 2))
     monkeypatch.setattr(sys, "executable", "/bin/false")
     spark_image.ensure_spark_image(java, JARS, environ)
     assert [path.name for path in images.iterdir()] == ["there"]
