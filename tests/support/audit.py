@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tomllib
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from importlib import metadata
@@ -29,13 +29,18 @@ from packaging.utils import canonicalize_name
 from spu_assigner.stream.cache import cache_home
 from spu_assigner.stream.jars import ROOTS, Group, Jar, JarError, read_lock
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
+from support.preparing import environment_packages
+
 ROOT = Path(__file__).parents[2]
 DECIDED = Path(__file__).with_name("audit.toml")
 ADVISORIES = "https://api.osv.dev/v1/querybatch"
 ADVISORY_SECONDS_MAX = 3.0
 OWN = "spu-assigner"
 NEEDED = {"requirements.lock", "requirements-build.lock"}  # what other locks hold may be absent
-UNLOCKED = {"pip"}  # it comes with Python, and is what reads the locks
+UNLOCKED = frozenset({"pip"})  # it comes with Python, and is what reads the locks
+APART = "tests/bench/neighbours/*.lock"  # of environments of their own, which hold nothing else
+UNLOCKED_APART = UNLOCKED | {"setuptools"}  # Python 3.11 brings it into an environment
 
 _REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.!+_-]*)"
@@ -75,7 +80,10 @@ def read_requirements(text: str) -> tuple[list[Locked], list[str]]:
 
 
 def installed_faults(
-    locked: Iterable[Locked], optional: Iterable[Locked], installed: Mapping[str, str]
+    locked: Iterable[Locked],
+    optional: Iterable[Locked],
+    installed: Mapping[str, str],
+    unlocked: Container[str] = UNLOCKED,
 ) -> list[str]:
     """How what is installed differs from what is locked."""
     wanted = {each.name: each.version for each in locked if each.is_for_here}
@@ -86,7 +94,7 @@ def installed_faults(
         if name not in installed
     ]
     for name, version in installed.items():
-        if name in UNLOCKED or name == OWN:
+        if name in unlocked or name == OWN:
             continue
         if name not in known:
             faults.append(f"{name} {version} is installed and not locked; `make clean setup`")
@@ -222,14 +230,10 @@ def _python(decided: Mapping[str, Any]) -> tuple[list[Locked], list[str]]:
         faults += [f"{path.relative_to(ROOT)}: {fault}" for fault in wrong]
     needed = [each for path in locks if path.name in NEEDED for each in locks[path]]
     known = list(chain.from_iterable(locks.values()))
-    distributions = {canonicalize_name(each.name): each for each in metadata.distributions()}
+    distributions = by_name(metadata.distributions())
     versions = {name: each.version for name, each in distributions.items()}
     faults += installed_faults(needed, known, versions)
-    names = {each.name for each in known}
-    for name, distribution in sorted(distributions.items()):
-        if name in names:
-            words = declared_licences(distribution.metadata)
-            faults += licence_faults(name, words, decided["licences"])
+    faults += packages_licence_faults(known, distributions, decided)
     checked = subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", "check"],
         capture_output=True,
@@ -238,8 +242,59 @@ def _python(decided: Mapping[str, Any]) -> tuple[list[Locked], list[str]]:
     )
     if checked.returncode:
         faults += [f"pip check: {line}" for line in checked.stdout.splitlines()]
-    print(f"audit: {len(names)} Python packages in {len(locks)} locks")
+    print(f"audit: {len({each.name for each in known})} Python packages in {len(locks)} locks")
     return known, faults
+
+
+def _apart(decided: Mapping[str, Any]) -> tuple[list[Locked], list[str]]:
+    """The locks of environments apart from the project's, and the environments that were made."""
+    known, faults = [], []
+    for path in sorted(ROOT.glob(APART)):
+        locked, wrong = read_requirements(path.read_text(encoding="utf-8"))
+        folder = environment_packages(path)
+        if folder is not None:
+            wrong += apart_faults(locked, folder, decided)
+        faults += [f"{path.relative_to(ROOT)}: {fault}" for fault in wrong]
+        known += locked
+        made = "made" if folder is not None else "not made"
+        print(
+            f"audit: {len(locked)} Python packages in {path.name}; its environment is {made} here"
+        )
+    return known, faults
+
+
+def apart_faults(locked: Sequence[Locked], folder: Path, decided: Mapping[str, Any]) -> list[str]:
+    """How the packages in a folder differ from their lock, and which licences nobody agreed to."""
+    distributions = by_name(metadata.distributions(path=[str(folder)]))
+    versions = {name: each.version for name, each in distributions.items()}
+    faults = [
+        f"{fault.partition(';')[0]}; remove its environment, {folder.parents[2]}"
+        for fault in installed_faults(locked, (), versions, UNLOCKED_APART)
+    ]
+    return faults + packages_licence_faults(locked, distributions, decided)
+
+
+def by_name(
+    distributions: Iterable[metadata.Distribution],
+) -> dict[str, metadata.Distribution]:
+    return {canonicalize_name(each.name): each for each in distributions}
+
+
+def packages_licence_faults(
+    known: Iterable[Locked],
+    distributions: Mapping[str, metadata.Distribution],
+    decided: Mapping[str, Any],
+) -> list[str]:
+    """What nobody has agreed to of the licences of those that are locked and installed."""
+    names = {each.name for each in known}
+    return [
+        fault
+        for name, distribution in sorted(distributions.items())
+        if name in names
+        for fault in licence_faults(
+            name, declared_licences(distribution.metadata), decided["licences"]
+        )
+    ]
 
 
 def _jars(decided: Mapping[str, Any]) -> tuple[list[Jar], list[str]]:
@@ -284,9 +339,10 @@ def _advisories(
 def main() -> int:
     decided = tomllib.loads(DECIDED.read_text(encoding="utf-8"))
     known, faults = _python(decided)
-    jars, more = _jars(decided)
-    faults += more
-    faults += _advisories(known, jars, decided)
+    apart, apart_wrong = _apart(decided)
+    jars, jars_wrong = _jars(decided)
+    faults += apart_wrong + jars_wrong
+    faults += _advisories([*known, *apart], jars, decided)
     for fault in faults:
         print(f"audit: {fault}", file=sys.stderr)
     return 1 if faults else 0

@@ -17,10 +17,12 @@ from typing import cast
 import pytest
 from spu_assigner.stream.jars import Jar, read_lock
 from support.audit import (
+    APART,
     DECIDED,
     ROOT,
     Locked,
     advisory_faults,
+    apart_faults,
     ask_advisories,
     declared_licences,
     installed_faults,
@@ -69,7 +71,9 @@ def test_a_requirement_without_exact_version_and_hash_is_a_fault(line: str) -> N
     assert faults == [f"{line.split(maxsplit=1)[0]!r} has no exact version with SHA-256 hashes"]
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("**/requirements*.lock")), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", sorted([*ROOT.glob("**/requirements*.lock"), *ROOT.glob(APART)]), ids=lambda p: p.name
+)
 def test_the_projects_own_locks_have_no_fault(path: Path) -> None:
     """Also where nobody runs the audit itself."""
     found, faults = read_requirements(path.read_text(encoding="utf-8"))
@@ -91,6 +95,30 @@ def test_what_is_installed_is_held_against_what_is_locked() -> None:
         "older 1 is installed, 2 is locked; `make setup`",
         "stray 9 is installed and not locked; `make clean setup`",
     ]
+
+
+def test_an_environment_apart_is_held_against_its_own_lock(tmp_path: Path) -> None:
+    """A neighbour's packages run on this machine too; what it needs is no part of the project."""
+    folder = tmp_path / "lib" / "python3" / "site-packages"
+    installed = (("same", "1"), ("older", "1"), ("stray", "9"), ("setuptools", "65.5"))
+    for name, version in installed:
+        metadata = folder / f"{name}-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        licence = "Secret" if name == "same" else "MIT"
+        metadata.write_text(f"Name: {name}\nVersion: {version}\nLicense-Expression: {licence}\n")
+    needed = [locked("same", "1"), locked("older", "2"), locked("missing", "3")]
+    mend = f"; remove its environment, {tmp_path}"
+    assert sorted(apart_faults(needed, folder, _DECIDED)) == [
+        f"missing 3 is locked and not installed{mend}",
+        f"older 1 is installed, 2 is locked{mend}",
+        "same is under 'Secret', which nobody has agreed to; see audit.toml",
+        f"stray 9 is installed and not locked{mend}",
+    ]
+
+
+def test_the_locks_of_neighbours_are_looked_at() -> None:
+    """Their packages are downloaded and run as the project's own are."""
+    assert [path.name for path in ROOT.glob(APART)] == ["quix.lock"]
 
 
 def test_a_jar_with_another_hash_and_a_stray_one_are_faults(tmp_path: Path) -> None:

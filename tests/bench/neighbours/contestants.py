@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from preparing import compiled, environment
 from spu_assigner.core.events import Policy
 from spu_assigner.schemas.registry import Registry
 from spu_assigner.stream.jars import ROOTS
 from spu_assigner.stream.java import ensure_java
+from support.preparing import compiled, environment
 
 HERE: Final = Path(__file__).parent
 PARTITIONS: Final = 4

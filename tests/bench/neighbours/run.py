@@ -32,12 +32,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from confluent_kafka import KafkaException
 from contestants import CONTESTANTS, REFERENCE, Contestant, Place
 from measuring import CPU_UNIT, EndedError, Measured, Sizes, measure, say
-from preparing import CannotRunError
 from rich.console import Console
 from rich.table import Table
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.broker import EmbeddedBroker
 from support.figures import keep, percentiles, spread
+from support.preparing import CannotRunError
 from support.same_answers import WrongAnswerError
 from support.workload import SIZES
 

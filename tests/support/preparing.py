@@ -20,7 +20,6 @@ from spu_assigner.stream.cache import cache_home, locked
 from spu_assigner.stream.jars import ensure
 from spu_assigner.stream.java import Java
 
-HERE: Final = Path(__file__).parent
 JAVA_RELEASE: Final = "17"  # the oldest that the project runs on
 _DONE: Final = "done"  # a file in a folder that is whole
 _SECONDS_MAX: Final = 900.0
@@ -64,13 +63,23 @@ def environment(lock: Path) -> Path:
     Raises:
         CannotRunError: it cannot be made.
     """
-    content = [lock.read_bytes(), sys.version.encode()]
+    content = _environment_content(lock)
     with _made(lock.stem, content) as folder:
         if folder is not None:
             _run([sys.executable, "-m", "venv", folder])
             pip = [folder / "bin" / "python", "-m", "pip", "--no-input", "install", "--quiet"]
             _run([*pip, "--require-hashes", "--requirement", lock])
     return _folder(lock.stem, content) / "bin" / "python"
+
+
+def environment_packages(lock: Path) -> Path | None:
+    """Where the packages of such an environment are; None: it has not been made."""
+    folder = _folder(lock.stem, _environment_content(lock))
+    return next(folder.glob("lib/*/site-packages"), None) if (folder / _DONE).exists() else None
+
+
+def _environment_content(lock: Path) -> list[bytes]:
+    return [lock.read_bytes(), sys.version.encode()]
 
 
 def _folder(name: str, content: Sequence[bytes]) -> Path:
