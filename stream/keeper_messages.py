@@ -25,14 +25,13 @@ from enum import IntEnum
 from typing import Final, assert_never
 
 import numpy as np
-import pyarrow as pa
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import Policy
 from spu_assigner.schemas.wire import Wire
+from spu_assigner.stream.columns import NONE, BytesColumn
 from spu_assigner.stream.shard_batch import Batch, Options
 
 _SIZE: Final = struct.Struct(">i")
-_NONE: Final = -1
 
 
 class KeeperMessageError(AssignerError):
@@ -251,13 +250,13 @@ def _asked(reader: _Reader) -> Ask:
 
 
 def _blob(data: bytes | None) -> bytes:
-    return _SIZE.pack(_NONE) if data is None else _SIZE.pack(len(data)) + data
+    return _SIZE.pack(NONE) if data is None else _SIZE.pack(len(data)) + data
 
 
-def _bytes_column(values: Sequence[bytes | None]) -> Iterable[bytes]:
-    sizes = [_NONE if value is None else len(value) for value in values]
-    yield np.array(sizes, dtype=np.int32).tobytes()
-    yield b"".join([value for value in values if value is not None])
+def _bytes_column(values: list[bytes | None] | BytesColumn) -> Iterable[bytes | memoryview]:
+    column = BytesColumn.of_list(values) if isinstance(values, list) else values
+    yield column.sizes.tobytes()
+    yield column.data
 
 
 class _Reader:
@@ -289,7 +288,7 @@ class _Reader:
 
     def blob(self) -> bytes | None:
         size = self.size()
-        return None if size == _NONE else self.take(size)
+        return None if size == NONE else self.take(size)
 
     def some(self) -> bytes:
         blob = self.blob()
@@ -302,16 +301,5 @@ class _Reader:
 
     def bytes_column(self, rows: int) -> list[bytes | None]:
         sizes = np.frombuffer(self.take(4 * rows), dtype=np.int32)
-        if len(sizes) and sizes.min() < _NONE:
-            raise ValueError(f"a size of {sizes.min()}")
-        ends = np.zeros(rows + 1, dtype=np.int64)
-        np.cumsum(np.maximum(sizes, 0), out=ends[1:])
-        data = self.take(int(ends[-1]))
-        # Arrow cuts five times as fast as a loop of slices.
-        cut = pa.Array.from_buffers(
-            pa.large_binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data)]
-        )
-        column: list[bytes | None] = cut.to_pylist()
-        for index in np.flatnonzero(sizes == _NONE).tolist():
-            column[index] = None
-        return column
+        data = self.take(int(np.maximum(sizes, 0).sum(dtype=np.int64)))
+        return BytesColumn(sizes, data).tolist()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from spu_assigner.stream.arrow_rows import Rows, as_before, bundle_row, whole_columns
 from spu_assigner.stream.keeper import keep, keepers_folder
 from spu_assigner.stream.overflow import passed
 from spu_assigner.stream.shard import Shard
@@ -77,13 +78,14 @@ class AssignerProcessor(StatefulProcessor):
     def handleInputRows(  # noqa: N802  # Spark's name
         self,
         key: Any,
-        rows: Iterator[DataFrame],
+        rows: Iterator[DataFrame | Rows],
         timerValues: Any,  # noqa: N803
-    ) -> Iterator[DataFrame]:
-        import pandas as pd
-
+    ) -> Iterator[Any]:
         label = int(key[0])
-        store, batch = SparkStore(self._state), Batch.of_frames(rows)
+        pieces = list(rows)
+        is_whole = bool(pieces) and isinstance(pieces[0], Rows)
+        batch = Batch.of_columns(pieces) if is_whole else Batch.of_frames(pieces)
+        store = SparkStore(self._state)
         if self._options.keepers is None:
             shard = kept_shard(self._options.query_name, label)
             bundles = process(shard, store, batch, self._options)
@@ -91,8 +93,9 @@ class AssignerProcessor(StatefulProcessor):
             bundles = keep(label, store, batch, self._options)
             if self._overflows:
                 bundles = passed(bundles, keepers_folder(self._options.keepers), label)
+        as_row = bundle_row if is_whole else _frame
         for sequence, bundle in enumerate(bundles):
-            yield pd.DataFrame({"shard": [label], "sequence": [sequence], "bundle": [bundle]})
+            yield as_row(label, sequence, bundle)
 
     def handleInitialState(  # noqa: N802  # Spark's name
         self,
@@ -107,7 +110,19 @@ class AssignerProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing to let go: the copy is for the next batch."""
+        as_before()
         _spare_the_collector()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A worker has it now, and is about to read its rows."""
+        self.__dict__.update(state)
+        whole_columns()
+
+
+def _frame(label: int, sequence: int, bundle: bytes) -> DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({"shard": [label], "sequence": [sequence], "bundle": [bundle]})
 
 
 _is_spared = False

@@ -46,11 +46,13 @@ from spu_assigner.stream.bundle import (
     SourceRange,
     unpacked_size,
 )
+from spu_assigner.stream.columns import BytesColumn
 from spu_assigner.stream.merge import Longs, merge_order
 from spu_assigner.stream.shard import Shard, Store, read_entries
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from spu_assigner.stream.arrow_rows import Rows
 
 HELD_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of entries before some are written
 DEAD_LETTER_KEY_SIZE_MAX: Final = 1024  # four times what a legal key may have
@@ -83,12 +85,28 @@ class Batch:
     partition: Longs
     offset: Longs
     time_ms: Longs
-    keys: list[bytes | None]
-    values: list[bytes | None]
+    keys: list[bytes | None] | BytesColumn
+    values: list[bytes | None] | BytesColumn
+
+    @classmethod
+    def of_columns(cls, pieces: Iterable[Rows]) -> Batch:
+        """From the pieces in which Spark hands them over, column by column."""
+        batches = [piece.columns for piece in pieces]
+        numbers = {
+            name: np.concatenate(
+                [batch.column(name).to_numpy() for batch in batches], dtype=np.int64
+            )
+            for name in _NUMBERS
+        }
+        keys, values = (
+            BytesColumn.of_arrays(batch.column(name) for batch in batches)
+            for name in ("key", "value")
+        )
+        return cls(keys=keys, values=values, **numbers)
 
     @classmethod
     def of_frames(cls, frames: Iterable[DataFrame]) -> Batch:
-        """From the pieces in which Spark hands them over."""
+        """The same of DataFrames."""
         numbers: dict[str, list[Longs]] = {name: [] for name in _NUMBERS}
         keys: list[bytes | None] = []
         values: list[bytes | None] = []
@@ -119,6 +137,10 @@ class Batch:
                 )
             )
         return found
+
+
+def _listed(column: list[bytes | None] | BytesColumn) -> list[bytes | None]:
+    return column if isinstance(column, list) else column.tolist()
 
 
 _NUMBERS: Final = ("source", "partition", "offset", "time_ms")
@@ -181,7 +203,7 @@ class ShardBatch:
         )
         sources, partitions = batch.source.tolist(), batch.partition.tolist()
         offsets, times = batch.offset.tolist(), batch.time_ms.tolist()
-        keys, values, full = batch.keys, batch.values, self._full
+        keys, values, full = _listed(batch.keys), _listed(batch.values), self._full
         for index in order.tolist():
             source = sources[index]
             place = b"%b%d/%d/" % (self._places[source], partitions[index], offsets[index])
