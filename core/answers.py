@@ -153,7 +153,7 @@ def answers(records: Sequence[Record]) -> tuple[ReplicaMap | TopicStatus | RingE
     The records themselves are in the order in which they apply.
     """
     if type(records) is Usual:
-        return records[0], records[1]
+        return records.records()[:2]
     told = [
         record for record in records if isinstance(record, ReplicaMap | TopicStatus | RingEvent)
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spu_assigner.core.answers import answers
 from spu_assigner.core.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.machine import step
@@ -38,10 +40,13 @@ class Assigner:
 
         An event that raises leaves the state as it was.
         """
-        return answers(self.records(event))
+        return answers(self._step(event))
 
     def records(self, event: Event) -> tuple[Record, ...]:
         """All records, in the order in which they apply, with those that only the state needs."""
+        return tuple(self._step(event))
+
+    def _step(self, event: Event) -> Sequence[Record]:
         state = self.clusters.get(event.cluster_id)
         if state is None:
             state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)

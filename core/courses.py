@@ -27,7 +27,7 @@ from spu_assigner.core.planner import (
     period_table,
     table_ahead,
 )
-from spu_assigner.core.records import Mode, Order
+from spu_assigner.core.records import Mode, Order, RingFacts
 from spu_assigner.core.replicas import IdArray, ReplicaLists, Table
 from spu_assigner.core.requests import rule_of
 from spu_assigner.core.state import ClusterState
@@ -39,27 +39,21 @@ Passed = tuple[int, int]  # SPUs passed over: for their rack, because the list h
 _NOBODY: Final[Passed] = (0, 0)
 
 
-class Course(Protocol):
+class Course(RingFacts, Protocol):
     """How requests of one replication factor are placed while a ring lasts."""
-
-    mode: Mode
-    order: Order
-    ring_size: int
-    ring_fingerprint: int
-    offline: int  # SPUs of the cluster that are not in the ring because they are offline,
-    saturated: int  # or saturated
 
     def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
         """The lists of so many partitions, placed from a chain index on; they fill nobody."""
 
 
-class _RingFacts:
+class _Facts:
     """What the reason of each map says of the ring."""
 
-    __slots__ = ("mode", "offline", "order", "ring_fingerprint", "ring_size", "saturated")
+    __slots__ = ("cache", "mode", "offline", "order", "ring_fingerprint", "ring_size", "saturated")
 
     def __init__(self, state: ClusterState, mode: Mode, order: Order) -> None:
         ring = state.ring
+        self.cache: bytes | None = None
         self.mode = mode
         self.order = order
         self.ring_size = ring.size
@@ -68,7 +62,7 @@ class _RingFacts:
         self.saturated = state.online_count - ring.size
 
 
-class RuleCourse(_RingFacts):
+class RuleCourse(_Facts):
     """Of a rule, whose rows depend on the index alone."""
 
     __slots__ = ("_ahead", "_first", "_passed_before", "_replicas", "_rule", "_table")
@@ -112,7 +106,7 @@ class RuleCourse(_RingFacts):
         return table
 
 
-class BalancedCourse(_RingFacts):
+class BalancedCourse(_Facts):
     """Of `balanced`, which weighs the ring for each request."""
 
     __slots__ = ("_even", "_ignore_rack", "_replicas")

@@ -13,13 +13,14 @@ from typing import Any, Final, NewType
 
 from spu_assigner.core.errors import InvalidEventError
 from spu_assigner.core.limits import EVENT_ID_LENGTH_MAX, is_legal_name, is_text
+from spu_assigner.core.words import Word
 
 SpuId = NewType("SpuId", int)
 
 LEGAL_NAME = "1 to 249 of [a-zA-Z0-9._-], not '.' or '..'"
 
 
-class Policy(StrEnum):
+class Policy(Word):
     """The rule that turns ring, chain index and request into a replica map."""
 
     FLUVIO = "fluvio"

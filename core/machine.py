@@ -79,7 +79,7 @@ from spu_assigner.core.weights import weights_after
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
 
 
-def step(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[Record, ...]:
+def step(state: ClusterState, event: Event, *, default_policy: Policy) -> Sequence[Record]:
     """Decide and apply, and what follows too, in the order of application.
 
     An event that was seen before gives no records and changes nothing.
@@ -110,7 +110,7 @@ def step(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[
     return with_final_size((*records, *following), state.ring.size)
 
 
-def decide(state: ClusterState, event: Event, *, default_policy: Policy) -> tuple[Record, ...]:
+def decide(state: ClusterState, event: Event, *, default_policy: Policy) -> Sequence[Record]:
     """What an event itself asks for, `EventSeen` last; not yet what follows from it."""
     if isinstance(event, TopicCreate):
         usual = usual_create(state, event, default_policy)

@@ -7,15 +7,19 @@ state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, overload
 
 from spu_assigner.core.errors import Code
-from spu_assigner.core.events import Policy
+from spu_assigner.core.events import Policy, TopicCreate
+from spu_assigner.core.quick import quick
 from spu_assigner.core.replicas import ReplicaLists
+from spu_assigner.core.words import Word
 
 
-class Status(StrEnum):
+class Status(Word):
     """The answer to a request."""
 
     ASSIGNED = "assigned"
@@ -36,7 +40,7 @@ class RingChange(StrEnum):
     IGNORED = "ignored"
 
 
-class Mode(StrEnum):
+class Mode(Word):
     """How the lists that a map is new with were found."""
 
     ROUND_ROBIN = "round_robin"  # fluvio without racks
@@ -127,7 +131,7 @@ class RingEvent:
     cause: str
 
 
-class Order(StrEnum):
+class Order(Word):
     """An order of the ring; each keeps its own chain index."""
 
     ID = "id"
@@ -266,7 +270,141 @@ Record = Answer | SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChange
 Entry = SpuChanged | Waiting | ChainEntry | SeenEntry  # what `assigner-state` carries
 
 
-class Usual(tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen]):
-    """The records of a create that is granted and fills no SPU; told by their class at once."""
+class RingFacts(Protocol):
+    """What the requests of one kind on one ring have in common; `cache` is for the codec."""
 
-    __slots__ = ()
+    mode: Mode
+    order: Order
+    ring_size: int
+    ring_fingerprint: int
+    offline: int  # SPUs of the cluster that are not in the ring because they are offline,
+    saturated: int  # or saturated
+    cache: bytes | None
+
+
+class Usual(Sequence[Record]):
+    """The records of a create that is granted and fills no SPU; told by their class at once.
+
+    Map, status, chains and event seen. They are made when somebody looks at them: the state and the
+    codec get by with what they consist of.
+    """
+
+    __slots__ = (
+        "_records",
+        "after",
+        "chain",
+        "event",
+        "event_hash",
+        "facts",
+        "lists",
+        "passed",
+        "policy",
+        "registration_next",
+        "start",
+    )
+
+    def __init__(  # noqa: PLR0917  # by position it takes half the time
+        self,
+        event: TopicCreate,
+        policy: Policy,
+        facts: RingFacts,
+        lists: ReplicaLists,
+        passed: tuple[int, int],
+        start: int,
+        after: int,
+        chain: Chain,
+        event_hash: int,
+        registration_next: int,
+    ) -> None:
+        """One is made for each event.
+
+        Args:
+            event: the request.
+            policy: its own, or the default one.
+            facts: of the ring.
+            lists: what it is granted.
+            passed: SPUs passed over: for their rack, because the list had them.
+            start: the chain's index before,
+            after: and after it,
+            chain: which stands there.
+            event_hash: of the event's id.
+            registration_next: of the cluster, which stays as it is.
+        """
+        self.event = event
+        self.policy = policy
+        self.facts = facts
+        self.lists = lists
+        self.passed = passed
+        self.start = start
+        self.after = after
+        self.chain = chain
+        self.event_hash = event_hash
+        self.registration_next = registration_next
+        self._records: tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen] | None = None
+
+    def records(self) -> tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen]:
+        """The records themselves, in the order in which they apply."""
+        if self._records is None:
+            self._records = self._made()
+        return self._records
+
+    def _made(self) -> tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen]:
+        event, facts = self.event, self.facts
+        same_rack, in_list = self.passed
+        cluster_id, topic, cause = event.cluster_id, event.topic, event.event_id
+        return (
+            _replica_map(
+                cluster_id=cluster_id,
+                topic=topic,
+                revision=1,
+                policy=self.policy,
+                replicas=self.lists,
+                cores=None,
+                chain_index=self.after,
+                cause=cause,
+                replication_factor=event.replication_factor,
+                ignore_rack=event.ignore_rack,
+                reason=_reason(
+                    mode=facts.mode,
+                    start_index=self.start,
+                    ring_size=facts.ring_size,
+                    ring_fingerprint=facts.ring_fingerprint,
+                    offline=facts.offline,
+                    saturated=facts.saturated,
+                    same_rack=same_rack,
+                    in_list=in_list,
+                ),
+            ),
+            _topic_status(
+                cluster_id=cluster_id,
+                topic=topic,
+                status=Status.ASSIGNED,
+                code=None,
+                message=None,
+                replicas=None,
+                cause=cause,
+            ),
+            _chains_changed(
+                cluster_id=cluster_id,
+                chains=((facts.order, self.chain),),
+                registration_next=self.registration_next,
+            ),
+            _event_seen(cluster_id=cluster_id, event_hash=self.event_hash),
+        )
+
+    def __len__(self) -> int:
+        return len(self.records())
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, place: int | slice) -> Record | tuple[Record, ...]:
+        return self.records()[place]
+
+
+_reason = quick(Reason)
+_replica_map = quick(ReplicaMap)
+_topic_status = quick(TopicStatus)
+_chains_changed = quick(ChainsChanged)
+_event_seen = quick(EventSeen)

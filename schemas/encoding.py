@@ -24,6 +24,7 @@ from spu_assigner.core.records import (
     ReplicaMap,
     RingChange,
     RingEvent,
+    RingFacts,
     SeenEntry,
     SpuChanged,
     Status,
@@ -36,6 +37,7 @@ from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.lists import lists_bytes, nullable_lists
 from spu_assigner.schemas.wire import CommitMarker, DeadLetter
 from spu_assigner.schemas.writing import (
+    PREPARED_LONGS,
     array_bytes,
     boolean_byte,
     bytes_bytes,
@@ -167,29 +169,61 @@ def _topic_status(record: TopicStatus) -> bytes:
     )
 
 
-def usual_bodies(records: Usual) -> tuple[bytes, bytes]:
+def usual_bodies(usual: Usual) -> tuple[bytes, bytes]:
     """The bytes of map and status of a usual create, which say much of it twice."""
-    made, _, _, _ = records
-    names = text_bytes(made.cluster_id) + text_bytes(made.topic)
-    cause = text_bytes(made.cause)
-    reason, replicas = made.reason, made.replicas
-    if replicas is None or reason is None:
-        raise EncodeError(f"the map of {made.topic} is none of a new topic")
+    event, facts, start, after = usual.event, usual.facts, usual.start, usual.after
+    cluster_id = event.cluster_id
+    names = (_CLUSTERS.get(cluster_id) or _cluster(cluster_id)) + text_bytes(event.topic)
+    cause = text_bytes(event.event_id)
+    same_rack, in_list = usual.passed
     body = b"".join(
         (
             names,
             _FIRST_REVISION,
-            _POLICIES[made.policy],
-            lists_bytes(replicas),
-            b"\x00",
-            nullable_long(made.chain_index),
+            _POLICIES[usual.policy],
+            lists_bytes(usual.lists),
+            b"\x00\x02",  # no cores, an index
+            PREPARED_LONGS.get(after) or long_bytes(after),
             cause,
-            long_bytes(made.replication_factor),
-            b"\x01\x00" if made.ignore_rack else b"\x00\x00",
-            _reason(reason),
+            PREPARED_LONGS[event.replication_factor],
+            # No events of its own but its create; a reason, and in it an index.
+            b"\x01\x00\x02\x02" if event.ignore_rack else b"\x00\x00\x02\x02",
+            PREPARED_LONGS.get(start) or long_bytes(start),
+            facts.cache or _of_ring(facts),
+            long_bytes(same_rack) if same_rack else b"\x00",
+            long_bytes(in_list) if in_list else b"\x00",
+            b"\x00",  # no moves
         )
     )
     return body, b"%b%b%b\x00" % (names, _PLAINLY_ASSIGNED, cause)
+
+
+_CLUSTERS_MAX: Final = 4_096  # names of clusters that are remembered
+_CLUSTERS: Final[dict[str, bytes]] = {}
+
+
+def _cluster(cluster_id: str) -> bytes:
+    if len(_CLUSTERS) == _CLUSTERS_MAX:
+        _CLUSTERS.clear()
+    data = _CLUSTERS[cluster_id] = text_bytes(cluster_id)
+    return data
+
+
+def _of_ring(facts: RingFacts) -> bytes:
+    """What the reasons of usual creates tell of a ring; kept with it."""
+    data = facts.cache = _ring(
+        (
+            facts.mode,
+            0,
+            None,
+            False,
+            facts.ring_size,
+            facts.ring_fingerprint,
+            facts.offline,
+            facts.saturated,
+        )
+    )
+    return data
 
 
 def _ring_event(record: RingEvent) -> bytes:

@@ -184,6 +184,7 @@ class ShardBatch:
         self._clusters = clusters
         self._options = options
         self._bundler = Bundler()
+        self._put_two = self._bundler.put_two
         self._full: list[bytes] = []  # bundles that are to be given
         self._encode = encoder(options.wire)
         self._encode_usual = usual_encoder(options.wire)
@@ -258,19 +259,21 @@ class ShardBatch:
                 DeadLetterCode.KEY_MISMATCH,
                 f"the key is {key[:250]!r}; expected the event's cluster_id, {cluster_id!r}",
             )
-        put, encode = self._put, self._encode
         records = step(
             self._clusters.of(cluster_id), event, default_policy=self._options.default_policy
         )
         if type(records) is Usual:  # Nearly all are: the same in fewer steps.
-            name = b"%b/%b" % (key, records[0].topic.encode())
+            name = b"%b/%b" % (key, records.event.topic.encode())
             map_value, status_value = self._encode_usual(records)
             self.entries[_MAP + name] = map_value
-            put(_REPLICA_MAP, place + b"0", name, map_value, time_ms)
-            put(_TOPIC_STATUS, place + b"1", name, status_value, time_ms)
+            bundle = self._put_two(
+                place, name, (_REPLICA_MAP, map_value), (_TOPIC_STATUS, status_value), time_ms
+            )
+            if bundle is not None:
+                self._full.append(bundle)
             self._touched[cluster_id] = (place, 2, time_ms)
             return
-        ordinal = 0
+        ordinal, put, encode = 0, self._put, self._encode
         for record in answers(records):  # What else it changes is published when the batch ends.
             match record:
                 case ReplicaMap():

@@ -28,15 +28,14 @@ from typing import Any, Final
 
 import numpy as np
 from confluent_kafka import Producer
-from spu_assigner.core.answers import answers
 from spu_assigner.core.events import Event, Policy
 from spu_assigner.core.machine import decide, step
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.core.state import ClusterState, evolve
-from spu_assigner.schemas.codec import decode_event, encode_event, encode_record
+from spu_assigner.core.records import Usual
+from spu_assigner.core.state import ClusterState, evolve_usual
+from spu_assigner.schemas.codec import decode_event, encode_event, usual_encoder
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream import keeper_messages
-from spu_assigner.stream.bundle import Bundler, Kind, Message, Source
+from spu_assigner.stream.bundle import Bundler, Kind, Source
 from spu_assigner.stream.keeper import YOUNG_OBJECTS_MAX
 from spu_assigner.stream.merge import merge_order
 from spu_assigner.stream.outbox import Outbox
@@ -147,48 +146,44 @@ def parts(policy: Policy, figures: Figures) -> None:
 
     states = [clusters.of(event.cluster_id) for event in decoded]
     deciding = evolving = 0.0
-    records: list[Any] = []
+    usual: list[Usual] = []
     gc.collect()
     clock = time.process_time
     for state, event in zip(states, decoded, strict=True):
         begun = clock()
         decided = decide(state, event, default_policy=policy)
         middle = clock()
-        for record in decided:
-            evolve(state, record)
+        assert isinstance(decided, Usual)
+        evolve_usual(state, decided)
         evolving += clock() - middle
         deciding += middle - begun
-        records.append(decided)
+        usual.append(decided)
     for name, took in (("decide", deciding), ("evolve", evolving)):
         figures.parts[name] = min(took * 1e6 / figures.count, figures.parts.get(name, 1e9))
 
-    sorted_out = figures.time("answers", lambda: [answers(each) for each in records])
-    flat = [each for several in sorted_out for each in several]
-    encoded = figures.time("encode", lambda: [encode_record(each) for each in flat])
-    messages = [
-        Message(
-            Kind.REPLICA_MAP if isinstance(record, ReplicaMap) else Kind.TOPIC_STATUS,
-            b"topic-events/1/%d/%d" % (number // 2, number % 2),
-            f"{record.cluster_id}/{record.topic}".encode(),
-            data,
-            1_700_000_000_000,
-        )
-        for number, (record, data) in enumerate(zip(flat, encoded, strict=True))
+    encode = usual_encoder(Wire.CONFLUENT)
+    encoded = figures.time("encode", lambda: [encode(each) for each in usual])
+    answers = [
+        (f"{each.event.cluster_id}/{each.event.topic}".encode(), *values)
+        for each, values in zip(usual, encoded, strict=True)
     ]
-    figures.time("pack", lambda: packed(messages))
-    entries = {
-        b"m" + str(message.key).encode(): message.value
-        for message in messages
-        if message.kind == Kind.REPLICA_MAP
-    }
+    figures.time("pack", lambda: packed(answers))
+    entries = {b"m" + name: made for name, made, _ in answers}
     shard.begin(store)
     figures.time("state: commit", lambda: shard.commit(store, entries))
 
 
-def packed(messages: Iterable[Message]) -> list[bytes]:
-    """The messages in bundles."""
+def packed(answers: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
+    """Maps and statuses in bundles."""
     bundler = Bundler()
-    bundles = [bundle for message in messages if (bundle := bundler.add(message)) is not None]
+    kinds = Kind.REPLICA_MAP.value, Kind.TOPIC_STATUS.value
+    bundles = []
+    for number, (name, *values) in enumerate(answers):
+        pair = zip(kinds, values, strict=True)
+        place = b"topic-events/1/%d/" % number
+        bundle = bundler.put_two(place, name, *pair, 1_700_000_000_000)
+        if bundle is not None:
+            bundles.append(bundle)
     return [*bundles, bundler.close(())]
 
 
