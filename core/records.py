@@ -402,6 +402,15 @@ class Usual(Sequence[Record]):
     def __getitem__(self, place: int | slice) -> Record | tuple[Record, ...]:
         return self.records()[place]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Usual | tuple) and self.records() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.records())
+
+    def __repr__(self) -> str:
+        return repr(self.records())
+
 
 _reason = quick(Reason)
 _replica_map = quick(ReplicaMap)

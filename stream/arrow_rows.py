@@ -99,5 +99,8 @@ def _dump_stream(self: Any, iterator: Iterator[Any], stream: IO[bytes]) -> None:
 
     It gives ([(record batches, their type)],) for each key.
     """
+    if type(self) is not TransformWithStateInPandasSerializer:  # Of a first batch after a recovery.
+        _theirs["dump_stream"](self, iterator, stream)
+        return
     batches = (batch for packed in iterator for batch in packed[0][0])
     ArrowStreamSerializer.dump_stream(self, self._write_stream_start(batches, stream), stream)

@@ -13,7 +13,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.serializers import TransformWithStateInPandasSerializer
+from pyspark.sql.pandas.serializers import (
+    TransformWithStateInPandasInitStateSerializer,
+    TransformWithStateInPandasSerializer,
+)
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from spu_assigner.stream import arrow_rows
 from spu_assigner.stream.bundle import SCHEMA
@@ -30,6 +33,15 @@ _COLUMNS = pa.schema(
         ("value", pa.binary()),
     ]
 )
+_OPTIONS: dict[str, Any] = {
+    "timezone": "UTC",
+    "safecheck": True,
+    "assign_cols_by_name": True,
+    "prefer_int_ext_dtype": False,
+    "arrow_max_records_per_batch": 10_000,
+    "arrow_max_bytes_per_batch": 2**31 - 1,
+    "int_to_decimal_coercion_enabled": False,
+}
 _TYPES = {"int": IntegerType(), "binary": BinaryType()}
 _OUT = StructType(
     [StructField(name, _TYPES[kind]) for name, kind in map(str.split, SCHEMA.split(", "))]
@@ -40,15 +52,7 @@ _POSITIONS = [0, 1, 2, 3, 4, 5, 6]
 @pytest.fixture
 def serializer() -> Iterator[Any]:
     """As a worker makes it; PySpark's own methods are back afterwards."""
-    made = TransformWithStateInPandasSerializer(
-        timezone="UTC",
-        safecheck=True,
-        assign_cols_by_name=True,
-        prefer_int_ext_dtype=False,
-        arrow_max_records_per_batch=10_000,
-        arrow_max_bytes_per_batch=2**31 - 1,
-        int_to_decimal_coercion_enabled=False,
-    )
+    made = TransformWithStateInPandasSerializer(**_OPTIONS)
     made.key_offsets = [0]
     yield made
     arrow_rows.as_before()
@@ -132,6 +136,24 @@ def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[byt
     )
     arrow_rows.whole_columns()
     assert written(arrow_rows.bundle_row) == theirs
+
+
+def test_a_recovery_s_first_batch_goes_out_as_ever() -> None:
+    """It comes as DataFrames, by a serializer that has inherited what is ours."""
+    made = TransformWithStateInPandasInitStateSerializer(**_OPTIONS)
+    frame = pd.DataFrame({"shard": [7], "sequence": [0], "bundle": [b"one"]})
+
+    def written() -> bytes:
+        stream = io.BytesIO()
+        made.dump_stream(iter([[(iter([frame]), _OUT)]]), stream)
+        return stream.getvalue()
+
+    theirs = written()
+    arrow_rows.whole_columns()
+    try:
+        assert written() == theirs
+    finally:
+        arrow_rows.as_before()
 
 
 def test_pyspark_s_own_methods_come_back(serializer: Any) -> None:

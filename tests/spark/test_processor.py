@@ -245,7 +245,7 @@ def test_a_worker_sets_aside_once_what_outlives_its_tasks(
         assert aside > before + 10_000  # pandas alone
         later = [[] for _ in range(1_000)]
         worker.close()
-        assert gc.get_freeze_count() == aside
+        assert gc.get_freeze_count() <= aside  # Some that were set aside may have ended since.
         assert len(later) == 1_000
     finally:
         gc.unfreeze()
