@@ -17,22 +17,27 @@ from spu_assigner.core.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.machine import step
 from spu_assigner.core.records import ReplicaMap
 from spu_assigner.core.state import ClusterState
-from support.figures import keep, spread
+from support.figures import QUICK, keep, say, spread
 from support.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
+from support.kraft_placer import running_kraft_placer
 
 SPUS: Final = 1_000
 REPLICAS: Final = 3
 LARGE: Final = 100_000  # partitions of one topic
 TOPICS: Final = 1_000
 TOPIC_PARTITIONS: Final = 10
-ROUNDS: Final = 9
-WARM_UP: Final = 5
-JAVA_WARM_UP: Final = 60  # rounds on each ring; the rates of the first 20 differ tenfold
-JAVA_WARM_UP_FIRST: Final = 300  # before all: without racks it doubles once more after some 100
+SMALL_RING: Final = 64  # SPUs, as in the job's benches
+ROUNDS: Final = 3 if QUICK else 9
+WARM_UP: Final = 2 if QUICK else 5
+# Rounds of Kafka's placer on each ring; the rates of the first 20 differ tenfold.
+JAVA_WARM_UP: Final = 10 if QUICK else 60
+# Before all: without racks it doubles once more after some 100.
+JAVA_WARM_UP_FIRST: Final = 40 if QUICK else 300
 RACKS: Final = 10
 NEVER_FULL: Final = 2**31 - 1
-GROWING_PARTITIONS: Final = (100, 1_000, 10_000, 100_000)
-GROWING_SPUS: Final = (10, 100, 1_000, 10_000)
+GROWING_PARTITIONS: Final = (100, 10_000) if QUICK else (100, 1_000, 10_000, 100_000)
+GROWING_SPUS: Final = (10, 1_000) if QUICK else (10, 100, 1_000, 10_000)
+GROWING_LARGE: Final = GROWING_PARTITIONS[-1]
 ROUND_PARTITIONS_MIN: Final = 10_000  # small requests are repeated until a round has as many
 
 
@@ -79,6 +84,7 @@ SHAPES: Final = {
     f"1,000 capacities, {RACKS} racks": Shape(racks=tuple(range(RACKS)), capacities=MANY_KINDS),
 }
 ALL_POLICIES_ON: Final = ("no racks", f"{RACKS} racks")
+LEAST: Final = "the least of all rings with racks"
 
 
 def rate(partitions: int, work: Callable[[int], object], *, warm_up: int = WARM_UP) -> list[float]:
@@ -143,11 +149,41 @@ def warm_kafka_placer() -> Iterator[KafkaPlacer]:
         yield kafka
 
 
+def topics_rates(spus: int) -> dict[str, object]:
+    """TOPICS small topics on a ring of so many SPUs without racks: all placers' rates."""
+    partitions = TOPICS * TOPIC_PARTITIONS
+    rates: dict[str, list[float]] = {}
+    for name, running in (
+        ("kafka's placer", running_kafka_placer),
+        ("kraft's placer", running_kraft_placer),
+    ):
+        with running() as placer:
+            place = placer.topics_in_java(
+                NO_RACKS.brokers(spus),
+                topics=TOPICS,
+                partitions=TOPIC_PARTITIONS,
+                replicas=REPLICAS,
+            )
+            rates[name] = rate(partitions, lambda _, p=place: p(), warm_up=JAVA_WARM_UP)  # type: ignore[misc]
+    best = max(statistics.median(each) for each in rates.values())
+    for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):
+        state = NO_RACKS.cluster(spus)
+        rates[policy] = rate(partitions, lambda n, s=state, p=policy: many(s, p, n))  # type: ignore[misc]
+    suffix = f"1,000 topics, {spus:,} SPUs"
+    figures: dict[str, object] = {f"{name}, {suffix}": spread(r) for name, r in rates.items()}
+    for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):
+        ratio = statistics.median(rates[policy]) / best
+        figures[f"{policy}, {suffix}: times kafka's best placer"] = round(ratio, 2)
+    return figures
+
+
 def test_planner_beside_kafkas_placer() -> None:
     """One topic of 100,000 partitions on rings of several shapes, and 1,000 topics of 10."""
     figures: dict[str, object] = {}
+    ratios: dict[Policy, list[float]] = {}
     with warm_kafka_placer() as kafka:
         for name, shape in SHAPES.items():
+            say(f"one topic of {LARGE:,} partitions, {name}")
             theirs = kafka_rate(kafka, shape.brokers(), LARGE)
             figures[f"kafka's placer, one topic, {name}"] = spread(theirs)
             policies = [Policy.BALANCED, Policy.KAFKA]
@@ -158,10 +194,15 @@ def test_planner_beside_kafkas_placer() -> None:
                 figures[f"{policy}, one topic, {name}"] = spread(ours)
                 ratio = statistics.median(ours) / statistics.median(theirs)
                 figures[f"{policy}, one topic, {name}: times kafka's placer"] = round(ratio, 2)
-        for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):
-            state = NO_RACKS.cluster()
-            ours = rate(TOPICS * TOPIC_PARTITIONS, lambda n, s=state, p=policy: many(s, p, n))  # type: ignore[misc]
-            figures[f"{policy}, 1,000 topics"] = spread(ours)
+                if shape.racks != (None,):
+                    ratios.setdefault(policy, []).append(ratio)
+    for policy in (Policy.BALANCED, Policy.KAFKA):
+        figures[f"{policy}, one topic, {LEAST}: times kafka's placer"] = round(
+            min(ratios[policy]), 2
+        )
+    for spus in (SPUS, SMALL_RING):
+        say(f"{TOPICS:,} topics of {TOPIC_PARTITIONS} partitions, {spus:,} SPUs")
+        figures |= topics_rates(spus)
     keep(
         "planner",
         sizes={
@@ -173,6 +214,7 @@ def test_planner_beside_kafkas_placer() -> None:
             "unit": "partitions per second",
         },
         figures=figures,
+        show=False,
     )
 
 
@@ -180,11 +222,12 @@ def test_planner_as_requests_and_clusters_grow() -> None:
     """Rates over the partitions of a topic and over the SPUs of a cluster, for a curve."""
     figures: dict[str, object] = {}
     sizes = [(SPUS, partitions) for partitions in GROWING_PARTITIONS]
-    sizes += [(spus, LARGE) for spus in GROWING_SPUS if spus != SPUS]
+    sizes += [(spus, GROWING_LARGE) for spus in GROWING_SPUS if spus != SPUS]
     with warm_kafka_placer() as kafka:
         for name, shape in (("no racks", NO_RACKS), (f"{RACKS} racks", EVEN_RACKS)):
             for spus, partitions in sizes:
                 size = f"{spus:,} SPUs, {partitions:,} partitions, {name}"
+                say(size)
                 theirs = kafka_rate(kafka, shape.brokers(spus), partitions)
                 figures[f"kafka's placer, {size}"] = spread(theirs)
                 for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):
@@ -199,4 +242,5 @@ def test_planner_as_requests_and_clusters_grow() -> None:
             "unit": "partitions per second",
         },
         figures=figures,
+        show=False,
     )

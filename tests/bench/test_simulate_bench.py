@@ -10,9 +10,9 @@ from typing import Final
 
 from spu_assigner.core.events import SpuJoined
 from spu_assigner.schemas.jsonl import event_to_json
-from support.figures import keep, spread
+from support.figures import QUICK, keep, spread
 
-ROUNDS: Final = 15
+ROUNDS: Final = 5 if QUICK else 15
 
 
 def test_simulate_from_start_to_end(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "bench" / "results"
+STORED = Path(__file__).parents[1] / "bench" / "results"
+RESULTS = Path(os.environ.get("BENCH_RESULTS") or STORED)  # `make bench` keeps a run apart at first
+QUICK = bool(os.environ.get("BENCH_QUICK"))  # small sizes: figures of an impression, none to keep
 PACKAGES = ("pyspark", "confluent-kafka", "fastavro", "numpy", "pyarrow")
 
 
@@ -63,7 +65,7 @@ def keep(
         "sizes": sizes,
         "figures": figures,
     }
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if show:
@@ -71,6 +73,11 @@ def keep(
         for figure, value in figures.items():
             print(f"  {figure:<44} {value}")
     return path
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(line, flush=True)
 
 
 def _git(root: Path, *arguments: str) -> str:

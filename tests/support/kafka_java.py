@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import py4j.java_gateway as py4j
 import pyspark
@@ -38,3 +39,37 @@ def running_java(jars: Sequence[Path]) -> Iterator[py4j.JavaGateway]:
         gateway.shutdown()
         process.stdin.close()
         process.wait(timeout=30)
+
+
+def java_class(gateway: py4j.JavaGateway, name: str) -> Any:
+    return gateway.jvm.java.lang.Class.forName(name)
+
+
+def java_array(gateway: py4j.JavaGateway, kind: str, *values: Any) -> Any:
+    array = gateway.new_array(py4j.JavaClass(kind, gateway._gateway_client), len(values))
+    for number, value in enumerate(values):
+        array[number] = value
+    return array
+
+
+def bound(gateway: py4j.JavaGateway, handle: Any, *values: Any) -> Any:
+    """A method handle with its first arguments given."""
+    handles = gateway.jvm.java.lang.invoke.MethodHandles
+    return handles.insertArguments(handle, 0, java_array(gateway, "java.lang.Object", *values))
+
+
+def java_loop(gateway: py4j.JavaGateway, body: Any, count: int) -> Callable[[], object]:
+    """A loop within Java over a handle that takes the round's number: one call from Python for all.
+
+    A call through Py4J takes longer than Kafka's placer does for a small topic.
+    """
+    invoke = gateway.jvm.java.lang.invoke
+    number = gateway.jvm.java.lang.Integer.TYPE
+    nothing = gateway.jvm.java.lang.Void.TYPE
+    body = body.asType(
+        invoke.MethodType.methodType(nothing, java_array(gateway, "java.lang.Class", number))
+    )
+    count_handle = invoke.MethodHandles.constant(number, count)
+    loop = invoke.MethodHandles.countedLoop(count_handle, None, body)
+    no_arguments = java_array(gateway, "java.lang.Object")
+    return lambda: loop.invokeWithArguments(no_arguments)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import py4j.java_gateway as py4j
 from spu_assigner.stream.jars import ensure
-from support.kafka_java import running_java
+from support.kafka_java import bound, java_array, java_class, java_loop, running_java
 from support.kafka_placer import Racks
 
 
@@ -43,6 +44,56 @@ class KraftPlacer:
         spec = placement.PlacementSpec(0, partitions, replicas)
         return self._placer.place(spec, self._describer)
 
+    def topics_in_java(
+        self, racks: Racks, *, topics: int, partitions: int, replicas: int
+    ) -> Callable[[], object]:
+        """Place so many new topics one after the other within Java, and forget them."""
+        array, class_ = partial(java_array, self._gateway), partial(java_class, self._gateway)
+        invoke = self._jvm.java.lang.invoke
+        handles, look_up = invoke.MethodHandles, invoke.MethodHandles.publicLookup()
+        placement = "org.apache.kafka.metadata.placement"
+        anything = class_("java.lang.Object")
+        # Each topic is given an iterator of its own, then placed.
+        iterator = look_up.findVirtual(
+            class_("java.util.List"),
+            "iterator",
+            invoke.MethodType.methodType(class_("java.util.Iterator")),
+        )
+        put = look_up.findVirtual(
+            class_("java.util.Map"),
+            "put",
+            invoke.MethodType.methodType(anything, array("java.lang.Class", anything, anything)),
+        )
+        give = handles.collectArguments(
+            bound(self._gateway, put, self._answers, "usableBrokers"),
+            0,
+            bound(self._gateway, iterator, self._brokers_of(racks)).asType(
+                invoke.MethodType.methodType(anything)
+            ),
+        )
+        place = look_up.findVirtual(
+            class_(f"{placement}.StripedReplicaPlacer"),
+            "place",
+            invoke.MethodType.methodType(
+                class_(f"{placement}.TopicAssignment"),
+                array(
+                    "java.lang.Class",
+                    class_(f"{placement}.PlacementSpec"),
+                    class_(f"{placement}.ClusterDescriber"),
+                ),
+            ),
+        )
+        spec = self._jvm.org.apache.kafka.metadata.placement.PlacementSpec(0, partitions, replicas)
+        nothing = self._jvm.java.lang.Void.TYPE
+        body = handles.foldArguments(
+            bound(self._gateway, place, self._placer, spec, self._describer).asType(
+                invoke.MethodType.methodType(nothing)
+            ),
+            give.asType(invoke.MethodType.methodType(nothing)),
+        )
+        number = array("java.lang.Class", self._jvm.java.lang.Integer.TYPE)
+        return java_loop(self._gateway, handles.dropArguments(body, 0, number), topics)
+
     @staticmethod
     def read(assigned: Any) -> list[list[int]]:
         """The lists out of Java's object."""
@@ -70,33 +121,26 @@ class KraftPlacer:
         """
         invoke = self._jvm.java.lang.invoke
         handles = invoke.MethodHandles
-        anything, method = self._class("java.lang.Object"), self._class("java.lang.reflect.Method")
+        array, class_ = partial(java_array, self._gateway), partial(java_class, self._gateway)
+        anything, method = class_("java.lang.Object"), class_("java.lang.reflect.Method")
         look_up = handles.publicLookup()
-        name_type = invoke.MethodType.methodType(self._class("java.lang.String"))
+        name_type = invoke.MethodType.methodType(class_("java.lang.String"))
         name = look_up.findVirtual(method, "getName", name_type)
         name = handles.explicitCastArguments(name, invoke.MethodType.methodType(anything, method))
         get_type = invoke.MethodType.methodType(anything, anything)
-        get = look_up.findVirtual(self._class("java.util.Map"), "get", get_type)
-        get = handles.insertArguments(get, 0, self._array("java.lang.Object", answers))
-        answer = handles.filterArguments(get, 0, self._array("java.lang.invoke.MethodHandle", name))
+        get = look_up.findVirtual(class_("java.util.Map"), "get", get_type)
+        get = bound(self._gateway, get, answers)
+        answer = handles.filterArguments(get, 0, array("java.lang.invoke.MethodHandle", name))
         # As an InvocationHandler it is given the proxy, the method and the method's arguments.
-        arguments = self._class("[Ljava.lang.Object;")
-        answer = handles.dropArguments(answer, 0, self._array("java.lang.Class", anything))
-        answer = handles.dropArguments(answer, 2, self._array("java.lang.Class", arguments))
-        handler_class = self._class("java.lang.reflect.InvocationHandler")
+        arguments = class_("[Ljava.lang.Object;")
+        answer = handles.dropArguments(answer, 0, array("java.lang.Class", anything))
+        answer = handles.dropArguments(answer, 2, array("java.lang.Class", arguments))
+        handler_class = class_("java.lang.reflect.InvocationHandler")
         handler = invoke.MethodHandleProxies.asInterfaceInstance(handler_class, answer)
-        describer = self._class("org.apache.kafka.metadata.placement.ClusterDescriber")
+        describer = class_("org.apache.kafka.metadata.placement.ClusterDescriber")
         return self._jvm.java.lang.reflect.Proxy.newProxyInstance(
-            describer.getClassLoader(), self._array("java.lang.Class", describer), handler
+            describer.getClassLoader(), array("java.lang.Class", describer), handler
         )
-
-    def _class(self, name: str) -> Any:
-        return self._jvm.java.lang.Class.forName(name)
-
-    def _array(self, kind: str, value: Any) -> Any:
-        array = self._gateway.new_array(py4j.JavaClass(kind, self._jvm._gateway_client), 1)
-        array[0] = value
-        return array
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from spu_assigner.schemas.wire import CommitMarker
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.broker_image import HEAP_MB
 from spu_assigner.stream.topics import create_topics
+from support.figures import say
 from support.judging import ANSWERS, Tally
 from support.memory import Sampler
 from support.programs import running
@@ -258,8 +259,3 @@ def job_for_load(load: Load, options: JobOptions) -> Iterator[RunningLoad]:
         Sampler(process, load.broker.pid) as sampler,
     ):
         yield RunningLoad(load=load, process=process, sampler=sampler)
-
-
-def say(line: str) -> None:
-    """A line of progress."""
-    print(line, flush=True)
