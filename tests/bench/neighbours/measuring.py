@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -27,6 +26,7 @@ class Sizes:
     """How much is asked for in a run."""
 
     backlog: int
+    backlogs: int  # one after the other
     latencies: int
 
     @property
@@ -35,7 +35,7 @@ class Sizes:
 
     @property
     def total(self) -> int:
-        return WARM_UP_ASKS + self.warm_up + self.latencies + self.backlog
+        return WARM_UP_ASKS + self.warm_up + self.latencies + self.backlogs * self.backlog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class Measured:
     """What a run gave."""
 
     latencies_ms: list[float]
-    events_per_s: float
-    cpu_s: float  # of the process and all that it started, for CPU_UNIT creates of the backlog
+    events_per_s: list[float]  # of each backlog
+    cpu_s: list[float]  # likewise, of the process and all that it started, for CPU_UNIT creates
 
 
 class EndedError(Exception):
@@ -55,7 +55,7 @@ def measure(contestant: Contestant, place: Place, sizes: Sizes) -> Measured:
     """Start it, warm it up, measure it, end it, and check every answer it gave.
 
     - Latency: one create at a time, from before it is produced until its answer is read.
-    - Rate: a backlog, from the start of sending it until its last answer is read.
+    - Rate: backlogs, each from the start of sending it until its last answer is read.
 
     Answers are read `read_committed`, by a process of their own: this one.
 
@@ -109,20 +109,18 @@ def _measure(
         asker.send(take(sizes.warm_up))
         asker.take(sizes.warm_up)
         latencies = [asker.ask(key, value) for key, value in take(sizes.latencies)]
-        backlog = take(sizes.backlog)
-        cpu_before, begun = cpu_seconds(process), time.perf_counter()
-        asker.send(backlog)
-        asker.take(sizes.backlog)
-        seconds = time.perf_counter() - begun
-        cpu = cpu_seconds(process) - cpu_before
+        rates, cpu_s = [], []
+        for _ in range(sizes.backlogs):
+            backlog = take(sizes.backlog)
+            cpu_before, begun = cpu_seconds(process), time.perf_counter()
+            asker.send(backlog)
+            asker.take(sizes.backlog)
+            rates.append(sizes.backlog / (time.perf_counter() - begun))
+            cpu_s.append((cpu_seconds(process) - cpu_before) * CPU_UNIT / sizes.backlog)
     finally:
         spus.close()
         asker.close()
-    return Measured(
-        latencies_ms=latencies,
-        events_per_s=sizes.backlog / seconds,
-        cpu_s=cpu * CPU_UNIT / sizes.backlog,
-    )
+    return Measured(latencies_ms=latencies, events_per_s=rates, cpu_s=cpu_s)
 
 
 def _messages(events: list[Event]) -> list[tuple[str, bytes]]:
@@ -146,13 +144,3 @@ def _remove_topics(place: Place) -> None:
 
 def _is_of(name: str, place: Place) -> bool:
     return place.prefix in name
-
-
-def say(line: str) -> None:
-    """A line of progress."""
-    print(line, flush=True)
-
-
-def tail(log: Path) -> str:
-    """What a program said at last."""
-    return log.read_text(encoding="utf-8", errors="replace")[-4_000:]

@@ -1,7 +1,7 @@
 """The product and its neighbours on the same work, side by side in one run.
 
-    python tests/bench/neighbours/run.py [--only a,b] [--backlog 100000] [--runs 3]
-        [--latencies 200] [--write]
+    python tests/bench/neighbours/run.py [--only a,b] [--backlog 100000] [--backlogs 2]
+        [--rounds 2] [--latencies 200] [--write]
 
 Rounds: in each, every contestant is started anew on topics of its own, one after the other, on one
 embedded broker; every second round goes backwards. Each answers the same events and every answer is
@@ -31,12 +31,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from confluent_kafka import KafkaException
 from contestants import CONTESTANTS, REFERENCE, Contestant, Place
-from measuring import CPU_UNIT, EndedError, Measured, Sizes, measure, say
+from measuring import CPU_UNIT, EndedError, Measured, Sizes, measure
 from rich.console import Console
 from rich.table import Table
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.broker import EmbeddedBroker
-from support.figures import keep, percentiles, spread
+from support.figures import keep, percentiles, say, spread
 from support.preparing import CannotRunError
 from support.same_answers import WrongAnswerError
 from support.workload import SIZES
@@ -93,9 +93,9 @@ def run(rows: Sequence[Row], sizes: Sizes, rounds: int, folder: Path) -> None:
                 row.runs.append(measured)
                 say(
                     f"round {number + 1}, {row.contestant.name}: "
-                    f"{measured.events_per_s:,.0f} events/s, "
-                    f"p50 {percentiles(measured.latencies_ms)['p50']:.1f} ms, "
-                    f"CPU {measured.cpu_s:.1f} s"
+                    f"{median(measured.events_per_s):,.0f} events/s, "
+                    f"p50 {median(measured.latencies_ms):.1f} ms, "
+                    f"CPU {median(measured.cpu_s):.1f} s"
                 )
                 shutil.rmtree(place.folder, ignore_errors=True)
 
@@ -111,21 +111,22 @@ def figures_of(row: Row, reference: Row | None) -> dict[str, Any]:
         **about,
         "answers": row.contestant.answers.name.lower(),
         "latency_ms": percentiles([ms for each in row.runs for ms in each.latencies_ms]),
-        "events_per_s": spread([each.events_per_s for each in row.runs]),
-        "cpu_s_per_100k": spread([each.cpu_s for each in row.runs]),
+        "events_per_s": spread([rate for each in row.runs for rate in each.events_per_s]),
+        "cpu_s_per_100k": spread([cpu_s for each in row.runs for cpu_s in each.cpu_s]),
     }
     if reference is not None and not reference.is_out:
         pairs = list(zip(row.runs, reference.runs, strict=True))
         figures["of_the_product"] = {
-            "latency_p50": spread([_p50(own) / _p50(its) for own, its in pairs]),
-            "events_per_s": spread([own.events_per_s / its.events_per_s for own, its in pairs]),
-            "cpu_s_per_100k": spread([own.cpu_s / its.cpu_s for own, its in pairs]),
+            "latency_p50": _ratios([(o.latencies_ms, i.latencies_ms) for o, i in pairs]),
+            "events_per_s": _ratios([(o.events_per_s, i.events_per_s) for o, i in pairs]),
+            "cpu_s_per_100k": _ratios([(o.cpu_s, i.cpu_s) for o, i in pairs]),
         }
     return figures
 
 
-def _p50(measured: Measured) -> float:
-    return median(measured.latencies_ms)
+def _ratios(rounds: Sequence[tuple[Sequence[float], Sequence[float]]]) -> dict[str, float]:
+    """A contestant's values over the product's, by their medians in each round."""
+    return spread([median(own) / median(its) for own, its in rounds])
 
 
 def show(figures: dict[str, dict[str, Any]]) -> None:
@@ -171,7 +172,8 @@ def main() -> int:
     )
     parser.add_argument("--only", help="names, with commas between")
     parser.add_argument("--backlog", type=int, default=100_000)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--backlogs", type=int, default=2, help="in each round")
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--latencies", type=int, default=200)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -182,16 +184,22 @@ def main() -> int:
         except (CannotRunError, AssignerError) as reason:
             row.not_run = " ".join(str(reason).split())
             say(f"{row.contestant.name} cannot be run: {row.not_run}")
-    sizes = Sizes(backlog=options.backlog, latencies=options.latencies)
+    sizes = Sizes(backlog=options.backlog, backlogs=options.backlogs, latencies=options.latencies)
     with tempfile.TemporaryDirectory(prefix="spu-assigner-neighbours-") as folder:
-        run(rows, sizes, options.runs, Path(folder))
+        run(rows, sizes, options.rounds, Path(folder))
     reference = next((row for row in rows if row.contestant.name == REFERENCE), None)
     figures = {row.contestant.name: figures_of(row, reference) for row in rows}
     show(figures)
     if options.write:
         keep(
             "neighbours",
-            sizes={**SIZES, "backlog": sizes.backlog, "warm_up_backlog": sizes.warm_up},
+            sizes={
+                **SIZES,
+                "backlog": sizes.backlog,
+                "backlogs_in_a_round": sizes.backlogs,
+                "rounds": options.rounds,
+                "warm_up_backlog": sizes.warm_up,
+            },
             figures=figures,
             show=False,
         )
