@@ -16,10 +16,11 @@ SOURCES := core schemas stream tests
 # Set PYTHON to choose another interpreter than the first that fits.
 PYTHON ?=
 ONCE ?=
+ONLY ?=
 
 .PHONY: help
 help: ## list the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(PACKAGES) ## install what the project needs; the other commands do it when it is due
@@ -100,8 +101,16 @@ format: $(READY) ## format the sources and mend what the linter can
 	@$(BIN)/ruff format $(SOURCES)
 
 .PHONY: bench
-bench: $(READY) ## measure latency, throughput and the planner
-	@$(BIN)/pytest -s -m bench tests/bench
+bench: $(READY) ## all benches and the neighbours, a table against the targets, the curves; keeps results (ONLY=planner,core …)
+	@$(BIN)/python tests/bench/run.py $(if $(ONLY),--only $(ONLY))
+
+.PHONY: bench-quick
+bench-quick: $(READY) ## the same on small sizes in a few minutes; keeps nothing
+	@$(BIN)/python tests/bench/run.py --quick $(if $(ONLY),--only $(ONLY))
+
+.PHONY: figures
+figures: $(READY) ## the table, README's tables and the curves of the results that are stored
+	@$(BIN)/python tests/bench/run.py --stored
 
 SEEDS ?= 100000
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from py4j.protocol import Py4JJavaError
 from spu_assigner.core import placement
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import Policy
@@ -209,3 +210,13 @@ def test_kafkas_own_test_expectation_holds(kafka_placer: KafkaPlacer) -> None:
         [2, 0, 3],
         [0, 4, 2],
     ]
+
+
+def test_the_loop_within_java_places_topics(
+    kafka_placer: KafkaPlacer,
+) -> None:
+    """A bench measures it: an empty loop would be very fast."""
+    racks: Racks = dict.fromkeys(range(3))
+    kafka_placer.topics_in_java(racks, topics=2, partitions=4, replicas=3)()
+    with pytest.raises(Py4JJavaError, match="InvalidReplicationFactorException"):
+        kafka_placer.topics_in_java(racks, topics=2, partitions=4, replicas=4)()

@@ -79,3 +79,16 @@ def test_a_seed_gives_adminutils_lists_again() -> None:
                 [placer.read(placer.assign_at_random_in_java(UNEVEN, 7, 3)) for _ in range(5)]
             )
         assert runs[0] == runs[1] != runs[2]
+
+
+def test_the_loop_within_java_places_as_many_topics_as_it_is_told(
+    kraft_placer: KraftPlacer,
+) -> None:
+    """A bench measures it. What is drawn after it tells how much was drawn in it."""
+    kraft_placer.seed(1)
+    kraft_placer.topics_in_java(UNEVEN, topics=2, partitions=30, replicas=3)()
+    after = kraft_placer.assign(UNEVEN, partitions=30, replicas=3)
+    kraft_placer.seed(1)
+    lists = [kraft_placer.assign(UNEVEN, partitions=30, replicas=3) for _ in range(3)]
+    assert after == lists[2]
+    assert lists[2] not in lists[:2]

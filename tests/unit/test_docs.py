@@ -14,8 +14,12 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import TOPICS
+from support.bench_readme import with_tables
+from support.figures import STORED
+from support.targets import read_results
 
 _ROOT = Path(__file__).parents[2]
+_BENCH = _ROOT / "tests" / "bench"
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -43,6 +47,19 @@ def test_the_settings_table_is_that_of_the_code() -> None:
 def test_the_table_of_rights_is_that_of_the_code() -> None:
     """Rights are documented in one place, which the tests on a broker hold to be the least."""
     assert _between("rights").strip() == acls.describe().strip()
+
+
+def test_the_tables_of_figures_are_those_of_the_stored_results() -> None:
+    """No figure of theirs is written by hand."""
+    is_so = with_tables(_README, read_results(STORED)) == _README
+    assert is_so, "the stored results say otherwise: `make figures` writes the tables"
+
+
+def test_each_curve_that_readme_shows_is_there() -> None:
+    """Drawn of the stored results, and no other is kept."""
+    shown = set(re.findall(r"\]\((tests/bench/curves/\w+\.png)\)", _between("curves")))
+    there = {f"tests/bench/curves/{path.name}" for path in (_BENCH / "curves").iterdir()}
+    assert shown == there
 
 
 def test_the_life_of_a_small_cluster_is_explained_as_shown() -> None:

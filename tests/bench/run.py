@@ -1,0 +1,228 @@
+"""All benches and the neighbours in one run, one table against the targets, and the curves.
+
+    python tests/bench/run.py [--quick] [--only planner,neighbours] [--stored]
+
+Each part is a program of its own; what it says is shown as it comes and kept beside its results in
+build/bench. A part that fails takes nothing from the others. Results of parts that ended well go to
+results/, the table as bench.json once all did; curves and README's tables show what is kept.
+
+With --quick sizes are small and nothing is kept: it shows that all of it runs, and roughly where
+things stand. With --stored nothing is measured: table and curves of what is kept.
+
+Exit status: 1 if a part failed, else 3 if something could not be run here, else 0. A target that is
+missed is told, and is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
+from support.bench_readme import with_tables
+from support.bench_table import kept, lines_missed, show
+from support.curves import draw
+from support.figures import STORED, keep, say
+from support.targets import Results, read_results
+
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[1]
+CURVES: Final = HERE / "curves"
+README: Final = ROOT / "README.md"
+FAILED: Final = 1
+NOT_RUN: Final = 3  # as neighbours/run.py says it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A program that measures, and the results that it writes."""
+
+    name: str
+    results: Sequence[str]
+    minutes: float  # about, of the whole
+    whole: Sequence[str]
+    quick: Sequence[str] | None = None  # where it does not know by itself
+
+    def command(self, *, quick: bool) -> list[str]:
+        return [sys.executable, "-u", *((quick and self.quick) or self.whole)]
+
+
+def _pytest(file: str) -> list[str]:
+    # As the command `pytest` does, which does not put the root on the path.
+    start = "import sys, pytest; sys.path.pop(0); sys.exit(pytest.main(sys.argv[1:]))"
+    options = ["-q", "-s", "-m", "bench", "-p", "no:cacheprovider"]
+    return ["-c", start, *options, str(HERE / file)]
+
+
+def _script(file: str, *options: str) -> list[str]:
+    return [str(HERE / file), "--write", *options]
+
+
+PARTS: Final = (
+    Part(
+        name="planner",
+        results=("planner", "planner_growth"),
+        minutes=5,
+        whole=_pytest("test_planner_bench.py"),
+    ),
+    Part(name="core", results=("core_growth",), minutes=3, whole=_script("core_growth.py")),
+    Part(
+        name="ratios",
+        results=("core_ratios",),
+        minutes=0.5,
+        whole=_script("core_ratios.py"),
+    ),
+    Part(
+        name="simulate", results=("simulate",), minutes=0.2, whole=_pytest("test_simulate_bench.py")
+    ),
+    Part(
+        name="neighbours",
+        results=("neighbours",),
+        minutes=25,
+        whole=_script("neighbours/run.py"),
+        quick=_script(
+            "neighbours/run.py",
+            *("--backlog", "5000", "--backlogs", "1", "--rounds", "1", "--latencies", "20"),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a part ended."""
+
+    part: Part
+    status: int
+    seconds: float
+    log: Path
+
+    def __str__(self) -> str:
+        ended = {0: "done", NOT_RUN: "something could not be run here"}
+        how = ended.get(self.status, f"FAILED with status {self.status}")
+        return f"{self.part.name}: {how}, {self.seconds:.0f} s; {self.log}"
+
+
+def run_part(part: Part, folder: Path, *, quick: bool) -> Outcome:
+    """Run it, show and keep what it says."""
+    environ = {**os.environ, "BENCH_RESULTS": str(folder), "BENCH_QUICK": "1" if quick else ""}
+    log = folder / f"{part.name}.log"
+    begun = time.monotonic()
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(
+            part.command(quick=quick),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environ,
+        ) as process,
+    ):
+        if process.stdout is None:
+            raise RuntimeError("a pipe was asked for")
+        for line in process.stdout:
+            file.write(line)
+            say(f"  {line.decode(errors='replace').rstrip()}")
+    missing = [name for name in part.results if not (folder / f"{name}.json").exists()]
+    status = FAILED if process.returncode in {0, NOT_RUN} and missing else process.returncode
+    return Outcome(part=part, status=status, seconds=time.monotonic() - begun, log=log)
+
+
+def run_parts(
+    parts: Sequence[Part],
+    folder: Path,
+    *,
+    quick: bool,
+    run: Callable[..., Outcome] = run_part,
+    stored: Path = STORED,
+) -> list[Outcome]:
+    """All parts; the results of those that ended well are put to those stored unless `quick`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    outcomes = []
+    for number, part in enumerate(parts, 1):
+        about = "" if quick else f", about {part.minutes:g} min"
+        say(f"[{number}/{len(parts)}] {part.name}{about}")
+        outcome = run(part, folder, quick=quick)
+        outcomes.append(outcome)
+        say(str(outcome))
+        if not quick and outcome.status in {0, NOT_RUN}:
+            for name in part.results:
+                shutil.copy(folder / f"{name}.json", stored)
+    return outcomes
+
+
+def status_of(outcomes: Sequence[Outcome]) -> int:
+    """That of the whole run."""
+    statuses = {outcome.status for outcome in outcomes}
+    if statuses - {0, NOT_RUN}:
+        return FAILED
+    return NOT_RUN if NOT_RUN in statuses else 0
+
+
+def chosen(names: str | None) -> list[Part]:
+    """Those named, in their order."""
+    wanted = {each.name for each in PARTS} if names is None else set(names.split(","))
+    unknown = wanted - {each.name for each in PARTS}
+    if unknown:
+        sys.exit(
+            f"no part {', '.join(sorted(unknown))}; there are: " + ", ".join(p.name for p in PARTS)
+        )
+    return [each for each in PARTS if each.name in wanted]
+
+
+def main() -> int:
+    """The command; its exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", help="names of parts, with commas between")
+    parser.add_argument("--stored", action="store_true")
+    options = parser.parse_args()
+    if options.stored:
+        show(read_results(STORED), "the benches against their targets (stored results)")
+        publish()
+        return 0
+    parts = chosen(options.only)
+    folder = ROOT / "build" / ("bench-quick" if options.quick else "bench")
+    begun = time.monotonic()
+    outcomes = run_parts(parts, folder, quick=options.quick)
+    results = read_results(folder)
+    title = "small sizes: an impression" if options.quick else "this run"
+    show(results, f"the benches against their targets ({title})")
+    if not options.quick and status_of(outcomes) == 0 and len(parts) == len(PARTS):
+        keep("bench", sizes={}, figures=summary(results), show=False, folder=STORED)
+    if options.quick:
+        draw(results, folder)
+    else:
+        publish()
+    say(f"curves: {folder if options.quick else CURVES}")
+    for outcome in outcomes:
+        say(str(outcome))
+    say(f"{(time.monotonic() - begun) / 60:.1f} min")
+    return status_of(outcomes)
+
+
+def publish() -> None:
+    """The curves and README's tables, of what is stored."""
+    stored = read_results(STORED)
+    draw(stored, CURVES)
+    README.write_text(with_tables(README.read_text(encoding="utf-8"), stored), encoding="utf-8")
+
+
+def summary(results: Results) -> dict[str, Any]:
+    """What is kept of the table."""
+    return {"missed": lines_missed(results), "lines": kept(results)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
