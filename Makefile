@@ -17,6 +17,11 @@ SOURCES := core schemas stream tests
 PYTHON ?=
 ONCE ?=
 ONLY ?=
+# Set PROFILE to run a command's jobs in that profile: make test PROFILE=latency.
+PROFILE ?=
+ifneq ($(PROFILE),)
+export SPU_ASSIGNER_PROFILE := $(PROFILE)
+endif
 
 .PHONY: help
 help: ## list the commands
@@ -67,7 +72,7 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 .PHONY: test
-test: $(READY) ## all tests: unit, Spark, broker; in two halves side by side
+test: $(READY) ## all tests: unit, Spark, broker; in two halves side by side (PROFILE=latency: in that profile)
 	@$(BIN)/python tests/support/halves.py -m 'not bench' --durations 15
 
 .PHONY: unit

@@ -6,7 +6,6 @@ It is read through Hadoop's file systems, as Spark itself reads it, so any place
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.schemas.wire import PartitionPosition
 from spu_assigner.stream.private import private_folder
+from spu_assigner.stream.profile import Profile, shards_at_first, suits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
 
-SHARDS_AT_FIRST_MAX: Final = 8  # every batch costs a task a shard; more only when asked for
 RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
@@ -57,6 +56,25 @@ class ShardsChangedError(CheckpointError):
             f"cannot be changed in it; leave the setting out (or set it to {found}), or make a new "
             f"checkpoint of {wanted} shards out of the outputs: stop the job, then `spu-assigner "
             f"recover --checkpoint NEW --shards {wanted}`"
+        )
+
+
+class ProfileShardsError(CheckpointError):
+    """The state is divided otherwise than the profile that was asked for keeps it."""
+
+    exit_status = 2
+
+    def __init__(self, *, checkpoint: str, found: int, profile: Profile) -> None:
+        self.found = found
+        self.profile = profile
+        has = "1 shard" if found == 1 else f"{found} shards"
+        wants = "several shards" if found == 1 else "1 shard"
+        super().__init__(
+            f"profile {profile} keeps the state in {wants}, but checkpoint {checkpoint} has it in "
+            f"{has}, which was fixed at its first start and cannot be changed in it; leave the "
+            f"profile out, or give shards {found} besides to have all else of it, or make a new "
+            "checkpoint out of the outputs: stop the job, then `spu-assigner recover --checkpoint "
+            f"NEW --profile {profile}`"
         )
 
 
@@ -160,17 +178,28 @@ def read_positions(spark: SparkSession, checkpoint: str, batch: int) -> Position
     return positions
 
 
-def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> int:
+def choose_shards(
+    checkpoint: Checkpoint, *, wanted: int | None, profile: Profile | None, place: str
+) -> int:
     """The number of shards to run with.
+
+    Args:
+        wanted: as the settings say; goes before what the profile would have.
+        profile: the one that was asked for by name, if any.
 
     Raises:
         ShardsChangedError: the checkpoint has another number than the one asked for.
+        ProfileShardsError: it has not what the profile asked for.
     """
-    if checkpoint.shards is None:
-        return wanted or min(os.cpu_count() or 1, SHARDS_AT_FIRST_MAX)
-    if wanted is not None and wanted != checkpoint.shards:
-        raise ShardsChangedError(checkpoint=place, found=checkpoint.shards, wanted=wanted)
-    return checkpoint.shards
+    found = checkpoint.shards
+    if found is None:
+        return wanted or shards_at_first(profile)
+    if wanted is not None:
+        if wanted != found:
+            raise ShardsChangedError(checkpoint=place, found=found, wanted=wanted)
+    elif profile is not None and not suits(profile, found):
+        raise ProfileShardsError(checkpoint=place, found=found, profile=profile)
+    return found
 
 
 def read_lines(spark: SparkSession, path: str) -> list[str] | None:

@@ -38,6 +38,7 @@ from spu_assigner.stream.inputs import check_inputs, note_topics, read_inputs
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
 from spu_assigner.stream.private import private_files
+from spu_assigner.stream.profile import tuning
 from spu_assigner.stream.recovery import (
     AGAIN,
     Recovery,
@@ -60,9 +61,7 @@ _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-# One JVM for tasks, state and planning on few cores: throughput collector, and the fast compiler
-# only, which saves a tenth of a small batch's time.
-_JVM: Final = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1")
+_JVM: Final = ("-XX:+UseParallelGC",)  # one JVM for tasks, state and planning on few cores
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -201,7 +200,9 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         )
         if recovery is not None:
             checkpoint = replace(checkpoint, shards=recovery.shards)
-        shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
+        shards = choose_shards(
+            checkpoint, wanted=settings.shards, profile=settings.profile, place=place
+        )
         spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
         sink = TransactionalSink(
             settings,
@@ -292,17 +293,16 @@ def answers(
     if recovery is not None:
         begins = _begins(settings, recovery)
         state = initial_state(spark, absolute(settings.checkpoint)).groupBy("shard")
+    events = read_events(spark, settings, shards=shards, begins=begins)
+    if shards == 1 and tuning(settings.profile).in_one_task:
+        events = events.coalesce(1)
     # No timers: with them Spark keeps running batches although nothing comes.
-    return (
-        read_events(spark, settings, shards=shards, begins=begins)
-        .groupBy("shard")
-        .transformWithStateInPandas(
-            statefulProcessor=AssignerProcessor(options, overflows=is_here),
-            outputStructType=SCHEMA,
-            outputMode="Append",
-            timeMode="None",
-            initialState=state,
-        )
+    return events.groupBy("shard").transformWithStateInPandas(
+        statefulProcessor=AssignerProcessor(options, overflows=is_here),
+        outputStructType=SCHEMA,
+        outputMode="Append",
+        timeMode="None",
+        initialState=state,
     )
 
 
@@ -343,7 +343,9 @@ def build_session(
     if master.startswith("local") and java is not None and jars is not None:
         if jvm_options is None:
             jvm_options = spark_image.jvm_options(java, jars.local)
-        options["spark.driver.extraJavaOptions"] = " ".join([*_JVM, *jvm_options])
+        options["spark.driver.extraJavaOptions"] = " ".join(
+            [*_JVM, *tuning(settings.profile).jvm, *jvm_options]
+        )
     for name, value in options.items():
         builder = builder.config(name, value)
     with private_files():  # The JVM and its workers inherit it: their files, and their sockets.

@@ -32,7 +32,6 @@ from spu_assigner.core.errors import AssignerError, InvariantError
 from spu_assigner.schemas.wire import CommitMarker, RecoveredFrom
 from spu_assigner.stream.acls import Role
 from spu_assigner.stream.checkpoint import (
-    SHARDS_AT_FIRST_MAX,
     Positions,
     absolute,
     is_local,
@@ -51,6 +50,7 @@ from spu_assigner.stream.past_positions import (
     retained_positions,
 )
 from spu_assigner.stream.patience import PATIENCE_SECONDS
+from spu_assigner.stream.profile import shards_at_first, suits
 from spu_assigner.stream.published import Published, PublishedError, read_published
 from spu_assigner.stream.recovery import (
     FOLDER,
@@ -230,7 +230,7 @@ def _found(settings: Settings, marker: CommitMarker, *, skip_lost: bool) -> _Fou
 
 def _report(settings: Settings, place: str, found: _Found, *, checkpoint_id: str | None) -> Report:
     marker = found.marker
-    shards = settings.shards or marker.shards or min(os.cpu_count() or 1, SHARDS_AT_FIRST_MAX)
+    shards = _shards(settings, marker)
     return Report(
         checkpoint=place,
         checkpoint_id=checkpoint_id,
@@ -241,6 +241,16 @@ def _report(settings: Settings, place: str, found: _Found, *, checkpoint_id: str
         messages=found.published.messages,
         **found.counts,
     )
+
+
+def _shards(settings: Settings, marker: CommitMarker) -> int:
+    """As many as are asked for; else as many as before, if these suit a profile asked for."""
+    profile = settings.profile
+    if settings.shards is not None:
+        return settings.shards
+    if marker.shards and (profile is None or suits(profile, marker.shards)):
+        return marker.shards
+    return shards_at_first(profile)
 
 
 def _refuse_taken_folder(place: str) -> None:

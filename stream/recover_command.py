@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 )
 @click.option("--shards", metavar="N", help="Of the new checkpoint. [default: as many as before]")
 @click.option(
+    "--profile",
+    metavar="TEXT",
+    help="The one it is to be run with, which may want other shards; also SPU_ASSIGNER_PROFILE.",
+)
+@click.option(
     "--skip-lost",
     is_flag=True,
     help="Go on where the input is still there, if messages that were not read are gone.",
@@ -51,9 +56,9 @@ def recover(
 ) -> int:
     """Make a new checkpoint out of the topics replica-map, assigner-state and assigner-commits.
 
-    For a checkpoint that is lost or damaged, or to change the number of shards. A job of this query
-    that still runs is shut out. Start the job with the new checkpoint; it goes on where the last
-    batch ended.
+    For a checkpoint that is lost or damaged, or to change the number of shards or the profile. A
+    job of this query that still runs is shut out. Start the job with the new checkpoint; it goes on
+    where the last batch ended.
     """
     from spu_assigner.stream import recover as procedure
 

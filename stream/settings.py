@@ -20,6 +20,7 @@ from spu_assigner.core.shown import shown
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.plain_file import FileRefusedError, read_plain_file
+from spu_assigner.stream.profile import DEFAULT_PROFILE, Profile
 from spu_assigner.stream.secret import Secret, read_secret
 from spu_assigner.stream.security import SECURITY_SPECS, Mechanism, Protocol, Security, check
 from spu_assigner.stream.spec import SettingsError, Spec, integer, matching, or_empty
@@ -42,6 +43,7 @@ class Settings:
     topic_prefix: str
     checkpoint: str
     query_name: str
+    profile: Profile | None
     shards: int | None
     default_policy: Policy
     wire: Wire
@@ -246,6 +248,16 @@ SPECS: Final = (
         reason="the product's",
     ),
     Spec(
+        name="profile",
+        variable="SPU_ASSIGNER_PROFILE",
+        default="",
+        read=or_empty(Profile),
+        expected=", ".join(Profile),
+        what=f"what the job is to be good at: {' or '.join(Profile)}",
+        reason=f"empty: {DEFAULT_PROFILE}, the better compromise, in as many shards as the "
+        "checkpoint has; one that is named must suit these",
+    ),
+    Spec(
         name="shards",
         variable="SPU_ASSIGNER_SHARDS",
         default="",
@@ -254,7 +266,7 @@ SPECS: Final = (
         what="the parts that the clusters' state is divided into, each with a task; fixed by the "
         "checkpoint at the first start",
         reason="empty: the checkpoint's; at the first start one for each core, at most 8, since "
-        "every batch costs a task for each",
+        "every batch costs a task for each; with profile latency one",
     ),
     Spec(
         name="default_policy",

@@ -12,6 +12,7 @@ from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import create_topics
+from support.profiled import ENVIRON, SHARDS
 from support.secured import Secured, secured_broker
 
 RIGHTS_OF_A_ROLE_MAX = 30
@@ -34,11 +35,11 @@ def settings(kafka: EmbeddedBroker, topic_prefix: str, java: Java, tmp_path: Pat
             "bootstrap_servers": kafka.bootstrap_servers,
             "topic_prefix": topic_prefix,
             "checkpoint": str(tmp_path / "checkpoint"),
-            "shards": 2,
+            "shards": SHARDS,
             "ui_port": 0,
             "master": "local[2]",
         },
-        environ={},
+        environ=ENVIRON,
     )
 
 

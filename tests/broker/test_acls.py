@@ -46,6 +46,7 @@ from spu_assigner.stream.topics import (
 )
 from spu_assigner.stream.verify_read import Spool, read_history
 from support.builders import Events
+from support.profiled import ENVIRON
 from support.secured import PLAIN_PASSWORD, Secured
 from support.small_job import small_job
 
@@ -104,7 +105,7 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     flags = {"checkpoint": str(tmp_path_factory.mktemp("spark")), "ui_port": 0}
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
+    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
     yield
     session.stop()
 
@@ -112,7 +113,9 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def settings_of_everybody(secured: Secured, prefix: str) -> Settings:
     """On the listener where all may do all."""
     servers = secured.broker.bootstrap_servers
-    return Settings.load(flags={"bootstrap_servers": servers, "topic_prefix": prefix}, environ={})
+    return Settings.load(
+        flags={"bootstrap_servers": servers, "topic_prefix": prefix}, environ=ENVIRON
+    )
 
 
 def settings_of(secured: Secured, user: str, prefix: str = PREFIX) -> Settings:

@@ -40,6 +40,7 @@ from spu_assigner.stream.topics import TOPICS, create_topics, topic_name
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka, expected_maps
 from support.pictures import picture
+from support.profiled import ENVIRON
 
 PREFIX = "checkpoint-faults."
 CLUSTERS = ("c1", "c2")
@@ -172,7 +173,7 @@ def world(
             "master": "local[2]",
             "topic_events_per_batch": 2,
         },
-        environ={},
+        environ=ENVIRON,
     )
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])

@@ -24,6 +24,7 @@ from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.topics import create_topics
 from support.builders import Events
+from support.profiled import SHARDS
 from support.programs import left_after, running, session
 from support.streams import OUTPUTS, SPU_EVENTS, TOPIC_EVENTS, Streams
 
@@ -49,7 +50,7 @@ def environ_of(kafka: EmbeddedBroker, prefix: str, checkpoint: Path) -> dict[str
         "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
         "SPU_ASSIGNER_CHECKPOINT": str(checkpoint),
-        "SPU_ASSIGNER_SHARDS": "2",
+        "SPU_ASSIGNER_SHARDS": str(SHARDS),
         "SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH": "24",
         "SPU_ASSIGNER_UI_PORT": "0",
         "SPARK_HOME": str(SPARK),

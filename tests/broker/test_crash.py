@@ -31,6 +31,7 @@ from spu_assigner.stream.sink import Sent, TransactionalSink
 from spu_assigner.stream.topics import create_topics
 from support import blind_sink, short_transactions
 from support.outboxes import outbox
+from support.profiled import ENVIRON
 from support.trial import BROKER_SETTINGS, IN_A_BATCH, Trial
 
 SEED = 5
@@ -156,7 +157,7 @@ def sink(
     monkeypatch.setattr(sink_module, "TRANSACTION_SECONDS_MAX", 2)
     create_topics({"bootstrap.servers": broker.bootstrap_servers}, prefix=topic_prefix)
     flags = {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": topic_prefix}
-    sink = Interrupted(Settings.load(flags=flags, environ={}), shards=1)
+    sink = Interrupted(Settings.load(flags=flags, environ=ENVIRON), shards=1)
     sink.open("one")
     sink.bind("one")
     sink._send_once(outbox(b"a"), 0)

@@ -25,6 +25,7 @@ from spu_assigner.stream.sink import TransactionalSink
 from spu_assigner.stream.topics import TopicsError
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka
+from support.profiled import ENVIRON
 
 
 class Input:
@@ -68,7 +69,7 @@ def spark(
     flags = {"checkpoint": str(tmp_path_factory.mktemp("x")), "ui_port": 0, "master": "local[2]"}
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
+    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
     yield session
     session.stop()
 

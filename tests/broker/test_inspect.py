@@ -29,6 +29,7 @@ from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import create_topics
 from support.builders import Events
 from support.kafka import Kafka
+from support.profiled import ENVIRON, SHARDS
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "inspect"]
 PREFIX = "inspected."
@@ -58,11 +59,11 @@ def settings(
             "bootstrap_servers": kafka.bootstrap_servers,
             "topic_prefix": PREFIX,
             "checkpoint": str(tmp_path_factory.mktemp("inspected") / "checkpoint"),
-            "shards": 2,
+            "shards": SHARDS,
             "ui_port": 0,
             "master": "local[2]",
         },
-        environ={},
+        environ=ENVIRON,
     )
 
 
@@ -103,7 +104,7 @@ def test_a_running_job_is_inspected_and_not_touched(
     told = json.loads(done.stdout)
     assert told["batch"] == newest(settings.checkpoint)
     assert told["query_id"] == str(job.query.id)
-    assert told["shards"] == 2
+    assert told["shards"] == SHARDS
     assert set(told["input_offsets"]) == {
         settings.topic_prefix + name for name in ("spu-events", "topic-events")
     }

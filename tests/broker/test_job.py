@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from spu_assigner.core.events import Event, Policy
 from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.checkpoint import ShardsChangedError
+from spu_assigner.stream.checkpoint import ProfileShardsError, ShardsChangedError
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
 from spu_assigner.stream.marker_check import FencedError, ForeignCheckpointError
+from spu_assigner.stream.profile import Profile
+from spu_assigner.stream.recover import recover
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard_batch import read_shards
 from spu_assigner.stream.sink import TransactionalSink
@@ -24,6 +26,7 @@ from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.topics import TopicsError
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka, expected_maps
+from support.profiled import ENVIRON, SHARDS
 
 
 def life_of(cluster_id: str, first: int, topics: range) -> list[Event]:
@@ -147,9 +150,45 @@ def test_another_number_of_shards_is_refused(settings: Settings, run: Callable[.
     job = run()
     kafka.wait("topic-status", 1, job)
     job.stop()
-    with pytest.raises(ShardsChangedError, match=r"shards is 3, but .* has its state in 2"):
+    with pytest.raises(ShardsChangedError, match=rf"shards is 3, but .* has its state in {SHARDS}"):
         start(replace(settings, shards=3))
-    assert run(replace(settings, shards=None)).shards == 2
+    assert run(replace(settings, shards=None)).shards == SHARDS
+
+
+def test_a_profile_that_the_checkpoint_does_not_suit_is_refused(
+    settings: Settings,
+    run: Callable[..., Job],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The state stays as the first start divided it; a recovered checkpoint is as it is asked."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)  # on one core one shard suits every profile
+    kafka, events = Kafka(settings), Events()
+    kafka.send([events.join(0), events.create("a")])
+    throughput = replace(settings, shards=2, profile=Profile.THROUGHPUT)
+    latency = replace(settings, shards=None, profile=Profile.LATENCY)
+    job = run(throughput)
+    kafka.wait("topic-status", 1, job)
+    job.stop()
+    with pytest.raises(ProfileShardsError, match=r"in 1 shard, but checkpoint .* in 2 shards"):
+        start(latency)
+    job = run(replace(latency, shards=2))
+    kafka.send([events.create("b")])
+    kafka.wait("topic-status", 2, job)
+    job.stop()
+    new = replace(latency, checkpoint=str(tmp_path / "new"))
+    assert recover(new).shards == 1
+    job = run(new)
+    kafka.send([events.create("c")])
+    kafka.wait("topic-status", 3, job)
+    assert job.shards == 1
+    job.stop()
+    job = run(replace(new, profile=None))
+    kafka.send([events.create("d")])
+    kafka.wait("topic-status", 4, job)
+    job.stop()
+    with pytest.raises(ProfileShardsError, match=r"in several shards, but .* in 1 shard,"):
+        start(replace(new, profile=Profile.THROUGHPUT))
 
 
 def test_a_new_checkpoint_for_answered_events_is_refused(
@@ -173,7 +212,7 @@ def test_a_query_that_is_shut_out_stops_by_name(
     kafka.send([events.join(0), events.create("a")])
     job = run()
     kafka.wait("topic-status", 1, job)
-    other = TransactionalSink(settings, shards=2)
+    other = TransactionalSink(settings, shards=SHARDS)
     other.open(job.query.id)
     kafka.send([events.create("b")])
     with pytest.raises(FencedError, match="another process has taken over"):
@@ -187,10 +226,10 @@ def test_missing_topics_are_told_before_anything_starts(
     """One line, and what to do."""
     flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
     with pytest.raises(TopicsError, match="topics create"):
-        start(Settings.load(flags=flags, environ={}))
+        start(Settings.load(flags=flags, environ=ENVIRON))
 
 
 def test_a_broker_that_does_not_answer_is_told() -> None:
     """One line, no stack trace."""
     with pytest.raises(TopicsError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
-        start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ={}))
+        start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ=ENVIRON))

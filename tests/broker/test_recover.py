@@ -31,7 +31,7 @@ from spu_assigner.stream.sink import TransactionalSink
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS
 from support.pictures import picture
-from support.small_job import small_job
+from support.small_job import SHARDS_LEFT, small_job
 from support.streams import Streams
 
 CLUSTERS = 6
@@ -186,7 +186,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     assert report.positions == last.positions
     assert (report.clusters, report.shards) == (CLUSTERS, 3)
     events = Events("c0", first=900)
-    job = start_query(spark, replace(new, shards=None))
+    job = start_query(spark, replace(new, shards=None, profile=None))
     sent(streams, [beginning(0)[0][0]], job)  # known already: it changes nothing
     job.query.processAllAvailable()
     assert str(job.query.id) == report.checkpoint_id
@@ -267,7 +267,7 @@ def test_a_recovery_that_is_killed_is_run_again(settings: Settings) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     told, marker = json.loads(done.stdout), last_marker(settings)
     assert told["recovered_from"] == {"checkpoint_id": "old", "batch": 0}
-    assert (marker.batch, marker.count, marker.shards) == (-1, 0, 4)
+    assert (marker.batch, marker.count, marker.shards) == (-1, 0, SHARDS_LEFT)
     assert marker.recovered_from == RecoveredFrom(checkpoint_id="old", batch=0)
     written = json.loads(Path(settings.checkpoint, "metadata").read_text(encoding="utf-8"))
     assert told["checkpoint_id"] == marker.checkpoint_id == written["id"]

@@ -17,6 +17,7 @@ from spu_assigner.schemas.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream import sink as sink_module
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.past_positions import LostInputError, NoPositionsError
+from spu_assigner.stream.profile import Profile
 from spu_assigner.stream.published import DamagedOutputError, UnsoundError
 from spu_assigner.stream.recover import (
     FolderTakenError,
@@ -29,8 +30,9 @@ from spu_assigner.stream.recover_command import recover as command
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import create_topics
 from support.builders import Events
+from support.profiled import ENVIRON
 from support.reading import committed
-from support.small_job import SmallJob, small_job
+from support.small_job import SHARDS_LEFT, SmallJob, small_job
 from support.streams import Outgoing
 
 
@@ -43,7 +45,7 @@ def settings(kafka: EmbeddedBroker, topic_prefix: str, tmp_path: Path) -> Settin
             "topic_prefix": topic_prefix,
             "checkpoint": str(tmp_path / "new"),
         },
-        environ={},
+        environ=ENVIRON,
     )
 
 
@@ -55,6 +57,14 @@ def job(settings: Settings) -> Iterator[SmallJob]:
         job.apply([*one.joins(0, 1, 2), *two.joins(0, 1), one.create("a", 2, 2)])
         job.apply([two.create("b", 3, 2), one.delete("nothing")])
         yield job
+
+
+@pytest.mark.usefixtures("job")
+def test_a_profile_gets_the_shards_that_suit_it(settings: Settings) -> None:
+    """As many as before where they do; a number that is asked for goes before."""
+    settings = replace(settings, profile=Profile.LATENCY)
+    assert survey(settings).shards == 1
+    assert survey(replace(settings, shards=3)).shards == 3
 
 
 def write(settings: Settings, topic: str, key: bytes, value: bytes | None) -> None:
@@ -79,7 +89,7 @@ def test_a_dry_run_tells_and_does_nothing(settings: Settings, tmp_path: Path) ->
     prefix = settings.topic_prefix
     assert report.recovered_from == RecoveredFrom(checkpoint_id="old", batch=1)
     assert (report.clusters, report.spus, report.topics, report.partitions) == (2, 5, 2, 5)
-    assert (report.shards, report.checkpoint_id, report.skipped) == (4, None, ())
+    assert (report.shards, report.checkpoint_id, report.skipped) == (SHARDS_LEFT, None, ())
     assert report.positions == {
         f"{prefix}spu-events": (PartitionPosition(partition=0, next=5),),
         f"{prefix}topic-events": (PartitionPosition(partition=0, next=3),),

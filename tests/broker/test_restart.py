@@ -32,6 +32,7 @@ from spu_assigner.stream.topics import create_topics
 from support.audits import audit
 from support.judge import place_of, restored, value_of
 from support.pictures import picture
+from support.profiled import SHARDS
 from support.programs import left_after, running, session
 from support.story import Story, ending, event_of
 from support.streams import OUTPUTS, Read, Streams
@@ -137,7 +138,7 @@ def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(
         "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "SPU_ASSIGNER_TOPIC_PREFIX": topic_prefix,
         "SPU_ASSIGNER_CHECKPOINT": str(tmp_path / "checkpoint"),
-        "SPU_ASSIGNER_SHARDS": "2",
+        "SPU_ASSIGNER_SHARDS": str(SHARDS),
         "SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH": "40",
         "SPU_ASSIGNER_UI_PORT": "0",
     }

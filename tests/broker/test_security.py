@@ -22,6 +22,7 @@ from spu_assigner.stream.job import Jars, build_session
 from spu_assigner.stream.settings import Settings, SettingsError
 from spu_assigner.stream.source import read_events
 from spu_assigner.stream.topics import TopicsError, check_topics, create_topics
+from support.profiled import ENVIRON
 from support.secured import Secured
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
@@ -132,7 +133,7 @@ def spark(java: Java, tmp_path: Path) -> Iterator[SparkSession]:
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
     flags = {"master": "local[2]", "ui_port": 0, "checkpoint": str(tmp_path / "checkpoint")}
-    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
+    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
     yield session
     session.stop()
 

@@ -27,6 +27,7 @@ from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import Sent, TransactionalSink
 from spu_assigner.stream.topics import create_topics
 from support.outboxes import outbox
+from support.profiled import ENVIRON
 from support.reading import committed
 from support.throttle import throttle
 
@@ -38,7 +39,7 @@ def settings(kafka: EmbeddedBroker, topic_prefix: str) -> Settings:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     return Settings.load(
         flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
-        environ={},
+        environ=ENVIRON,
     )
 
 
@@ -305,7 +306,7 @@ def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeS
                 "topic_prefix": settings.topic_prefix,
                 "query_name": "other",
             },
-            environ={},
+            environ=ENVIRON,
         ),
         shards=2,
     )

@@ -27,9 +27,11 @@ from spu_assigner.stream.sink import Sent
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS
 from support.pictures import picture
+from support.profiled import ENVIRON, PROFILE
 from support.released import INPUTS, PREFIX, Left, fill, unpack
 from support.streams import Streams
 
+SHARDS_THEN = 2
 RELEASED = Path(__file__).parents[1] / "data/release-0.2.0.tar.gz"
 
 
@@ -54,10 +56,12 @@ def settings(own_kafka: EmbeddedBroker, java: Java, tmp_path: Path) -> Settings:
             "bootstrap_servers": own_kafka.bootstrap_servers,
             "topic_prefix": PREFIX,
             "checkpoint": str(tmp_path / "checkpoint"),
+            # A profile that is named would have its own.
+            "shards": None if PROFILE is None else SHARDS_THEN,
             "ui_port": 0,
             "master": "local[2]",
         },
-        environ={},
+        environ=ENVIRON,
     )
 
 
@@ -117,7 +121,7 @@ def test_a_checkpoint_of_the_last_release_is_gone_on_with(
         job.query.processAllAvailable()
         repeated = Sent(batch=last, count=markers[-1].count, repeated=True)
         assert job.sink.last == (repeated if is_repeated else None)
-        assert job.shards == 2
+        assert job.shards == SHARDS_THEN
         total = streams.applied_count() + len(more())
         streams.send(more())
         until_applied(streams, total, job)
@@ -175,7 +179,7 @@ def test_what_the_last_release_left_can_be_recovered(
                 "topic_prefix": PREFIX,
                 "checkpoint": str(tmp_path / "new"),
             },
-            environ={},
+            environ=ENVIRON,
         )
     )
     assert report.positions == positions_of(settings, markers_of(left)[-1])

@@ -19,6 +19,7 @@ from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.topics import create_topics
 from support.judge import Judge
+from support.profiled import SHARDS
 from support.programs import running, session, sessions
 from support.story import Story
 from support.streams import Outgoing, Streams
@@ -54,7 +55,7 @@ class Trial:
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
             "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
             "SPU_ASSIGNER_CHECKPOINT": str(self.checkpoint),
-            "SPU_ASSIGNER_SHARDS": "2",
+            "SPU_ASSIGNER_SHARDS": str(SHARDS),
             "SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH": "200",
             "SPU_ASSIGNER_UI_PORT": "0",
         }

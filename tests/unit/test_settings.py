@@ -43,6 +43,7 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
         ("SPU_ASSIGNER_TOPIC_PREFIX", "no spaces"),
         ("SPU_ASSIGNER_CHECKPOINT", ""),
         ("SPU_ASSIGNER_QUERY_NAME", ""),
+        ("SPU_ASSIGNER_PROFILE", "fast"),
         ("SPU_ASSIGNER_SHARDS", "0"),
         ("SPU_ASSIGNER_SHARDS", "many"),
         ("SPU_ASSIGNER_DEFAULT_POLICY", "best"),

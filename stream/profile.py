@@ -1,0 +1,79 @@
+"""The job's two profiles: answers soon, or many at once.
+
+A profile is a set of values that belong together. Each was measured alone, beside the same job with
+the other profile's value, by `make profiles` (tests/bench/results/profiles.json; README tells the
+figures); what made no difference there is no part of a profile.
+
+The number of shards is fixed by a checkpoint at its first start. A profile that is asked for by
+name and keeps the state otherwise than a checkpoint has it is refused; where none is named, the
+job takes the default profile's other values in however many shards there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+SHARDS_AT_FIRST_MAX: Final = 8  # every batch costs a task a shard; more only when asked for
+
+
+class Profile(StrEnum):
+    """What a job is to be good at."""
+
+    LATENCY = "latency"
+    THROUGHPUT = "throughput"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """What a profile sets."""
+
+    shards_max: int  # of a new checkpoint, which has one for each core, at most so many
+    in_one_task: bool  # where there is one shard, its task reads the input too
+    jvm: tuple[str, ...]  # of the JVM, where this process starts it
+
+
+DEFAULT_PROFILE: Final = Profile.THROUGHPUT
+TUNINGS: Final[Mapping[Profile, Tuning]] = MappingProxyType(
+    {
+        Profile.LATENCY: Tuning(
+            # A batch of one event costs a task and a commit of the state for each shard.
+            shards_max=1,
+            # No shuffle between reading and answering: a stage less to plan, start and clear up.
+            in_one_task=True,
+            # The fast compiler alone: short of a backlog the thorough one never gets its work back.
+            jvm=("-XX:TieredStopAtLevel=1",),
+        ),
+        Profile.THROUGHPUT: Tuning(
+            # Shards work side by side, each in a process of its own.
+            shards_max=SHARDS_AT_FIRST_MAX,
+            # Input partitions are read side by side as well.
+            in_one_task=False,
+            jvm=(),
+        ),
+    }
+)
+
+
+def tuning(profile: Profile | None) -> Tuning:
+    """A profile's values; None: no profile was named."""
+    return TUNINGS[profile or DEFAULT_PROFILE]
+
+
+def shards_at_first(profile: Profile | None) -> int:
+    """How many shards a new checkpoint is given where the settings do not say."""
+    return min(os.cpu_count() or 1, tuning(profile).shards_max)
+
+
+def suits(profile: Profile, shards: int) -> bool:
+    """Whether a state in so many shards is as the profile keeps it.
+
+    One shard or several is what matters: a checkpoint may come from a machine with other cores.
+    """
+    if shards == 1:
+        return shards_at_first(profile) == 1
+    return tuning(profile).shards_max > 1
