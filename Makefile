@@ -152,6 +152,10 @@ load: $(READY) ## the job under load: rates, peaks of memory, every answer compa
 neighbours: $(READY) ## the job beside others that do its work: a plain loop, Spark programs and more; keeps results (30 minutes)
 	@$(BIN)/python tests/bench/neighbours/run.py --write
 
+.PHONY: profiles
+profiles: $(READY) ## what each part of the two profiles is worth, in turns; keeps results (12 minutes)
+	@$(BIN)/python tests/bench/profile_settings.py --write
+
 MINUTES ?= 30
 
 .PHONY: churn

@@ -99,3 +99,17 @@ def test_nothing_is_pickled_or_unpickled(path: Path) -> None:
     }
     if any(name.startswith(("multiprocessing", "pandas")) for name in _imported(path)):
         assert called == set()
+
+
+@pytest.mark.parametrize("path", sorted((_ROOT / "tests/broker").glob("*.py")), ids=_shown)
+def test_a_job_on_a_broker_takes_the_profile_that_the_tests_are_run_in(path: Path) -> None:
+    """Settings without any environment would test the default again: `support.profiled.ENVIRON`."""
+    closed = [
+        node.lineno
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.keyword)
+        and node.arg == "environ"
+        and isinstance(node.value, ast.Dict)
+        and not node.value.keys
+    ]
+    assert closed == []
