@@ -135,7 +135,7 @@ def clusters_grow() -> tuple[Sequence[int], Costs]:
 def spus_grow() -> tuple[Sequence[int], Costs]:
     """Creates of one size, and changes of the ring, each with the first create after it."""
     costs: Costs = {f"create, {policy}": [] for policy in POLICIES}
-    costs |= {"join and leave, with a create after each": []}
+    costs |= {"join or leave and a create": []}
     for count in SPUS:
         for policy in POLICIES:
             assigner = with_clusters(["c"], count, policy)
@@ -148,7 +148,7 @@ def spus_grow() -> tuple[Sequence[int], Costs]:
             if policy is Policy.FLUVIO:
                 changes = [ring_changes(number) for number in range(ROUNDS)]
                 found = [cost(assigner, events) for events in changes]
-                costs["join and leave, with a create after each"].append(found)
+                costs["join or leave and a create"].append(found)
     return SPUS, costs
 
 

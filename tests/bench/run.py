@@ -151,7 +151,12 @@ def run_parts(
     for number, part in enumerate(parts, 1):
         about = "" if quick else f", about {part.minutes:g} min"
         say(f"[{number}/{len(parts)}] {part.name}{about}")
-        outcome = run(part, folder, quick=quick)
+        try:
+            outcome = run(part, folder, quick=quick)
+        except KeyboardInterrupt:  # The part was told as well. What the others gave is kept.
+            say("stopped")
+            outcomes.append(Outcome(part=part, status=FAILED, seconds=0.0, log=folder))
+            break
         outcomes.append(outcome)
         say(str(outcome))
         if not quick and outcome.status in {0, NOT_RUN}:

@@ -60,10 +60,9 @@ def core_growth(results: Results) -> Figure:
             medians = [each["median"] for each in costs["us"]]
             shown += medians
             event, _, policy = kind.partition(", ")
-            label = event.replace(", with", ",\nwith") if not policy else kind
             colour = COLOURS.get(policy, COLOURS[""])
             style = LINES.get(event, "-")
-            _line(panel, sizes, medians, label=label, colour=colour, style=style)
+            _line(panel, sizes, medians, label=kind, colour=colour, style=style)
         _proportion(panel, sizes, shown)
         _legend(panel)
     for panel in list(figure.axes)[len(curves) :]:

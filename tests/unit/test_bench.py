@@ -89,6 +89,21 @@ def test_a_part_that_wrote_nothing_has_failed(tmp_path: Path, stored: Path) -> N
     assert names(stored) == ["b.json"]
 
 
+def test_a_run_that_is_stopped_keeps_what_it_has(tmp_path: Path, stored: Path) -> None:
+    """Ctrl-C after half an hour."""
+
+    def until_b(each: Any, folder: Path, *, quick: bool) -> Any:
+        if each.name == "b":
+            raise KeyboardInterrupt
+        return run.run_part(each, folder, quick=quick)
+
+    parts = [part(name) for name in "abc"]
+    outcomes = run.run_parts(parts, tmp_path / "run", quick=False, run=until_b, stored=stored)
+    assert [outcome.part.name for outcome in outcomes] == ["a", "b"]
+    assert run.status_of(outcomes) == run.FAILED
+    assert names(stored) == ["a.json"]
+
+
 def test_a_quick_run_is_not_put_over_what_is_stored(tmp_path: Path, stored: Path) -> None:
     """Small sizes give other figures."""
     outcomes = run.run_parts([part("a")], tmp_path / "run", quick=True, stored=stored)
