@@ -52,7 +52,6 @@ from spu_assigner.core.records import (
     SpuGone,
     Status,
     TopicStatus,
-    Usual,
     Wait,
     WaitingSettled,
 )
@@ -84,10 +83,12 @@ def step(state: ClusterState, event: Event, *, default_policy: Policy) -> Sequen
 
     An event that was seen before gives no records and changes nothing.
     """
-    records = decide(state, event, default_policy=default_policy)
-    if isinstance(records, Usual):
-        evolve_usual(state, records)
-        return records
+    if type(event) is TopicCreate:
+        usual = usual_create(state, event, default_policy)
+        if usual is not None:
+            evolve_usual(state, usual)
+            return usual
+    records = _decide(state, event, default_policy)
     if isinstance(event, TopicCreate):
         for record in records:
             evolve(state, record)
@@ -116,6 +117,11 @@ def decide(state: ClusterState, event: Event, *, default_policy: Policy) -> Sequ
         usual = usual_create(state, event, default_policy)
         if usual is not None:
             return usual
+    return _decide(state, event, default_policy)
+
+
+def _decide(state: ClusterState, event: Event, default_policy: Policy) -> tuple[Record, ...]:
+    """The same with care."""
     hashed = event_hash(event.event_id)
     if hashed in state.memory or _is_own(state, event, hashed):
         return ()

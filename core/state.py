@@ -7,9 +7,9 @@ seen. Who is in the ring follows from these.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final, assert_never
 
 import numpy as np
@@ -47,10 +47,13 @@ OWN_EVENTS_MAX: Final = 16  # of a topic: its create and its last grows
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
 
 
-@lru_cache(maxsize=16)  # An event's is asked for when it is decided and when it is applied.
-def event_hash(event_id: str) -> int:
+def new_event_hash(event_id: str) -> int:
     """64 bits that stand for an event id in memory."""
-    return int.from_bytes(hashlib.blake2b(event_id.encode(), digest_size=8).digest())
+    return int.from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
+
+
+# An event's is asked for when it is decided with care and when it is applied.
+event_hash = lru_cache(maxsize=16)(new_event_hash)
 
 
 class Memory:
@@ -72,7 +75,12 @@ class Memory:
         Returns the number of the block that changed.
         """
         slot = self.count % EVENT_IDS_REMEMBERED
-        self._put(slot, hashed)
+        slots, known = self._slots, self._known
+        forgotten = slots[slot]
+        if forgotten is not None:
+            known.discard(forgotten)
+        slots[slot] = hashed
+        known.add(hashed)
         self.count += 1
         return slot // SEEN_BLOCK
 

@@ -13,7 +13,7 @@ from spu_assigner.core.courses import course_of
 from spu_assigner.core.events import Policy, TopicCreate
 from spu_assigner.core.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.records import Usual
-from spu_assigner.core.state import ClusterState, event_hash
+from spu_assigner.core.state import ClusterState, new_event_hash
 
 PARTITIONS_MAX: Final = 1_024  # a larger one costs so much that nothing is saved here
 
@@ -32,7 +32,7 @@ def usual_create(state: ClusterState, event: TopicCreate, default_policy: Policy
         or not 1 <= event.replication_factor <= REPLICATION_FACTOR_MAX
     ):
         return None
-    hashed = event_hash(event.event_id)
+    hashed = new_event_hash(event.event_id)
     if hashed in state.memory or state.ledger.free_floor(partitions) <= partitions:
         return None
     policy = event.policy or default_policy

@@ -144,8 +144,13 @@ class Shard:
         head = replace(self._head, steps=list(self._head.steps))
         token = os.urandom(_TOKEN_SIZE)
         inline_steps = [step for step in head.steps if step.is_inline]
-        inline_size = sum(len(step.inline) for step in inline_steps) + _size_of(entries)
-        if self._ahead is None and inline_size <= INLINE_SIZE_MAX and len(inline_steps) < STEPS_MAX:
+        inline_size = sum(len(step.inline) for step in inline_steps)
+        if (
+            self._ahead is None
+            and len(inline_steps) < STEPS_MAX
+            and len(entries) * _ENTRY.size <= INLINE_SIZE_MAX  # Else they need not be looked at.
+            and inline_size + _size_of(entries) <= INLINE_SIZE_MAX
+        ):
             self._take(entries, _TAIL)
             self._tail.update(entries)
             head.steps.append(_Step(token=token, inline=_write_entries(entries.items())))
@@ -181,6 +186,8 @@ class Shard:
     def _clean(self, store: Store, head: _Head, written: Entries) -> dict[bytes, bytes]:
         """Remove the oldest segments; gives what is valid of them and not written anew."""
         moved: dict[bytes, bytes] = {}
+        if self._stored_size <= 2 * self._valid_size + SLACK_SIZE:
+            return moved
         allowance = CLEANED_SIZE + 2 * _size_of(written)
         while (
             head.first < head.end

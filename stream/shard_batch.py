@@ -205,9 +205,14 @@ class ShardBatch:
         sources, partitions = batch.source.tolist(), batch.partition.tolist()
         offsets, times = batch.offset.tolist(), batch.time_ms.tolist()
         keys, values, full = _listed(batch.keys), _listed(batch.values), self._full
+        leads: dict[tuple[int, int], bytes] = {}  # of the ids of an input partition's events
         for index in order.tolist():
             source = sources[index]
-            place = b"%b%d/%d/" % (self._places[source], partitions[index], offsets[index])
+            partition = source, partitions[index]
+            lead = leads.get(partition)
+            if lead is None:
+                lead = leads[partition] = b"%b%d/" % (self._places[source], partition[1])
+            place = b"%b%d/" % (lead, offsets[index])
             try:
                 self._answer(source, keys[index], values[index], place, times[index])
             except DecodeError as error:
