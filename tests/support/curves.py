@@ -25,6 +25,7 @@ COLOURS: Final = {
     "kafka's placer": GREY,
     "": "#cc79a7",
 }
+POLICIES: Final = ("balanced", "fluvio")
 LINES: Final = {"create": "-", "grow": "--", "delete": ":"}
 TITLES: Final = {
     "clusters": "clusters, each of 64 SPUs",
@@ -114,7 +115,8 @@ def neighbours(results: Results) -> Figure:
     ):
         values = [value(figures[name]) for name in names]
         for place, (name, length) in enumerate(zip(names, values, strict=True)):
-            colour = COLOURS.get(name.split()[-1], GREY) if "spu-assigner" in name else GREY
+            words = name.split()
+            (colour,) = [COLOURS[each] for each in POLICIES if each in words] or [GREY]
             is_whole = figures[name]["guarantee"] == "exactly once"
             panel.barh(
                 place, length, color=colour if is_whole else "none", edgecolor=colour, height=0.7

@@ -17,6 +17,7 @@ Results = Mapping[str, Any]  # by name what a bench has kept
 Figure = tuple[str, ...]  # the name of a result, then the way to a figure in it
 
 PRODUCT: Final = ("spu-assigner fluvio", "spu-assigner balanced")  # by the policy they place by
+PROFILE: Final = " in profile latency"
 SMALL: Final = "1,000 topics × 10"
 LINEAR: Final = 1.1  # as slope on logarithmic scales: 1 is linear, the rest is what noise may add
 # Times, over all sizes, of what an event does not touch: it may cost no more than that the
@@ -119,31 +120,7 @@ def _beside_neighbours() -> list[Target]:
             )
         ]
         found += [
-            Target(
-                what=f"one create at a time, {rank}",
-                policy=policy,
-                ours=_neighbour(product, "latency_ms", rank),
-                unit="ms",
-                at_most=True,
-                reach=reach,
-                moonshot=moonshot,
-            )
-            for rank, reach, moonshot in (
-                ("p50", 140.0, 80.0),
-                ("p95", 200.0, None),
-                ("p99", 300.0, None),
-            )
-        ]
-        found += [
-            Target(
-                what="one create at a time, p50",
-                policy=policy,
-                ours=_neighbour(product, "latency_ms", "p50"),
-                beside=[_neighbour("Spark stateless echo", "latency_ms", "p50")],
-                whose="Spark stateless echo",
-                at_most=True,
-                reach=3.0,
-            ),
+            *_latencies(product, policy, ""),
             Target(
                 what="CPU of 100,000 creates",
                 policy=policy,
@@ -153,8 +130,43 @@ def _beside_neighbours() -> list[Target]:
                 reach=5.0,
                 moonshot=2.5,
             ),
+            *_latencies(f"{product}{PROFILE}", policy, PROFILE),
+            Target(
+                what=f"creates/s of a backlog{PROFILE}",
+                policy=policy,
+                ours=_neighbour(f"{product}{PROFILE}", "events_per_s"),
+                beside=[_neighbour("plain loop", "events_per_s")],
+                whose="plain loop",
+            ),
         ]
     return found
+
+
+def _latencies(product: str, policy: str, how: str) -> list[Target]:
+    bounds = (("p50", 140.0, 80.0), ("p95", 200.0, None), ("p99", 300.0, None))
+    return [
+        *(
+            Target(
+                what=f"one create at a time{how}, {rank}",
+                policy=policy,
+                ours=_neighbour(product, "latency_ms", rank),
+                unit="ms",
+                at_most=True,
+                reach=reach,
+                moonshot=moonshot,
+            )
+            for rank, reach, moonshot in bounds
+        ),
+        Target(
+            what=f"one create at a time{how}, p50",
+            policy=policy,
+            ours=_neighbour(product, "latency_ms", "p50"),
+            beside=[_neighbour("Spark stateless echo", "latency_ms", "p50")],
+            whose="Spark stateless echo",
+            at_most=True,
+            reach=3.0,
+        ),
+    ]
 
 
 def _planner() -> list[Target]:

@@ -21,6 +21,7 @@ from spu_assigner.core.events import Policy
 from spu_assigner.schemas.registry import Registry
 from spu_assigner.stream.jars import ROOTS
 from spu_assigner.stream.java import ensure_java
+from spu_assigner.stream.profile import Profile
 from support.preparing import compiled, environment
 
 HERE: Final = Path(__file__).parent
@@ -101,7 +102,7 @@ class Contestant(ABC):
 
 
 class Product(Contestant):
-    """The job as a user runs it, all defaults but the policy."""
+    """The job as a user runs it, all defaults but policy and profile."""
 
     guarantee = EXACTLY_ONCE
     answers = Answers.MAPS_WITH_REASONS
@@ -110,9 +111,13 @@ class Product(Contestant):
     maps = "replica-map"
     joined = "ring-events"
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, profile: Profile | None = None) -> None:
         self.policy = policy
         self.name = f"spu-assigner {policy}"
+        self._options: list[str] = []
+        if profile is not None:
+            self.name += f" in profile {profile}"
+            self._options = ["--profile", profile.value]
         self._program = str(Path(sys.executable).with_name("spu-assigner"))
 
     def make_topics(self, place: Place) -> None:
@@ -124,7 +129,8 @@ class Product(Contestant):
         )
 
     def command(self, place: Place) -> Sequence[str]:
-        return [self._program, "run", "--checkpoint", str(place.folder / "checkpoint")]
+        checkpoint = str(place.folder / "checkpoint")
+        return [self._program, "run", "--checkpoint", checkpoint, *self._options]
 
     def environ(self, place: Place) -> Mapping[str, str]:
         return {
@@ -236,6 +242,8 @@ REFERENCE: Final = "spu-assigner fluvio"  # to which ratios are told
 CONTESTANTS: Final[tuple[Contestant, ...]] = (
     Product(Policy.FLUVIO),
     Product(Policy.BALANCED),
+    Product(Policy.FLUVIO, Profile.LATENCY),
+    Product(Policy.BALANCED, Profile.LATENCY),
     RawEcho(),
     PlainLoop(),
     PlainLoop(table=True),

@@ -1,7 +1,7 @@
 """The product and its neighbours on the same work, side by side in one run.
 
     python tests/bench/neighbours/run.py [--only a,b] [--backlog 100000] [--backlogs 2]
-        [--rounds 2] [--latencies 200] [--write]
+        [--rounds 2] [--latencies 100] [--write]
 
 Rounds: in each, every contestant is started anew on topics of its own, one after the other, on one
 embedded broker; every second round goes backwards. Each answers the same events and every answer is
@@ -174,7 +174,7 @@ def main() -> int:
     parser.add_argument("--backlog", type=int, default=100_000)
     parser.add_argument("--backlogs", type=int, default=2, help="in each round")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--latencies", type=int, default=200)
+    parser.add_argument("--latencies", type=int, default=100, help="likewise")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     rows = [Row(each) for each in chosen(options.only)]
