@@ -5,30 +5,30 @@ from __future__ import annotations
 from typing import Any, Final
 
 HEAD: Final = (
-    "| `--profile throughput`, and with what of `latency` | p50 / p95 ms | CPU ms a create "
-    "| backlog, creates/s | CPU s per 100,000 | start, s |",
-    "| --- | --- | --- | --- | --- | --- |",
+    "| what is set | one at a time: p50 / p95 ms | × p50 | CPU ms | backlog: creates/s | × "
+    "| CPU s per 100,000 |",
+    "| --- | --- | --- | --- | --- | --- | --- |",
 )
 
 
 def table(figures: dict[str, Any]) -> str:
     """Of the figures in `profiles.json`, in Markdown."""
     lines = list(HEAD)
-    for name, figure in figures.items():
-        latency = figure["latency_ms"]
+    for figure in figures.values():
+        latency, ratios = figure["latency_ms"], figure["of_throughput"]
         cells = (
-            f"{figure['shown']}",
+            figure["shown"],
             f"{latency['p50']:.0f} / {latency['p95']:.0f}",
-            f"{figure['cpu_ms_per_create']['median']:.0f}",
+            f"{ratios['latency']['median']:.2f}",
+            f"{figure['cpu_ms_per_create']:.0f}",
             f"{_rounded(figure['creates_per_s']['median']):,}",
+            f"{ratios['creates_per_s']['median']:.2f}",
             f"{figure['cpu_s_per_100k']['median']:.1f}",
-            f"{figure['start_s']['median']:.0f}",
         )
-        mark = "**" if name in ("throughput", "latency") else ""
-        lines.append("| " + " | ".join(f"{mark}{cell}{mark}" for cell in cells) + " |")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _rounded(rate: float) -> int:
-    """Two hundred creates a second are within what a repetition differs by."""
+    """To a hundred a second: repetitions differ by more."""
     return round(rate / 100) * 100
