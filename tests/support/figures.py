@@ -16,6 +16,7 @@ from typing import Any
 STORED = Path(__file__).parents[1] / "bench" / "results"
 RESULTS = Path(os.environ.get("BENCH_RESULTS") or STORED)  # `make bench` keeps a run apart at first
 QUICK = bool(os.environ.get("BENCH_QUICK"))  # small sizes: figures of an impression, none to keep
+WRITTEN = ("tests/*/results", "tests/bench/curves", "README.md")
 PACKAGES = ("pyspark", "confluent-kafka", "fastavro", "numpy", "pyarrow")
 
 
@@ -48,8 +49,10 @@ def keep(
     """Write `<folder>/<name>.json` and, with `show`, print it as a table. Returns the file."""
     root = Path(__file__).parents[2]
     commit = _git(root, "rev-parse", "--short=12", "HEAD")
-    # The results themselves change with every run; anything else does not belong to the commit.
-    if commit and _git(root, "status", "--porcelain", "--", ".", ":!tests/*/results"):
+    # What a run itself writes changes with each; anything else does not belong to the commit.
+    if commit and _git(
+        root, "status", "--porcelain", "--", ".", *(f":!{each}" for each in WRITTEN)
+    ):
         commit += "-dirty"
     document = {
         "name": name,
