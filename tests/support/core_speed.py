@@ -84,12 +84,12 @@ def speed_of(case: Case, rounds: int = ROUNDS) -> Speed:
 
 
 def slower_than(
-    case: Case, stored: float, times: float, *, attempts: int = ATTEMPTS
+    case: Case, stored: float, times: float, *, attempts: int = ATTEMPTS, rounds: int = ROUNDS
 ) -> float | None:
     """The ratio if it is more than so many times the stored one, each time that it is measured."""
     ratio = float("inf")
     for _ in range(attempts):
-        ratio = min(ratio, speed_of(case).ratio)
+        ratio = min(ratio, speed_of(case, rounds).ratio)
         if ratio <= times * stored:
             return None
     return ratio
