@@ -16,7 +16,7 @@ from typing import Any
 STORED = Path(__file__).parents[1] / "bench" / "results"
 RESULTS = Path(os.environ.get("BENCH_RESULTS") or STORED)  # `make bench` keeps a run apart at first
 QUICK = bool(os.environ.get("BENCH_QUICK"))  # small sizes: figures of an impression, none to keep
-WRITTEN = ("tests/*/results", "tests/bench/curves", "README.md")
+WRITTEN = ("tests/*/results/*", "tests/bench/curves/*", "README.md")
 PACKAGES = ("pyspark", "confluent-kafka", "fastavro", "numpy", "pyarrow")
 
 
@@ -48,12 +48,7 @@ def keep(
 ) -> Path:
     """Write `<folder>/<name>.json` and, with `show`, print it as a table. Returns the file."""
     root = Path(__file__).parents[2]
-    commit = _git(root, "rev-parse", "--short=12", "HEAD")
-    # What a run itself writes changes with each; anything else does not belong to the commit.
-    if commit and _git(
-        root, "status", "--porcelain", "--", ".", *(f":!{each}" for each in WRITTEN)
-    ):
-        commit += "-dirty"
+    commit = commit_of(root)
     document = {
         "name": name,
         "commit": commit or None,
@@ -81,6 +76,17 @@ def keep(
 def say(line: str) -> None:
     """A line of progress."""
     print(line, flush=True)
+
+
+def commit_of(root: Path) -> str:
+    """The commit that is checked out, "-dirty" where files differ from it; empty without git."""
+    commit = _git(root, "rev-parse", "--short=12", "HEAD")
+    # What a run itself writes changes with each; anything else does not belong to the commit.
+    if commit and _git(
+        root, "status", "--porcelain", "--", ".", *(f":!{each}" for each in WRITTEN)
+    ):
+        commit += "-dirty"
+    return commit
 
 
 def _git(root: Path, *arguments: str) -> str:

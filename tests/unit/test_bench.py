@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import util
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from support.bench_table import count, kept, lines_missed, markdown, show
 from support.curves import draw, drawable
-from support.figures import STORED
+from support.figures import STORED, commit_of
 from support.targets import Target, Verdict, read_results, targets
 
 _BENCH = Path(__file__).parents[1] / "bench"
@@ -123,6 +124,24 @@ def test_each_part_is_a_program_that_is_there_and_has_its_results_stored() -> No
 def held(value: float | None, *, at_most: bool = False) -> Verdict:
     target = Target(what="w", policy="p", ours=("f", "a"), at_most=at_most, reach=2.0)
     return target.verdict(value, target.reach)
+
+
+def test_a_commit_is_dirty_by_what_is_not_written_by_a_run(tmp_path: Path) -> None:
+    """A result tells the commit it was measured on, or that it was none."""
+    files = [tmp_path / "core" / "a.py", tmp_path / "tests" / "bench" / "results" / "a.json"]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("1")
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "a"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    code, result = files
+    result.write_text("2")
+    result.with_name("new.json").write_text("3")
+    clean = commit_of(tmp_path)
+    assert len(clean) == 12
+    code.write_text("2")
+    assert commit_of(tmp_path) == f"{clean}-dirty"
 
 
 def test_a_line_is_met_missed_or_not_measured() -> None:
