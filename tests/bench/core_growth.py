@@ -37,7 +37,8 @@ from spu_assigner.core.events import (
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.figures import QUICK, keep, say, spread
 
-ROUNDS: Final = 3 if QUICK else 7
+ROUNDS: Final = 3  # of a pass
+PASSES: Final = 1 if QUICK else 2  # minutes apart: other work on the machine comes in bursts
 CAPACITY: Final = 10**8
 REPLICAS: Final = 3
 USUAL_PARTITIONS: Final = 16
@@ -271,6 +272,17 @@ def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
     return max(slopes)
 
 
+def joined(passes: Sequence[Costs]) -> Costs:
+    """The rounds of all passes, size by size."""
+    return {
+        kind: [
+            [us for rounds in of_a_size for us in rounds]
+            for of_a_size in zip(*(each[kind] for each in passes), strict=True)
+        ]
+        for kind in passes[0]
+    }
+
+
 def told(sizes: Sequence[int], costs: Costs) -> dict[str, Any]:
     """What is kept of a curve."""
     found: dict[str, Any] = {"sizes": list(sizes)}
@@ -292,8 +304,16 @@ def main() -> None:
     options = parser.parse_args()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     figures = {}
-    for name, curve in CURVES.items():
-        figures[name] = told(*curve())
+    passes: list[dict[str, tuple[Sequence[int], Costs]]] = []
+    for number in range(PASSES):
+        say(f"pass {number + 1} of {PASSES}")
+        passes.append({})
+        for name, curve in CURVES.items():
+            say(f"  {name}")
+            passes[-1][name] = curve()
+    for name in CURVES:
+        sizes = passes[0][name][0]
+        figures[name] = told(sizes, joined([each[name][1] for each in passes]))
         for kind, cost_ in figures[name].items():
             if kind != "sizes":
                 medians = [f"{each['median']:,.1f}" for each in cost_["us"]]

@@ -73,7 +73,7 @@ PARTS: Final = (
         minutes=5,
         whole=_pytest("test_planner_bench.py"),
     ),
-    Part(name="core", results=("core_growth",), minutes=3, whole=_script("core_growth.py")),
+    Part(name="core", results=("core_growth",), minutes=4, whole=_script("core_growth.py")),
     Part(
         name="ratios",
         results=("core_ratios",),

@@ -198,6 +198,12 @@ def test_the_slope_is_that_of_the_end_where_it_is_steeper() -> None:
     assert core_growth.slope(sizes, [1, 1, 100]) == pytest.approx(2)
 
 
+def test_the_rounds_of_all_passes_count() -> None:
+    """Size by size: what disturbed one pass may not have disturbed the other."""
+    passes = [{"create": [[1.0, 2.0], [3.0]]}, {"create": [[4.0], [5.0]]}]
+    assert core_growth.joined(passes) == {"create": [[1.0, 2.0, 4.0], [3.0, 5.0]]}
+
+
 def test_the_curves_are_drawn_from_the_results(tmp_path: Path) -> None:
     """Each picture whose results are there; the same results give the same file."""
     results = read_results(STORED)
