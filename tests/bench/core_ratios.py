@@ -16,9 +16,9 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.core_speed import CASES, ROUNDS, speed_of
-from support.figures import keep, say, spread
+from support.figures import QUICK, keep, say, spread
 
-REPEATS: Final = 5
+REPEATS: Final = 1 if QUICK else 5
 
 
 def main() -> None:
