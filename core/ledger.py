@@ -88,6 +88,10 @@ class Ledger:
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return bool((self._ids[at] == ids).all())
 
+    def knows_up_to(self, spu_id: int) -> bool:
+        """Whether every id from 0 to this one has been described; a look that costs nothing."""
+        return self._dense and spu_id < len(self._ids)
+
     def add(self, lists: ReplicaLists) -> bool:
         """Count a map, some time.
 

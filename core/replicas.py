@@ -77,14 +77,29 @@ class ReplicaLists:
         lists.start = start
         return lists
 
+    @classmethod
+    def of_narrow(cls, narrow: bytes, count: int) -> ReplicaLists:
+        """So many lists of one length, from their ids row by row, a byte each."""
+        lists = cls.__new__(cls)
+        lists._matrix = None
+        lists._narrow = narrow
+        lists.count = count
+        lists.ragged = False
+        lists.table = None
+        lists.start = 0
+        return lists
+
     @property
     def matrix(self) -> IdMatrix:
         """The array."""
         matrix = self._matrix
         if matrix is None and self.table is not None:
             matrix = self._matrix = self.table.rows[self.start : self.start + self.count]
+        elif matrix is None and self._narrow is not None:
+            ids = np.frombuffer(self._narrow, dtype=np.uint8).astype(np.int32)
+            matrix = self._matrix = ids.reshape(self.count, -1)
         if matrix is None:
-            raise InvariantError("replica lists have neither an array nor a table")
+            raise InvariantError("replica lists have neither an array, nor a table, nor bytes")
         return matrix
 
     @classmethod

@@ -38,7 +38,7 @@ from spu_assigner.core.records import (
     Waiting,
     WaitingSettled,
 )
-from spu_assigner.core.replicas import IdArray
+from spu_assigner.core.replicas import IdArray, ReplicaLists
 from spu_assigner.core.ring import START, Ring
 from spu_assigner.core.topic import PackedLists, Topic, new_topic
 from spu_assigner.core.weights import held_by_cores, weights_after
@@ -238,7 +238,7 @@ class ClusterState:
             case ReplicaMap():
                 self._drop_topic(record.topic)
                 if record.replicas is not None:
-                    self._describe_unknown(record.replicas.flat())
+                    self._describe_unknown(record.replicas)
                     self._keep_topic(record)
             case SpuChanged():
                 self._put_spu(record)
@@ -267,8 +267,12 @@ class ClusterState:
             case _:
                 assert_never(kind)
 
-    def _describe_unknown(self, ids: IdArray) -> None:
+    def _describe_unknown(self, lists: ReplicaLists) -> None:
         """Room in the ledger for SPUs whose description is still to come."""
+        narrow = lists.narrow()
+        if narrow and self.ledger.knows_up_to(max(narrow)):
+            return
+        ids = lists.flat()
         if not self.ledger.knows(ids):
             for spu_id in np.unique(ids).tolist():
                 if spu_id not in self.spus:

@@ -30,12 +30,12 @@ class PackedLists:
         """Pack; from a table the bytes are sliced."""
         table = lists.table
         if table is None:
+            narrow = lists.narrow()
+            if narrow:
+                return _packed_lists(narrow, 1, len(narrow) // lists.count)
             replicas = lists.matrix.shape[1]
             if lists.ragged:
                 return cls(lists.matrix.tobytes(), lists.matrix.itemsize, replicas, True)
-            narrow = lists.narrow()
-            if narrow is not None:
-                return _packed_lists(narrow, 1, replicas)
             data, width = _narrowed(lists.matrix)
             return _packed_lists(data, width, replicas)
         packed = table.cache.get(_PACKED)

@@ -7,7 +7,6 @@ topics and replica maps. Both give the same, which tests hold them to.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,8 +24,6 @@ from spu_assigner.core.events import (
 from spu_assigner.core.records import (
     Chain,
     ChainEntry,
-    Mode,
-    Move,
     Order,
     Reason,
     ReplicaMap,
@@ -39,14 +36,12 @@ from spu_assigner.core.records import (
     Wait,
     Waiting,
 )
-from spu_assigner.schemas.creates import SHAPE_SIZE_MAX, SHAPES_MAX, shape_of, topic_create_reader
-from spu_assigner.schemas.lists import even_lists_of, lists_of, read_lists
+from spu_assigner.schemas.creates import shape_of, topic_create_reader
+from spu_assigner.schemas.lists import even_lists_of, lists_of
+from spu_assigner.schemas.maps import hashes_of, reason_fields, replica_map_reader, with_factor
 from spu_assigner.schemas.strict import (
     Reader,
-    compile_reader,
-    record_reader,
     undecodable,
-    union_reader,
 )
 from spu_assigner.schemas.wire import (
     CommitMarker,
@@ -73,28 +68,10 @@ def _replica_map(fields: Fields) -> ReplicaMap:
     fields["policy"] = Policy[fields["policy"]]
     fields["replicas"] = lists_of(fields["replicas"])
     fields["cores"] = None if fields["cores"] is None else lists_of(fields["cores"])
-    fields["own_events"] = _hashes(fields["own_events"])
+    fields["own_events"] = hashes_of(fields["own_events"])
     if fields["reason"] is not None:
-        fields["reason"] = Reason(**_reason(fields["reason"]))
-    return _with_factor(fields)
-
-
-def _with_factor(fields: Fields) -> ReplicaMap:
-    """Release 0.1 did not tell what was asked for, and knew no short lists."""
-    if fields["replication_factor"] == 0:
-        fields["replication_factor"] = fields["replicas"].matrix.shape[1]
-    return ReplicaMap(**fields)
-
-
-def _reason(reason: Fields) -> Fields:
-    reason["mode"] = Mode[reason["mode"]]
-    reason["ring_fingerprint"] = int.from_bytes(reason["ring_fingerprint"], "big")
-    reason["moves"] = tuple(Move(**move) for move in reason["moves"])
-    return reason
-
-
-def _hashes(hashes: list[bytes]) -> tuple[int, ...]:
-    return struct.unpack(f">{len(hashes)}Q", b"".join(hashes)) if hashes else ()
+        fields["reason"] = Reason(**reason_fields(fields["reason"]))
+    return with_factor(fields)
 
 
 def _topic_status(fields: Fields) -> TopicStatus:
@@ -145,7 +122,7 @@ def _chain_entry(fields: Fields) -> ChainEntry:
 
 
 def _seen_entry(fields: Fields) -> SeenEntry:
-    fields["hashes"] = _hashes(fields["hashes"])
+    fields["hashes"] = hashes_of(fields["hashes"])
     return SeenEntry(**fields)
 
 
@@ -161,58 +138,6 @@ def _commit_marker(fields: Fields) -> CommitMarker:
     if (lost := fields["recovered_from"]) is not None:
         fields["recovered_from"] = RecoveredFrom(**lost)
     return CommitMarker(**fields)
-
-
-def replica_map_reader(schema: Any) -> Reader:
-    """A reader of replica maps of the current schema, expanded: lists become arrays in bulk."""
-    by_hand = {
-        "replicas": read_lists,
-        "cores": union_reader([None, read_lists]),
-        "reason": union_reader([None, _reason_reader(schema["fields"][-1]["type"][1])]),
-    }
-    read_fields = record_reader(
-        [
-            (field["name"], by_hand.get(field["name"]) or compile_reader(field["type"]))
-            for field in schema["fields"]
-        ]
-    )
-
-    def read(data: bytes, position: int) -> tuple[ReplicaMap, int]:
-        fields, position = read_fields(data, position)
-        fields["policy"] = Policy[fields["policy"]]
-        fields["own_events"] = _hashes(fields["own_events"])
-        return _with_factor(fields), position
-
-    return read
-
-
-def _reason_reader(schema: Any) -> Reader:
-    """A reader of reasons, the last field of a map.
-
-    What follows the start is the same for many maps of one ring: it is looked up by its bytes.
-    """
-    first = schema["fields"][0]
-    if first["name"] != "start_index":
-        raise ValueError(f"Reason begins with {first['name']}: the reader must be changed with it")
-    read_start = compile_reader(first["type"])
-    read_rest = compile_reader({"type": "record", "fields": schema["fields"][1:]})
-    rests: dict[bytes, Fields] = {}
-
-    def read(data: bytes, position: int) -> tuple[Reason, int]:
-        start_index, position = read_start(data, position)
-        end = len(data)
-        tail = data[position:] if end - position <= SHAPE_SIZE_MAX else b""
-        rest = rests.get(tail)
-        if rest is None:
-            rest, end = read_rest(data, position)
-            rest = _reason(rest)
-            if end == len(data) and tail:
-                if len(rests) == SHAPES_MAX:
-                    rests.clear()
-                rests[tail] = rest
-        return Reason(start_index=start_index, **rest), end
-
-    return read
 
 
 BUILDERS: Final[dict[str, Builder]] = {

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.replicas import IdMatrix, ReplicaLists, Table
+from spu_assigner.core.replicas import NARROW_MAX, IdMatrix, ReplicaLists, Table
 from spu_assigner.schemas.strict import (
     Reader,
     compile_reader,
@@ -27,6 +27,8 @@ _PREPARE_AFTER: Final = 8  # prepared once 1/8 of its rows were written: prepari
 _FEW_VALUES: Final = 128  # up to so many, value by value is faster than numpy
 _SHORT: Final = bytes(range(64))  # ids that take a byte on the wire
 _ZIGZAG: Final = bytes(min(2 * each, 255) for each in range(256))  # of those
+_FROM_ZIGZAG: Final = bytes(each >> 1 for each in range(256))
+_NEGATIVE: Final = bytes(range(1, 256, 2))
 _UINT32_MAX: Final = 2**32 - 1
 _INT_SIZE_MAX: Final = 5  # bytes of a varint of 32 bits
 
@@ -138,6 +140,9 @@ def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
     count, first = read_long(data, position)
     width, _ = read_long(data, first)
     if count > 0 and width > 0 and count * (width + 2) <= len(data) - first:
+        narrow = _narrow_rows(data, first, count, width)
+        if narrow is not None:
+            return ReplicaLists.of_narrow(narrow, count), first + len(narrow) + 2 * count + 1
         values, end = _rows(data, first, count, width)
         if values is not None and data[end] == 0:
             zigzag = values.reshape(count, width + 2)[:, 1:-1]
@@ -175,6 +180,26 @@ def even_lists_of(lists: list[list[int]]) -> ReplicaLists:
     if replicas.ragged:
         raise undecodable(f"{len(lists)} replica lists have several lengths; expected one")
     return replicas
+
+
+def _narrow_rows(data: bytes, first: int, count: int, width: int) -> bytes | None:
+    """The ids of few rows, a byte each; None: they are not all small, not so few, or unsound."""
+    columns = width + 2
+    size = count * columns
+    region = data[first : first + size]
+    if (
+        count * width > NARROW_MAX
+        or not region.isascii()
+        or data[first + size : first + size + 1] != b"\0"
+    ):
+        return None
+    if region[::columns] != bytes((width << 1,)) * count or any(region[columns - 1 :: columns]):
+        return None
+    zigzag = bytearray(count * width)
+    for column in range(width):
+        zigzag[column::width] = region[column + 1 :: columns]
+    narrow = bytes(zigzag.translate(_FROM_ZIGZAG, _NEGATIVE))
+    return narrow if len(narrow) == count * width else None
 
 
 def _rows(data: bytes, first: int, count: int, width: int) -> tuple[NDArray[Any] | None, int]:

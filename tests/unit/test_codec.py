@@ -556,6 +556,21 @@ def test_the_fast_readers_accept_and_give_what_the_general_ones_do(case: tuple[s
     assert outcome(HOT[name], data) == outcome(generic, data)
 
 
+@settings(max_examples=500)
+@given(replica_maps(), st.data())
+def test_a_map_of_a_cluster_that_was_met_is_read_as_the_first_one_was(
+    record: ReplicaMap, draw: st.DataObject
+) -> None:
+    """Those that follow are read in one go: what is wrong with one must be seen there too."""
+    data = encode_record(record)
+    read = HOT_READERS["ReplicaMap"](REGISTRY.current("ReplicaMap").expanded)
+    assert outcome(read, data) == record  # with care
+    assert outcome(read, data) == record  # in one go, if it is simple enough
+    damaged = draw.draw(mutated(st.just(data)))
+    careful = HOT_READERS["ReplicaMap"](REGISTRY.current("ReplicaMap").expanded)
+    assert outcome(read, damaged) == outcome(careful, damaged)
+
+
 def test_what_is_remembered_of_requests_stays_bounded() -> None:
     """A producer may send requests of ever new shapes."""
     read = HOT_READERS["TopicCreate"](REGISTRY.current("TopicCreate").expanded)
