@@ -32,16 +32,20 @@ from typing import Final
 
 from spu_assigner.core.errors import AssignerError, InvariantError
 from spu_assigner.stream import keeper_messages as said
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.overflow import remove_left
 from spu_assigner.stream.private import MASK, private_folder
 from spu_assigner.stream.shard import Shard, Store
-from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+from spu_assigner.stream.shard_batch import Batch, Options, process
 
 START_SECONDS_MAX: Final = 60.0  # it takes half a second; a machine under load may need much longer
 IDLE_SECONDS_MAX: Final = 3_600.0
 RESTART_SECONDS: Final = 0.2  # for another worker's keeper to begin to listen
 LOOK_SECONDS: Final = 5.0  # between two looks at whether Spark is still there
 YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live on, and are in none
+# The C library raises the size from which memory goes back to the system at once with each large
+# piece that is freed: what was read at a start would lie among what lives on, and never go back.
+_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(128 * 1024)}
 ITEMS_SIZE: Final = 4 * 1024 * 1024  # state entries are handed over in pieces of about this size
 
 _connections: dict[tuple[str, int], Connection] = {}  # this process's, to keepers
@@ -131,6 +135,7 @@ def _start(secret: str, label: int) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,  # the secret: others can read a command line
         stdout=subprocess.DEVNULL,  # a worker's own is a protocol of Spark's
         umask=MASK,
+        env={**os.environ, **_MEMORY},
     )
     if keeper.stdin is None:
         raise InvariantError("a pipe was asked for and is not there")

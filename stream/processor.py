@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from spu_assigner.stream.arrow_rows import Rows, as_before, bundle_row, whole_columns
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.keeper import keep, keepers_folder
 from spu_assigner.stream.overflow import passed
 from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+from spu_assigner.stream.shard_batch import Batch, Options, process
 
 if TYPE_CHECKING:
     from pandas import DataFrame

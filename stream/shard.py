@@ -66,7 +66,7 @@ class Store(Protocol):
 
 
 class Copy(Protocol):
-    """What is rebuilt from the entries, in any order."""
+    """What is rebuilt from the entries: of one key they come in the order they were written."""
 
     def restore(self, key: bytes, value: bytes | None) -> None:
         """Take over an entry; None: what the key stood for is gone."""
@@ -153,7 +153,7 @@ class Shard:
         ):
             self._take(entries, _TAIL)
             self._tail.update(entries)
-            head.steps.append(_Step(token=token, inline=_write_entries(entries.items())))
+            head.steps.append(_Step(token=token, inline=_pack_entries(entries.items())))
         else:
             first = self._flush(store, head, entries)
             first = first if self._ahead is None else self._ahead
@@ -258,7 +258,7 @@ class Shard:
             self._add_segment(number, len(data))
         for step in lacking:
             if step.is_inline:
-                entries = dict(_read_entries(step.inline))
+                entries = dict(unpack_entries(step.inline))
                 for key, value in entries.items():
                     self.copy.restore(key, value)
                 self._take(entries, _TAIL)
@@ -273,34 +273,41 @@ class Shard:
         self.copy.clear()
         self._index, self._tail, self._sizes = {}, {}, {}
         self._stored_size = self._valid_size = 0
-        latest: dict[bytes, tuple[int, bytes | None]] = {}
-        for name, data in store.items() if head.end > head.first else ():
-            if name == HEAD:
-                continue
-            number = _segment_number(name)
-            self._add_segment(number, len(data))
+        restore = self.copy.restore
+        # In the order in which they were written, one by one: the shard is never here twice.
+        for number, data in _in_order(store, head):
             new, old = _read_segment(data)
-            for key, value in (*new, *old):
-                known = latest.get(key)
-                if known is None or known[0] < number:
-                    latest[key] = (number, value)
-        if sorted(self._sizes) != list(range(head.first, head.end)):
-            raise ShardDamagedError(
-                f"a shard has segments {sorted(self._sizes)[:3]} …, {len(self._sizes)} in all; "
-                f"its head says {head.first} to {head.end - 1}"
-            )
+            self._add_segment(number, len(data))
+            for entries in (old, new):
+                self._take(dict(entries), number)
+                for key, value in entries:
+                    restore(key, value)
         for step in head.steps:
             if step.is_inline:
-                self._tail.update(_read_entries(step.inline))
+                self._tail.update(unpack_entries(step.inline))
+        self._take(self._tail, _TAIL)
         for key, value in self._tail.items():
-            latest[key] = (_TAIL, value)
-        while latest:  # Let go one by one: the copy is as large again.
-            key, (number, value) = latest.popitem()
-            if value is not None:
-                size = _ENTRY.size + len(key) + len(value)
-                self._index[key] = number << _SIZE_BITS | size
-                self._valid_size += 0 if number == _TAIL else size
-                self.copy.restore(key, value)
+            restore(key, value)
+
+
+def _in_order(store: Store, head: _Head) -> Iterator[tuple[int, bytes]]:
+    """The segments by number; those that the store gives too early are kept back.
+
+    Raises:
+        ShardDamagedError: they are not those of the head.
+    """
+    expected, early = head.first, dict[int, bytes]()
+    for name, stored in store.items() if head.end > head.first else ():
+        if name != HEAD:
+            early[_segment_number(name)] = stored
+        while expected in early:
+            yield expected, early.pop(expected)
+            expected += 1
+    if early or expected != head.end:
+        raise ShardDamagedError(
+            f"a shard has segments up to {expected - 1}, and {len(early)} others, of which "
+            f"{sorted(early)[:3]} are the first; its head says {head.first} to {head.end - 1}"
+        )
 
 
 def read_entries(items: Iterable[tuple[str, bytes]]) -> dict[bytes, bytes]:
@@ -308,7 +315,9 @@ def read_entries(items: Iterable[tuple[str, bytes]]) -> dict[bytes, bytes]:
 
     class Collected(dict[bytes, bytes]):  # It has `clear` already.
         def restore(self, key: bytes, value: bytes | None) -> None:
-            if value is not None:
+            if value is None:
+                self.pop(key, None)
+            else:
                 self[key] = value
 
     class Listed:
@@ -362,7 +371,14 @@ def _size_of(entries: Entries) -> int:
     return sum(_ENTRY.size + len(key) + len(value or b"") for key, value in entries.items())
 
 
-def _write_entries(entries: Iterable[tuple[bytes, bytes | None]]) -> bytes:
+def pack_entry(key: bytes, value: bytes | None) -> bytes:
+    """An entry's bytes, as they lie in a segment."""
+    if value is None:
+        return _ENTRY.pack(len(key), -1) + key
+    return b"%b%b%b" % (_ENTRY.pack(len(key), len(value)), key, value)
+
+
+def _pack_entries(entries: Iterable[tuple[bytes, bytes | None]]) -> bytes:
     pack = _ENTRY.pack
     parts: list[bytes] = []
     for key, value in entries:
@@ -373,7 +389,8 @@ def _write_entries(entries: Iterable[tuple[bytes, bytes | None]]) -> bytes:
     return b"".join(parts)
 
 
-def _read_entries(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+def unpack_entries(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Entries that were packed one after the other."""
     position, end = 0, len(data)
     while position < end:
         key_size, value_size = _ENTRY.unpack_from(data, position)
@@ -388,7 +405,7 @@ def _read_entries(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def _segment_bytes(new: Entries, moved: Entries) -> bytes:
-    first, second = _write_entries(new.items()), _write_entries(moved.items())
+    first, second = _pack_entries(new.items()), _pack_entries(moved.items())
     return b"".join((_SEGMENT.pack(_VERSION, len(first), len(second)), first, second))
 
 
@@ -398,7 +415,7 @@ def _read_segment(
     version, new_size, moved_size = _SEGMENT.unpack_from(data)
     middle = _SEGMENT.size + new_size
     _check(version, size=len(data), expected=middle + moved_size)
-    return list(_read_entries(data[_SEGMENT.size : middle])), list(_read_entries(data[middle:]))
+    return list(unpack_entries(data[_SEGMENT.size : middle])), list(unpack_entries(data[middle:]))
 
 
 def _head_bytes(head: _Head) -> bytes:

@@ -28,11 +28,9 @@ from spu_assigner.core.records import (
     Usual,
     Waiting,
 )
-from spu_assigner.core.state import ClusterState
 from spu_assigner.schemas.codec import (
     EventKind,
     decode_event,
-    decode_record,
     encoder,
     usual_encoder,
 )
@@ -46,6 +44,7 @@ from spu_assigner.stream.bundle import (
     SourceRange,
     unpacked_size,
 )
+from spu_assigner.stream.clusters import ENTRY, MAP, Clusters
 from spu_assigner.stream.columns import BytesColumn
 from spu_assigner.stream.merge import Longs, merge_order
 from spu_assigner.stream.shard import Shard, Store, read_entries
@@ -57,8 +56,6 @@ if TYPE_CHECKING:
 HELD_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of entries before some are written
 DEAD_LETTER_KEY_SIZE_MAX: Final = 1024  # four times what a legal key may have
 
-_MAP: Final = b"m"  # what precedes the key of a replica map in the state,
-_ENTRY: Final = b"s"  # and that of an entry of assigner-state
 _REPLICA_MAP: Final = Kind.REPLICA_MAP.value  # plain numbers are looked up and packed faster
 _TOPIC_STATUS: Final = Kind.TOPIC_STATUS.value
 _RING_EVENT: Final = Kind.RING_EVENT.value
@@ -144,36 +141,6 @@ def _listed(column: list[bytes | None] | BytesColumn) -> list[bytes | None]:
 
 
 _NUMBERS: Final = ("source", "partition", "offset", "time_ms")
-
-
-class Clusters(dict[str, ClusterState]):
-    """The decoded copy of a shard: its clusters."""
-
-    def of(self, cluster_id: str) -> ClusterState:
-        """A cluster's state; empty if nothing was heard of it."""
-        state = self.get(cluster_id)
-        if state is None:
-            state = self[cluster_id] = ClusterState(cluster_id)
-        return state
-
-    def restore(self, key: bytes, value: bytes | None) -> None:
-        """Take over one message that rebuilds state."""
-        if value is not None:
-            record = decode_record(value)
-            if not isinstance(record, ReplicaMap | Entry):
-                raise InvariantError(f"the state holds a {type(record).__name__} under {key!r}")
-            self.of(record.cluster_id).restore(record)
-            return
-        match key[:1], key[1:].decode().split("/"):
-            case b"m", [cluster_id, topic]:
-                self.of(cluster_id).forget_topic(topic)
-            case b"s", [cluster_id, ("spu" | "waiting") as kind, name]:
-                self.of(cluster_id).forget_entry(EntryKind(kind), name)
-            case _:
-                raise InvariantError(
-                    f"the state holds a tombstone under {key!r}; "
-                    "only maps, SPUs and what waits have them"
-                )
 
 
 class ShardBatch:
@@ -270,7 +237,7 @@ class ShardBatch:
         if type(records) is Usual:  # Nearly all are: the same in fewer steps.
             name = b"%b/%b" % (key, records.event.topic.encode())
             map_value, status_value = self._encode_usual(records)
-            self.entries[_MAP + name] = map_value
+            self.entries[MAP + name] = map_value
             bundle = self._put_two(
                 place, name, (_REPLICA_MAP, map_value), (_TOPIC_STATUS, status_value), time_ms
             )
@@ -299,7 +266,7 @@ class ShardBatch:
         """Pack what `assigner-state` is to say of clusters that changed, in the order of names."""
         for cluster_id in sorted(self._touched):
             place, ordinal, time_ms = self._touched[cluster_id]
-            for entry in self._clusters[cluster_id].take_entries():
+            for entry in self._clusters.of(cluster_id).take_entries():
                 kind, name = _place_of(entry)
                 key = f"{cluster_id}/{name}".encode()
                 value = None
@@ -312,12 +279,12 @@ class ShardBatch:
 
 def map_key(key: bytes) -> bytes:
     """The key in a shard's state of a message of `replica-map`."""
-    return _MAP + key
+    return MAP + key
 
 
 def state_key(key: bytes) -> bytes:
     """The key in a shard's state of a message of `assigner-state`."""
-    return _ENTRY + key
+    return ENTRY + key
 
 
 def entry_key(record: ReplicaMap | Entry) -> bytes:

@@ -17,15 +17,9 @@ import numpy as np
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import Policy
 from spu_assigner.schemas.wire import CommitMarker, Wire
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.shard_batch import (
-    Batch,
-    Clusters,
-    Options,
-    ShardBatch,
-    map_key,
-    state_key,
-)
+from spu_assigner.stream.shard_batch import Batch, Options, ShardBatch, map_key, state_key
 from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.topics import REPLICA_MAP
 from spu_assigner.stream.verify_model import COMPACTED, Read

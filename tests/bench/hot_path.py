@@ -36,12 +36,13 @@ from spu_assigner.schemas.codec import decode_event, encode_event, usual_encoder
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream import keeper_messages
 from spu_assigner.stream.bundle import Bundler, Kind, Source
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.keeper import YOUNG_OBJECTS_MAX
 from spu_assigner.stream.merge import merge_order
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+from spu_assigner.stream.shard_batch import Batch, Options, process
 from spu_assigner.stream.sink import TransactionalSink, _summary
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does

@@ -15,6 +15,7 @@ from spu_assigner.core.records import ReplicaMap, TopicStatus
 from spu_assigner.schemas.codec import decode_event, decode_record
 from spu_assigner.schemas.wire import CommitMarker
 from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.inspect_checkpoint import inspect_checkpoint
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
@@ -22,7 +23,7 @@ from spu_assigner.stream.past_positions import positions_of
 from spu_assigner.stream.recover import survey
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard_batch import Clusters, map_key, state_key
+from spu_assigner.stream.shard_batch import map_key, state_key
 from spu_assigner.stream.sink import Sent
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS

@@ -49,9 +49,10 @@ from spu_assigner.schemas.registry import FOLDER, Registry
 from spu_assigner.schemas.wire import DeadLetter, Wire
 from spu_assigner.stream.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.bundle import Bundle, Kind, Source
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.lines import event_of_line
 from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+from spu_assigner.stream.shard_batch import Batch, Options, process
 from support.codecs import fields_of
 from support.pictures import picture
 from support.shadow import Shadow, is_remembered

@@ -17,9 +17,10 @@ import numpy as np
 from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.codec import encode_event, encode_record
 from spu_assigner.schemas.wire import CommitMarker, RecoveredFrom, Wire
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard_batch import Batch, Clusters, Options, ShardBatch
+from spu_assigner.stream.shard_batch import Batch, Options, ShardBatch
 from spu_assigner.stream.sink import TransactionalSink, _moved, _offsets, _summary
 from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.verify_model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read

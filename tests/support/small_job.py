@@ -10,10 +10,11 @@ import numpy as np
 from spu_assigner.core.events import Event
 from spu_assigner.core.state import ClusterState
 from spu_assigner.stream.bundle import Source
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+from spu_assigner.stream.shard_batch import Batch, Options, process
 from spu_assigner.stream.sink import TransactionalSink
 from support.profiled import SHARDS
 from support.stores import DictStore

@@ -42,17 +42,12 @@ from spu_assigner.stream import assignment_file
 from spu_assigner.stream.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.bundle import Bundle, Kind, Message, Source
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.explanation import explanation_text
 from spu_assigner.stream.plain_file import read_plain_file
 from spu_assigner.stream.settings import Settings, SettingsError
 from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import (
-    DEAD_LETTER_KEY_SIZE_MAX,
-    Batch,
-    Clusters,
-    Options,
-    process,
-)
+from spu_assigner.stream.shard_batch import DEAD_LETTER_KEY_SIZE_MAX, Batch, Options, process
 from spu_assigner.stream.simulate import answer_lines
 from support.builders import Events
 from support.poisons import (

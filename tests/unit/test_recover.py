@@ -13,10 +13,11 @@ from spu_assigner.core.records import EntryGone, ReplicaMap
 from spu_assigner.schemas.codec import encode_record
 from spu_assigner.schemas.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream import recover as recover_module
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.published import DamagedOutputError, Published
 from spu_assigner.stream.recover import write_state
 from spu_assigner.stream.recovery import Recovery, starting_offsets
-from spu_assigner.stream.shard_batch import Clusters, entry_key, read_shards
+from spu_assigner.stream.shard_batch import entry_key, read_shards
 from spu_assigner.stream.source import shard_labels
 from support.builders import Events
 from support.pictures import picture

@@ -13,8 +13,9 @@ from spu_assigner.schemas.codec import decode_record, encode_event, encode_recor
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream import shard_batch as shard_batch_module
 from spu_assigner.stream.bundle import KINDS, Bundle, Kind, Message, Source
+from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.shard import Entries, Shard, Store
-from spu_assigner.stream.shard_batch import Batch, Clusters, Options, process
+from spu_assigner.stream.shard_batch import Batch, Options, process
 from spu_assigner.stream.topics import ASSIGNER_STATE
 from support.builders import Events
 from support.pictures import picture

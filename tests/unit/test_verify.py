@@ -14,7 +14,8 @@ import pytest
 from spu_assigner.schemas.codec import decode_record, encode_record
 from spu_assigner.schemas.wire import CommitMarker
 from spu_assigner.stream import verify_walk
-from spu_assigner.stream.shard_batch import Clusters, map_key, state_key
+from spu_assigner.stream.clusters import Clusters
+from spu_assigner.stream.shard_batch import map_key, state_key
 from spu_assigner.stream.verify import verify
 from spu_assigner.stream.verify_model import COMPACTED, TO_DO, How, Kind, Report, VerifyError
 from spu_assigner.stream.verify_replay import wire_of
