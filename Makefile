@@ -148,6 +148,15 @@ movement: $(READY) ## the table of moved replicas: ours beside Kafka's reassignm
 load: $(READY) ## the job under load: rates, peaks of memory, every answer compared; keeps results (20 minutes)
 	@$(BIN)/python tests/bench/load.py --write
 
+QUICK ?=
+
+.PHONY: growth
+growth: $(READY) ## what growth costs: a million topics, many clusters, SPUs, lists, executors; keeps results (25 minutes; QUICK=1: 5)
+	@for part in growth growth_curves sink scaling; do \
+	  echo "$$part"; $(BIN)/python tests/bench/$$part.py $(if $(filter-out 0,$(QUICK)),--quick,--write); \
+	done
+	@$(BIN)/python tests/bench/scale_plan.py $(if $(filter-out 0,$(QUICK)),,--write)
+
 .PHONY: neighbours
 neighbours: $(READY) ## the job beside others that do its work: a plain loop, Spark programs and more; keeps results (30 minutes)
 	@$(BIN)/python tests/bench/neighbours/run.py --write
