@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +34,7 @@ from spu_assigner.core.events import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
-from support.figures import QUICK, keep, say, spread
+from support.figures import QUICK, keep, say, slope, spread
 
 ROUNDS: Final = 3  # of a pass
 PASSES: Final = 1 if QUICK else 2  # minutes apart: other work on the machine comes in bursts
@@ -261,15 +260,6 @@ CURVES: Final[dict[str, Callable[[], tuple[Sequence[int], Costs]]]] = {
     "replicas that have to move": moved_grow,
     "topics in state": topics_grow,
 }
-
-
-def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
-    """From the smallest to the largest, or between the two largest if that is more."""
-    slopes = []
-    for first in (0, -2):
-        growth = math.log(sizes[-1] / sizes[first])
-        slopes.append(math.log(costs[-1] / costs[first]) / growth)
-    return max(slopes)
 
 
 def joined(passes: Sequence[Costs]) -> Costs:

@@ -50,6 +50,7 @@ class Part:
     minutes: float  # about, of the whole
     whole: Sequence[str]
     quick: Sequence[str] | None = None  # where it does not know by itself
+    is_in_quick: bool = True
 
     def command(self, *, quick: bool) -> list[str]:
         return [sys.executable, "-u", *((quick and self.quick) or self.whole)]
@@ -92,6 +93,43 @@ PARTS: Final = (
             "neighbours/run.py",
             *("--backlog", "5000", "--backlogs", "1", "--rounds", "1", "--latencies", "20"),
         ),
+    ),
+    Part(
+        name="growth",
+        results=("growth",),
+        minutes=12,
+        whole=_script("growth.py"),
+        quick=_script("growth.py", "--quick", "--topics", "5000"),
+    ),
+    Part(
+        name="curves",
+        results=("growth_curves",),
+        minutes=6,
+        whole=_script("growth_curves.py"),
+        quick=_script("growth_curves.py", "--quick", "--policy", "fluvio"),
+    ),
+    Part(
+        name="sink",
+        results=("sink",),
+        minutes=2,
+        whole=_script("sink.py"),
+        quick=_script("sink.py", "--quick"),
+    ),
+    # The same job five times over, and what is computed from it and from parts before: no longer
+    # the minutes of a quick run.
+    Part(
+        name="scaling",
+        results=("scaling",),
+        minutes=5,
+        whole=_script("scaling.py"),
+        is_in_quick=False,
+    ),
+    Part(
+        name="plan",
+        results=("scale_plan",),
+        minutes=0.1,
+        whole=_script("scale_plan.py"),
+        is_in_quick=False,
     ),
 )
 
@@ -198,6 +236,8 @@ def main() -> int:
         publish()
         return 0
     parts = chosen(options.only)
+    if options.quick:
+        parts = [part for part in parts if part.is_in_quick]
     folder = ROOT / "build" / ("bench-quick" if options.quick else "bench")
     begun = time.monotonic()
     outcomes = run_parts(parts, folder, quick=options.quick)

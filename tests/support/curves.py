@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
-from support.targets import Results
+from support.targets import JOB_CURVES, Results
 
 mpl.use("agg")  # no screen is needed
 
@@ -68,6 +68,35 @@ def core_growth(results: Results) -> Figure:
         _legend(panel)
     for panel in list(figure.axes)[len(curves) :]:
         panel.set_axis_off()
+    return figure
+
+
+def job_growth(results: Results) -> Figure:
+    """What a create costs the job, over what grows."""
+    by_policy = {
+        policy: curves
+        for policy, curves in results["growth_curves"]["figures"].items()
+        if policy in POLICIES
+    }
+    shown: Sequence[tuple[str, Callable[[Any], float]]] = (
+        ("p50 of one create at a time, ms", lambda point: point["latency_ms"]["p50"]),
+        ("CPU of a create in a backlog, ms", lambda point: point["cpu_ms_per_create"]),
+    )
+    figure = Figure(figsize=(11, 6.6), layout="constrained")
+    figure.suptitle("The whole job: latency and CPU time of a create (grey: in proportion)")
+    for row, (title, value) in zip(figure.subplots(2, len(JOB_CURVES)), shown, strict=True):
+        for panel, (curve, what) in zip(row, JOB_CURVES.items(), strict=True):
+            _on_scales(panel, f"{title}: {what}")
+            values: list[float] = []
+            sizes: list[float] = []
+            for policy, curves in by_policy.items():
+                points = curves[curve]
+                sizes = [point["size"] for point in points]
+                costs = [value(point) for point in points]
+                values += costs
+                _line(panel, sizes, costs, label=policy, colour=COLOURS[policy])
+            _proportion(panel, sizes, values)
+            _legend(panel)
     return figure
 
 
@@ -136,6 +165,11 @@ PICTURES: Final[Mapping[str, Picture]] = {
         needed="core_growth",
         caption="What an event costs the core as clusters, rings, maps and the state grow",
         figure=core_growth,
+    ),
+    "job_growth": Picture(
+        needed="growth_curves",
+        caption="What a create costs the job as clusters, rings and maps grow",
+        figure=job_growth,
     ),
     "planner": Picture(
         needed="planner_growth",

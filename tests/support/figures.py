@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -35,6 +36,18 @@ def percentiles(values_ms: Sequence[float]) -> dict[str, float]:
     ordered = sorted(values_ms)
     ranks = {f"p{p}": ordered[max(0, -(-len(ordered) * p // 100) - 1)] for p in (50, 95, 99)}
     return {**{name: round(value, 2) for name, value in ranks.items()}, "samples": len(ordered)}
+
+
+def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
+    """On logarithmic scales from the smallest size to the largest, or between the two largest.
+
+    The larger of the two; 1 is linear, 0 is flat.
+    """
+    slopes = []
+    for first in (0, -2):
+        growth = math.log(sizes[-1] / sizes[first])
+        slopes.append(math.log(costs[-1] / costs[first]) / growth)
+    return max(slopes)
 
 
 def keep(

@@ -7,11 +7,13 @@ its neighbour tells little, so most are ratios of two of the same run.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+
+from support.figures import slope
 
 Results = Mapping[str, Any]  # by name what a bench has kept
 Figure = tuple[str, ...]  # the name of a result, then the way to a figure in it
@@ -23,6 +25,13 @@ LINEAR: Final = 1.1  # as slope on logarithmic scales: 1 is linear, the rest is 
 # Times, over all sizes, of what an event does not touch: it may cost no more than that the
 # processor's caches hold less of a larger state.
 UNTOUCHED: Final = {"clusters": 2.0, "topics in state": 1.2}
+
+
+JOB_CURVES: Final = {
+    "clusters": "clusters",
+    "spus": "SPUs of the cluster",
+    "lists": "lists of the map",
+}
 
 
 class Verdict(StrEnum):
@@ -39,6 +48,7 @@ class Target:
     what: str
     policy: str
     ours: Figure
+    of: Callable[[Results], float | None] | None = None  # what is held to it, if not `ours`
     beside: Sequence[Figure] = ()  # the neighbour's; of several the largest counts
     whose: str = ""  # they are
     unit: str = "×"
@@ -49,6 +59,8 @@ class Target:
 
     def value(self, results: Results) -> float | None:
         """What is held to the target: the figure, or its ratio to the neighbour's."""
+        if self.of is not None:
+            return self.of(results)
         own = figure(results, self.ours)
         if own is None or not self.beside:
             return own if own is None else own / self.scale
@@ -87,6 +99,7 @@ def targets(results: Results) -> list[Target]:
         *_beside_neighbours(),
         *_planner(),
         *_job_growth(),
+        *_job_curves(results),
         *_core_growth(results),
         *_simulate(),
     ]
@@ -278,6 +291,34 @@ def _job_growth() -> list[Target]:
             moonshot=15.0,
         ),
     ]
+
+
+def _job_curves(results: Results) -> list[Target]:
+    """At most linear in what a create touches, as the job's user sees it."""
+    measures = (
+        ("one create at a time, p50", lambda point: point["latency_ms"]["p50"]),
+        ("CPU of a create", lambda point: point["cpu_ms_per_create"]),
+    )
+    found = []
+    for policy, curves in results.get("growth_curves", {}).get("figures", {}).items():
+        for curve, points in curves.items() if isinstance(curves, Mapping) else ():
+            sizes = [point["size"] for point in points]
+            for what, measure in measures:
+                values = [measure(point) for point in points]
+                is_flat = curve in UNTOUCHED
+                value = values[-1] / values[0] if is_flat else slope(sizes, values)
+                found.append(
+                    Target(
+                        what=f"job, {what}: {JOB_CURVES[curve]} {sizes[0]:,} → {sizes[-1]:,}",
+                        policy=policy,
+                        ours=("growth_curves",),
+                        of=lambda _, value=value: value,  # type: ignore[misc]
+                        unit="× the cost" if is_flat else "slope",
+                        at_most=True,
+                        reach=UNTOUCHED.get(curve, LINEAR),
+                    )
+                )
+    return found
 
 
 def _core_growth(results: Results) -> list[Target]:

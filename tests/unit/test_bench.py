@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.bench_table import count, kept, lines_missed, markdown, show
 from support.curves import draw, drawable
-from support.figures import STORED, commit_of
+from support.figures import STORED, commit_of, slope
 from support.targets import Target, Verdict, read_results, targets
 
 _BENCH = Path(__file__).parents[1] / "bench"
@@ -193,15 +193,40 @@ def test_readmes_table_shows_what_is_missed() -> None:
 def test_the_slope_is_that_of_the_end_where_it_is_steeper() -> None:
     """Linear is 1 and flat 0; what turns upwards at last is not hidden by a flat beginning."""
     sizes = (1, 10, 100)
-    assert core_growth.slope(sizes, [1, 10, 100]) == pytest.approx(1)
-    assert core_growth.slope(sizes, [5, 5, 5]) == pytest.approx(0)
-    assert core_growth.slope(sizes, [1, 1, 100]) == pytest.approx(2)
+    assert slope(sizes, [1, 10, 100]) == pytest.approx(1)
+    assert slope(sizes, [5, 5, 5]) == pytest.approx(0)
+    assert slope(sizes, [1, 1, 100]) == pytest.approx(2)
 
 
 def test_the_rounds_of_all_passes_count() -> None:
     """Size by size: what disturbed one pass may not have disturbed the other."""
     passes = [{"create": [[1.0, 2.0], [3.0]]}, {"create": [[4.0], [5.0]]}]
     assert core_growth.joined(passes) == {"create": [[1.0, 2.0, 4.0], [3.0, 5.0]]}
+
+
+def curves_of_a_job(costs: Sequence[float]) -> dict[str, Any]:
+    """As growth_curves.json has them: what grows tenfold costs so much."""
+    points = [
+        {"size": 10**n, "latency_ms": {"p50": 100 + cost}, "cpu_ms_per_create": cost}
+        for n, cost in enumerate(costs)
+    ]
+    curves = dict.fromkeys(("clusters", "spus", "lists"), points)
+    return {"growth_curves": {"figures": {"fluvio": curves, "wrong_answers": 0}}}
+
+
+def test_a_job_whose_cost_grows_faster_than_what_it_touches_misses() -> None:
+    """Linear is met where a create touches what grows; where it does not, it has to be flat."""
+    assert lines_missed(curves_of_a_job([1, 1, 1])) == []
+    assert lines_missed(curves_of_a_job([1, 10, 100])) == [
+        "job, CPU of a create: clusters 1 → 100, fluvio"
+    ]
+    assert len(lines_missed(curves_of_a_job([1, 30, 900]))) == 4  # p50 over clusters as well
+
+
+def test_the_curves_of_a_job_are_drawn(tmp_path: Path) -> None:
+    """As soon as they were measured."""
+    (file,) = draw(curves_of_a_job([1, 2, 3]), tmp_path)
+    assert file.name == "job_growth.png"
 
 
 def test_the_curves_are_drawn_from_the_results(tmp_path: Path) -> None:
