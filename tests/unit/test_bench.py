@@ -22,7 +22,8 @@ _BENCH = Path(__file__).parents[1] / "bench"
 
 def program(name: str) -> ModuleType:
     """A program of tests/bench as a module."""
-    spec = util.spec_from_file_location(f"bench_{name}", _BENCH / f"{name}.py")
+    path = _BENCH / f"{name}.py"
+    spec = util.spec_from_file_location(f"bench_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
@@ -119,6 +120,14 @@ def test_each_part_is_a_program_that_is_there_and_has_its_results_stored() -> No
         for quick in (False, True):
             (file,) = [word for word in each.command(quick=quick) if word.endswith(".py")]
             assert Path(file).is_file()
+
+
+def test_targets_and_the_quick_run_name_neighbours_that_there_are() -> None:
+    """A name that is misspelt would only be "not measured"."""
+    there = {each.name for each in program("neighbours/contestants").CONTESTANTS}
+    assert set(run.QUICK_NEIGHBOURS) < there
+    held_to = [place for each in targets({}) for place in (each.ours, *each.beside)]
+    assert {place[1] for place in held_to if place[0] == "neighbours"} < there
 
 
 def held(value: float | None, *, at_most: bool = False) -> Verdict:
