@@ -110,7 +110,7 @@ bench: $(READY) ## all benches and the neighbours, a table against the targets, 
 	@$(BIN)/python tests/bench/run.py $(if $(ONLY),--only $(ONLY))
 
 .PHONY: bench-quick
-bench-quick: $(READY) ## the same on small sizes in a few minutes; keeps nothing
+bench-quick: $(READY) ## most of that on small sizes in a few minutes; keeps nothing
 	@$(BIN)/python tests/bench/run.py --quick $(if $(ONLY),--only $(ONLY))
 
 .PHONY: figures
