@@ -155,7 +155,7 @@ growth: $(READY) ## what growth costs: a million topics, many clusters, SPUs, li
 	@for part in growth growth_curves sink scaling; do \
 	  echo "$$part"; $(BIN)/python tests/bench/$$part.py $(if $(filter-out 0,$(QUICK)),--quick,--write); \
 	done
-	@$(BIN)/python tests/bench/scale_plan.py $(if $(filter-out 0,$(QUICK)),,--write)
+	@$(if $(filter-out 0,$(QUICK)),,$(BIN)/python tests/bench/scale_plan.py --write)
 
 .PHONY: neighbours
 neighbours: $(READY) ## the job beside others that do its work: a plain loop, Spark programs and more; keeps results (30 minutes)
