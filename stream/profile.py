@@ -1,8 +1,7 @@
 """The job's two profiles: answers soon, or many at once.
 
-A profile is a set of values that belong together. Each was measured alone, beside the same job with
-the other profile's value, by `make profiles` (tests/bench/results/profiles.json; README tells the
-figures); what made no difference there is no part of a profile.
+A profile is a set of values that belong together. What each is worth is measured by `make
+profiles`: the job beside the same one with the other profile's value.
 
 The number of shards is fixed by a checkpoint at its first start. A profile that is asked for by
 name and keeps the state otherwise than a checkpoint has it is refused; where none is named, the
