@@ -1,6 +1,6 @@
 """What each part of the two profiles is worth: the job with one more of them changed, in turns.
 
-    python tests/bench/profile_settings.py [--latencies 100] [--backlog 60000] [--rounds 3]
+    python tests/bench/profile_settings.py [--latencies 80] [--backlog 40000] [--rounds 3]
         [--policy fluvio] [--write]
 
 The first row is profile `throughput`, the last one `latency`; between them stand those that take
@@ -205,8 +205,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--backlog", type=int, default=60_000)
-    parser.add_argument("--latencies", type=int, default=100)
+    parser.add_argument("--backlog", type=int, default=40_000)
+    parser.add_argument("--latencies", type=int, default=80)
     parser.add_argument("--policy", type=Policy, default=Policy.FLUVIO)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -225,6 +225,7 @@ def main() -> int:
                 )
             for job in jobs:
                 job.asker.close()
+                print(f"{job.row.shown}: comparing {job.asked} maps", flush=True)
                 answers = committed(bootstrap, f"{job.row.name}.{REPLICA_MAP}")
                 check(answers, expected_maps(policy, job.asked, reasons=True), by_value=False)
                 figures[job.row.name] = figures_of(job, jobs[0])
