@@ -162,7 +162,7 @@ neighbours: $(READY) ## the job beside others that do its work: a plain loop, Sp
 	@$(BIN)/python tests/bench/neighbours/run.py --write
 
 .PHONY: profiles
-profiles: $(READY) ## what each part of the two profiles is worth, in turns; keeps results (5 minutes)
+profiles: $(READY) ## what each part of the two profiles is worth, in turns; keeps results (10 minutes)
 	@$(BIN)/python tests/bench/profile_settings.py --write
 
 MINUTES ?= 30

@@ -1,29 +1,29 @@
 """What each part of the two profiles is worth: the job with one more of them changed, in turns.
 
-    python tests/bench/profile_settings.py [--latencies 80] [--backlog 40000] [--rounds 3]
+    python tests/bench/profile_settings.py [--rounds 2] [--latencies 80] [--backlog 60000]
         [--policy fluvio] [--write]
 
 The first row is profile `throughput`, the last one `latency`; between them stand those that take
-some of its values. All are up at once, each a job of its own on topics of its own, and are asked
-for one create after the other in turn, so that whatever else the machine does falls on all of them
-alike; then each is given a backlog while the others rest, in rounds, every second one backwards.
-Every map is compared with the core's, byte for byte. Ratios are those to `throughput` of the same
-turn. With --write the figures go to results/profiles.json.
+some of its values. In each round every row is a job of its own, started anew on topics of its own,
+one after the other on one broker; every second round goes backwards. Each is warmed up by a
+backlog, rests, is asked for one create at a time, and works off two backlogs more. (All up at once
+and asked in turn was tried: what four of them take while they rest falls on the fifth.) Every map
+is compared with the core's, byte for byte. Ratios are those to `throughput` of the same round. With
+--write the figures go to results/profiles.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import count, islice
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -50,7 +50,7 @@ from support.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
 BASE: Final = Profile.THROUGHPUT
 WARM_UP_ASKS: Final = 20
 REST_SECONDS: Final = 5.0
-WARM_UP_PART: Final = 3  # of a backlog, before what is measured
+BACKLOGS: Final = 2  # besides one to warm up
 CPU_UNIT: Final = 100_000  # creates
 JOB: Final = "--job"  # how this program starts a job of its own
 
@@ -77,112 +77,104 @@ ROWS: Final = (
 )
 
 
-@dataclass(slots=True, kw_only=True)
-class Running:
-    """A row's job, and what it has shown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is asked for in a run."""
 
-    row: Row
-    process: subprocess.Popen[bytes]
-    asker: Client
-    creates: Iterator[tuple[str, bytes]]
-    idle_cores: float = 0.0
-    latencies_ms: list[float] = field(default_factory=list)
-    cpu_ms_per_create: float = 0.0  # one at a time, without what it takes when it rests
-    creates_per_s: list[float] = field(default_factory=list)
-    cpu_s_per_100k: list[float] = field(default_factory=list)  # in the backlogs
-    asked: int = 0
+    latencies: int
+    backlog: int
 
-    def take(self, number: int) -> list[tuple[str, bytes]]:
-        self.asked += number
-        return list(islice(self.creates, number))
-
-    def work_off(self, number: int) -> tuple[float, float]:
-        """A backlog: seconds, and seconds of processor time."""
-        backlog = self.take(number)
-        cpu, begun = cpu_seconds(self.process), time.perf_counter()
-        self.asker.send(backlog)
-        self.asker.take(number)
-        return time.perf_counter() - begun, cpu_seconds(self.process) - cpu
+    @property
+    def total(self) -> int:
+        return WARM_UP_ASKS + self.latencies + (1 + BACKLOGS) * self.backlog
 
 
-def start(
-    rows: Sequence[Row], policy: Policy, bootstrap: str, folder: Path, stack: ExitStack
-) -> list[Running]:
-    """All jobs, each knowing the SPUs of all clusters."""
-    started = []
-    for row in rows:
-        prefix = f"{row.name}."
-        create_topics({"bootstrap.servers": bootstrap}, prefix=prefix)
-        environ = {
-            "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
-            "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
-            "SPU_ASSIGNER_DEFAULT_POLICY": policy.value,
-            "SPU_ASSIGNER_PROFILE": BASE.value,
-            "SPU_ASSIGNER_CHECKPOINT": str(folder / row.name),
-        }
-        program = [sys.executable, __file__, JOB, ",".join(row.taken)]
-        process = stack.enter_context(running(program, folder / f"{row.name}.log", environ))
-        spus = Client(bootstrap, prefix + SPU_EVENTS, prefix + RING_EVENTS)
-        spus.send([(event.cluster_id, encode_event(event)) for event in joins()])
-        asker = Client(bootstrap, prefix + TOPIC_EVENTS, prefix + REPLICA_MAP)
-        events = ((e.cluster_id, encode_event(e)) for n in count() for e in creates(n, 1))
-        started.append((Running(row=row, process=process, asker=asker, creates=events), spus))
-    for _, spus in started:
-        spus.take(CLUSTERS * SPUS)
-        spus.close()
-    return [each for each, _ in started]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a run of a row gave; processor time is that of the job and all that it started."""
+
+    start_s: float  # from the process to the answer to the last join
+    idle_cores: float
+    latencies_ms: list[float]
+    cpu_ms_per_create: float  # one at a time
+    creates_per_s: float
+    cpu_s_per_100k: float  # in the backlogs
+
+    @property
+    def latency_ms(self) -> float:
+        return median(self.latencies_ms)
 
 
-def measure(jobs: Sequence[Running], *, latencies: int, backlog: int, rounds: int) -> None:
-    """Warm up, then one create at a time, then backlogs; all in turns."""
-    for job in jobs:
-        job.work_off(backlog // WARM_UP_PART)
-    before = [cpu_seconds(job.process) for job in jobs]
-    time.sleep(REST_SECONDS)
-    for job, cpu in zip(jobs, before, strict=True):
-        job.idle_cores = (cpu_seconds(job.process) - cpu) / REST_SECONDS
-    _ask_in_turn(jobs, WARM_UP_ASKS)
-    for job in jobs:
-        job.latencies_ms.clear()
-    before, begun = [cpu_seconds(job.process) for job in jobs], time.perf_counter()
-    _ask_in_turn(jobs, latencies)
-    seconds = time.perf_counter() - begun
-    for job, cpu in zip(jobs, before, strict=True):
-        used = cpu_seconds(job.process) - cpu - job.idle_cores * seconds
-        job.cpu_ms_per_create = used / latencies * 1000
-    for number in range(rounds):
-        for job in jobs if number % 2 == 0 else reversed(jobs):
-            seconds, cpu_s = job.work_off(backlog)
-            job.creates_per_s.append(backlog / seconds)
-            job.cpu_s_per_100k.append(cpu_s / backlog * CPU_UNIT)
+def measure(row: Row, policy: Policy, sizes: Sizes, bootstrap: str, prefix: str) -> Measured:
+    """One job, started and ended, its answers compared."""
+    create_topics({"bootstrap.servers": bootstrap}, prefix=prefix)
+    environ = {
+        "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+        "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
+        "SPU_ASSIGNER_DEFAULT_POLICY": policy.value,
+        "SPU_ASSIGNER_PROFILE": BASE.value,
+    }
+    program = [sys.executable, __file__, JOB, ",".join(row.taken)]
+    events = iter([(event.cluster_id, encode_event(event)) for event in creates(0, sizes.total)])
+    with tempfile.TemporaryDirectory(prefix="spu-assigner-profiles-") as folder:
+        environ["SPU_ASSIGNER_CHECKPOINT"] = f"{folder}/checkpoint"
+        begun = time.perf_counter()
+        with running(program, Path(folder, "log"), environ) as process:
+            spus = Client(bootstrap, prefix + SPU_EVENTS, prefix + RING_EVENTS)
+            spus.send([(event.cluster_id, encode_event(event)) for event in joins()])
+            spus.take(CLUSTERS * SPUS)
+            spus.close()
+            start_s = time.perf_counter() - begun
+            asker = Client(bootstrap, prefix + TOPIC_EVENTS, prefix + REPLICA_MAP)
+
+            def work_off() -> tuple[float, float]:
+                backlog = list(islice(events, sizes.backlog))
+                cpu, begun = cpu_seconds(process), time.perf_counter()
+                asker.send(backlog)
+                asker.take(len(backlog))
+                return time.perf_counter() - begun, cpu_seconds(process) - cpu
+
+            work_off()
+            for key, value in islice(events, WARM_UP_ASKS):
+                asker.ask(key, value)
+            cpu = cpu_seconds(process)
+            time.sleep(REST_SECONDS)
+            idle_cores = (cpu_seconds(process) - cpu) / REST_SECONDS
+            cpu = cpu_seconds(process)
+            latencies = [asker.ask(key, value) for key, value in islice(events, sizes.latencies)]
+            cpu_asked = cpu_seconds(process) - cpu
+            worked = [work_off() for _ in range(BACKLOGS)]
+            seconds, cpu_s = sum(wall for wall, _ in worked), sum(used for _, used in worked)
+            asker.close()
+    expected = expected_maps(policy, sizes.total, reasons=True)
+    check(committed(bootstrap, prefix + REPLICA_MAP), expected, by_value=False)
+    return Measured(
+        start_s=start_s,
+        idle_cores=idle_cores,
+        latencies_ms=latencies,
+        cpu_ms_per_create=cpu_asked / sizes.latencies * 1000,
+        creates_per_s=BACKLOGS * sizes.backlog / seconds,
+        cpu_s_per_100k=cpu_s / (BACKLOGS * sizes.backlog) * CPU_UNIT,
+    )
 
 
-def _ask_in_turn(jobs: Sequence[Running], number: int) -> None:
-    for _ in range(number):
-        for job in jobs:
-            [(key, value)] = job.take(1)
-            job.latencies_ms.append(job.asker.ask(key, value))
-
-
-def figures_of(job: Running, base: Running) -> dict[str, Any]:
+def figures_of(row: Row, runs: Sequence[Measured], base: Sequence[Measured]) -> dict[str, Any]:
     """What is kept of a row."""
 
-    def ratios(own: Sequence[float], its: Sequence[float]) -> dict[str, float]:
-        return spread([a / b for a, b in zip(own, its, strict=True)])
+    def all_of(name: str) -> list[float]:
+        return [getattr(run, name) for run in runs]
 
+    def ratios(name: str) -> dict[str, float]:
+        its = [getattr(run, name) for run in base]
+        return spread([a / b for a, b in zip(all_of(name), its, strict=True)])
+
+    names = ("cpu_ms_per_create", "creates_per_s", "cpu_s_per_100k")
     return {
-        "shown": job.row.shown,
-        "of_latency": list(job.row.taken),
-        "latency_ms": percentiles(job.latencies_ms),
-        "cpu_ms_per_create": round(job.cpu_ms_per_create, 1),
-        "idle_cores": round(job.idle_cores, 3),
-        "creates_per_s": spread(job.creates_per_s),
-        "cpu_s_per_100k": spread(job.cpu_s_per_100k),
-        "of_throughput": {
-            "latency": ratios(job.latencies_ms, base.latencies_ms),
-            "creates_per_s": ratios(job.creates_per_s, base.creates_per_s),
-            "cpu_s_per_100k": ratios(job.cpu_s_per_100k, base.cpu_s_per_100k),
-        },
+        "shown": row.shown,
+        "of_latency": list(row.taken),
+        "latency_ms": percentiles([ms for run in runs for ms in run.latencies_ms]),
+        **{name: spread(all_of(name)) for name in (*names, "idle_cores", "start_s")},
+        "of_throughput": {name: ratios(name) for name in ("latency_ms", *names)},
     }
 
 
@@ -204,37 +196,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--backlog", type=int, default=40_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--backlog", type=int, default=60_000)
     parser.add_argument("--latencies", type=int, default=80)
     parser.add_argument("--policy", type=Policy, default=Policy.FLUVIO)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    policy, figures = options.policy, {}
+    policy = options.policy
+    sizes = Sizes(latencies=options.latencies, backlog=options.backlog)
+    runs: dict[str, list[Measured]] = {row.name: [] for row in ROWS}
     folder = Path(tempfile.mkdtemp(prefix="spu-assigner-profiles-"))
     try:
         with EmbeddedBroker(folder / "broker") as broker:
-            bootstrap = broker.bootstrap_servers
-            with ExitStack() as stack:
-                jobs = start(ROWS, policy, bootstrap, folder, stack)
-                measure(
-                    jobs,
-                    latencies=options.latencies,
-                    backlog=options.backlog,
-                    rounds=options.rounds,
-                )
-            for job in jobs:
-                job.asker.close()
-                print(f"{job.row.shown}: comparing {job.asked} maps", flush=True)
-                answers = committed(bootstrap, f"{job.row.name}.{REPLICA_MAP}")
-                check(answers, expected_maps(policy, job.asked, reasons=True), by_value=False)
-                figures[job.row.name] = figures_of(job, jobs[0])
+            for number in range(options.rounds):
+                for row in ROWS if number % 2 == 0 else reversed(ROWS):
+                    prefix = f"r{number}-{row.name}."
+                    found = measure(row, policy, sizes, broker.bootstrap_servers, prefix)
+                    runs[row.name].append(found)
+                    print(
+                        f"round {number + 1}, {row.shown}: {found.latency_ms:.0f} ms, "
+                        f"{found.creates_per_s:,.0f} creates/s",
+                        flush=True,
+                    )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    figures = {row.name: figures_of(row, runs[row.name], runs[BASE]) for row in ROWS}
     print(table(figures))
     if options.write:
-        sizes = {**SIZES, "backlog": options.backlog, "policy": policy.value}
-        keep("profiles", sizes=sizes, figures=figures, show=False)
+        kept = {**SIZES, "backlog": sizes.backlog, "policy": policy.value}
+        keep("profiles", sizes=kept, figures=figures, show=False)
     return 0
 
 

@@ -19,8 +19,8 @@ def table(figures: dict[str, Any]) -> str:
         cells = (
             figure["shown"],
             f"{latency['p50']:.0f} / {latency['p95']:.0f}",
-            f"{ratios['latency']['median']:.2f}",
-            f"{figure['cpu_ms_per_create']:.0f}",
+            f"{ratios['latency_ms']['median']:.2f}",
+            f"{figure['cpu_ms_per_create']['median']:.0f}",
             f"{_rounded(figure['creates_per_s']['median']):,}",
             f"{ratios['creates_per_s']['median']:.2f}",
             f"{figure['cpu_s_per_100k']['median']:.1f}",
