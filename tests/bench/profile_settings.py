@@ -1,29 +1,32 @@
-"""What each part of the two profiles is worth: the job with one more of them changed, in turns.
+"""What each part of the two profiles is worth: a job with some of them changed, beside one without.
 
-    python tests/bench/profile_settings.py [--rounds 2] [--latencies 80] [--backlog 60000]
+    python tests/bench/profile_settings.py [--latencies 80] [--backlog 60000] [--rounds 2]
         [--policy fluvio] [--write]
 
-The first row is profile `throughput`, the last one `latency`; between them stand those that take
-some of its values. In each round every row is a job of its own, started anew on topics of its own,
-one after the other on one broker; every second round goes backwards. Each is warmed up by a
-backlog, rests, is asked for one create at a time, and works off two backlogs more. (All up at once
-and asked in turn was tried: what four of them take while they rest falls on the fifth.) Every map
-is compared with the core's, byte for byte. Ratios are those to `throughput` of the same round. With
---write the figures go to results/profiles.json.
+The first row of the table is profile `throughput`, the last one `latency`; between them stand those
+that take some of its values. Each of these is up together with a job of profile `throughput`, on
+topics of its own: both are warmed up by backlogs, then asked for one create after the other in
+turn, so that whatever else the machine does falls on both alike, then given backlogs in turn while
+the other rests. Ratios are those to the partner. (Jobs measured one after the other differed by
+more than what was to be measured; all five up at once, what four take at rest falls on the fifth.)
+Every map is compared with the core's, byte for byte. With --write the figures go to
+results/profiles.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -49,10 +52,8 @@ from support.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
 
 BASE: Final = Profile.THROUGHPUT
 WARM_UP_ASKS: Final = 20
-REST_SECONDS: Final = 5.0
-BACKLOGS: Final = 2  # besides one to warm up
 CPU_UNIT: Final = 100_000  # creates
-JOB: Final = "--job"  # how this program starts a job of its own
+CHILD: Final = "--job"  # how this program starts a job of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,119 +80,145 @@ ROWS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is asked for in a run."""
+    """How much is asked of a job."""
 
     latencies: int
     backlog: int
+    rounds: int
 
     @property
     def total(self) -> int:
-        return WARM_UP_ASKS + self.latencies + (1 + BACKLOGS) * self.backlog
+        return WARM_UP_ASKS + self.latencies + (1 + self.rounds) * self.backlog
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What a run of a row gave; processor time is that of the job and all that it started."""
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """A row's job, and what it has shown; processor time is that of all that it started, too."""
 
-    start_s: float  # from the process to the answer to the last join
-    idle_cores: float
-    latencies_ms: list[float]
-    cpu_ms_per_create: float  # one at a time
-    creates_per_s: float
-    cpu_s_per_100k: float  # in the backlogs
+    prefix: str
+    process: subprocess.Popen[bytes]
+    asker: Client
+    creates: Iterator[tuple[str, bytes]]
+    latencies_ms: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)  # of each create that was asked for alone
+    creates_per_s: list[float] = field(default_factory=list)
+    cpu_s_per_100k: list[float] = field(default_factory=list)  # in the backlogs
 
-    @property
-    def latency_ms(self) -> float:
-        return median(self.latencies_ms)
+    def ask(self) -> None:
+        key, value = next(self.creates)
+        cpu = cpu_seconds(self.process)
+        self.latencies_ms.append(self.asker.ask(key, value))
+        self.cpu_ms.append((cpu_seconds(self.process) - cpu) * 1000)
+
+    def work_off(self, number: int) -> None:
+        backlog = list(islice(self.creates, number))
+        cpu, begun = cpu_seconds(self.process), time.perf_counter()
+        self.asker.send(backlog)
+        self.asker.take(number)
+        self.creates_per_s.append(number / (time.perf_counter() - begun))
+        self.cpu_s_per_100k.append((cpu_seconds(self.process) - cpu) / number * CPU_UNIT)
+
+    def forget(self) -> None:
+        """What was measured while it was warmed up."""
+        for values in (self.latencies_ms, self.cpu_ms, self.creates_per_s, self.cpu_s_per_100k):
+            values.clear()
 
 
-def measure(row: Row, policy: Policy, sizes: Sizes, bootstrap: str, prefix: str) -> Measured:
-    """One job, started and ended, its answers compared."""
+def started(row: Row, policy: Policy, bootstrap: str, folder: Path, stack: ExitStack) -> Job:
+    """A job that knows the SPUs of all clusters."""
+    prefix = f"{folder.name}."
     create_topics({"bootstrap.servers": bootstrap}, prefix=prefix)
     environ = {
         "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
         "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
         "SPU_ASSIGNER_DEFAULT_POLICY": policy.value,
         "SPU_ASSIGNER_PROFILE": BASE.value,
+        "SPU_ASSIGNER_CHECKPOINT": f"{folder}/checkpoint",
     }
-    program = [sys.executable, __file__, JOB, ",".join(row.taken)]
-    events = iter([(event.cluster_id, encode_event(event)) for event in creates(0, sizes.total)])
-    with tempfile.TemporaryDirectory(prefix="spu-assigner-profiles-") as folder:
-        environ["SPU_ASSIGNER_CHECKPOINT"] = f"{folder}/checkpoint"
-        begun = time.perf_counter()
-        with running(program, Path(folder, "log"), environ) as process:
-            spus = Client(bootstrap, prefix + SPU_EVENTS, prefix + RING_EVENTS)
-            spus.send([(event.cluster_id, encode_event(event)) for event in joins()])
-            spus.take(CLUSTERS * SPUS)
-            spus.close()
-            start_s = time.perf_counter() - begun
-            asker = Client(bootstrap, prefix + TOPIC_EVENTS, prefix + REPLICA_MAP)
-
-            def work_off() -> tuple[float, float]:
-                backlog = list(islice(events, sizes.backlog))
-                cpu, begun = cpu_seconds(process), time.perf_counter()
-                asker.send(backlog)
-                asker.take(len(backlog))
-                return time.perf_counter() - begun, cpu_seconds(process) - cpu
-
-            work_off()
-            for key, value in islice(events, WARM_UP_ASKS):
-                asker.ask(key, value)
-            cpu = cpu_seconds(process)
-            time.sleep(REST_SECONDS)
-            idle_cores = (cpu_seconds(process) - cpu) / REST_SECONDS
-            cpu = cpu_seconds(process)
-            latencies = [asker.ask(key, value) for key, value in islice(events, sizes.latencies)]
-            cpu_asked = cpu_seconds(process) - cpu
-            worked = [work_off() for _ in range(BACKLOGS)]
-            seconds, cpu_s = sum(wall for wall, _ in worked), sum(used for _, used in worked)
-            asker.close()
-    expected = expected_maps(policy, sizes.total, reasons=True)
-    check(committed(bootstrap, prefix + REPLICA_MAP), expected, by_value=False)
-    return Measured(
-        start_s=start_s,
-        idle_cores=idle_cores,
-        latencies_ms=latencies,
-        cpu_ms_per_create=cpu_asked / sizes.latencies * 1000,
-        creates_per_s=BACKLOGS * sizes.backlog / seconds,
-        cpu_s_per_100k=cpu_s / (BACKLOGS * sizes.backlog) * CPU_UNIT,
-    )
+    folder.mkdir()
+    program = [sys.executable, __file__, CHILD, ",".join(row.taken)]
+    process = stack.enter_context(running(program, folder / "log", environ))
+    spus = Client(bootstrap, prefix + SPU_EVENTS, prefix + RING_EVENTS)
+    spus.send([(event.cluster_id, encode_event(event)) for event in joins()])
+    spus.take(CLUSTERS * SPUS)
+    spus.close()
+    asker = Client(bootstrap, prefix + TOPIC_EVENTS, prefix + REPLICA_MAP)
+    asked = ((e.cluster_id, encode_event(e)) for number in count() for e in creates(number, 1))
+    return Job(prefix=prefix, process=process, asker=asker, creates=asked)
 
 
-def figures_of(row: Row, runs: Sequence[Measured], base: Sequence[Measured]) -> dict[str, Any]:
+def measure(
+    row: Row, policy: Policy, sizes: Sizes, bootstrap: str, folder: Path
+) -> tuple[Job, Job]:
+    """The row's job and its partner of profile throughput, both ended, their answers compared."""
+    with ExitStack() as stack:
+        pair = [
+            started(each, policy, bootstrap, folder / f"{row.name}-{each.name}", stack)
+            for each in (row, ROWS[0])
+        ]
+        for job in pair:
+            job.work_off(sizes.backlog)
+        for _ in range(WARM_UP_ASKS):
+            for job in pair:
+                job.ask()
+        for job in pair:
+            job.forget()
+        for _ in range(sizes.latencies):
+            for job in pair:
+                job.ask()
+        for number in range(sizes.rounds):
+            for job in pair if number % 2 == 0 else reversed(pair):
+                job.work_off(sizes.backlog)
+    for job in pair:
+        job.asker.close()
+        expected = expected_maps(policy, sizes.total, reasons=True)
+        check(committed(bootstrap, job.prefix + REPLICA_MAP), expected, by_value=False)
+    return pair[0], pair[1]
+
+
+def figures_of(row: Row, jobs: Sequence[Job]) -> dict[str, Any]:
     """What is kept of a row."""
-
-    def all_of(name: str) -> list[float]:
-        return [getattr(run, name) for run in runs]
-
-    def ratios(name: str) -> dict[str, float]:
-        its = [getattr(run, name) for run in base]
-        return spread([a / b for a, b in zip(all_of(name), its, strict=True)])
-
-    names = ("cpu_ms_per_create", "creates_per_s", "cpu_s_per_100k")
+    latencies = [ms for job in jobs for ms in job.latencies_ms]
+    cpu_ms = [fmean(job.cpu_ms) for job in jobs]  # ticks are coarse, so a mean
     return {
         "shown": row.shown,
         "of_latency": list(row.taken),
-        "latency_ms": percentiles([ms for run in runs for ms in run.latencies_ms]),
-        **{name: spread(all_of(name)) for name in (*names, "idle_cores", "start_s")},
-        "of_throughput": {name: ratios(name) for name in ("latency_ms", *names)},
+        "latency_ms": percentiles(latencies),
+        "cpu_ms_per_create": spread(cpu_ms),
+        "creates_per_s": spread([rate for job in jobs for rate in job.creates_per_s]),
+        "cpu_s_per_100k": spread([each for job in jobs for each in job.cpu_s_per_100k]),
+    }
+
+
+def ratios(own: Job, its: Job) -> dict[str, Any]:
+    """A job's figures to those of its partner."""
+
+    def of(name: str) -> dict[str, float]:
+        pairs = zip(getattr(own, name), getattr(its, name), strict=True)
+        return spread([a / b for a, b in pairs])
+
+    return {
+        "latency_ms": of("latencies_ms"),
+        "cpu_ms_per_create": round(fmean(own.cpu_ms) / fmean(its.cpu_ms), 3),
+        "creates_per_s": of("creates_per_s"),
+        "cpu_s_per_100k": of("cpu_s_per_100k"),
     }
 
 
 def run_job(taken: Sequence[str]) -> int:
     """The job in profile throughput with these values of latency; until it is ended."""
-    from spu_assigner.stream.job import main as job
+    from spu_assigner.stream.job import main as run
 
     latency = profiles.TUNINGS[Profile.LATENCY]
     values = {name: getattr(latency, name) for name in taken}
     changed = replace(profiles.TUNINGS[BASE], **values)
     profiles.TUNINGS = {**profiles.TUNINGS, BASE: changed}  # type: ignore[misc]
-    return job()
+    return run()
 
 
 def main() -> int:
     """The command; its exit status."""
-    if sys.argv[1:2] == [JOB]:
+    if sys.argv[1:2] == [CHILD]:
         return run_job([name for name in sys.argv[2].split(",") if name])
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -202,28 +229,25 @@ def main() -> int:
     parser.add_argument("--policy", type=Policy, default=Policy.FLUVIO)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    policy = options.policy
-    sizes = Sizes(latencies=options.latencies, backlog=options.backlog)
-    runs: dict[str, list[Measured]] = {row.name: [] for row in ROWS}
+    sizes = Sizes(latencies=options.latencies, backlog=options.backlog, rounds=options.rounds)
     folder = Path(tempfile.mkdtemp(prefix="spu-assigner-profiles-"))
+    pairs: dict[str, tuple[Job, Job]] = {}
     try:
         with EmbeddedBroker(folder / "broker") as broker:
-            for number in range(options.rounds):
-                for row in ROWS if number % 2 == 0 else reversed(ROWS):
-                    prefix = f"r{number}-{row.name}."
-                    found = measure(row, policy, sizes, broker.bootstrap_servers, prefix)
-                    runs[row.name].append(found)
-                    print(
-                        f"round {number + 1}, {row.shown}: {found.latency_ms:.0f} ms, "
-                        f"{found.creates_per_s:,.0f} creates/s",
-                        flush=True,
-                    )
+            for row in ROWS[1:]:
+                found = measure(row, options.policy, sizes, broker.bootstrap_servers, folder)
+                pairs[row.name] = found
+                own, its = (median(job.latencies_ms) for job in found)
+                print(f"{row.shown}: {own:.0f} ms beside {its:.0f} ms", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    figures = {row.name: figures_of(row, runs[row.name], runs[BASE]) for row in ROWS}
+    figures = {ROWS[0].name: figures_of(ROWS[0], [its for _, its in pairs.values()])}
+    for row in ROWS[1:]:
+        own, its = pairs[row.name]
+        figures[row.name] = {**figures_of(row, [own]), "of_throughput": ratios(own, its)}
     print(table(figures))
     if options.write:
-        kept = {**SIZES, "backlog": sizes.backlog, "policy": policy.value}
+        kept = {**SIZES, "backlog": sizes.backlog, "policy": options.policy.value}
         keep("profiles", sizes=kept, figures=figures, show=False)
     return 0
 
