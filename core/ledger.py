@@ -7,7 +7,7 @@ above 0, nobody can have become saturated and the maps may wait to be counted to
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,17 @@ Number = TypeVar("Number", np.int64, np.bool_)
 
 PENDING_MAX: Final = 256  # maps that wait to be counted; they hold views of tables
 NO_LIMIT: Final = 2**62
+
+
+class Totals(NamedTuple):
+    """What all SPUs of a cluster come to."""
+
+    online: int  # SPUs
+    saturated: int  # of them
+    capacity: int  # of them
+    used: int  # replicas on them
+    replicas: int  # on all SPUs
+    leaders: int  # likewise
 
 
 class Ledger:
@@ -172,6 +183,20 @@ class Ledger:
         self._settle()
         full: list[int] = self._ids[self._online & (self._counts >= self._capacities)].tolist()
         return full
+
+    def totals(self) -> Totals:
+        """Sums over all SPUs. O(SPUs)."""
+        self._settle()
+        counts, online = self._counts, self._online
+        count = int(np.count_nonzero(online))
+        if count == len(online):  # as nearly always
+            capacity, used = int(self._capacities.sum()), int(counts.sum())
+            full, replicas = int(np.count_nonzero(counts >= self._capacities)), used
+        else:
+            capacity, used = int(self._capacities[online].sum()), int(counts[online].sum())
+            full = int(np.count_nonzero(online & (counts >= self._capacities)))
+            replicas = int(counts.sum())
+        return Totals(count, full, capacity, used, replicas, int(self._leaders.sum()))
 
     def _of(self, values: CountArray, ids: IdArray) -> CountArray:
         if len(ids) == len(self._ids):  # All have been described, so these are all there are.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 from spu_assigner.core.answers import Refusal
 from spu_assigner.core.errors import Code
@@ -40,36 +42,50 @@ def place_manual(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
 
 
 def _refuse_spus(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
-    """The first partition of a manual map with an SPU that is not there, or has no slot left."""
+    """The first fault of a manual map with an SPU that is not there, or has no slot left."""
     ids, counts = np.unique(matrix, return_counts=True)
     known = np.array([SpuId(spu_id) in state.spus for spu_id in ids.tolist()])
-    free = np.zeros(len(ids), dtype=np.int64)
-    free[known] = state.ledger.free(ids[known])
     leaving = state.leaving.intersection(ids.tolist()) if state.leaving else ()
-    if known.all() and not leaving and (counts <= free).all():
+    if known.all() and not leaving and (counts <= state.ledger.free(ids)).all():
         return None
-    left = dict(zip(ids.tolist(), free.tolist(), strict=True))
-    for partition, row in enumerate(matrix.tolist()):
-        for spu_id in row:
+    lists = ((partition, list(enumerate(row))) for partition, row in enumerate(matrix.tolist()))
+    fault = next(spu_faults(state, lists), None)
+    return None if fault is None else Refusal(fault.code, fault.message)
+
+
+def spu_faults(
+    state: ClusterState, lists: Iterable[tuple[int, list[tuple[int, int]]]]
+) -> Iterator[ManualFault]:
+    """Every SPU that cannot take its replica; a list is its partition and its (place, SPU id)."""
+    left: dict[int, int] = {}  # free slots of the SPUs that were met
+    for partition, replicas in lists:
+        path = (partition, "replicas")
+        known = [(place, spu_id) for place, spu_id in replicas if SpuId(spu_id) in state.spus]
+        for place, spu_id in replicas:
             if SpuId(spu_id) not in state.spus:
-                return Refusal(
-                    Code.MANUAL_UNKNOWN_SPU,
-                    f"partition {partition} names SPU {spu_id}, "
+                yield ManualFault(
+                    code=Code.MANUAL_UNKNOWN_SPU,
+                    message=f"partition {partition} names SPU {spu_id}, "
                     f"which is not in cluster {state.cluster_id!r}",
+                    path=(*path, place),
                 )
-        for spu_id in row:
+        for place, spu_id in known:
             if spu_id in state.leaving:
-                return Refusal(
-                    Code.MANUAL_SPU_LEAVING,
-                    f"partition {partition} names SPU {spu_id}, which is being decommissioned",
+                yield ManualFault(
+                    code=Code.MANUAL_SPU_LEAVING,
+                    message=f"partition {partition} names SPU {spu_id}, "
+                    "which is being decommissioned",
+                    path=(*path, place),
                 )
-        for spu_id in row:
+        for place, spu_id in known:
+            spu = state.spus[SpuId(spu_id)]
+            if spu_id not in left:
+                left[spu_id] = spu.capacity - state.ledger.count(spu_id)
             if left[spu_id] <= 0:
-                capacity = state.spus[SpuId(spu_id)].capacity
-                return Refusal(
-                    Code.MANUAL_SPU_FULL,
-                    f"partition {partition} names SPU {spu_id}, "
-                    f"which has no free slot left of its {capacity}",
+                yield ManualFault(
+                    code=Code.MANUAL_SPU_FULL,
+                    message=f"partition {partition} names SPU {spu_id}, "
+                    f"which has no free slot left of its {spu.capacity}",
+                    path=(*path, place),
                 )
             left[spu_id] -= 1
-    return None

@@ -34,7 +34,7 @@ _CONFLUENT_SIZE: Final = 5
 _SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 _SINGLE_OBJECT_SIZE: Final = 10
 
-_KINDS: Final[dict[str, EventKind]] = {
+EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
     "SpuJoined": "spu",
     "SpuLeft": "spu",
     "TopicCreate": "topic",
@@ -66,7 +66,7 @@ def decode_event(data: bytes | None, *, kind: EventKind) -> Event:
         data = bytes(data)
     entrance = _ENTRANCES.get(data[:_CONFLUENT_SIZE]) or _entrance(data)
     if entrance.kind != kind:
-        expected = ", ".join(name for name, its_kind in _KINDS.items() if its_kind == kind)
+        expected = ", ".join(name for name, its_kind in EVENT_KINDS.items() if its_kind == kind)
         raise DecodeError(
             DeadLetterCode.WRONG_TYPE, f"the value is a {entrance.type_name}; expected {expected}"
         )
@@ -198,7 +198,7 @@ def entrances(registry: Registry) -> dict[bytes, _Entrance]:
         for header in (confluent_header(entry), single_object_header(entry)):
             found[header] = _Entrance(
                 type_name=entry.type_name,
-                kind=_KINDS.get(entry.type_name),
+                kind=EVENT_KINDS.get(entry.type_name),
                 header_size=len(header),
                 read=read,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -32,6 +33,38 @@ class DecodeError(AssignerError):
         self.code = code
         self.message = shortened(message)
         super().__init__(f"{code}: {self.message}")
+
+
+class LineFault(StrEnum):
+    """What is wrong with a line of JSON that makes no event."""
+
+    NO_JSON = "no_json"  # not one JSON object in UTF-8
+    TOO_LONG = "too_long"
+    TOO_DEEP = "too_deep"
+    UNKNOWN_TYPE = "unknown_type"
+    ABSENT_FIELD = "absent_field"
+    UNKNOWN_FIELD = "unknown_field"
+    REPEATED_FIELD = "repeated_field"
+    WRONG_VALUE = "wrong_value"
+    ILLEGAL_NAME = "illegal_name"
+
+
+class LineError(DecodeError):
+    """A line makes no event, and where it goes wrong."""
+
+    def __init__(
+        self, fault: LineFault, message: str, *, field: str = "", position: int | None = None
+    ) -> None:
+        self.fault = fault
+        self.field = field  # empty: the line as a whole
+        self.position = position  # character of the line, from 0, where it can be told
+        self.others: Sequence[LineError] = ()  # that were found with it
+        super().__init__(DeadLetterCode.BAD_EVENT, message)
+
+    def with_others(self, others: Sequence[LineError]) -> LineError:
+        """This one, with what else was found in its field."""
+        self.others = others
+        return self
 
 
 class EncodeError(AssignerError):

@@ -9,7 +9,6 @@ Imports nothing beyond `core` and the standard library, for `simulate` answers i
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from enum import StrEnum
@@ -30,45 +29,91 @@ from spu_assigner.core.events import (
 )
 from spu_assigner.core.limits import (
     DEAD_LETTER_RAW_SIZE_MAX,
-    MANUAL_FILE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
     is_text,
 )
 from spu_assigner.core.records import Answer, Reason, ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, shortened
+from spu_assigner.schemas.errors import LineError, LineFault, shortened
+from spu_assigner.schemas.json_object import members_of, quoted
 
+LABEL_FAULTS_MAX: Final = 100  # of one line that are told; who sends more mends none
 MANUAL_DEPTH_MAX: Final = 8  # well-formed manual lists are 4 deep; the core quotes what is not
-QUOTE_LENGTH_MAX: Final = 80  # characters of a value shown in a message
 
 
 def event_from_json(line: str | bytes) -> Event:
     """Read one event.
 
     Raises:
-        DecodeError: BAD_EVENT, the line is no event of the contract.
+        LineError: BAD_EVENT, the line is no event of the contract.
     """
-    members = _members(line)
-    if "type" not in members:
-        _bad(f"type is absent; expected one of {', '.join(_TYPES)}")
-    type_name = members.pop("type")
+    event = event_of_members(members_of(line), len(line), _raise)
+    if event is None:
+        raise ValueError("neither an event nor a fault")  # `_raise` does not return
+    return event
+
+
+def event_of_members(
+    members: dict[str, Any], length: int, tell: Callable[[LineError], None]
+) -> Event | None:
+    """The event of the object that a line of `length` holds; None once a fault was told.
+
+    Who lets `tell` return is told every fault, in the order in which they are looked for.
+    """
+    faults = 0
+
+    def note(error: LineError) -> None:
+        nonlocal faults
+        for each in (error, *error.others):
+            faults += 1
+            tell(each)
+
+    type_name = members.get("type")
     if not isinstance(type_name, str) or type_name not in _TYPES:
-        _refuse("type", type_name, f"one of {', '.join(_TYPES)}")
+        note(_type_error(members))
+        return None
     event_type, readers, required = _TYPES[type_name]
+    values: dict[str, Any] = {}
     for name in required:
         if name not in members:
-            _bad(f"{name} is absent; a {type_name} needs {', '.join(required)}")
-    values = {}
+            said = f"{name} is absent; a {type_name} needs {', '.join(required)}"
+            note(LineError(LineFault.ABSENT_FIELD, said, field=name))
+            values[name] = _STAND_INS[name]
     for name, value in members.items():
+        if name == "type":
+            continue
         reader = readers.get(name)
-        if reader is None:
-            _bad(f"unknown field {_quoted(name)}; a {type_name} has {', '.join(readers)}")
-        values[name] = reader(name, value)
-    if values.get("replicas") is None and len(line) > MESSAGE_SIZE_MAX:
-        _bad(f"the line has {len(line)} characters; at most {MESSAGE_SIZE_MAX} without replicas")
-    try:
-        return event_type(**values)
-    except InvalidEventError as error:
-        raise DecodeError(DeadLetterCode.BAD_EVENT, str(error)) from error
+        try:
+            if reader is None:
+                said = f"unknown field {quoted(name)}; a {type_name} has {', '.join(readers)}"
+                raise LineError(LineFault.UNKNOWN_FIELD, said, field=name)
+            values[name] = reader(name, value)
+        except LineError as error:
+            note(error)
+            if name in required:
+                values[name] = _STAND_INS[name]
+    if values.get("replicas") is None and length > MESSAGE_SIZE_MAX:
+        said = f"the line has {length} characters; at most {MESSAGE_SIZE_MAX} without replicas"
+        note(LineError(LineFault.TOO_LONG, said))
+    while True:
+        try:
+            event = event_type(**values)
+        except InvalidEventError as error:
+            note(LineError(LineFault.ILLEGAL_NAME, str(error), field=error.field))
+            values[error.field] = _STAND_INS[error.field]
+        else:
+            return None if faults else event
+
+
+def _type_error(members: dict[str, Any]) -> LineError:
+    if "type" not in members:
+        said = f"type is absent; expected one of {', '.join(_TYPES)}"
+        return LineError(LineFault.ABSENT_FIELD, said, field="type")
+    said = f"type is {quoted(members['type'])}; expected one of {', '.join(_TYPES)}"
+    return LineError(LineFault.UNKNOWN_TYPE, said, field="type")
+
+
+def _raise(error: LineError) -> NoReturn:
+    raise error
 
 
 def event_to_json(event: Event) -> str:
@@ -171,61 +216,6 @@ def dead_letter_json(line: int, code: str, message: str, raw: str | bytes) -> st
     )
 
 
-def _members(line: str | bytes) -> dict[str, Any]:
-    """The members of the line's object, each name once."""
-    if len(line) > MANUAL_FILE_SIZE_MAX:
-        _bad(f"the line has {len(line)} characters; at most {MANUAL_FILE_SIZE_MAX} are read")
-    try:
-        text = line if isinstance(line, str) else line.decode("utf-8")
-        value = _DECODER.decode(text)
-    except UnicodeDecodeError as error:
-        _bad(f"byte {error.start} is no UTF-8; expected one JSON object in UTF-8")
-    except json.JSONDecodeError as error:
-        if text.startswith("\ufeff"):
-            _bad("the line begins with a byte order mark (BOM); expected one JSON object alone")
-        _bad(f"no JSON at character {error.pos}: {error.msg}; expected one JSON object")
-    except RecursionError:
-        _bad("nested too deeply; expected one JSON object")
-    except ValueError:
-        _bad("a number has too many digits; expected a whole number of at most 4300")
-    if not isinstance(value, dict):
-        _bad(f"the line is {_quoted(value)}; expected one JSON object")
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        _bad(f"field {_quoted(_first_twice(pairs))} is given more than once; expected it once")
-    return members
-
-
-def _first_twice(pairs: list[tuple[str, Any]]) -> str:
-    """The first name that was there before. Cost: O(pairs), of which a line may hold a million."""
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in seen:
-            return name
-        seen.add(name)
-    raise ValueError("no name is given twice")
-
-
-def _not_a_number(constant: str) -> NoReturn:
-    _bad(f"found {constant}; expected a whole number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        _not_a_number(text[:QUOTE_LENGTH_MAX])
-    return number
-
-
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_not_a_number, parse_float=_finite
-)
-
-
 # Readers of one field: each takes its name and what was found.
 
 
@@ -262,7 +252,18 @@ def _labels_or_null(name: str, value: object) -> Mapping[str, str] | None:
         return None
     if not isinstance(value, dict):
         _refuse(name, value, "an object of texts, or null")
-    return {_text(name, key): _text(f"{name}.{key}", text) for key, text in value.items()}
+    labels: dict[str, str] = {}
+    errors: list[LineError] = []
+    for key, text in value.items():
+        try:
+            labels[_text(name, key)] = _text(f"{name}.{key}", text)
+        except LineError as error:
+            errors.append(error)
+            if len(errors) == LABEL_FAULTS_MAX:
+                break
+    if errors:
+        raise errors[0].with_others(errors[1:])
+    return labels
 
 
 def _manual_or_null(name: str, value: object) -> object:
@@ -272,7 +273,8 @@ def _manual_or_null(name: str, value: object) -> object:
     if not isinstance(value, (list, dict)):
         _refuse(name, value, "a list, an object or null")
     if is_deeper_than(value, MANUAL_DEPTH_MAX):
-        _bad(f"{name} is nested more than {MANUAL_DEPTH_MAX} deep; expected lists of SPU ids")
+        said = f"{name} is nested more than {MANUAL_DEPTH_MAX} deep; expected lists of SPU ids"
+        raise LineError(LineFault.TOO_DEEP, said, field=name)
     return value
 
 
@@ -346,6 +348,16 @@ _TYPES: Final[dict[str, tuple[Callable[..., Event], dict[str, _Reader], tuple[st
     for event_type, (type_name, readers) in _READERS.items()
 }
 
+# What stands for a required field that is absent or wrong while other faults are looked for.
+_STAND_INS: Final[dict[str, object]] = {
+    "event_id": "e",
+    "cluster_id": "c",
+    "topic": "t",
+    "spu_id": 0,
+    "partitions": 1,
+    "max_moves": 0,
+}
+
 _NAMES: Final = {event_type: type_name for event_type, (type_name, _) in _READERS.items()}
 
 
@@ -353,22 +365,6 @@ def _dumps(line: dict[str, object]) -> str:
     return json.dumps(line, separators=(",", ":"))
 
 
-def _quoted(value: object) -> str:
-    match value:
-        case list():
-            return "a list"
-        case dict():
-            return "an object"
-        case _:
-            text = json.dumps(value)
-            if len(text) <= QUOTE_LENGTH_MAX:
-                return text
-            return f"{text[:QUOTE_LENGTH_MAX]}… ({len(text)} characters)"
-
-
 def _refuse(name: str, value: object, expected: str) -> NoReturn:
-    _bad(f"{name} is {_quoted(value)}; expected {expected}")
-
-
-def _bad(message: str) -> NoReturn:
-    raise DecodeError(DeadLetterCode.BAD_EVENT, message)
+    said = f"{name} is {quoted(value)}; expected {expected}"
+    raise LineError(LineFault.WRONG_VALUE, said, field=name)
