@@ -1,0 +1,84 @@
+"""`spu-assigner plan`: what would make Kafka's topics as their replica maps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.plan_options import Ask, made_plan, plan_options
+
+
+class OneForErrors(click.Command):
+    """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            vars(error)["exit_code"] = 1
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            vars(error)["exit_code"] = 1
+            raise
+        except AssignerError as error:
+            vars(error)["exit_status"] = 1
+            raise
+
+
+@click.command("plan", cls=OneForErrors)
+@click.option("--json", "is_json", is_flag=True, help="One JSON object, with all lists.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Keep the plan, for `spu-assigner apply FILE`.",
+)
+@click.option(
+    "--reassignment-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the moves of existing partitions for kafka-reassign-partitions.",
+)
+@plan_options
+def plan(*, ask: Ask, is_json: bool, out: Path | None, reassignment_file: Path | None) -> int:
+    """Show what would make Kafka's topics as the replica maps of a cluster say. Changes nothing.
+
+    SPU ids are the ids of Kafka's brokers. Only the assignment of replicas is compared: topics are
+    created with the brokers' settings, and the settings of those that exist are not looked at.
+
+    \b
+    + topic  is created with exactly its map
+    ~ topic  gets more partitions, or its partitions move to other brokers: apply makes the first,
+             kafka-reassign-partitions the second, by what --reassignment-file writes
+    - topic  is deleted (with --delete, and only if its replica map was deleted)
+    ! topic  cannot be made as mapped, and why
+    ? topic  waits for SPUs or slots; what is in Kafka stays
+    = count  of topics that are as mapped
+
+    Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
+    be made as mapped.
+    """
+    from spu_assigner.stream.plan_file import plan_json, reassignment_json, write_json
+    from spu_assigner.stream.plan_show import plan_lines
+
+    kept = made_plan(ask, ask.target())
+    document = plan_json(kept)
+    if out is not None:
+        write_json(out, document)
+    if reassignment_file is not None:
+        write_json(reassignment_file, reassignment_json(kept.plan))
+    if is_json:
+        click.echo(json.dumps(document, separators=(",", ":")))
+    else:
+        for line in plan_lines(kept.plan):
+            click.echo(line)
+    if kept.plan.refused:
+        return 1
+    return 2 if kept.plan.changes else 0
