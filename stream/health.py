@@ -1,0 +1,111 @@
+"""Whether the job lives and is ready, as those ask who start and watch it.
+
+Rules:
+- Live is what a new start would not mend: while the job starts, and as long as its query shows
+  signs of life. A query that waits for events shows one at each look; one at work shows one with
+  each batch. Without one for `SILENCE_SECONDS_MAX` it is stuck.
+- Ready is a query that has begun: the topics were checked, the last marker was read, it runs.
+- An answer says why in one line, without anything foreign or secret in it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+# A first batch that reads a million topics takes half a minute, the largest answers a minute, and
+# a broker that stands still is waited for during a transaction's two.
+SILENCE_SECONDS_MAX: Final = 300.0
+
+
+class Step(StrEnum):
+    """What must be done before events are answered, in this order."""
+
+    MARKER = "marker"  # the last one was read, and fits the checkpoint
+    TOPICS = "topics"  # are there, and what is to be read next is in them
+    QUERY = "query"  # has begun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """An answer."""
+
+    ok: bool
+    body: dict[str, Any]
+
+
+class Health:
+    """What is known of the job; to be told and asked by any thread."""
+
+    def __init__(self, query: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._query = query
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._done: set[Step] = set()
+        self._sign = clock()  # of life
+        self._batch: int | None = None
+        self._ended: str | None = None
+
+    def done(self, step: Step) -> None:
+        """A step of the start is behind us."""
+        with self._lock:
+            self._done.add(step)
+            self._sign = self._clock()
+
+    def sign(self, *, batch: int | None = None) -> None:
+        """The query waits for events, or has finished a batch."""
+        with self._lock:
+            self._sign = self._clock()
+            if batch is not None:
+                self._batch = batch
+
+    def ended(self, reason: str) -> None:
+        """The query runs no more; the first reason stays."""
+        with self._lock:
+            self._ended = self._ended or reason
+
+    def live(self) -> Verdict:
+        """Whether to leave it running."""
+        with self._lock:
+            reason = self._why_not_live()
+            return self._verdict("live", reason)
+
+    def ready(self) -> Verdict:
+        """Whether events are answered."""
+        with self._lock:
+            reason = self._why_not_live()
+            missing = [step for step in Step if step not in self._done]
+            if reason is None and missing:
+                reason = f"it is starting; still to be done: {', '.join(missing)}"
+            return self._verdict("ready", reason)
+
+    @property
+    def is_running(self) -> bool:
+        with self._lock:
+            return Step.QUERY in self._done and self._ended is None
+
+    def _why_not_live(self) -> str | None:
+        if self._ended is not None:
+            return self._ended
+        silence = self._clock() - self._sign
+        if Step.QUERY in self._done and silence > SILENCE_SECONDS_MAX:
+            return (
+                f"no sign of life from the query for {silence:.0f} s; expected one every "
+                f"{SILENCE_SECONDS_MAX:.0f} s: start the job again, it goes on where it stopped"
+            )
+        return None
+
+    def _verdict(self, what: str, reason: str | None) -> Verdict:
+        body = {
+            what: reason is None,
+            "reason": reason,
+            "query": self._query,
+            "done": [step.value for step in Step if step in self._done],
+            "last_batch": self._batch,
+            "last_sign_seconds": round(self._clock() - self._sign, 1),
+        }
+        return Verdict(ok=reason is None, body=body)
