@@ -1,14 +1,16 @@
 """The least rights that each part needs where Kafka has an authorizer: one table.
 
 Rules: what is not in the table is not needed, and without a row something fails. Rights are given
-for whole names, so that a job cannot touch what belongs to another. `Read` and `Write` include
+for whole names, so that a job cannot touch what belongs to another; those on topics that replica
+maps name are for any topic where none is said. `Read` and `Write` include
 `Describe`, `AlterConfigs` includes `DescribeConfigs`. Nobody but a consumer of one's own that
-keeps its place in a group needs a right to a group: Spark's source, the marker's reader and the
-commands join none.
+keeps its place in a group, and `follow-brokers`, needs a right to a group: Spark's source, the
+marker's reader and the other commands join none.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,6 +31,7 @@ from spu_assigner.stream.topics import (
 )
 
 INPUTS: Final = (SPU_EVENTS, TOPIC_EVENTS)
+ANY_TOPIC: Final = "*"  # as Kafka's authorizer takes it
 ANSWERS: Final = (REPLICA_MAP, TOPIC_STATUS, RING_EVENTS, DEAD_LETTER)
 
 
@@ -42,6 +45,8 @@ class Role(StrEnum):
     ADMIN = "admin"
     AUDITOR = "auditor"
     RECOVERER = "recoverer"
+    FOLLOWER = "follower"
+    APPLIER = "applier"
 
 
 class Resource(StrEnum):
@@ -61,6 +66,7 @@ class Grant:
     names: tuple[str, ...]  # of topics, without the prefix; else what the name is
     operations: tuple[str, ...]  # as Kafka names them
     reason: str
+    is_mapped: bool = False  # for topics that maps name, in the Kafka cluster where they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +119,8 @@ GRANTS: Final = (
         resource=Resource.TOPIC,
         names=(*ANSWERS, ASSIGNER_STATE),
         operations=("Read",),
-        reason="`watch`, `produce --wait`, `explain`; a consumer of your own needs those it reads",
+        reason="`watch`, `produce --wait`, `explain`, `ui`; "
+        "a consumer of your own needs those it reads",
     ),
     Grant(
         role=Role.GROUP,
@@ -178,22 +185,99 @@ GRANTS: Final = (
         operations=("Write",),
         reason="shuts out a job that still runs; the marker is a transaction",
     ),
+    Grant(
+        role=Role.FOLLOWER,
+        resource=Resource.TOPIC,
+        names=(SPU_EVENTS,),
+        operations=("Read", "Write"),
+        reason="`follow-brokers` sends joins and leaves, and reads what was said before",
+    ),
+    Grant(
+        role=Role.FOLLOWER,
+        resource=Resource.TOPIC,
+        names=(ASSIGNER_STATE,),
+        operations=("Read",),
+        reason="reads what became of events that have expired",
+    ),
+    Grant(
+        role=Role.FOLLOWER,
+        resource=Resource.TOPIC,
+        names=(ASSIGNER_COMMITS,),
+        operations=("Describe",),
+        reason="whose one partition the followers' group is about; nothing is read",
+    ),
+    Grant(
+        role=Role.FOLLOWER,
+        resource=Resource.GROUP,
+        names=("prefix, `follow-brokers.` and cluster",),
+        operations=("Read",),
+        reason="one of its members leads",
+    ),
+    Grant(
+        role=Role.FOLLOWER,
+        resource=Resource.TRANSACTIONAL_ID,
+        names=("prefix, `follow-brokers.` and cluster",),
+        operations=("Write",),
+        reason="shuts out a leader of before; of the watched cluster no right is needed",
+    ),
+    Grant(
+        role=Role.APPLIER,
+        resource=Resource.TOPIC,
+        names=(REPLICA_MAP, ASSIGNER_STATE),
+        operations=("Read",),
+        reason="`plan`, `apply`: the maps, and what waits",
+    ),
+    Grant(
+        role=Role.APPLIER,
+        resource=Resource.TOPIC,
+        names=("each that a map names",),
+        operations=("Create", "Alter"),
+        reason="`apply` makes topics and adds partitions; `plan` needs Describe, which Alter holds",
+        is_mapped=True,
+    ),
+    Grant(
+        role=Role.APPLIER,
+        resource=Resource.TOPIC,
+        names=("each that a map names",),
+        operations=("Delete",),
+        reason="only for `apply --delete`",
+        is_mapped=True,
+    ),
 )
 
 
-def acls(role: Role, *, prefix: str = "", query_name: str, group: str) -> tuple[Acl, ...]:
-    """The rights of a role, by their names in Kafka."""
+def follower_name(cluster_id: str, *, prefix: str = "") -> str:
+    """The group, and the transactional id, of those that follow brokers for a cluster."""
+    return f"{prefix}follow-brokers.{cluster_id}"
+
+
+def acls(
+    role: Role,
+    *,
+    prefix: str = "",
+    query_name: str,
+    group: str,
+    cluster_id: str = "",
+    mapped: str = ANY_TOPIC,
+) -> tuple[Acl, ...]:
+    """The rights of a role, by their names in Kafka.
+
+    Args:
+        cluster_id: a follower's.
+        mapped: a topic that replica maps name; by default Kafka's name for any.
+    """
     names = {Resource.TRANSACTIONAL_ID: f"{prefix}{query_name}", Resource.GROUP: group}
+    if role is Role.FOLLOWER:
+        names = dict.fromkeys(names, follower_name(cluster_id, prefix=prefix))
+
+    def named(grant: Grant, name: str) -> str:
+        if grant.is_mapped:
+            return mapped
+        is_topic = grant.resource is Resource.TOPIC
+        return topic_name(name, prefix=prefix) if is_topic else names[grant.resource]
+
     return tuple(
-        Acl(
-            resource=grant.resource,
-            name=(
-                topic_name(name, prefix=prefix)
-                if grant.resource is Resource.TOPIC
-                else names[grant.resource]
-            ),
-            operation=operation,
-        )
+        Acl(resource=grant.resource, name=named(grant, name), operation=operation)
         for grant in GRANTS
         if grant.role is role
         for name in grant.names
@@ -210,7 +294,7 @@ def commands(given: Iterable[Acl], *, principal: str, servers: str) -> Iterator[
         asked = " ".join(f"--operation {operation}" for operation in listed)
         yield (
             f"kafka-acls --bootstrap-server {servers} --add --allow-principal {principal} "
-            f"{asked} --{resource} {name}"
+            f"{asked} --{resource} {shlex.quote(name)}"
         )
 
 
@@ -219,7 +303,8 @@ def describe() -> str:
     lines = ["| who | on | rights | what for |", "| --- | --- | --- | --- |"]
     for grant in GRANTS:
         names = ", ".join(
-            f"`{name}`" if grant.resource is Resource.TOPIC else name for name in grant.names
+            f"`{name}`" if grant.resource is Resource.TOPIC and not grant.is_mapped else name
+            for name in grant.names
         )
         rights = ", ".join(grant.operations)
         lines.append(f"| {grant.role} | {grant.resource} {names} | {rights} | {grant.reason} |")

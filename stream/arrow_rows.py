@@ -13,7 +13,7 @@ has another serializer, and comes as DataFrames.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import IO, Any, Final, Self
 
@@ -24,8 +24,9 @@ from pyspark.sql.pandas.serializers import (
     TransformWithStateInPandasSerializer,
 )
 from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPandasFuncMode
+from spu_assigner.stream.bundle import OBSERVED
 
-_OUT_NAMES: Final = ("shard", "sequence", "bundle")  # as in `bundle.SCHEMA`
+_OUT_NAMES: Final = ("shard", "sequence", "bundle", *OBSERVED)  # as in `bundle.SCHEMA`
 _theirs: Final[dict[str, Any]] = {
     name: getattr(TransformWithStateInPandasSerializer, name)
     for name in ("load_stream", "dump_stream")
@@ -62,12 +63,13 @@ def as_before() -> None:
         setattr(TransformWithStateInPandasSerializer, name, method)
 
 
-def bundle_row(label: int, sequence: int, bundle: bytes) -> Any:
+def bundle_row(label: int, sequence: int, bundle: bytes, observed: Sequence[int]) -> Any:
     """A row that goes out, as the record batch that PySpark would make of a DataFrame."""
     fields = [
         pa.array([label], type=pa.int32()),
         pa.array([sequence], type=pa.int32()),
         pa.array([bundle], type=pa.binary()),
+        *(pa.array([number], type=pa.int64()) for number in observed),
     ]
     row = pa.StructArray.from_arrays(fields, names=_OUT_NAMES)
     return pa.RecordBatch.from_arrays([row], names=["_0"])

@@ -6,6 +6,7 @@ say, which names the first fault.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.limits import MANUAL_FILE_SIZE_MAX
+from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.jsonl import MANUAL_DEPTH_MAX, is_deeper_than
 from spu_assigner.stream.plain_file import FileRefusedError, read_plain_file
 
@@ -32,6 +34,16 @@ class AssignmentFileError(AssignerError):
         super().__init__(f"replica assignment {str(path)!r} {reason}")
 
 
+class NoAssignmentError(AssignerError):
+    """Bytes are no replica lists."""
+
+    def __init__(self, fault: LineFault, reason: str, position: int | None = None) -> None:
+        self.fault = fault
+        self.reason = reason  # what follows the file's name in a message
+        self.position = position  # character of the text, from 0, where it can be told
+        super().__init__(reason)
+
+
 def read_assignment(path: Path) -> Any:
     """The manual lists of a file, as they are there.
 
@@ -44,27 +56,45 @@ def read_assignment(path: Path) -> Any:
     except FileRefusedError as error:
         raise AssignmentFileError(path, error.reason) from error
     try:
+        return assignment_of(data)
+    except NoAssignmentError as error:
+        raise AssignmentFileError(path, error.reason) from error
+
+
+def assignment_of(data: bytes) -> Any:
+    """The manual lists of a file's bytes, as they are there.
+
+    Raises:
+        NoAssignmentError: no JSON of either form.
+    """
+    try:
+        text = data.decode("utf-8-sig")
         value = json.loads(
-            data.decode("utf-8-sig"),
+            text,
             object_pairs_hook=_unique,
             parse_constant=_no_number,
             parse_float=_finite,
         )
     except UnicodeDecodeError as error:
-        raise AssignmentFileError(path, f"is no UTF-8 at byte {error.start}") from error
+        mark = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+        at = mark + error.start  # The codec counts from behind the mark.
+        position = len(data[mark:at].decode())
+        said = f"is no UTF-8 at byte {at}"
+        raise NoAssignmentError(LineFault.NO_JSON, said, position) from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise AssignmentFileError(path, f"is no JSON at {where}: {error.msg}") from error
+        said = f"is no JSON at {where}: {error.msg}"
+        raise NoAssignmentError(LineFault.NO_JSON, said, error.pos) from error
     except RecursionError as error:
-        raise AssignmentFileError(path, TOO_DEEP) from error
+        raise NoAssignmentError(LineFault.TOO_DEEP, TOO_DEEP) from error
     except ValueError as error:
-        raise AssignmentFileError(path, f"cannot be read: {error}") from error
+        raise NoAssignmentError(LineFault.WRONG_VALUE, f"cannot be read: {error}") from error
     is_object = isinstance(value, dict) and list(value) == ["partitions"]
     lists = value["partitions"] if is_object else value
     if not isinstance(lists, list):
-        raise AssignmentFileError(path, f"is neither form; expected {FORMS}")
+        raise NoAssignmentError(LineFault.WRONG_VALUE, f"is neither form; expected {FORMS}")
     if is_deeper_than(value, MANUAL_DEPTH_MAX):
-        raise AssignmentFileError(path, TOO_DEEP)
+        raise NoAssignmentError(LineFault.TOO_DEEP, TOO_DEEP)
     return value
 
 

@@ -2,9 +2,10 @@
 
 A row between Python and the JVM costs more than a message's decision, so a shard packs the messages
 of a batch into bundles: bytes, of about 256 KiB. The last bundle of a shard also tells what the
-shard has read. Layout, numbers big-endian:
+shard has read, and what that came to. Layout, numbers big-endian:
 
-    bundle  = format u8, packing u8, messages u32, size u32 of what follows unpacked, then packed:
+    bundle  = format u8, packing u8, messages u32, size u32 of what is packed, size u32 of the
+              tally (0: none), tally (`tally.py`), then packed:
               ranges u32, ranges * (source u8, partition i32, first, last, count i64), messages
     message = kind u8, id size u16, key size i32 (-1: none), value size i32 (-1: none),
               broker time i64 in ms, id, key, value
@@ -26,12 +27,16 @@ from spu_assigner.stream import topics
 
 BUNDLE_SIZE: Final = 256 * 1024  # bytes before packing; a larger message has a bundle of its own
 PACKED_SIZE_MIN: Final = 64 * 1024  # packing a small one costs time and saves none
-SCHEMA: Final = "shard int, sequence int, bundle binary"
+# The bundles, and of each shard's last one what Spark's own progress is to show.
+OBSERVED: Final = ("events", "assigned", "rejected", "dead_letters")
+SCHEMA: Final = ", ".join(
+    ["shard int", "sequence int", "bundle binary", *(f"{name} bigint" for name in OBSERVED)]
+)
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _PLAIN: Final = 0
 _LZ4: Final = 1
-_HEADER: Final = struct.Struct(">BBII")
+_HEADER: Final = struct.Struct(">BBIII")
 _COUNT: Final = struct.Struct(">I")
 _READ: Final = struct.Struct(">Biqqq")
 _MESSAGE: Final = struct.Struct(">BHiiq")
@@ -166,8 +171,8 @@ class Bundler:
         self._count += 2
         return self.close(()) if self._size >= BUNDLE_SIZE else None
 
-    def close(self, ranges: Sequence[SourceRange]) -> bytes:
-        """The last bundle, which tells what was read."""
+    def close(self, ranges: Sequence[SourceRange], tally: bytes = b"") -> bytes:
+        """The last bundle, which tells what was read, and what that came to."""
         lead = _COUNT.pack(len(ranges)) + b"".join(
             _READ.pack(each.source, each.partition, each.first, each.last, each.count)
             for each in ranges
@@ -176,9 +181,9 @@ class Bundler:
         count, self._count = self._count, 0
         self._parts, self._size = [], 0
         if len(body) < PACKED_SIZE_MIN:
-            return _HEADER.pack(_FORMAT, _PLAIN, count, len(body)) + body
+            return _HEADER.pack(_FORMAT, _PLAIN, count, len(body), len(tally)) + tally + body
         packed: bytes = pa.compress(body, codec="lz4_raw", asbytes=True)
-        return _HEADER.pack(_FORMAT, _LZ4, count, len(body)) + packed
+        return _HEADER.pack(_FORMAT, _LZ4, count, len(body), len(tally)) + tally + packed
 
 
 def unpacked_size(bundle: bytes) -> int:
@@ -187,10 +192,16 @@ def unpacked_size(bundle: bytes) -> int:
     return size
 
 
+def read_tally(bundle: bytes) -> bytes:
+    """The bytes of a bundle's tally; none: it is not its shard's last bundle."""
+    size: int = _HEADER.unpack_from(bundle)[4]
+    return bundle[_HEADER.size : _HEADER.size + size]
+
+
 class Bundle:
     """A bundle read back: ranges, messages, and the bytes that a digest is taken over."""
 
-    __slots__ = ("count", "digestible", "ranges")
+    __slots__ = ("count", "digestible", "ranges", "tally")
 
     def __init__(self, data: bytes) -> None:
         """Unpack.
@@ -198,8 +209,9 @@ class Bundle:
         Raises:
             InvariantError: it was not made by this release's `Bundler`.
         """
-        form, packing, self.count, size = _HEADER.unpack_from(data)
-        body = memoryview(data)[_HEADER.size :]
+        form, packing, self.count, size, tally_size = _HEADER.unpack_from(data)
+        body = memoryview(data)[_HEADER.size + tally_size :]
+        self.tally = read_tally(data)
         if form != _FORMAT or packing not in (_PLAIN, _LZ4):
             raise InvariantError(
                 f"a bundle has format {form}/{packing}; expected {_FORMAT}/0 or /1"

@@ -1,6 +1,7 @@
 """What a checkpoint tells before its query starts: its id, and the shards its state has.
 
-It is read through Hadoop's file systems, as Spark itself reads it, so any place will do.
+It is read through Hadoop's file systems, as Spark itself reads it, so any place will do; on this
+machine's own disk also without Spark.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Union
 
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.schemas.wire import PartitionPosition
+from spu_assigner.stream.local_files import LocalFiles
 from spu_assigner.stream.private import private_folder
 from spu_assigner.stream.profile import Profile, shards_at_first, suits
 
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
+Files = Union["SparkSession", LocalFiles]  # what the files of a checkpoint are read with
 
 RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
+STATE_VARIABLE: Final = "shard"  # the map of Spark's that a shard's state is
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
@@ -36,6 +40,7 @@ class CheckpointDamagedError(CheckpointError):
     def __init__(self, *, checkpoint: str, what: str, told: str) -> None:
         self.checkpoint = checkpoint
         self.what = what  # the file or log, as far as it is known
+        self.told = told  # why it cannot be used
         super().__init__(
             f"checkpoint {checkpoint} is damaged: {what} cannot be used ({told}); nothing that "
             "depends on it was sent. Bring back the latest copy of the checkpoint, to the path it "
@@ -111,23 +116,23 @@ def make_private(checkpoint: str, *, alone: bool) -> None:
         private_folder(Path(checkpoint.removeprefix("file://").removeprefix("file:")))
 
 
-def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint:
+def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
     """Look at a checkpoint.
 
     Raises:
         CheckpointDamagedError: a file of it is missing, or holds what Spark never writes.
         Py4JJavaError: a file cannot be read.
     """
-    lines = read_lines(spark, f"{checkpoint}/metadata")
-    newest = max(batches_in(spark, f"{checkpoint}/offsets"), default=None)
-    offsets = None if newest is None else read_lines(spark, f"{checkpoint}/offsets/{newest}")
+    lines = read_lines(files, f"{checkpoint}/metadata")
+    newest = max(batches_in(files, f"{checkpoint}/offsets"), default=None)
+    offsets = None if newest is None else read_lines(files, f"{checkpoint}/offsets/{newest}")
     if lines is None and newest is not None:
         raise CheckpointDamagedError(
             checkpoint=checkpoint,
             what="metadata",
             told=f"it is missing, but there are offsets of batch {newest}",
         )
-    if newest is None and batches_in(spark, f"{checkpoint}/commits"):
+    if newest is None and batches_in(files, f"{checkpoint}/commits"):
         raise CheckpointDamagedError(
             checkpoint=checkpoint,
             what="offsets",
@@ -146,7 +151,7 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint:
     return Checkpoint(id=found_id, shards=found)
 
 
-def read_positions(spark: SparkSession, checkpoint: str, batch: int) -> Positions:
+def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
     """How far the input had been read when a batch ended, as Spark noted it before the batch.
 
     Raises:
@@ -154,7 +159,7 @@ def read_positions(spark: SparkSession, checkpoint: str, batch: int) -> Position
         Py4JJavaError: it cannot be read.
     """
     path = f"offsets/{batch}"
-    lines = read_lines(spark, f"{checkpoint}/{path}")
+    lines = read_lines(files, f"{checkpoint}/{path}")
     if lines is None:
         raise CheckpointDamagedError(
             checkpoint=checkpoint, what=path, told="it is missing, and the next batch begins there"
@@ -202,14 +207,16 @@ def choose_shards(
     return found
 
 
-def read_lines(spark: SparkSession, path: str) -> list[str] | None:
+def read_lines(files: Files, path: str) -> list[str] | None:
     """The lines of a small text file; None: there is none."""
-    system, place = _file_system(spark, path)
+    if isinstance(files, LocalFiles):
+        return files.lines(path)
+    system, place = _file_system(files, path)
     if not system.exists(place):
         return None
     stream = system.open(place)
     try:
-        text = _java(spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        text = _java(files).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
     finally:
         stream.close()
     return str(text).splitlines()
@@ -228,9 +235,11 @@ def write_text(spark: SparkSession, path: str, text: str) -> None:
     system.rename(half, place)
 
 
-def list_names(spark: SparkSession, folder: str) -> list[str] | None:
+def list_names(files: Files, folder: str) -> list[str] | None:
     """The names in a folder, in order; None: there is no such folder."""
-    system, place = _file_system(spark, folder)
+    if isinstance(files, LocalFiles):
+        return files.names(folder)
+    system, place = _file_system(files, folder)
     if not system.exists(place):
         return None
     return sorted(str(status.getPath().getName()) for status in system.listStatus(place))
@@ -249,21 +258,23 @@ def remove(spark: SparkSession, path: str) -> None:
     system.delete(place, True)
 
 
-def sha256_of(spark: SparkSession, path: str) -> str | None:
+def sha256_of(files: Files, path: str) -> str | None:
     """The SHA-256 of a file, hexadecimal; None: there is none."""
-    system, place = _file_system(spark, path)
+    if isinstance(files, LocalFiles):
+        return files.sha256(path)
+    system, place = _file_system(files, path)
     if not system.exists(place):
         return None
     stream = system.open(place)
     try:
-        return str(_java(spark).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
+        return str(_java(files).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
     finally:
         stream.close()
 
 
-def batches_in(spark: SparkSession, log: str) -> list[int]:
+def batches_in(files: Files, log: str) -> list[int]:
     """The numbers of the batches that a log of Spark's has a file of, ascending."""
-    return sorted(int(name) for name in list_names(spark, log) or () if name.isdigit())
+    return sorted(int(name) for name in list_names(files, log) or () if name.isdigit())
 
 
 def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

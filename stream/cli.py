@@ -4,8 +4,8 @@ Each command is imported when it is called, and what is heavy (Spark, Kafka's cl
 inside the command: `simulate` answers in a fraction of a second.
 
 Exit status: 0 done; 1 the answer is no, or something outside failed; 2 wrong usage or settings;
-3 no answer in time (`produce --wait`); 130 interrupted, 143 terminated. An error is one line on
-standard error.
+3 no answer in time (`produce --wait`); of `plan`, 2 says that there is something to do, and wrong
+usage is 1; 130 interrupted, 143 terminated. An error is one line on standard error.
 """
 
 from __future__ import annotations
@@ -24,14 +24,23 @@ PROGRAM: Final = "spu-assigner"
 # command: (module in this package, its short help; kept here so that `--help` imports none of them)
 _COMMANDS: Final = {
     "simulate": ("simulate", "Answer events from a file, without Kafka or Spark."),
+    "lint": ("lint", "Find all faults of event files and replica lists, before they are sent."),
     "run": ("run", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("produce", "Send events to Kafka, and wait for their answers."),
+    "play": ("play_command", "Play the documents' examples through a job that runs."),
     "watch": ("watch", "Show replica maps and answers as they come."),
     "inspect": ("inspect_command", "Show what a job knows, from its checkpoint."),
     "recover": ("recover_command", "Make a new checkpoint out of what the job has published."),
     "verify": ("verify_command", "Audit what the job has written."),
     "explain": ("explain", "Tell why a topic's replicas are where they are."),
+    "ui": ("ui", "Show clusters, rings, loads and maps in a browser."),
+    "follow-brokers": ("follow_command", "Say who joins and leaves as a Kafka cluster shows it."),
+    "plan": ("plan_command", "Show what would make Kafka's topics as their replica maps."),
+    "apply": ("apply_command", "Make Kafka's topics as their replica maps."),
+    "doctor": ("doctor", "Find what keeps a job from its work, each with what to do."),
     "topics": ("topics_command", "Create or check the Kafka topics."),
+    "schemas": ("schemas_command", "Put the schemas into a Schema Registry, or check one."),
+    "asyncapi": ("asyncapi_command", "Print the contract of the topics as AsyncAPI."),
     "broker": ("broker_command", "Run the embedded Kafka broker alone."),
     "completion": ("completion", "Print the script that completes this command in a shell."),
 }
@@ -47,7 +56,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"spu_assigner.stream.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -80,7 +89,7 @@ class Commands(click.Group):
             command = PROGRAM if error.ctx is None else error.ctx.command_path
             message = error.format_message().rstrip(".")
             click.echo(f"{command}: {message} (see {command} --help)", err=True)
-            status = 2
+            status = error.exit_code
         except click.ClickException as error:
             click.echo(f"{PROGRAM}: {error.format_message()}", err=True)
             status = error.exit_code

@@ -56,6 +56,10 @@ class ClientError(AssignerError):
     """Kafka cannot be reached, or does not take what is sent."""
 
 
+class RenewedError(ClientError):
+    """What was read is no longer there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
     """What became of one message."""
@@ -152,7 +156,8 @@ class Reader:
     """Reads committed messages of the job's topics, from their present ends or their beginnings.
 
     What is answered after a Reader was made is seen by it. Of the topics in `keys` it reads only
-    the partition that has this key.
+    the partition that has this key. With `back` it begins so many offsets before the present end of
+    each partition.
     """
 
     def __init__(
@@ -162,6 +167,7 @@ class Reader:
         *,
         from_beginning: bool = False,
         keys: Mapping[str, bytes] | None = None,
+        back: int = 0,
     ) -> None:
         self._short = {topic_name(name, prefix=connection.prefix): name for name in topics}
         complaints = Complaints()
@@ -183,6 +189,9 @@ class Reader:
             for partition in _partitions(counts[topic], (keys or {}).get(self._short[topic]))
         ]
         begins = self._offsets(OffsetSpec.earliest() if from_beginning else OffsetSpec.latest())
+        if back and not from_beginning:
+            oldest = self._offsets(OffsetSpec.earliest())
+            begins = {place: max(oldest[place], end - back) for place, end in begins.items()}
         self._begins = begins
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
         self._consumer = _made(Consumer, {**settings, **connection.client()})
@@ -216,6 +225,19 @@ class Reader:
             (self._short[topic], partition): (begin, self._progress[topic, partition])
             for (topic, partition), begin in self._begins.items()
         }
+
+    def remaining(self, seconds: float) -> int:
+        """How many offsets are committed and were not read yet; an answer within `seconds`.
+
+        Raises:
+            RenewedError: a topic was made anew since it was read.
+            ClientError: the broker does not answer.
+        """
+        ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
+        left = {place: end - self._progress[place] for place, end in ends.items()}
+        if renewed := sorted(topic for (topic, _), count in left.items() if count < 0):
+            raise RenewedError(f"{renewed[0]} ends before what was read of it: it was made anew")
+        return sum(left.values())
 
     def settle(self, seconds: float) -> None:
         """Wait until all that is written now is committed or aborted, `seconds` at most.
@@ -271,7 +293,11 @@ class Reader:
             yield from found
 
     def _offsets(
-        self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+        self,
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        *,
+        seconds: float = REQUEST_SECONDS_MAX,
     ) -> dict[tuple[str, int], int]:
         """Asks again while it is refused: a partition that was just made may have no leader yet."""
 
@@ -287,7 +313,7 @@ class Reader:
             }
 
         try:
-            return ask_leaders(self._admin, answered, seconds=REQUEST_SECONDS_MAX)
+            return ask_leaders(self._admin, answered, seconds=seconds)
         except KafkaException as reason:
             raise ClientError(f"the topics' offsets are not known: {_words(reason)}") from reason
 

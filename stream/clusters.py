@@ -30,6 +30,9 @@ class Clusters(Mapping[str, ClusterState]):
     def __init__(self) -> None:
         self._states: dict[str, ClusterState] = {}
         self._unread: dict[str, bytearray] = {}  # entries, later ones for earlier ones
+        self.unmeasured: dict[
+            str, None
+        ] = {}  # that changed since their figures were told, in order
 
     def of(self, cluster_id: str) -> ClusterState:
         """A cluster's state; empty if nothing was heard of it."""
@@ -57,6 +60,7 @@ class Clusters(Mapping[str, ClusterState]):
         """Be empty."""
         self._states.clear()
         self._unread.clear()
+        self.unmeasured.clear()
 
     def __getitem__(self, cluster_id: str) -> ClusterState:
         if cluster_id not in self:

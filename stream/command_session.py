@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.profile import Profile
 from spu_assigner.stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,9 +56,8 @@ def _start_session(place: str, application: str) -> SparkSession:
     java, jars = ensure_java(), Jars(kafka=(), local=ensure("spark-local"))
     with _stderr_kept() as said:
         try:
-            # Here, whatever master the job has: what is read goes to this process alone. And for a
-            # life of seconds, whatever its profile: the thorough compiler would be a waste.
-            settings = replace(settings, master="local[*]", profile=Profile.LATENCY)
+            # Here, whatever master the job has: what is read goes to this process alone.
+            settings = replace(settings, master="local[*]")
             return build_session(settings, java=java, jars=jars)
         except Exception as reason:
             said.seek(0)

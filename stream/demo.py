@@ -1,11 +1,12 @@
 """The demonstration: the scenario through Kafka, and what came back beside the documents' tables.
 
-`Play` sends and gathers, `compare` judges, `show` prints. Nothing depends on timing: the end is
-reached when every event is answered.
+`Play` sends and gathers, `compare` judges, `show` prints, `report` does both for all. Nothing
+depends on timing: the end is reached when every event is answered.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS_MAX: Final = 180.0  # the first batch of a cold Spark on a busy machine
 UNANSWERED_NAMED: Final = 8
+WIDTH: Final = 120  # of tables, where there is no terminal to ask
 _INTO_RING: Final = (RingChange.JOINED, RingChange.RESTORED)
 _OUT_OF_RING: Final = (RingChange.LEFT, RingChange.SATURATED)
 
@@ -269,6 +271,19 @@ def _note(step: Step, found: Found) -> str:
 
 def _ids(ids: Iterable[int]) -> str:
     return " ".join(map(str, ids)) or "empty"
+
+
+def report(examples: Iterable[Example], found: Found) -> bool:
+    """Print every example, judged, and the sum of it; whether nothing differs."""
+    from rich.console import Console
+
+    comparisons = [compare(example, found) for example in examples]
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    for comparison in comparisons:
+        show(comparison, console)
+    console.print()
+    console.print(summarise(comparisons))
+    return is_equal(comparisons)
 
 
 def show(comparison: Comparison, console: Console) -> None:

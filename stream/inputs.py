@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from spu_assigner.stream.checkpoint import (
     CheckpointDamagedError,
     CheckpointError,
+    Files,
     Positions,
     batches_in,
     read_lines,
@@ -65,7 +66,7 @@ def input_topics(settings: Settings) -> list[str]:
     return [topic_name(name, prefix=settings.topic_prefix) for name in (TOPIC_EVENTS, SPU_EVENTS)]
 
 
-def read_inputs(spark: SparkSession, checkpoint: str, recovery: Recovery | None = None) -> Inputs:
+def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None) -> Inputs:
     """What the next batch of a checkpoint begins with; empty before the first one is done, unless
     that begins where a recovery says.
 
@@ -73,19 +74,19 @@ def read_inputs(spark: SparkSession, checkpoint: str, recovery: Recovery | None 
         CheckpointDamagedError: a file that it is read from is missing or wrong.
         Py4JJavaError: a file cannot be read.
     """
-    begun = batches_in(spark, f"{checkpoint}/offsets")
-    done = batches_in(spark, f"{checkpoint}/commits")
-    ids = _read_ids(spark, checkpoint)
+    begun = batches_in(files, f"{checkpoint}/offsets")
+    done = batches_in(files, f"{checkpoint}/commits")
+    ids = _read_ids(files, checkpoint)
     first = {} if recovery is None else recovery.positions
     if not begun:
         return Inputs(following=first, begun=first, ids=ids)
     newest = begun[-1]
-    until = read_positions(spark, checkpoint, newest)
+    until = read_positions(files, checkpoint, newest)
     if newest in done:
         return Inputs(following=until, begun=until, ids=ids)
     if newest == 0:  # Without a recovery it begins where the topics began when it was planned.
         return Inputs(following=first, begun=until, ids=ids)
-    return Inputs(following=read_positions(spark, checkpoint, newest - 1), begun=until, ids=ids)
+    return Inputs(following=read_positions(files, checkpoint, newest - 1), begun=until, ids=ids)
 
 
 def note_topics(spark: SparkSession, settings: Settings, checkpoint: str) -> None:
@@ -104,8 +105,8 @@ def note_topics(spark: SparkSession, settings: Settings, checkpoint: str) -> Non
             write_text(spark, f"{checkpoint}/{NOTE}", text + "\n")
 
 
-def _read_ids(spark: SparkSession, checkpoint: str) -> dict[str, str]:
-    lines = read_lines(spark, f"{checkpoint}/{NOTE}")
+def _read_ids(files: Files, checkpoint: str) -> dict[str, str]:
+    lines = read_lines(files, f"{checkpoint}/{NOTE}")
     if lines is None:
         return {}
     try:

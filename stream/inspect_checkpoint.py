@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.state import ClusterState
 from spu_assigner.stream.checkpoint import (
+    STATE_VARIABLE,
     absolute,
     batches_in,
     is_local,
@@ -201,8 +202,6 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | N
 
 
 def _rows(spark: SparkSession, place: str, batch: int) -> list[tuple[int, str, bytes]]:
-    from spu_assigner.stream.processor import STATE_VARIABLE
-
     rows = (
         spark.read.format("statestore")
         .option("stateVarName", STATE_VARIABLE)
@@ -228,7 +227,6 @@ def _check_operator(spark: SparkSession, place: str, reason: Exception) -> None:
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from spu_assigner.stream.processor import STATE_VARIABLE
 
     try:
         rows = spark.read.format("state-metadata").load(place).collect()

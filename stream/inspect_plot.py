@@ -33,7 +33,7 @@ ROW_TOP: Final = 24  # above bars: the rack's name
 ROW_BOTTOM: Final = 34  # below bars: ids
 OPEN_RATIO: Final = 4  # capacities this many times higher than the highest bar leave the axis
 
-_STYLE: Final = """
+STYLE: Final = """
 svg{background:#ffffff}
 text{font-family:system-ui,"Segoe UI",Helvetica,Arial,"DejaVu Sans",sans-serif;font-size:12px}
 text.name{font-size:16px}.name{font-weight:600;fill:#1a1d21}
@@ -107,20 +107,39 @@ def picture(clusters: Mapping[str, Sequence[SpuLoad]], *, subtitle: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{_n(y)}" '
         f'viewBox="0 0 {WIDTH} {_n(y)}" role="img" aria-label="Load of each SPU, {_e(subtitle)}">'
-        f"<style>{_STYLE}</style>{''.join(parts)}</svg>\n"
+        f"<style>{STYLE}</style>{''.join(parts)}</svg>\n"
+    )
+
+
+def bars(loads: Sequence[SpuLoad]) -> str:
+    """The bars of one cluster alone as SVG, for a page that has STYLE and names the cluster."""
+    y = float(ROW_TOP)
+    drawn, height = _bars(loads, y)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {_n(height)}" role="img" '
+        f'aria-label="Load of each SPU">'
+        f'<g transform="translate(0 -40)">{"".join(_legend(loads, is_open=_axis(loads)[1]))}</g>'
+        f"{drawn}</svg>\n"
     )
 
 
 def _cluster(cluster_id: str, loads: Sequence[SpuLoad], subtitle: str) -> tuple[str, float]:
     """Its drawing and the height of it."""
-    axis, is_open = _axis(loads)
-    pitch, rows = _rows(loads)
+    drawn, height = _bars(loads, float(HEAD))
     parts = [
         f'<text class="name" x="16" y="18">{_e(cluster_id)}</text>',
         f'<text class="faint" x="16" y="36">{_e(_sum(loads))}; {_e(subtitle)}</text>',
-        *_legend(loads, is_open=is_open),
+        *_legend(loads, is_open=_axis(loads)[1]),
+        drawn,
     ]
-    y = float(HEAD)
+    return "".join(parts), height
+
+
+def _bars(loads: Sequence[SpuLoad], y: float) -> tuple[str, float]:
+    """All bars from a height on, and the height behind them."""
+    axis, _ = _axis(loads)
+    pitch, rows = _rows(loads)
+    parts: list[str] = []
     for row in rows:
         parts.append(f'<g transform="translate(0 {_n(y + ROW_TOP)})">')
         parts += _grid(axis, right=row[-1].left + pitch * len(row[-1].loads))

@@ -236,7 +236,7 @@ def cluster_report(
         leaders_per_spu=_spread([load.leaders for load in online]),
         off_fair_share=_spread([load.replicas - (load.fair_share or 0.0) for load in online]),
         detail=_detail(state, loads) if with_detail else None,
-        topic=None if topic is None else _topic_map(state, topic),
+        topic=None if topic is None else topic_map(state, topic),
     )
 
 
@@ -296,30 +296,36 @@ def rack_loads(loads: Sequence[SpuLoad]) -> tuple[RackLoad, ...]:
 
 
 def _detail(state: ClusterState, loads: tuple[SpuLoad, ...]) -> ClusterDetail:
-    waiting = sorted(
-        state.waiting.values(), key=lambda each: (each.kind is Wait.CREATE, each.sequence)
-    )
     return ClusterDetail(
         racks=rack_loads(loads),
         spus=loads,
-        topics=tuple(_summary(state, name) for name in sorted(state.topics)),
-        waiting=tuple(
-            WaitingRequest(
-                topic=each.topic,
-                kind=each.kind.value,
-                sequence=each.sequence,
-                cause=each.cause,
-                policy=None if each.policy is None else each.policy.value,
-                partitions=each.partitions,
-                replication_factor=each.replication_factor,
-            )
-            for each in waiting
-        ),
+        topics=tuple(topic_summary(state, name) for name in sorted(state.topics)),
+        waiting=waiting_requests(state),
         lists_on_distinct_racks=_diverse(state),
     )
 
 
-def _summary(state: ClusterState, name: str) -> TopicSummary:
+def waiting_requests(state: ClusterState) -> tuple[WaitingRequest, ...]:
+    """What waits, as it will be served: repairs first."""
+    waiting = sorted(
+        state.waiting.values(), key=lambda each: (each.kind is Wait.CREATE, each.sequence)
+    )
+    return tuple(
+        WaitingRequest(
+            topic=each.topic,
+            kind=each.kind.value,
+            sequence=each.sequence,
+            cause=each.cause,
+            policy=None if each.policy is None else each.policy.value,
+            partitions=each.partitions,
+            replication_factor=each.replication_factor,
+        )
+        for each in waiting
+    )
+
+
+def topic_summary(state: ClusterState, name: str) -> TopicSummary:
+    """A living topic of the cluster."""
     topic = state.topics[name]
     partitions, replicas, short = _size(topic)
     return TopicSummary(
@@ -337,7 +343,12 @@ def _summary(state: ClusterState, name: str) -> TopicSummary:
     )
 
 
-def _topic_map(state: ClusterState, name: str) -> TopicMap | None:
+def topic_map(state: ClusterState, name: str) -> TopicMap | None:
+    """A living topic's map; None: it is a create that waits.
+
+    Raises:
+        NotThereError: the cluster has no such topic.
+    """
     topic = state.topics.get(name)
     if topic is None:
         if name in state.waiting:
@@ -347,7 +358,7 @@ def _topic_map(state: ClusterState, name: str) -> TopicMap | None:
             f"{_named(sorted({*state.topics, *state.waiting}))}"
         )
     return TopicMap(
-        summary=_summary(state, name),
+        summary=topic_summary(state, name),
         lists=topic.replicas.lists().tolist(),
         cores=None if topic.cores is None else topic.cores.lists().tolist(),
     )

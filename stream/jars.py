@@ -148,6 +148,32 @@ def ensure_all(
     return {group: [folders[group] / jar.file_name for jar in lock[group]] for group in groups}
 
 
+def absent(
+    groups: Sequence[Group],
+    environ: Mapping[str, str] | None = None,
+    *,
+    lock: Mapping[Group, Sequence[Jar]] | None = None,
+) -> tuple[list[Path], list[Path]]:
+    """The jars of these groups that are missing, and those that are not as the lock says.
+
+    Raises:
+        JarError: the lock cannot be read.
+    """
+    lock = read_lock() if lock is None else lock
+    home = cache_home(environ)
+    missing: list[Path] = []
+    damaged: list[Path] = []
+    for group in groups:
+        folder = _folder(home, group, lock[group])
+        for jar in lock[group]:
+            path = folder / jar.file_name
+            if not path.is_file():
+                missing.append(path)
+            elif path.stat().st_size != jar.size or _sha256(path) != jar.sha256:
+                damaged.append(path)
+    return missing, damaged
+
+
 def _folder(home: Path, group: Group, jars: Sequence[Jar]) -> Path:
     """Where a group's jars are: a folder named for what is in it, so a new lock gets a new one."""
     content = "\n".join(f"{jar.coordinate} {jar.sha256}" for jar in jars)

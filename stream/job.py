@@ -10,7 +10,6 @@ installed package and Spark's connector to Kafka.
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -38,30 +37,37 @@ from spu_assigner.stream.inputs import check_inputs, note_topics, read_inputs
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
 from spu_assigner.stream.private import private_files
-from spu_assigner.stream.profile import tuning
+from spu_assigner.stream.query import answers
 from spu_assigner.stream.recovery import (
     AGAIN,
     Recovery,
     RecoveryError,
-    initial_state,
     pending_recovery,
-    starting_offsets,
 )
 from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import INPUTS, check_topics, partition_counts
+from spu_assigner.stream.topics import check_topics
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from spu_assigner.stream.metrics_watch import Watch
     from spu_assigner.stream.sink import TransactionalSink
 
 LOCAL_MASTER: Final = "local[*,4]"  # all cores; a task is tried four times, as on a cluster
 LOOPBACK: Final = "127.0.0.1"
+BROADCAST_BUFFER: Final = "spark.broadcast.blockSize"
 _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-_JVM: Final = ("-XX:+UseParallelGC",)  # one JVM for tasks, state and planning on few cores
+JVM: Final = (
+    "-XX:+UseParallelGC",  # one JVM for tasks, state and planning on few cores
+    # The fast compiler alone: on two cores the thorough one's threads take more of a backlog of a
+    # million creates than its code gives back, and a third of a small batch's CPU time.
+    "-XX:TieredStopAtLevel=1",
+)
+METRICS_NAMESPACE: Final = "spu_assigner"
+_PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -88,8 +94,10 @@ class Job:
         settings: Settings,
         *,
         shards: int,
+        watch: Watch,
     ) -> None:
         self.query = query
+        self.watch = watch
         self.sink = sink
         self.spark = spark
         self.shards = shards
@@ -100,6 +108,11 @@ class Job:
         """Where Spark's UI is."""
         url: str | None = self.spark.sparkContext.uiWebUrl
         return url
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the job's metrics are; `/live` and `/ready` are beside them."""
+        return self.watch.url
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the query's end; False: it still runs.
@@ -128,6 +141,7 @@ class Job:
         """Stop the query and Spark; what was not committed is repeated at the next start."""
         from py4j.protocol import Py4JNetworkError
 
+        self.watch.close()
         gone = (Py4JNetworkError, OSError)  # Where there is no JVM, nothing is to be stopped.
         with suppress(*gone):
             self.query.stop()
@@ -188,9 +202,12 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
+    from spu_assigner.stream.health import Step
+    from spu_assigner.stream.metrics_watch import Watch
     from spu_assigner.stream.sink import TransactionalSink
 
     place = absolute(settings.checkpoint)
+    watch = Watch(settings)
     sink = None
     try:
         make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
@@ -208,9 +225,12 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             settings,
             shards=shards,
             positions_after=lambda batch: read_positions(spark, place, batch),
+            metrics=watch.metrics,
         )
         _open(sink, checkpoint, recovery, place)
+        watch.health.done(Step.MARKER)
         check_inputs(settings, read_inputs(spark, place, recovery))
+        watch.health.done(Step.TOPICS)
         note_topics(spark, settings, place)
         require_token(spark)
         query = (
@@ -222,13 +242,15 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             .start()
         )
         sink.bind(query.id)
+        watch.begin(query)
     except BaseException as reason:
+        watch.close()
         if sink is not None:
             sink.close()
         if isinstance(reason, PySparkException | Py4JJavaError):
             raise _named(reason, spark, settings) from reason
         raise
-    return Job(query, sink, spark, settings, shards=shards)
+    return Job(query, sink, spark, settings, shards=shards, watch=watch)
 
 
 def _open(
@@ -267,54 +289,6 @@ def _named(
     return named(error, checkpoint=place, failure=failure, look=look)
 
 
-def answers(
-    spark: SparkSession, settings: Settings, *, shards: int, recovery: Recovery | None = None
-) -> DataFrame:
-    """The query's plan: events in, bundles of answers out.
-
-    With a recovery it is the plan of the first batch: from another state than none, and from where
-    the input was read to. Spark takes up later batches with either plan.
-    """
-    from spu_assigner.stream.bundle import SCHEMA
-    from spu_assigner.stream.processor import AssignerProcessor
-    from spu_assigner.stream.shard_batch import Options
-    from spu_assigner.stream.source import read_events
-
-    options = Options(
-        query_name=settings.query_name,
-        topic_prefix=settings.topic_prefix,
-        default_policy=settings.default_policy,
-        wire=settings.wire,
-        keepers=secrets.token_hex(16),  # of this run: another one's keepers are never asked
-    )
-    # Where tasks run on this machine, large answers need not pass through the JVM.
-    is_here = (spark.sparkContext.master or "").startswith("local")
-    begins = state = None
-    if recovery is not None:
-        begins = _begins(settings, recovery)
-        state = initial_state(spark, absolute(settings.checkpoint)).groupBy("shard")
-    events = read_events(spark, settings, shards=shards, begins=begins)
-    if shards == 1 and tuning(settings.profile).in_one_task:
-        events = events.coalesce(1)
-    # No timers: with them Spark keeps running batches although nothing comes.
-    return events.groupBy("shard").transformWithStateInPandas(
-        statefulProcessor=AssignerProcessor(options, overflows=is_here),
-        outputStructType=SCHEMA,
-        outputMode="Append",
-        timeMode="None",
-        initialState=state,
-    )
-
-
-def _begins(settings: Settings, recovery: Recovery) -> dict[str, dict[str, int]]:
-    """Where a recovered checkpoint begins to read; Spark wants all partitions of then."""
-    counts = partition_counts(settings.connection().client(), INPUTS, prefix=settings.topic_prefix)
-    return {
-        topic: starting_offsets(recovery.positions, topic, partitions=count)
-        for topic, count in counts.items()
-    }
-
-
 def build_session(
     settings: Settings,
     *,
@@ -343,9 +317,7 @@ def build_session(
     if master.startswith("local") and java is not None and jars is not None:
         if jvm_options is None:
             jvm_options = spark_image.jvm_options(java, jars.local)
-        options["spark.driver.extraJavaOptions"] = " ".join(
-            [*_JVM, *tuning(settings.profile).jvm, *jvm_options]
-        )
+        options["spark.driver.extraJavaOptions"] = " ".join([*JVM, *jvm_options])
     for name, value in options.items():
         builder = builder.config(name, value)
     with private_files():  # The JVM and its workers inherit it: their files, and their sockets.
@@ -371,6 +343,9 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": "8",
         # A batch's rows pass through the driver partition by partition; their sum is no limit.
         "spark.driver.maxResultSize": "0",
+        # Each batch broadcasts its tasks and Hadoop's configuration, some 100 KiB, and for each
+        # broadcast a buffer of this size is made: 4 MiB by default.
+        BROADCAST_BUFFER: "256k",
         # A worker's start takes as long as a batch.
         "spark.python.worker.reuse": "true",
         # Between JVM and workers a socket in the file system: no port, no secret to exchange for
@@ -384,6 +359,12 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "true" if settings.ui_port else "false",
         "spark.ui.port": str(settings.ui_port),
         "spark.ui.showConsoleProgress": "false",
+        # Spark's own metrics, beside its UI; named alike in each run.
+        "spark.metrics.namespace": METRICS_NAMESPACE,
+        "spark.metrics.conf.*.sink.prometheusServlet.class": _PROMETHEUS,
+        "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
+        "spark.ui.prometheus.enabled": "true",  # /metrics/executors/prometheus
+        "spark.sql.streaming.metricsEnabled": "true",
         "spark.ui.killEnabled": "false",  # it asks nobody who he is: to look at, not to act
         "spark.log.level": settings.log_level,
     }

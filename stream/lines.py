@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from typing import Any, Final, Protocol
 
 from spu_assigner.core.events import Event
 from spu_assigner.core.limits import MANUAL_FILE_SIZE_MAX
-from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
+from spu_assigner.schemas.errors import LineError, LineFault
 from spu_assigner.schemas.jsonl import event_from_json
 
 LINE_SIZE_MAX: Final = MANUAL_FILE_SIZE_MAX  # the longest legal line carries a manual map
 CHUNK_SIZE: Final = 64 * 1024  # read at once
 
 
+class Source(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most as many; none at the end."""
+
+
 def event_of_line(line: bytes) -> Event | None:
     """The event of one line; None of a blank one.
 
     Raises:
-        DecodeError: the line is no event.
+        LineError: the line is no event.
     """
     if len(line) > LINE_SIZE_MAX:
-        raise DecodeError(
-            DeadLetterCode.BAD_EVENT,
-            f"the line is longer than {LINE_SIZE_MAX} bytes; expected one event",
-        )
+        said = f"the line is longer than {LINE_SIZE_MAX} bytes; expected one event"
+        raise LineError(LineFault.TOO_LONG, said)
     return event_from_json(line) if line.strip() else None
 
 
-def chunks_of_lines(source: BinaryIO, *, size_max: int = LINE_SIZE_MAX) -> Iterator[list[bytes]]:
+def chunks_of_lines(source: Source, *, size_max: int = LINE_SIZE_MAX) -> Iterator[list[bytes]]:
     """The lines of `source` as they arrive, in lists, without their newline.
 
     A line longer than `size_max` is cut one byte past it, so that the reader sees that it is too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -15,7 +16,25 @@ from spu_assigner.stream.settings import Settings
 FIRST_LOOK: Final = 64  # offsets from the end; a batch takes two, its marker and the commit's mark
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedMarker:
+    """A marker, and when it was written."""
+
+    marker: CommitMarker
+    written_at: float  # seconds since the epoch, the broker's
+
+
 def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMarker | None:
+    """The same without the time.
+
+    Raises:
+        KafkaException: the broker does not answer within `patience` seconds.
+    """
+    found = read_placed_marker(settings, topic=topic, patience=patience)
+    return None if found is None else found.marker
+
+
+def read_placed_marker(settings: Settings, *, topic: str, patience: float) -> PlacedMarker | None:
     """The last committed marker of the query; None if there is none.
 
     Looks from the end backwards in growing steps, since every batch leaves a marker and compaction
@@ -31,6 +50,8 @@ def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMar
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # The end is told by a fetch without messages, which the broker else holds for 0.5 s.
+            "fetch.wait.max.ms": 10,
             "auto.offset.reset": "earliest",
             "log_level": 0,
         }
@@ -56,27 +77,31 @@ def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMar
 
 def _last_in(
     consumer: Consumer, topic: str, start: int, query: str, deadline: float
-) -> CommitMarker | None:
+) -> PlacedMarker | None:
     """The query's last marker from an offset to the end."""
     consumer.assign([TopicPartition(topic, 0, start)])
-    value: bytes | None = None
+    last: Message | None = None
     while True:
         messages: list[Message] = consumer.consume(1_000, 0.1)
         for message in messages:
             error = message.error()
             if error is None:
                 if message.key() == query.encode():
-                    value = message.value()
+                    last = message
             elif error.code() == KafkaError._PARTITION_EOF:
-                return None if value is None else _marker(value)
+                return None if last is None else _placed(last)
             elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # It joins no group.
                 raise KafkaException(error)
         if not messages and time.monotonic() > deadline:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the marker was not read"))
 
 
-def _marker(value: bytes) -> CommitMarker:
+def _placed(message: Message) -> PlacedMarker | None:
+    value = message.value()
+    if value is None:
+        return None
     marker = decode_record(value)
     if not isinstance(marker, CommitMarker):
         raise InvariantError(f"the marker's topic holds a {type(marker).__name__}")
-    return marker
+    _, milliseconds = message.timestamp()
+    return PlacedMarker(marker=marker, written_at=milliseconds / 1000)

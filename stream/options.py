@@ -6,17 +6,18 @@ Imports nothing heavy: the commands' modules are loaded for their help as well.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import click
-from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.settings import SPECS, Settings
 
 Command = Callable[..., Any]
 
+_SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 
@@ -76,6 +77,32 @@ def broker_options(command: Command) -> Command:
     ):
         connected = option(connected)
     return connected
+
+
+def settings_options(command: Command) -> Command:
+    """An option for each setting of the job, from the table of settings."""
+    for spec in reversed(SPECS):
+        if spec.is_secret:
+            continue  # A command line is seen by everybody on the machine.
+        default = f" [default: {spec.default}]" if spec.default else ""
+        what = f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}.{default}"
+        # Whether a broker was named decides whether one is started, so this one is asked here.
+        variable = spec.variable if spec.name == "bootstrap_servers" else None
+        names = [spec.flag, *_SHORT.get(spec.name, ())]
+        command = click.option(*names, spec.name, metavar="TEXT", envvar=variable, help=what)(
+            command
+        )
+    return command
+
+
+def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether somebody said where Kafka is; if nobody does, `run` starts a broker of its own.
+
+    Args:
+        flags: as `settings_options` gives them, with what the environment says.
+    """
+    default = next(spec.default for spec in SPECS if spec.name == "bootstrap_servers")
+    return flags["bootstrap_servers"] is not None or settings.bootstrap_servers != default
 
 
 def output_option(command: Command) -> Command:

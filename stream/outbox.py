@@ -7,16 +7,19 @@ into a file already (`overflow.py`) is read from there.
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.bundle import Bundle
+from spu_assigner.stream.bundle import Bundle, SourceRange, merged_ranges
 from spu_assigner.stream.overflow import Note, read_note
+from spu_assigner.stream.tally import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +63,7 @@ class Outbox:
         """Run the batch's plan and keep its rows."""
         with record_batches(frame) as batches:
             for batch in batches:
-                shards, sequences, bundles = (column.to_pylist() for column in batch.columns)
+                shards, sequences, bundles = (column.to_pylist() for column in batch.columns[:3])
                 for shard, sequence, bundle in zip(shards, sequences, bundles, strict=True):
                     self.add(shard, sequence, bundle)
 
@@ -77,9 +80,13 @@ class Outbox:
 
     def bundles(self) -> Iterator[Bundle]:
         """All bundles, in order; may be gone through more than once."""
+        return (bundle for _, bundle in self.placed())
+
+    def placed(self) -> Iterator[tuple[int, Bundle]]:
+        """The same, each with its shard."""
         for place in sorted(self._places):
             where = self._places[place]
-            yield Bundle(where if isinstance(where, bytes) else _read(*where))
+            yield place[0], Bundle(where if isinstance(where, bytes) else _read(*where))
 
     def _spill(self) -> None:
         if self._file is None:
@@ -105,6 +112,33 @@ class Outbox:
                     f"({reason.strerror}); start the job again to repeat the batch"
                 ) from reason
         return file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What the bundles of a batch say of it."""
+
+    digest: str
+    count: int
+    ranges: list[SourceRange]
+    tallies: dict[int, Tally]  # by shard
+
+
+def summarised(outbox: Outbox) -> Summary:
+    """Digest, count and the rest, in one go through all bundles."""
+    digest = hashlib.sha256()
+    count = 0
+    ranges: list[SourceRange] = []
+    tallies: dict[int, Tally] = {}
+    for shard, bundle in outbox.placed():
+        digest.update(bundle.digestible)
+        ranges += bundle.ranges
+        count += bundle.count
+        if bundle.tally:
+            tallies[shard] = Tally.of_bytes(bundle.tally)
+    return Summary(
+        digest=digest.hexdigest(), count=count, ranges=merged_ranges(ranges), tallies=tallies
+    )
 
 
 def _read(file: IO[bytes], position: int, size: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 PATIENCE_SECONDS: Final = 30.0  # of one request to the broker
-_FORBIDDEN: Final = (
+FORBIDDEN: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
@@ -62,7 +62,7 @@ def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) 
         try:
             return request(max(0.1, deadline - time.monotonic()))
         except KafkaException as reason:
-            if reason.args[0].code() in _FORBIDDEN or time.monotonic() > deadline:
+            if reason.args[0].code() in FORBIDDEN or time.monotonic() > deadline:
                 raise
         time.sleep(0.1)
         with suppress(KafkaException):
@@ -75,15 +75,17 @@ def unmasked(producer: Any) -> Iterator[None]:
     """Raise a fatal error of a producer in a transaction as what it is.
 
     Some calls set it, go on calling back, or return without it; Python then reports a SystemError.
+    Those that come after it say that there was one, and not which.
     """
     try:
         yield
-    except SystemError as reason:
-        if isinstance(reason.__cause__, KafkaException):
-            raise reason.__cause__ from None
+    except (SystemError, KafkaException) as reason:
+        error = reason if isinstance(reason, KafkaException) else reason.__cause__
+        if isinstance(error, KafkaException) and error.args[0].code() != KafkaError._FATAL:
+            raise error from None
         try:
             producer.begin_transaction()  # One is open: it does nothing but tell what is wrong.
-        except KafkaException as error:
-            if error.args[0].fatal():
-                raise error from None
+        except KafkaException as found:
+            if found.args[0].fatal():
+                raise found from None
         raise

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from spu_assigner.stream.arrow_rows import Rows, as_before, bundle_row, whole_columns
+from spu_assigner.stream.bundle import OBSERVED, read_tally
+from spu_assigner.stream.checkpoint import STATE_VARIABLE
 from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.keeper import keep, keepers_folder
 from spu_assigner.stream.overflow import passed
 from spu_assigner.stream.shard import Shard
 from spu_assigner.stream.shard_batch import Batch, Options, process
+from spu_assigner.stream.tally import Tally
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-STATE_VARIABLE: Final = "shard"
+_NOTHING: Final = (0,) * len(OBSERVED)  # of a bundle that is not its shard's last
 SHARDS_KEPT_MAX: Final = 64  # copies in one process that keeps them itself
 
 
@@ -92,11 +95,13 @@ class AssignerProcessor(StatefulProcessor):
             bundles = process(shard, store, batch, self._options)
         else:
             bundles = keep(label, store, batch, self._options)
-            if self._overflows:
-                bundles = passed(bundles, keepers_folder(self._options.keepers), label)
+        observed = list(_NOTHING)
+        bundles = _observing(bundles, observed)
+        if self._options.keepers is not None and self._overflows:
+            bundles = passed(bundles, keepers_folder(self._options.keepers), label)
         as_row = bundle_row if is_whole else _frame
         for sequence, bundle in enumerate(bundles):
-            yield as_row(label, sequence, bundle)
+            yield as_row(label, sequence, bundle, observed)
 
     def handleInitialState(  # noqa: N802  # Spark's name
         self,
@@ -120,10 +125,20 @@ class AssignerProcessor(StatefulProcessor):
         whole_columns()
 
 
-def _frame(label: int, sequence: int, bundle: bytes) -> DataFrame:
+def _observing(bundles: Iterable[bytes], observed: list[int]) -> Iterator[bytes]:
+    """The bundles; `observed` is what the one that was given last came to."""
+    for bundle in bundles:
+        tally = read_tally(bundle)
+        observed[:] = Tally.of_bytes(tally).observed if tally else _NOTHING
+        yield bundle
+
+
+def _frame(label: int, sequence: int, bundle: bytes, observed: Sequence[int]) -> DataFrame:
     import pandas as pd
 
-    return pd.DataFrame({"shard": [label], "sequence": [sequence], "bundle": [bundle]})
+    columns = {"shard": [label], "sequence": [sequence], "bundle": [bundle]}
+    numbers = {name: [number] for name, number in zip(OBSERVED, observed, strict=True)}
+    return pd.DataFrame({**columns, **numbers})
 
 
 _is_spared = False

@@ -33,7 +33,7 @@ class Tuning:
 
     shards_max: int  # of a new checkpoint, which has one for each core, at most so many
     in_one_task: bool  # where there is one shard, its task reads the input too
-    jvm: tuple[str, ...]  # of the JVM, where this process starts it
+    topic_events_per_batch: int  # at most, where the settings do not say
 
 
 DEFAULT_PROFILE: Final = Profile.THROUGHPUT
@@ -44,15 +44,16 @@ TUNINGS: Final[Mapping[Profile, Tuning]] = MappingProxyType(
             shards_max=1,
             # No shuffle between reading and answering: a stage less to plan, start and clear up.
             in_one_task=True,
-            # The fast compiler alone: short of a backlog the thorough one never gets its work back.
-            jvm=("-XX:TieredStopAtLevel=1",),
+            # In a backlog whoever asks now waits for what was asked before, and for its batch.
+            topic_events_per_batch=20_000,
         ),
         Profile.THROUGHPUT: Tuning(
             # Shards work side by side, each in a process of its own.
             shards_max=SHARDS_AT_FIRST_MAX,
             # Input partitions are read side by side as well.
             in_one_task=False,
-            jvm=(),
+            # Each batch costs what it costs without an event: to plan, to start tasks, to commit.
+            topic_events_per_batch=50_000,
         ),
     }
 )

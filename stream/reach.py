@@ -10,6 +10,8 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
 REFUSED_SECONDS_MAX: Final = 3.0  # a broker that has just started may not know its users yet
 PROBE_SECONDS_MAX: Final = 3.0
+ANSWER_SECONDS_LEAST: Final = 0.05  # with less left there is no point in asking again
 _COMPLAINTS_MAX: Final = 100  # a client complains several times a second
 _PROTOCOL: Final = "SPU_ASSIGNER_SECURITY_PROTOCOL"
 _CERTIFICATE: Final = "SPU_ASSIGNER_SSL_CERTIFICATE_FILE and SPU_ASSIGNER_SSL_KEY_FILE"
@@ -37,8 +40,36 @@ _DENIED: Final = (
 _EXPIRED: Final = (9, 10)  # not valid yet, not any more
 
 
+class Refusal(StrEnum):
+    """Why a broker that listens does not answer."""
+
+    USER = "user"  # does not know him, or his password is another
+    HOST = "host"  # its certificate is for another name
+    EXPIRED = "expired"  # its certificate is out of its time
+    AUTHORITY = "authority"  # nobody trusted vouches for its certificate
+    NO_TLS = "no-tls"
+    CLIENT = "client"  # does not take this client's certificate, or asks for one
+    TLS = "tls"  # speaks it, and this client does not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an answer is waited for, in seconds."""
+
+    request: float = REQUEST_SECONDS_MAX  # in all
+    refused: float = REFUSED_SECONDS_MAX  # until a refusal is taken for one
+    probe: float = PROBE_SECONDS_MAX  # by hand
+
+
 class UnreachableError(AssignerError):
     """No broker answers, or not to this client."""
+
+    def __init__(self, message: str, refusal: Refusal | None = None) -> None:
+        self.refusal = refusal  # None: not known
+        super().__init__(message)
+
+
+PATIENCE: Final = Patience()
 
 
 class Complaints:
@@ -60,7 +91,10 @@ class Complaints:
 
 
 def ask_topics(
-    client: AdminClient | Producer | Consumer, settings: Mapping[str, Any], complaints: Complaints
+    client: AdminClient | Producer | Consumer,
+    settings: Mapping[str, Any],
+    complaints: Complaints,
+    patience: Patience = PATIENCE,
 ) -> ClusterMetadata:
     """The topics that this client may see.
 
@@ -70,18 +104,19 @@ def ask_topics(
     Raises:
         UnreachableError: no broker answers; it says why and what to do.
     """
-    deadline = time.monotonic() + REQUEST_SECONDS_MAX
-    seconds = REFUSED_SECONDS_MAX
+    deadline = time.monotonic() + patience.request
+    seconds = patience.refused
     while True:
         try:
             return client.list_topics(timeout=seconds)
         except KafkaException as reason:
             client.poll(0)  # The complaints are told here.
             seconds = deadline - time.monotonic()
-            found = _fault(settings, complaints)
+            found = _fault(settings, complaints, patience.probe)
             if found is not None:
-                raise UnreachableError(f"Kafka at {found}") from reason
-            if seconds <= 0:
+                refusal, message = found
+                raise UnreachableError(f"Kafka at {message}", refusal) from reason
+            if seconds < ANSWER_SECONDS_LEAST:
                 raise UnreachableError(
                     f"no Kafka broker answers at {address(settings)} ({reason.args[0].str()}); "
                     f"check the address and that it runs{_hint(settings)}"
@@ -93,27 +128,30 @@ def told(error: KafkaError) -> str:
     return f"{error.str()}; {GRANTING}" if error.code() in _DENIED else str(error.str())
 
 
-def _fault(settings: Mapping[str, Any], complaints: Complaints) -> str | None:
+def _fault(
+    settings: Mapping[str, Any], complaints: Complaints, seconds: float
+) -> tuple[Refusal, str] | None:
     """What waiting will not mend; None: nothing is known."""
     servers = address(settings)
     if complaints.has(KafkaError._AUTHENTICATION):
         return (
+            Refusal.USER,
             f"{servers} refuses user {settings.get('sasl.username')!r}: name or password is "
-            f"wrong, or it has none for {settings.get('sasl.mechanism')}; check {_USER}"
+            f"wrong, or it has none for {settings.get('sasl.mechanism')}; check {_USER}",
         )
     server = servers.split(",")[0]
     host, _, port = server.rpartition(":")
     protocol = str(settings.get("security.protocol", "PLAINTEXT"))
-    found: str | None
+    found: tuple[Refusal, str] | None
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS_MAX) as probe:
+        with socket.create_connection((host.strip("[]"), int(port)), seconds) as probe:
             if protocol.endswith("SSL"):
                 found = _tls_fault(probe, host, settings, complaints)
             else:
                 found = _plain_fault(probe, protocol)
     except OSError:
         return None
-    return None if found is None else f"{server} {found}"
+    return None if found is None else (found[0], f"{server} {found[1]}")
 
 
 def _hint(settings: Mapping[str, Any]) -> str:
@@ -125,40 +163,55 @@ def _hint(settings: Mapping[str, Any]) -> str:
 
 def _tls_fault(
     probe: socket.socket, host: str, settings: Mapping[str, Any], complaints: Complaints
-) -> str | None:
+) -> tuple[Refusal, str] | None:
     """What is wrong with a port that is to speak TLS."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
-    if (authority := settings.get("ssl.ca.location")) is None:
-        context.load_default_certs()
-    else:
-        context.load_verify_locations(authority)
+    context = tls_context(settings)
     try:
         context.wrap_socket(probe, server_hostname=host.strip("[]")).close()
     except ssl.SSLCertVerificationError as reason:
         if reason.verify_code in _WRONG_NAME:
             return (
+                Refusal.HOST,
                 f"shows a certificate for another host ({reason.verify_message}); name the broker "
-                "as its certificate does, or give it a certificate for this name"
+                "as its certificate does, or give it a certificate for this name",
             )
         if reason.verify_code in _EXPIRED:
-            return f"shows a certificate out of its time ({reason.verify_message}); renew it"
+            return (
+                Refusal.EXPIRED,
+                f"shows a certificate out of its time ({reason.verify_message}); renew it",
+            )
         return (
+            Refusal.AUTHORITY,
             f"shows a certificate that no trusted authority vouches for ({reason.verify_message}); "
-            "put the authority's certificate into SPU_ASSIGNER_SSL_CA_FILE"
+            "put the authority's certificate into SPU_ASSIGNER_SSL_CA_FILE",
         )
     except TimeoutError:
         return None
     except OSError:  # It hangs up, or answers in no TLS.
         return (
+            Refusal.NO_TLS,
             f"does not speak TLS, and {_PROTOCOL} is {settings['security.protocol']}; "
-            "name its port for TLS"
+            "name its port for TLS",
         )
     if complaints.says("certificate") or complaints.says("SSL alert"):
-        return f"does not take this client's certificate, or asks for one; check {_CERTIFICATE}"
+        return (
+            Refusal.CLIENT,
+            f"does not take this client's certificate, or asks for one; check {_CERTIFICATE}",
+        )
     return None
 
 
-def _plain_fault(probe: socket.socket, protocol: str) -> str | None:
+def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """What verifies certificate and host name as a client with these settings does."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if (authority := settings.get("ssl.ca.location")) is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(authority)
+    return context
+
+
+def _plain_fault(probe: socket.socket, protocol: str) -> tuple[Refusal, str] | None:
     """That a port which is to speak plainly speaks TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -167,4 +220,5 @@ def _plain_fault(probe: socket.socket, protocol: str) -> str | None:
         context.wrap_socket(probe).close()
     except OSError:
         return None
-    return f"speaks TLS, and {_PROTOCOL} is {protocol}; set it to SASL_SSL, or SSL"
+    message = f"speaks TLS, and {_PROTOCOL} is {protocol}; set it to SASL_SSL, or SSL"
+    return Refusal.TLS, message

@@ -21,6 +21,7 @@ from spu_assigner.schemas.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream.checkpoint import (
     Checkpoint,
     CheckpointError,
+    Files,
     Positions,
     batches_in,
     read_lines,
@@ -114,18 +115,18 @@ def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
 
 
 def pending_recovery(
-    spark: SparkSession, place: str, checkpoint: Checkpoint, *, query: str, prefix: str
+    files: Files, place: str, checkpoint: Checkpoint, *, query: str, prefix: str
 ) -> Recovery | None:
     """What the first batch of this checkpoint begins with; None: it was not recovered, or has run.
 
     Raises:
         RecoveryError: it is not whole, or of another query.
     """
-    if batches_in(spark, f"{place}/commits"):
+    if batches_in(files, f"{place}/commits"):
         return None
-    lines = read_lines(spark, f"{place}/{NOTE_FILE}")
+    lines = read_lines(files, f"{place}/{NOTE_FILE}")
     if lines is None:
-        if RECOVERED in "".join(read_lines(spark, f"{place}/{METADATA_FILE}") or ()):
+        if RECOVERED in "".join(read_lines(files, f"{place}/{METADATA_FILE}") or ()):
             raise RecoveryError(
                 f"{place}/{NOTE_FILE} is missing, and the first batch begins with what it tells; "
                 f"{AGAIN}, with a new folder"
@@ -148,7 +149,7 @@ def pending_recovery(
             f"the recovery of checkpoint {place} was not finished (it is for id "
             f"{recovery.checkpoint_id}, found {checkpoint.id}); {AGAIN}"
         )
-    found = sha256_of(spark, f"{place}/{STATE_FILE}")
+    found = sha256_of(files, f"{place}/{STATE_FILE}")
     if found != recovery.state_sha256:
         raise RecoveryError(
             f"{place}/{STATE_FILE} is {'missing' if found is None else 'damaged'}: SHA-256 "

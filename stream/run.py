@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.options import Command
+from spu_assigner.stream.options import is_broker_named, settings_options
 from spu_assigner.stream.security import Protocol
 from spu_assigner.stream.settings import SPECS, Settings
 
@@ -29,24 +29,6 @@ if TYPE_CHECKING:
 HOME: Final = Path(".spu-assigner")  # of the embedded broker and the checkpoint
 LOOK_SECONDS: Final = 0.5  # between looks at the query
 PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
-WIDTH: Final = 120  # of tables, where there is no terminal to ask
-_SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
-
-
-def _settings_options(command: Command) -> Command:
-    """An option for each setting, from the table of settings."""
-    for spec in reversed(SPECS):
-        if spec.is_secret:
-            continue  # A command line is seen by everybody on the machine.
-        default = f" [default: {spec.default}]" if spec.default else ""
-        what = f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}.{default}"
-        # Whether a broker was named decides whether one is started, so this one is asked here.
-        variable = spec.variable if spec.name == "bootstrap_servers" else None
-        names = [spec.flag, *_SHORT.get(spec.name, ())]
-        command = click.option(*names, spec.name, metavar="TEXT", envvar=variable, help=what)(
-            command
-        )
-    return command
 
 
 @click.command()
@@ -64,7 +46,7 @@ def _settings_options(command: Command) -> Command:
     type=click.Path(path_type=Path),
     help="A settings file; also SPU_ASSIGNER_CONFIG.",
 )
-@_settings_options
+@settings_options
 def run(
     *,
     demo: bool,
@@ -84,8 +66,7 @@ def run(
     if once and not demo:
         raise click.UsageError("--once goes with --demo")
     settings = Settings.load(flags=flags, file=config)
-    default = next(spec.default for spec in SPECS if spec.name == "bootstrap_servers")
-    is_named = flags["bootstrap_servers"] is not None or settings.bootstrap_servers != default
+    is_named = is_broker_named(flags, settings)
     if is_named and data is not None:
         raise click.UsageError("--data is for the embedded broker, and a broker is named")
     if not is_named and settings.security_protocol is not Protocol.PLAINTEXT:
@@ -153,8 +134,7 @@ def _demo_prefix(home: Path | None, data: Path | None) -> str:
 
 def _finish_demo(running: Running) -> int:
     """Wait for the answers, print the comparison; returns the exit status."""
-    from rich.console import Console
-    from spu_assigner.stream.demo import compare, is_equal, show, summarise
+    from spu_assigner.stream.demo import report
 
     if running.play is None:
         return 0
@@ -167,13 +147,7 @@ def _finish_demo(running: Running) -> int:
 
     found = running.play.gather(check)
     running.say("every message is answered")
-    comparisons = [compare(example, found) for example in running.play.examples]
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    for comparison in comparisons:
-        show(comparison, console)
-    console.print()
-    console.print(summarise(comparisons))
-    return 0 if is_equal(comparisons) else 1
+    return 0 if report(running.play.examples, found) else 1
 
 
 class QueryEndedError(AssignerError):
@@ -184,6 +158,8 @@ def _tell_addresses(running: Running) -> None:
     settings = running.settings
     if running.job.ui_url is not None:
         click.echo(f"Spark UI    {running.job.ui_url}")
+    if running.job.metrics_url is not None:
+        click.echo(f"metrics     {running.job.metrics_url}")
     click.echo(f"query       {settings.query_name}, {running.job.shards} shards")
     click.echo(f"checkpoint  {settings.checkpoint}")
     for whose, log in running.logs.items():

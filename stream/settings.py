@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from spu_assigner.core.shown import shown
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.plain_file import FileRefusedError, read_plain_file
-from spu_assigner.stream.profile import DEFAULT_PROFILE, Profile
+from spu_assigner.stream.profile import DEFAULT_PROFILE, Profile, tuning
 from spu_assigner.stream.secret import Secret, read_secret
 from spu_assigner.stream.security import SECURITY_SPECS, Mechanism, Protocol, Security, check
 from spu_assigner.stream.spec import SettingsError, Spec, integer, matching, or_empty
@@ -28,6 +28,8 @@ from spu_assigner.stream.spec import SettingsError, Spec, integer, matching, or_
 __all__ = ["SPECS", "Settings", "SettingsError", "Spec"]
 
 FILE_VARIABLE: Final = "SPU_ASSIGNER_CONFIG"
+TARGET_SERVERS_VARIABLE: Final = "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS"
+TARGET_FILE_VARIABLE: Final = "SPU_ASSIGNER_TARGET_CONFIG"
 SHARDS_MAX: Final = 1_000  # each is a task of every batch and a state store of its own
 TOPIC_EVENTS_PER_BATCH_MAX: Final = 1_000_000  # a shard holds its part of a batch in memory
 PORT_MAX: Final = 65_535
@@ -47,10 +49,12 @@ class Settings:
     shards: int | None
     default_policy: Policy
     wire: Wire
-    topic_events_per_batch: int
+    topic_events_per_batch: int | None
     master: str | None
     driver_memory: str
     ui_port: int
+    metrics_port: int | None
+    metrics_host: str
     log_level: str
     security_protocol: Protocol
     sasl_mechanism: Mechanism
@@ -73,12 +77,15 @@ class Settings:
         flags: Mapping[str, object] | None = None,
         environ: Mapping[str, str] | None = None,
         file: Path | None = None,
+        is_target: bool = False,
     ) -> Settings:
         """From flags (by field name; None: not given), environment, file and defaults.
 
         Args:
             environ: this process's environment by default.
             file: by default the one that `SPU_ASSIGNER_CONFIG` names, if any.
+            is_target: of another Kafka cluster than the job's, which has variables and flags of its
+                own (`SPU_ASSIGNER_TARGET_…`): what is set for the job's is never sent to it.
 
         Raises:
             SettingsError: a value cannot be; it names the flag, variable or file's entry.
@@ -88,13 +95,13 @@ class Settings:
         for name in given:
             if name not in _BY_NAME or _BY_NAME[name].is_secret:
                 raise TypeError(f"{name!r} is no setting with a flag")
-        named = environ.get(FILE_VARIABLE)
+        named = environ.get(TARGET_FILE_VARIABLE if is_target else FILE_VARIABLE)
         if file is None and named:
             file = Path(named)
         written = {} if file is None else _read_file(file)
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
-        for spec in SPECS:
+        for spec in map(_of_target, SPECS) if is_target else SPECS:
             if spec.is_secret:
                 values[spec.name], sources[spec.name] = read_secret(
                     spec, environ=environ, written=written, file=file
@@ -146,6 +153,17 @@ class Settings:
                 )
             lines.append(f"| {spec.what} | {flag} | {variable} | {default} | {spec.reason} |")
         return "\n".join(lines)
+
+
+def has_target(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment names another Kafka cluster than the job's."""
+    environ = os.environ if environ is None else environ
+    return bool(environ.get(TARGET_SERVERS_VARIABLE) or environ.get(TARGET_FILE_VARIABLE))
+
+
+def _of_target(spec: Spec) -> Spec:
+    name = spec.variable.removeprefix("SPU_ASSIGNER_").removeprefix("KAFKA_")
+    return replace(spec, variable=f"SPU_ASSIGNER_TARGET_{name}", flag_prefix="--target-")
 
 
 def _value(spec: Spec, value: object, source: str) -> Any:
@@ -205,6 +223,10 @@ def _query_name(text: str) -> str:
     if not is_legal_name(text):
         raise ValueError(text)
     return text
+
+
+def _metrics_port(text: str) -> int | None:
+    return None if text in {"", "off"} else integer(0, PORT_MAX)(text)
 
 
 _TOML: Final = "TOML, one `name = value` a line"
@@ -289,11 +311,13 @@ SPECS: Final = (
     Spec(
         name="topic_events_per_batch",
         variable="SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH",
-        default="20000",
-        read=integer(1, TOPIC_EVENTS_PER_BATCH_MAX),
+        default="",
+        read=or_empty(integer(1, TOPIC_EVENTS_PER_BATCH_MAX)),
         expected=f"1 to {TOPIC_EVENTS_PER_BATCH_MAX}",
         what="the most topic events a batch takes; joins and leaves are never held back",
-        reason="larger batches are hardly faster and a shard's part of a batch is held in memory",
+        reason=f"empty: {tuning(None).topic_events_per_batch}, with profile latency "
+        f"{tuning(Profile.LATENCY).topic_events_per_batch}: a larger batch costs less for each "
+        "event, but all of it is answered at once, and a shard's part is held in memory",
     ),
     Spec(
         name="master",
@@ -321,6 +345,25 @@ SPECS: Final = (
         expected=f"0 (none) to {PORT_MAX}",
         what="Spark's UI, on 127.0.0.1; the next free port if it is taken; 0: none",
         reason="Spark's own",
+    ),
+    Spec(
+        name="metrics_port",
+        variable="SPU_ASSIGNER_METRICS_PORT",
+        default="4060",
+        read=_metrics_port,
+        expected=f"0 (any free one) to {PORT_MAX}, or off",
+        what="where `/metrics`, `/live` and `/ready` are served; the next free port if it is "
+        "taken; 0: any free one; off: none",
+        reason="near that of Spark's UI, and beyond those it tries",
+    ),
+    Spec(
+        name="metrics_host",
+        variable="SPU_ASSIGNER_METRICS_HOST",
+        default="127.0.0.1",
+        read=matching(r"[A-Za-z0-9.:_-]{1,253}"),
+        expected="an address or name of this machine",
+        what="the address they are served on",
+        reason="nobody is asked who he is, so others see them only where it is wished",
     ),
     Spec(
         name="log_level",

@@ -6,14 +6,17 @@ neighbours are answered. Decisions are the core's; there is none here. Nor is th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final, assert_never
 
 import numpy as np
 from spu_assigner.core.answers import answers
 from spu_assigner.core.errors import InvariantError
-from spu_assigner.core.events import Policy
+from spu_assigner.core.events import Event, Policy
+from spu_assigner.core.figures import figures_of
 from spu_assigner.core.machine import step
 from spu_assigner.core.records import (
     ChainEntry,
@@ -48,6 +51,7 @@ from spu_assigner.stream.clusters import ENTRY, MAP, Clusters
 from spu_assigner.stream.columns import BytesColumn
 from spu_assigner.stream.merge import Longs, merge_order
 from spu_assigner.stream.shard import Shard, Store, read_entries
+from spu_assigner.stream.tally import GRANTED, MEASURED_MAX, REQUESTS, Answered, Request, Tally
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -56,11 +60,12 @@ if TYPE_CHECKING:
 HELD_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of entries before some are written
 DEAD_LETTER_KEY_SIZE_MAX: Final = 1024  # four times what a legal key may have
 
+SOURCE_KINDS: Final[dict[int, EventKind]] = {Source.SPU_EVENTS: "spu", Source.TOPIC_EVENTS: "topic"}
+KINDS_GONE: Final = {EntryKind.SPU: Kind.SPU_STATE, EntryKind.WAITING: Kind.WAITING_STATE}
+
 _REPLICA_MAP: Final = Kind.REPLICA_MAP.value  # plain numbers are looked up and packed faster
 _TOPIC_STATUS: Final = Kind.TOPIC_STATUS.value
 _RING_EVENT: Final = Kind.RING_EVENT.value
-_KINDS_GONE: Final = {EntryKind.SPU: Kind.SPU_STATE, EntryKind.WAITING: Kind.WAITING_STATE}
-_EVENT_KINDS: Final[dict[int, EventKind]] = {Source.SPU_EVENTS: "spu", Source.TOPIC_EVENTS: "topic"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +165,9 @@ class ShardBatch:
         }
         self._places = {source: f"{topic}/".encode() for source, topic in self._topics.items()}
         self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
+        self._answers: Counter[Answered] = Counter()  # but for those of usual creates,
+        self._others = self._repeated = 0  # which are all events besides these and dead letters
+        self._dead_letters: Counter[str] = Counter()
 
     def apply(self, batch: Batch) -> Iterator[bytes]:
         """Answer every message; gives bundles as they fill, the last one when all are answered."""
@@ -196,13 +204,33 @@ class ShardBatch:
                 key = keys[index]
                 key = None if key is None else key[:DEAD_LETTER_KEY_SIZE_MAX]
                 self._put(Kind.DEAD_LETTER, place + b"0", key, self._encode(letter), times[index])
+                self._dead_letters[str(error.code)] += 1
             if full:
                 yield from full
                 full.clear()
         self._put_state()
         yield from full
         full.clear()
-        yield self._bundler.close(batch.ranges())
+        yield self._bundler.close(batch.ranges(), self._tally(len(sources)).to_bytes())
+
+    def _tally(self, events: int) -> Tally:
+        """What the batch came to, when all is answered."""
+        usual = events - self._others - self._dead_letters.total()
+        if usual:
+            self._answers[GRANTED] += usual
+        unmeasured = self._clusters.unmeasured
+        unmeasured |= dict.fromkeys(self._touched)
+        names = list(islice(unmeasured, MEASURED_MAX))
+        for name in names:
+            del unmeasured[name]
+        return Tally(
+            events=events,
+            answers=self._answers,
+            dead_letters=self._dead_letters,
+            repeated=self._repeated,
+            clusters={name: figures_of(self._clusters.of(name)) for name in names},
+            cluster_count=len(self._clusters),
+        )
 
     def _put(
         self, kind: int, event_id: bytes, key: bytes | None, value: bytes | None, time_ms: int
@@ -224,7 +252,7 @@ class ShardBatch:
             raise DecodeError(
                 DeadLetterCode.KEY_MISSING, "the message has no key; expected its cluster_id"
             )
-        event = decode_event(value, kind=_EVENT_KINDS[source])
+        event = decode_event(value, kind=SOURCE_KINDS[source])
         cluster_id = event.cluster_id
         if cluster_id.encode() != key:
             raise DecodeError(
@@ -245,6 +273,8 @@ class ShardBatch:
                 self._full.append(bundle)
             self._touched[cluster_id] = (place, 2, time_ms)
             return
+        self._others += 1
+        self._repeated += not records
         ordinal, put, encode = 0, self._put, self._encode
         for record in answers(records):  # What else it changes is published when the batch ends.
             match record:
@@ -256,6 +286,7 @@ class ShardBatch:
                 case TopicStatus():
                     name = b"%b/%b" % (key, record.topic.encode())
                     put(_TOPIC_STATUS, b"%b%d" % (place, ordinal), name, encode(record), time_ms)
+                    self._answers[_answered(event, record)] += 1
                 case RingEvent():
                     put(_RING_EVENT, b"%b%d" % (place, ordinal), key, encode(record), time_ms)
             ordinal += 1
@@ -275,6 +306,13 @@ class ShardBatch:
                 self.entries[state_key(key)] = value
                 self._put(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
                 ordinal += 1
+
+
+def _answered(event: Event, status: TopicStatus) -> Answered:
+    """What an answer counts as."""
+    is_its_own = status.cause == event.event_id
+    request = REQUESTS[type(event)] if is_its_own else Request.EARLIER
+    return request.value, status.status.value, "" if status.code is None else status.code.value
 
 
 def map_key(key: bytes) -> bytes:
@@ -306,7 +344,7 @@ def _place_of(entry: Entry | EntryGone) -> tuple[Kind, str]:
         case SeenEntry():
             return Kind.SEEN_STATE, f"seen/{entry.block}"
         case EntryGone():
-            return _KINDS_GONE[entry.kind], f"{entry.kind}/{entry.name}"
+            return KINDS_GONE[entry.kind], f"{entry.kind}/{entry.name}"
     assert_never(entry)
 
 

@@ -16,23 +16,21 @@ known, so the producer is thrown away and this sequence is gone through again.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from spu_assigner.schemas.codec import encode_record
 from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange, merged_ranges
+from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange
 from spu_assigner.stream.checkpoint import Positions
+from spu_assigner.stream.cloud_events import marker_headers, rfc3339
 from spu_assigner.stream.failpoints import Failpoint, armed
-from spu_assigner.stream.marker import read_marker
+from spu_assigner.stream.marker import read_placed_marker
 from spu_assigner.stream.marker_check import (
     FencedError,
     SinkError,
@@ -40,7 +38,8 @@ from spu_assigner.stream.marker_check import (
     check_checkpoint,
     is_sent,
 )
-from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.metrics import BatchReport, Metrics, by_place
+from spu_assigner.stream.outbox import Outbox, Summary, summarised
 from spu_assigner.stream.patience import PATIENCE_SECONDS, deliver, patiently, unmasked
 from spu_assigner.stream.reach import told
 from spu_assigner.stream.release import RELEASE
@@ -102,6 +101,7 @@ class TransactionalSink:
         *,
         shards: int,
         positions_after: Callable[[int], Positions] | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """A sink that is not yet connected.
 
@@ -110,7 +110,9 @@ class TransactionalSink:
             shards: in how many parts the state is divided.
             positions_after: how far the input had been read by a batch, out of the checkpoint;
                 asked where the last marker is of a release that did not tell.
+            metrics: are told of each batch.
         """
+        self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
         self.last: Sent | None = None
         self._settings = settings
@@ -123,6 +125,7 @@ class TransactionalSink:
         self._bound = threading.Event()
         self._begun = 0.0  # when the transaction was; wall clock, which goes on while a host sleeps
         self._undelivered: Any = None  # the first error of a message of this transaction
+        self._parts: dict[str, float] = {}  # seconds of the batch at hand
         self._armed = armed()
         prefix = settings.topic_prefix
         self._transactional_id = f"{prefix}{settings.query_name}"
@@ -190,8 +193,12 @@ class TransactionalSink:
         """Send a batch. Raises what stops the query; `failure` then holds it."""
         try:
             self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
+            spark = frame.sparkSession.sparkContext
+            spark.setJobDescription(self.metrics.description(self._settings.query_name, batch))
+            begun = time.perf_counter()
             with Outbox() as outbox:
                 outbox.take(frame)
+                self._parts["collect"] = time.perf_counter() - begun
                 self._bound.wait()
                 self._send_once(outbox, batch)
             self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
@@ -200,14 +207,15 @@ class TransactionalSink:
             raise
 
     def _send_once(self, outbox: Outbox, batch: int) -> None:
-        digest, count, ranges = _summary(outbox)
+        begun = time.perf_counter()
+        summary = summarised(outbox)
         marker = CommitMarker(
             query=self._settings.query_name,
             checkpoint_id=self._checkpoint_id or "",
             batch=batch,
-            count=count,
-            digest=digest,
-            offsets=_offsets(ranges, self._settings.topic_prefix),
+            count=summary.count,
+            digest=summary.digest,
+            offsets=_offsets(summary.ranges, self._settings.topic_prefix),
             release=RELEASE,
             shards=self._shards,
             default_policy=self._settings.default_policy.value,
@@ -216,26 +224,47 @@ class TransactionalSink:
             try:
                 if self._producer is None:
                     self._connect()
-                if is_sent(marker, self._marker, topic=self._marker_topics[0]):
-                    self.last = Sent(batch=batch, count=count, repeated=True)
-                    return
-                marker = replace(marker, positions=_moved(self._positions, marker.offsets))
-                self._transact(outbox, marker)
+                # Found at a later attempt, it is what an earlier one of this process has sent.
+                repeated = is_sent(marker, self._marker, topic=self._marker_topics[0])
+                if not repeated:
+                    marker = replace(marker, positions=_moved(self._positions, marker.offsets))
+                    self._transact(outbox, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
             else:
-                self._marker, self._positions = marker, marker.positions
-                self.last = Sent(batch=batch, count=count, repeated=False)
+                if not repeated:
+                    self._marker, self._positions = marker, marker.positions
+                self.last = Sent(batch=batch, count=summary.count, repeated=repeated)
+                self._parts["send"] = time.perf_counter() - begun
+                self._report(summary, marker, is_replay=repeated and attempt == 1)
                 return
+
+    def _report(self, summary: Summary, marker: CommitMarker, *, is_replay: bool) -> None:
+        self.metrics.report(
+            BatchReport(
+                batch=marker.batch,
+                messages=summary.count,
+                is_replay=is_replay,
+                events={
+                    topic: sum(part.count for part in parts)
+                    for topic, parts in marker.offsets.items()
+                },
+                tallies=summary.tallies,
+                positions=by_place(self._positions),
+                committed_at=time.time(),
+                parts=self._parts,
+            )
+        )
 
     def _connect(self) -> None:
         """The start sequence: shut out older processes, settle what they left, read the marker."""
         try:
             producer = Producer(self._producer_options())
             patiently(producer.init_transactions)
-            self._marker = read_marker(
+            found = read_placed_marker(
                 self._settings, topic=self._marker_topics[0], patience=PATIENCE_SECONDS
             )
+            self._marker = None if found is None else found.marker
         except KafkaException as reason:
             error = reason.args[0]
             raise SinkError(
@@ -243,6 +272,10 @@ class TransactionalSink:
                 f"{self._transactional_id!r}: {told(error)}"
             ) from reason
         self._positions = self._positions_then(self._marker)
+        if found is not None:
+            self.metrics.begin(
+                batch=found.marker.batch, at=found.written_at, positions=by_place(self._positions)
+            )
         self._producer = producer
 
     def _positions_then(self, marker: CommitMarker | None) -> Positions:
@@ -289,8 +322,9 @@ class TransactionalSink:
                 except BufferError:
                     self._produce_when_there_is_room(topic, value, key, headers)
             data = encode_record(marker, wire=self._settings.wire)
+            headers = list(marker_headers(marker, time_ms=int(self._begun * 1000)))
             for topic in self._marker_topics:
-                produce(topic, data, marker.query)
+                produce(topic, data, marker.query, headers=headers)
             self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
             deliver(producer)
             patiently(producer.commit_transaction)
@@ -365,17 +399,6 @@ class TransactionalSink:
         )
 
 
-def _summary(outbox: Outbox) -> tuple[str, int, list[SourceRange]]:
-    digest = hashlib.sha256()
-    count = 0
-    ranges: list[SourceRange] = []
-    for bundle in outbox.bundles():
-        digest.update(bundle.digestible)
-        ranges += bundle.ranges
-        count += bundle.count
-    return digest.hexdigest(), count, merged_ranges(ranges)
-
-
 def _offsets(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[PartitionOffsets, ...]]:
     offsets: dict[str, tuple[PartitionOffsets, ...]] = {}
     for each in ranges:
@@ -400,11 +423,3 @@ def _moved(
             for partition in sorted(after)
         )
     return moved
-
-
-@lru_cache(maxsize=4_096)
-def rfc3339(time_ms: int) -> bytes:
-    """A time as CloudEvents write it."""
-    seconds, milliseconds = divmod(time_ms, 1000)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z".encode()

@@ -12,12 +12,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from spu_assigner.stream.bundle import Source
+from spu_assigner.stream.profile import tuning
 from spu_assigner.stream.settings import Settings, SettingsError
 from spu_assigner.stream.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+# How long the broker holds an empty fetch back, by default 500 ms. Spark asks for a partition's
+# ends each time it has fetched; by then its consumer has asked for more, and the broker answers the
+# questions of a connection one after the other.
+FETCH_WAIT_MS_MAX: Final = 1
+# Where a partition ends is asked of its leader. If that broker has crashed, Kafka's admin client
+# can wait for it, and for no other, until the call's time is up (KAFKA-20673): by default 60 s. For
+# the next call Spark takes a new client, which finds the new leader. In all as patient as before.
+CALL_MS_MAX: Final = 10_000
+CALLS_MAX: Final = 17  # 1 s apart; by default 3
 _LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
 
 
@@ -43,7 +53,7 @@ def read_events(
         TOPIC_EVENTS,
         begins,
         # Only this one is limited: in a backlog membership is caught up first.
-        maxOffsetsPerTrigger=str(settings.topic_events_per_batch),
+        maxOffsetsPerTrigger=str(topic_events_per_batch(settings)),
     )
     spus = _source(spark, settings, SPU_EVENTS, begins)
     parts = [
@@ -59,6 +69,11 @@ def read_events(
         for frame, source in ((topics, Source.TOPIC_EVENTS), (spus, Source.SPU_EVENTS))
     ]
     return parts[0].union(parts[1])
+
+
+def topic_events_per_batch(settings: Settings) -> int:
+    """How many a batch takes at most: as the settings say, else as the profile has it."""
+    return settings.topic_events_per_batch or tuning(settings.profile).topic_events_per_batch
 
 
 def _require_secrets(spark: SparkSession, settings: Settings) -> None:
@@ -93,8 +108,10 @@ def _source(
                 "startingOffsets": first,
                 "failOnDataLoss": "true",  # a gap must not pass for an event that never was
                 "kafka.isolation.level": "read_committed",
-                # The broker holds an empty fetch back 500 ms by default, and Spark waits for it.
-                "kafka.fetch.max.wait.ms": "10",
+                "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS_MAX),
+                "kafka.request.timeout.ms": str(CALL_MS_MAX),  # no more than that of a call
+                "kafka.default.api.timeout.ms": str(CALL_MS_MAX),
+                "fetchOffset.numRetries": str(CALLS_MAX),
                 **options,
             }
         )

@@ -39,11 +39,12 @@ class Spec:
     what: str
     reason: str  # of the default
     is_secret: bool = False  # no flag, never in the settings file: the variable, or a private file
+    flag_prefix: str = "--"
 
     @property
     def flag(self) -> str:
         """The option on the command line."""
-        return "--" + self.name.replace("_", "-")
+        return self.flag_prefix + self.name.replace("_", "-")
 
     @property
     def file_variable(self) -> str:

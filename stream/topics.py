@@ -396,11 +396,12 @@ def _faults(
         count = len(present[name].partitions)
         if spec.single and count != 1:
             faults.append(Fault(topic=name, found=f"in {count} partitions", expected="1 partition"))
-        faults += _wrong_settings(name, spec, {key: settings[key].value for key in spec.required})
+        faults += wrong_settings(name, spec, {key: settings[key].value for key in spec.required})
     return tuple(faults)
 
 
-def _wrong_settings(name: str, spec: TopicSpec, found: Mapping[str, str]) -> Sequence[Fault]:
+def wrong_settings(name: str, spec: TopicSpec, found: Mapping[str, str]) -> Sequence[Fault]:
+    """Which of the required settings are not as they must be."""
     return [
         Fault(topic=name, setting=setting, found=found[setting], expected=expected)
         for setting, expected in spec.required.items()

@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 import click
-from spu_assigner.stream.acls import Role
+from spu_assigner.stream.acls import ANY_TOPIC, Role
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.options import broker_options, output_option
 from spu_assigner.stream.settings import Settings
@@ -89,6 +89,20 @@ def check(output: str, connection: Connection) -> int:
 @click.option("--role", type=click.Choice(_ROLES), help="Of this role alone.")
 @click.option("--principal", help="Who is given the rights. [default: User: and the role]")
 @click.option("--group", default="my-group", show_default=True, help="Of a consumer of your own.")
+@click.option(
+    "--cluster",
+    "--cluster-id",
+    "cluster_id",
+    default="my-cluster",
+    show_default=True,
+    help="Of a follower of brokers.",
+)
+@click.option(
+    "--mapped-topic",
+    default=ANY_TOPIC,
+    show_default=True,
+    help="Of an applier: a topic that a replica map names; call it once for each.",
+)
 @click.option("--query-name", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
 @output_option
 @broker_options
@@ -97,6 +111,8 @@ def list_acls(
     role: str | None,
     principal: str | None,
     group: str,
+    cluster_id: str,
+    mapped_topic: str,
     query_name: str | None,
     output: str,
     connection: Connection,
@@ -106,7 +122,14 @@ def list_acls(
 
     query = Settings.load(flags={"query_name": query_name}).query_name
     for each in Role if role is None else [Role(role)]:
-        given = acls(each, prefix=connection.prefix, query_name=query, group=group)
+        given = acls(
+            each,
+            prefix=connection.prefix,
+            query_name=query,
+            group=group,
+            cluster_id=cluster_id,
+            mapped=mapped_topic,
+        )
         user = principal or f"User:{each}"
         if output == "json":
             for acl in given:

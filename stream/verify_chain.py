@@ -19,11 +19,13 @@ from typing import Final, NamedTuple
 from spu_assigner.schemas.codec import decode_record
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.stream.cloud_events import marker_headers
 from spu_assigner.stream.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 from spu_assigner.stream.verify_model import (
     CHECKPOINT_SHOWN,
     INPUTS,
     Finding,
+    Headers,
     History,
     Kind,
     Label,
@@ -171,9 +173,12 @@ def read_chain(history: History, report: Report) -> Chain:
             report.add(_of_marker(read, None, f"no marker: {error}", "a marker"))
             continue
         label = Label(marker.checkpoint_id, marker.batch)
-        if read.headers or marker.query != history.query:
-            told = f"query {marker.query!r}, {len(read.headers)} headers"
-            report.add(_of_marker(read, label, told, f"query {history.query!r}, no headers"))
+        if marker.query != history.query:
+            told = f"query {marker.query!r}"
+            report.add(_of_marker(read, label, told, f"query {history.query!r}"))
+        if not _has_its_headers(read, marker):
+            told, expected = _shown(read.headers), _shown(marker_headers(marker, 0))
+            report.add(_of_marker(read, label, f"headers {told}", expected))
         name = (label.checkpoint_id, label.batch)
         if name in seen:
             report.add(_of_marker(read, label, "a second marker of the batch", "one", Kind.TWICE))
@@ -340,6 +345,20 @@ def _gap(before: CommitMarker, marker: CommitMarker) -> tuple[str, str] | None:
     return f"no marker of batch {missing}", "a marker of every batch"
 
 
+def _has_its_headers(read: Read, marker: CommitMarker) -> bool:
+    """They say what the marker says; when it was sent only they say. Older releases wrote none."""
+    return not read.headers or _timeless(read.headers) == _timeless(marker_headers(marker, 0))
+
+
+def _timeless(headers: Headers) -> list[tuple[str, bytes | None]]:
+    return [(name, b"" if name == "ce_time" and told else told) for name, told in headers]
+
+
+def _shown(headers: Headers) -> str:
+    told = (f"{name}={(value or b'').decode(errors='replace')}" for name, value in headers)
+    return ", ".join(told) or "none"
+
+
 def _judge_commits(history: History, report: Report, chain: Chain) -> None:
     """Each retained marker there is one of the audit, in its order; the last one is the last."""
     if not chain.entries and history.audit.begin > 0:
@@ -362,7 +381,9 @@ def _judge_commits(history: History, report: Report, chain: Chain) -> None:
                 told = f"a marker of batch {marker.batch} that the audit does not have"
                 _commits(report, read, told, "the audit's markers")
             continue
-        if read.value != chain.entries[index].value or read.headers:
+        if not _has_its_headers(read, marker):
+            _commits(report, read, f"headers {_shown(read.headers)}", "those of its marker")
+        if read.value != chain.entries[index].value:
             told = f"another marker of batch {marker.batch} than the audit's"
             _commits(report, read, told, "the same bytes")
         if index <= reached:

@@ -23,9 +23,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from spu_assigner.schemas.wire import CommitMarker
 from spu_assigner.stream.bundle import KINDS, Kind, Message, message_bytes
+from spu_assigner.stream.cloud_events import rfc3339
 from spu_assigner.stream.merge import merge_order
 from spu_assigner.stream.shard_batch import DEAD_LETTER_KEY_SIZE_MAX
-from spu_assigner.stream.sink import rfc3339
 from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.verify_model import Headers
 from spu_assigner.stream.verify_walk import Placed, Shelf
