@@ -1,0 +1,294 @@
+"""The images of docker/: `make docker-build`, or `python docker/images.py [kafka] [job]`.
+
+Built is what is missing or older than what it is made of. What goes into an image is gathered here
+and not in the build: packages and jars come by this machine's pip and Ivy, with its mirrors,
+proxies and certificates, of which nothing must get into an image, and are checked against the locks
+here and once more in the build. The build itself asks the network for the packages of the base
+image's own distribution alone. It needs neither BuildKit nor Compose version 2, and both will do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.jars import Group, ensure_all
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+HERE: Final = ROOT / "docker"
+BUILD: Final = ROOT / "build" / "docker"
+
+LABEL: Final = "spu-assigner.inputs"
+IMAGES: Final[Mapping[str, str]] = {"kafka": "spu-assigner-kafka", "job": "spu-assigner"}
+IMAGE_VARIABLES: Final = {"kafka": "KAFKA_IMAGE", "job": "SPU_ASSIGNER_IMAGE"}
+BASE_VARIABLE: Final = "DOCKER_BASE"
+BASE: Final = (
+    "debian:bookworm-slim"  # its Python and C library are those that wheels are chosen for
+)
+PYTHON: Final = "3.11"
+GLIBC_MINOR: Final = 36
+ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+PROXIES: Final = ("http_proxy", "https_proxy", "no_proxy")
+
+SOURCES: Final = ("pyproject.toml", "README.md", "core", "schemas", "stream")
+JOB_JARS: Final[tuple[Group, ...]] = ("spark-kafka",)
+
+
+class EngineError(AssignerError):
+    """There is no Docker engine, or no Compose, that could be used."""
+
+
+class ImageError(AssignerError):
+    """An image cannot be had or built."""
+
+
+def said(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def last_line(*texts: str) -> str:
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def check_engine() -> str:
+    """The architecture of the engine's machine, in Python's word.
+
+    Raises:
+        EngineError: no client, no engine, or one of an architecture there are no packages for.
+    """
+    if shutil.which("docker") is None:
+        raise EngineError(
+            "the command `docker` is not there; install Docker Engine (Debian: `apt-get install "
+            "docker.io docker-compose`; others: Docker's own packages or Docker Desktop), or do "
+            "without containers: `make run`"
+        )
+    done = said(["docker", "version", "--format", "{{.Server.Arch}}"])
+    if done.returncode != 0:
+        raise EngineError(
+            f"no Docker engine answers ({last_line(done.stderr)}); start it (`systemctl start "
+            "docker`, or Docker Desktop) and see that your user may use it, or do without "
+            "containers: `make run`"
+        )
+    found = done.stdout.strip()
+    if found not in ARCHITECTURES:
+        expected = " or ".join(ARCHITECTURES)
+        raise EngineError(f"the Docker engine's machine is {found}; expected {expected}")
+    return ARCHITECTURES[found]
+
+
+def compose() -> list[str]:
+    """Compose: version 2 as the client's plug-in, else 1.29.
+
+    Raises:
+        EngineError: neither is there.
+    """
+    if said(["docker", "compose", "version"]).returncode == 0:
+        command = ["docker", "compose"]
+    elif shutil.which("docker-compose") is not None:
+        command = ["docker-compose"]
+    else:
+        raise EngineError(
+            "Docker Compose is not there; install it (Debian: `apt-get install docker-compose`; "
+            "others: the package docker-compose-plugin)"
+        )
+    return command
+
+
+def ensure_image(name: str) -> str:
+    """Build one of IMAGES if there is none, or one of older inputs; its name.
+
+    An image that the user names with KAFKA_IMAGE or SPU_ASSIGNER_IMAGE is pulled if it is missing.
+
+    Raises:
+        EngineError, ImageError: it cannot be had; the message says why.
+    """
+    architecture = check_engine()
+    if (named := os.environ.get(IMAGE_VARIABLES[name])) and named != IMAGES[name]:
+        if said(["docker", "image", "inspect", named]).returncode != 0:
+            tell(f"image {named}: pulling it, {IMAGE_VARIABLES[name]} names it")
+            _run(["docker", "pull", "--quiet", named], f"image {named} cannot be pulled")
+        return named
+    base = os.environ.get(BASE_VARIABLE) or BASE
+    if said(["docker", "image", "inspect", base]).returncode != 0:
+        why = f"the base image {base} is not there and cannot be pulled; name another with "
+        _run(["docker", "pull", "--quiet", base], f"{why}{BASE_VARIABLE}")
+    inputs = _inputs(name, base, architecture)
+    form = f'{{{{index .Config.Labels "{LABEL}"}}}}'
+    label = said(["docker", "image", "inspect", "--format", form, IMAGES[name]])
+    if label.stdout.strip() == inputs:
+        tell(f"image {IMAGES[name]} is up to date")
+        return IMAGES[name]
+    tell(f"image {IMAGES[name]}: gathering what goes in")
+    folder = _gather_kafka() if name == "kafka" else _gather_job(architecture)
+    tell(f"image {IMAGES[name]}: building, the first time some minutes")
+    proxies = [value for proxy in PROXIES for value in _build_argument(proxy)]
+    command = [
+        *("docker", "build", "--file", str(HERE / f"{name}.Dockerfile"), "--tag", IMAGES[name]),
+        *("--label", f"{LABEL}={inputs}", "--build-arg", f"BASE={base}", *proxies, str(folder)),
+    ]
+    with (BUILD / f"{name}.log").open("wb") as log:
+        status = subprocess.call(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+    if status != 0:
+        text = (BUILD / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        raise ImageError(
+            f"image {IMAGES[name]} could not be built ({last_line(text)}); the whole output is in "
+            f"{BUILD / f'{name}.log'}"
+        )
+    return IMAGES[name]
+
+
+def _build_argument(proxy: str) -> list[str]:
+    """Docker knows these arguments by itself and keeps them out of the image."""
+    value = os.environ.get(proxy) or os.environ.get(proxy.upper())
+    return ["--build-arg", f"{proxy}={value}"] if value else []
+
+
+def _inputs(name: str, base: str, architecture: str) -> str:
+    """What an image is made of, as one hash: a change of any of it makes another."""
+    files = [HERE / f"{name}.Dockerfile", *sorted(HERE.glob(f"{name}[-_]*"))]
+    files.append(ROOT / "stream" / "jars.lock.json")
+    if name == "job":
+        files += [HERE / "requirements.lock", ROOT / "requirements-build.lock", *_sources()]
+    found = hashlib.sha256(f"{base} {architecture}\n".encode())
+    for path in files:
+        data = path.read_bytes()
+        found.update(f"{path.relative_to(ROOT)} {len(data)}\n".encode() + data)
+    return found.hexdigest()
+
+
+def _sources() -> Iterator[Path]:
+    """The product's own files."""
+    for name in SOURCES:
+        path = ROOT / name
+        if path.is_file():
+            yield path
+            continue
+        for found in sorted(path.rglob("*")):
+            if found.is_file() and "__pycache__" not in found.parts:
+                yield found
+
+
+def _gather_kafka() -> Path:
+    folder = _emptied(BUILD / "kafka")
+    (folder / "jars").mkdir()
+    for jar in ensure_all(["broker"], tell=tell)["broker"]:
+        shutil.copy2(jar, folder / "jars")
+    shutil.copy2(HERE / "kafka-run", folder / "run")
+    shutil.copy2(HERE / "kafka-log4j2.properties", folder / "log4j2.properties")
+    return folder
+
+
+def _gather_job(architecture: str) -> Path:
+    wheels = _wheels(architecture)
+    folder = _emptied(BUILD / "job")
+    shutil.copytree(wheels, folder / "wheels", copy_function=_linked)
+    for jars in ensure_all(JOB_JARS, tell=tell).values():
+        shutil.copytree(jars[0].parent, folder / "jars" / jars[0].parent.name)
+    shutil.copy2(HERE / "requirements.lock", folder)
+    shutil.copy2(ROOT / "requirements-build.lock", folder)
+    shutil.copy2(HERE / "job-entry", folder / "entry")
+    shutil.copy2(HERE / "job_health.py", folder / "health")
+    source = _emptied(BUILD / "source")
+    for path in _sources():
+        copy = source / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    wheel = ["wheel", "--no-deps", "--no-build-isolation", "--no-index"]
+    _pip([*wheel, "--wheel-dir", str(folder / "product"), str(source)])
+    return folder
+
+
+def _wheels(architecture: str) -> Path:
+    """What the locks name, for the image's Python and machine; brought once for each lock."""
+    locks = [HERE / "requirements.lock", ROOT / "requirements-build.lock"]
+    content = "".join(lock.read_text(encoding="utf-8") for lock in locks)
+    key = hashlib.sha256(f"{architecture}\n{content}".encode()).hexdigest()[:12]
+    folder = BUILD / f"wheels-{key}"
+    if folder.is_dir():
+        return folder
+    tell("  bringing the Python packages, every one checked against its lock (about 700 MB)")
+    for old in BUILD.glob("wheels-*"):
+        shutil.rmtree(old)
+    fresh = _emptied(BUILD / "wheels.part")
+    platforms = [f"manylinux_2_{minor}_{architecture}" for minor in range(GLIBC_MINOR, 4, -1)]
+    platforms.append(f"manylinux2014_{architecture}")
+    chosen = [word for platform in platforms for word in ("--platform", platform)]
+    needed = [word for lock in locks for word in ("--requirement", str(lock))]
+    # PySpark is served as a source archive alone: what its build needs is given, not looked for.
+    download = ["download", "--no-deps", "--no-build-isolation", "--require-hashes"]
+    target = ["--implementation", "cp", "--python-version", PYTHON, *chosen]
+    _pip([*download, *target, "--dest", str(fresh), *needed])
+    fresh.rename(folder)
+    return folder
+
+
+def _pip(arguments: Sequence[str]) -> None:
+    """Run this Python's pip with the build tools that the lock names, whatever is installed."""
+    tools = BUILD / "tools"
+    lock = ROOT / "requirements-build.lock"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
+    if not tools.is_dir():
+        fresh = _emptied(BUILD / "tools.part")
+        install = ["install", "--require-hashes", "--target", str(fresh), "--requirement"]
+        _run([*pip, *install, str(lock)], "pip could not bring the build tools")
+        fresh.rename(tools)
+    environ = {**os.environ, "PYTHONPATH": str(tools)}
+    _run([*pip, *arguments], "pip could not bring what goes into the image", environ)
+
+
+def _linked(source: str, target: str) -> str:
+    """A hard link: what would be copied is large."""
+    os.link(source, target)
+    return target
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _run(command: Sequence[str], why: str, environ: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ImageError(f"{why}: {last_line(done.stdout, done.stderr)}")
+
+
+def tell(message: str) -> None:
+    print(message, flush=True)
+
+
+def main(names: Sequence[str]) -> int:
+    """Build what is named, or all; the exit status."""
+    try:
+        for name in names or IMAGES:
+            if name not in IMAGES:
+                raise ImageError(f"there is no image {name!r}; expected {' or '.join(IMAGES)}")
+            ensure_image(name)
+    except AssignerError as error:
+        print(f"docker-build: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
