@@ -39,11 +39,11 @@ from spu_assigner.stream.bundle import Bundler, Kind, Source
 from spu_assigner.stream.clusters import Clusters
 from spu_assigner.stream.keeper import YOUNG_OBJECTS_MAX
 from spu_assigner.stream.merge import merge_order
-from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.outbox import Outbox, summarised
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard import Shard
 from spu_assigner.stream.shard_batch import Batch, Options, process
-from spu_assigner.stream.sink import TransactionalSink, _summary
+from spu_assigner.stream.sink import TransactionalSink
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.stores import DictStore
@@ -193,7 +193,7 @@ def sink(bundles: Sequence[bytes], figures: Figures) -> None:
     with Outbox() as outbox:
         for sequence, bundle in enumerate(bundles):
             outbox.add(0, sequence, bundle)
-        figures.time("sink: digest", lambda: _summary(outbox))
+        figures.time("sink: digest", lambda: summarised(outbox))
         sender = TransactionalSink(Settings.from_env({}), shards=1)
         figures.time("sink: unpack, headers", lambda: sum(1 for _ in sender._outgoing(outbox)))
         producer = Producer(

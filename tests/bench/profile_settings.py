@@ -1,10 +1,11 @@
 """What each part of the two profiles is worth: a job with some of them changed, beside one without.
 
-    python tests/bench/profile_settings.py [--latencies 80] [--backlog 60000] [--rounds 2]
+    python tests/bench/profile_settings.py [--latencies 80] [--backlog 100000] [--rounds 2]
         [--policy fluvio] [--write]
 
-The first row of the table is profile `throughput`, the last one `latency`; between them stand those
-that take some of its values. Each of these is up together with a job of profile `throughput`, on
+The first row of the table is profile `throughput`; then come jobs that take some or all of the
+values of `latency`, and jobs without one of the levers that both profiles have. Each of these is up
+together with a job of profile `throughput`, on
 topics of its own: both are warmed up by backlogs, then asked for one create after the other in
 turn, so that whatever else the machine does falls on both alike, then given backlogs in turn while
 the other rests. Ratios are those to the partner. (Jobs measured one after the other differed by
@@ -23,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count, islice
 from pathlib import Path
 from statistics import fmean, median
@@ -58,23 +59,22 @@ CHILD: Final = "--job"  # how this program starts a job of its own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A job between the two profiles."""
+    """A job between the two profiles, or one without a lever that both have."""
 
     name: str
     shown: str  # in README
-    taken: tuple[str, ...]  # of profile latency; the rest is throughput's
+    taken: tuple[str, ...] = ()  # of profile latency; the rest is throughput's
 
 
 ROWS: Final = (
-    Row(name="throughput", shown="throughput", taken=()),
-    Row(name="compiler", shown="the fast compiler alone", taken=("jvm",)),
+    Row(name="throughput", shown="throughput"),
+    Row(name="batches", shown="batches of 20,000", taken=("topic_events_per_batch",)),
     Row(name="shard", shown="one shard", taken=("shards_max",)),
-    Row(
-        name="task",
-        shown="one shard, one task",
-        taken=("shards_max", "in_one_task"),
-    ),
-    Row(name="latency", shown="all: latency", taken=("shards_max", "in_one_task", "jvm")),
+    Row(name="task", shown="one shard, one task", taken=("shards_max", "in_one_task")),
+    Row(name="latency", shown="all: latency", taken=tuple(f.name for f in fields(profiles.Tuning))),
+    Row(name="compiler", shown="both compilers of the JVM"),
+    Row(name="fetches", shown="fetches held back for 10 ms"),
+    Row(name="buffers", shown="buffers of 4 MiB for broadcasts"),
 )
 
 
@@ -136,7 +136,7 @@ def started(row: Row, policy: Policy, bootstrap: str, folder: Path, stack: ExitS
         "SPU_ASSIGNER_CHECKPOINT": f"{folder}/checkpoint",
     }
     folder.mkdir()
-    program = [sys.executable, __file__, CHILD, ",".join(row.taken)]
+    program = [sys.executable, __file__, CHILD, row.name]
     process = stack.enter_context(running(program, folder / "log", environ))
     spus = Client(bootstrap, prefix + SPU_EVENTS, prefix + RING_EVENTS)
     spus.send([(event.cluster_id, encode_event(event)) for event in joins()])
@@ -205,26 +205,34 @@ def ratios(own: Job, its: Job) -> dict[str, Any]:
     }
 
 
-def run_job(taken: Sequence[str]) -> int:
-    """The job in profile throughput with these values of latency; until it is ended."""
-    from spu_assigner.stream.job import main as run
+def run_job(row: Row) -> int:
+    """The row's job; until it is ended."""
+    from spu_assigner.stream import job, source
 
     latency = profiles.TUNINGS[Profile.LATENCY]
-    values = {name: getattr(latency, name) for name in taken}
+    values = {name: getattr(latency, name) for name in row.taken}
     changed = replace(profiles.TUNINGS[BASE], **values)
     profiles.TUNINGS = {**profiles.TUNINGS, BASE: changed}  # type: ignore[misc]
-    return run()
+    match row.name:
+        case "compiler":
+            job.JVM = tuple(each for each in job.JVM if "TieredStopAtLevel" not in each)  # type: ignore[misc]
+        case "fetches":
+            source.FETCH_WAIT_MS_MAX = 10  # type: ignore[misc]
+        case "buffers":
+            chosen = job.session_options
+            job.session_options = lambda settings: {**chosen(settings), job.BROADCAST_BUFFER: "4m"}
+    return job.main()
 
 
 def main() -> int:
     """The command; its exit status."""
     if sys.argv[1:2] == [CHILD]:
-        return run_job([name for name in sys.argv[2].split(",") if name])
+        return run_job(next(row for row in ROWS if row.name == sys.argv[2]))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--backlog", type=int, default=60_000)
+    parser.add_argument("--backlog", type=int, default=100_000)
     parser.add_argument("--latencies", type=int, default=80)
     parser.add_argument("--policy", type=Policy, default=Policy.FLUVIO)
     parser.add_argument("--write", action="store_true")

@@ -97,6 +97,8 @@ PARTS: Final = (
     Part(
         name="simulate", results=("simulate",), minutes=0.2, whole=_pytest("test_simulate_bench.py")
     ),
+    Part(name="doctor", results=("doctor",), minutes=5, whole=_pytest("test_doctor_bench.py")),
+    Part(name="lint", results=("lint",), minutes=0.3, whole=_pytest("test_lint_bench.py")),
     Part(
         name="neighbours",
         results=("neighbours",),
@@ -259,7 +261,8 @@ def main() -> int:
     outcomes = run_parts(parts, folder, quick=options.quick)
     results = read_results(folder)
     title = "small sizes: an impression" if options.quick else "this run"
-    show(results, f"the benches against their targets ({title})")
+    is_part = options.only is not None
+    show(results, f"the benches against their targets ({title})", measured_only=is_part)
     if not options.quick and status_of(outcomes) == 0 and len(parts) == len(PARTS):
         keep("bench", sizes={}, figures=summary(results), show=False, folder=STORED)
     if options.quick:

@@ -10,8 +10,8 @@ of 16 partitions × 3 replicas a second each part could take, and so what satura
 - a producer in each keeper: each shard's part of a batch is a transaction of its own.
 
 A batch's steps follow each other, so its time is their sum. Nothing here was run: executors are
-taken to be as fast as these cores, and no network to be in the way. With --write the figures go to
-results/scale_plan.json.
+taken to be as fast as these cores, and each machine's network to carry 10 Gbit/s each way. With
+--write the figures go to results/scale_plan.json.
 """
 
 from __future__ import annotations
@@ -21,22 +21,29 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.figures import RESULTS, keep
+from spu_assigner.schemas.codec import encode_event
+from spu_assigner.stream.profile import tuning
+from spu_assigner.stream.settings import TOPIC_EVENTS_PER_BATCH_MAX
+from support.figures import RESULTS, STORED, keep
 from support.loadrun import say
+from support.workload import creates
 
 EXECUTORS: Final = 100
 CORES: Final = 2  # of an executor
 CLUSTERS: Final = 100_000
 TOPICS: Final = 100  # of a cluster
 JOBS: Final = (4, 10, 25)
-BATCH: Final = 20_000  # creates of a batch of a backlog, the default
+BATCH: Final = tuning(None).topic_events_per_batch  # creates of a batch of a backlog
 BROKERS: Final = 6
 BROKER_CORES: Final = 8
 COPIES: Final = 3  # of each message, on the brokers
+NETWORK: Final = 10e9 / 8  # bytes a second, of one machine, each way
+ROW_SIZE: Final = 100  # of an event in the shuffle, besides key and value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +59,14 @@ class Costs:
     batch: float  # of a batch that decides and sends next to nothing
     shard: float  # of each shard of a batch, of one core
     topic_bytes: float  # in a keeper
+    event_bytes: float  # of a request's row on its way to its shard
 
     @classmethod
     def measured(cls) -> Costs:
         growth, sink, scaling = (_figures(name) for name in ("growth", "sink", "scaling"))
         usual = sink["16 partitions"]
-        creates = usual["creates_of_a_batch"]
-        messages = usual["messages_of_a_batch"] / creates
+        count = usual["creates_of_a_batch"]
+        messages = usual["messages_of_a_batch"] / count
         send_cpu = usual["cpu_s_per_100k_messages"] / 100_000 * messages
         few, many = growth["few"], growth["many"]
         job = few["cpu_s_per_100k_creates"]["median"] / 100_000
@@ -71,19 +79,26 @@ class Costs:
         keepers = [_keepers(each["peak_mb_after_restart"]) for each in (many, few)]
         return cls(
             decide=job - send_cpu,
-            send=usual["seconds_of_a_batch"]["median"] / creates,
+            send=usual["seconds_of_a_batch"]["median"] / count,
             send_cpu=send_cpu,
             broker=usual["broker_cpu_s_per_100k_messages"] / 100_000 * messages,
-            bytes_=usual["mb_of_a_batch"] * 1e6 / creates,
+            bytes_=usual["mb_of_a_batch"] * 1e6 / count,
             messages=messages,
             batch=p50[least],
             shard=max(0.0, (p50[most] - p50[least]) / (most - least)) * CORES,
             topic_bytes=(keepers[0] - keepers[1]) * 1e6 / (many["topics"] - few["topics"]),
+            event_bytes=fmean(
+                len(event.cluster_id) + len(encode_event(event)) + ROW_SIZE
+                for event in creates(0, CLUSTERS // 100)
+            ),
         )
 
 
 def _figures(name: str) -> dict[str, Any]:
-    figures: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())["figures"]
+    """Of this run, where it measured that; else those that are stored."""
+    here = RESULTS / f"{name}.json"
+    kept = json.loads((here if here.exists() else STORED / here.name).read_text())
+    figures: dict[str, Any] = kept["figures"]
     return figures
 
 
@@ -109,7 +124,8 @@ def rates(costs: Costs) -> dict[str, Any]:
     brokers = BROKERS * BROKER_CORES / (costs.broker * COPIES)
 
     def design(jobs: int, *, driver_sends: bool) -> dict[str, Any]:
-        batch = BATCH * max(1, cores // jobs // CORES)  # as much for each executor as now
+        # As much for each executor as now, up to what a job may be told to take.
+        batch = min(TOPIC_EVENTS_PER_BATCH_MAX, BATCH * max(1, cores // jobs // CORES))
         steps = batch_seconds(costs, batch, cores=cores // jobs, driver_sends=driver_sends)
         rate = jobs * batch / sum(steps.values())
         first = max(steps, key=lambda step: steps[step])
@@ -131,6 +147,9 @@ def rates(costs: Costs) -> dict[str, Any]:
             "executors": round(cores / costs.decide),
             "one_producer_in_the_driver": round(1 / costs.send),
             "brokers": round(brokers),
+            # All rows but those that are where they belong already pass between executors.
+            "shuffle": round(EXECUTORS * NETWORK / costs.event_bytes),
+            "network_of_the_driver": round(NETWORK / costs.bytes_),
         },
     }
 
@@ -157,6 +176,7 @@ def main() -> int:
             "sending_cpu_us": round(costs.send_cpu * 1e6, 1),
             "broker_us": round(costs.broker * 1e6, 1),
             "bytes": round(costs.bytes_),
+            "event_bytes": round(costs.event_bytes),
             "messages": round(costs.messages, 2),
         },
         "a_batch": {

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from spu_assigner.core.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.machine import step
@@ -90,42 +90,47 @@ LEAST: Final = "the least of all rings with racks"
 
 def rate(partitions: int, work: Callable[[int], object], *, warm_up: int = WARM_UP) -> list[float]:
     """Partitions per second of each round, after some that are not counted."""
+    return [partitions / seconds(work, number) for number in range(warm_up + ROUNDS)][warm_up:]
+
+
+def seconds(work: Callable[[Any], object], given: object) -> float:
+    """How long it takes."""
+    begun = time.perf_counter()
+    work(given)
+    return time.perf_counter() - begun
+
+
+def creates(policy: Policy, prefix: str, topics: int, partitions: int) -> list[TopicCreate]:
+    """Requests for new topics."""
+    names = [f"{prefix}-{topic}" for topic in range(topics)]
+    return [
+        TopicCreate(
+            event_id=name,
+            cluster_id="c",
+            topic=name,
+            partitions=partitions,
+            replication_factor=REPLICAS,
+            policy=policy,
+        )
+        for name in names
+    ]
+
+
+def planner_rate(
+    state: ClusterState, policy: Policy, partitions: int, topics: int | None = None
+) -> list[float]:
+    """Partitions per second of topics of that size: requests are there, maps are made of them."""
+    topics = topics or -(-ROUND_PARTITIONS_MIN // partitions)
+
+    def work(events: list[TopicCreate]) -> None:
+        for event in events:
+            assert isinstance(step(state, event, default_policy=policy)[0], ReplicaMap)
+
     rates = []
-    for number in range(warm_up + ROUNDS):
-        begun = time.perf_counter()
-        work(number)
-        rates.append(partitions / (time.perf_counter() - begun))
-    return rates[warm_up:]
-
-
-def create(state: ClusterState, policy: Policy, name: str, partitions: int) -> None:
-    """One topic through the whole core."""
-    event = TopicCreate(
-        event_id=name,
-        cluster_id="c",
-        topic=name,
-        partitions=partitions,
-        replication_factor=REPLICAS,
-        policy=policy,
-    )
-    assert isinstance(step(state, event, default_policy=policy)[0], ReplicaMap)
-
-
-def many(state: ClusterState, policy: Policy, number: int) -> None:
-    """TOPICS topics."""
-    for topic in range(TOPICS):
-        create(state, policy, f"t{number}-{topic}", TOPIC_PARTITIONS)
-
-
-def planner_rate(state: ClusterState, policy: Policy, partitions: int) -> list[float]:
-    """Partitions per second of topics of that size."""
-    topics = -(-ROUND_PARTITIONS_MIN // partitions)
-
-    def work(number: int) -> None:
-        for topic in range(topics):
-            create(state, policy, f"t{partitions}-{number}-{topic}", partitions)
-
-    return rate(topics * partitions, work)
+    for number in range(WARM_UP + ROUNDS):
+        events = creates(policy, f"t{partitions}-{number}", topics, partitions)
+        rates.append(topics * partitions / seconds(work, events))
+    return rates[WARM_UP:]
 
 
 def kafka_rate(kafka: KafkaPlacer, brokers: Racks, partitions: int) -> list[float]:
@@ -169,7 +174,7 @@ def topics_rates(spus: int) -> dict[str, object]:
     best = max(statistics.median(each) for each in rates.values())
     for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):
         state = NO_RACKS.cluster(spus)
-        rates[policy] = rate(partitions, lambda n, s=state, p=policy: many(s, p, n))  # type: ignore[misc]
+        rates[policy] = planner_rate(state, policy, TOPIC_PARTITIONS, TOPICS)
     suffix = f"1,000 topics, {spus:,} SPUs"
     figures: dict[str, object] = {f"{name}, {suffix}": spread(r) for name, r in rates.items()}
     for policy in (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA):

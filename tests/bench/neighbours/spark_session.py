@@ -15,12 +15,13 @@ from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import ensure_java
 from spu_assigner.stream.job import SHUFFLE_PARTITIONS, Jars, build_session
 from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.source import FETCH_WAIT_MS_MAX, topic_events_per_batch
 
 SHARDS: Final = "2"  # state partitions, as the product makes them on two cores
 
 
 def source(spark: Any, settings: Settings) -> Any:
-    """The events as a stream of Kafka's rows, with the product's limit on a batch."""
+    """The events as a stream of Kafka's rows, with the product's limits on batch and fetch."""
     return (
         spark.readStream.format("kafka")
         .options(
@@ -30,9 +31,8 @@ def source(spark: Any, settings: Settings) -> Any:
                 "startingOffsets": "earliest",
                 "failOnDataLoss": "true",
                 "kafka.isolation.level": "read_committed",
-                # The broker holds an empty fetch back 500 ms by default, and Spark waits for it.
-                "kafka.fetch.max.wait.ms": "10",
-                "maxOffsetsPerTrigger": str(settings.topic_events_per_batch),
+                "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS_MAX),
+                "maxOffsetsPerTrigger": str(topic_events_per_batch(settings)),
             }
         )
         .load()

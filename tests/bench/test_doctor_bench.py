@@ -1,0 +1,85 @@
+"""`spu-assigner doctor` from the start of its process to its end, with each seeded fault.
+
+The limit on its checks is its own default; a broker that is silent takes all of it. Byte code is
+there, as after any installation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from spu_assigner.stream.broker import EmbeddedBroker
+from support.doctor_seeds import SEEDS, slug
+from support.figures import QUICK, keep, spread
+from support.patients import Clinic, Patient, program
+from support.secured import secured_broker
+
+ROUNDS: Final = 1 if QUICK else 3
+LIMIT_SECONDS: Final = 5.0
+
+
+def examined(patient: Patient, byte_code: Path) -> tuple[float, dict[str, Any]]:
+    """How long the process takes, and what it says."""
+    path = os.pathsep.join([*map(str, patient.python_path), os.environ.get("PYTHONPATH", "")])
+    environ = {**patient.environ, "PYTHONPYCACHEPREFIX": str(byte_code), "PYTHONPATH": path}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    begun = time.perf_counter()
+    done = subprocess.run(
+        [*program(patient), "--json"], capture_output=True, text=True, check=False, env=environ
+    )
+    seconds = time.perf_counter() - begun
+    assert done.returncode in {0, 1}, done.stderr
+    return seconds, json.loads(done.stdout)
+
+
+def test_the_doctor_from_start_to_end(tmp_path: Path) -> None:
+    """As somebody waits for it, or a script before a start."""
+    seconds: dict[str, list[float]] = {"sound": []}
+    missed: list[str] = []
+    with ExitStack() as stack:
+        kafka = stack.enter_context(EmbeddedBroker())
+        (tmp_path / "secured").mkdir()
+        secured = stack.enter_context(secured_broker(tmp_path / "secured"))
+        clinic = Clinic(
+            bootstrap=kafka.bootstrap_servers,
+            secured=secured,
+            folder=tmp_path / "clinic",
+            stack=stack,
+        )
+        clinic.open()
+        byte_code = tmp_path / "byte-code"
+        sound = clinic.sound(tmp_path / "sound")
+        for number in range(ROUNDS * 3 + 1):
+            taken, _ = examined(sound, byte_code)
+            if number:  # The first run reads the files from disk, and writes byte code.
+                seconds["sound"].append(taken)
+        for seed in SEEDS:
+            folder = tmp_path / slug(seed)
+            folder.mkdir()
+            patient = seed.prepare(clinic, folder)
+            for _ in range(ROUNDS):
+                taken, told = examined(patient, byte_code)
+                seconds.setdefault(slug(seed), []).append(taken)
+                codes = {each["code"] for check in told["checks"] for each in check["findings"]}
+                if not {*seed.codes} <= codes:
+                    missed.append(slug(seed))
+    slowest = {name: max(values) for name, values in seconds.items()}
+    keep(
+        "doctor",
+        sizes={"seeded_faults": len(SEEDS), "limit_s": LIMIT_SECONDS},
+        figures={
+            "found": len(SEEDS) - len({*missed}),
+            "missed": sorted({*missed}),
+            "within_limit": sum(value <= LIMIT_SECONDS for value in slowest.values()),
+            "examined": len(slowest),
+            "slowest": max(slowest, key=slowest.__getitem__),
+            "all_s": spread([each for values in seconds.values() for each in values]),
+            **{f"{name}_s": spread(values) for name, values in seconds.items()},
+        },
+    )
