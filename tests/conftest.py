@@ -6,16 +6,23 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java, ensure_java
+from support.kafka_cluster import KafkaCluster
+from support.shared_broker import VARIABLE, SharedBroker, shared_broker
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _ROOT = Path(__file__).parent
-_MARKED_FOLDERS = ("bench", "broker", "fuzz", "spark")
+_MARKED_FOLDERS = ("bench", "broker", "docker", "fuzz", "spark")
+_BROKER = pytest.StashKey[str]()
 _numbers = itertools.count(1)
 
 # No test depends on how fast the machine is. The rest is as Hypothesis has it, in CI its own.
@@ -23,6 +30,11 @@ settings.register_profile(
     "any-speed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any-speed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What changes files of the project is done when it is asked for."""
+    parser.addoption("--write-pictures", action="store_true", help="keep README's pictures")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,17 +46,42 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[EmbeddedBroker]:
+def kafka(pytestconfig: pytest.Config) -> Iterator[SharedBroker]:
     """A running broker, one for the whole run; a test must leave it up."""
-    broker = EmbeddedBroker()
+    with ExitStack() as stack:
+        try:
+            broker, what = stack.enter_context(shared_broker())
+        except AssignerError as reason:
+            if os.environ.get("CI") or os.environ.get(VARIABLE):
+                raise  # Where all must be tested, a missing broker is a failure.
+            pytest.skip(f"no broker can be had: {reason}")
+        pytestconfig.stash[_BROKER] = what
+        yield broker
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say which broker it was: the choice is the machine's unless the user made it."""
+    if what := config.stash.get(_BROKER, None):
+        terminalreporter.write_line(f"broker of the tests: {what}")
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator[KafkaCluster]:
+    """Three running brokers in racks a, b and c, one cluster for the whole run.
+
+    A test must leave all three up: `with kafka_cluster.stopped(2)` does.
+    """
+    cluster = KafkaCluster()
     try:
-        broker.start()
+        cluster.begin()
     except AssignerError as reason:
         if os.environ.get("CI"):
-            raise  # Where all must be tested, a missing broker is a failure.
-        pytest.skip(f"no broker can be had: {reason}")
-    with broker:
-        yield broker
+            raise
+        pytest.skip(f"no cluster can be had: {reason}")
+    with cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +97,21 @@ def java() -> Iterator[Java]:
         patch.setenv("JAVA_HOME", str(found.home))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         yield found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium, one for the whole run; a test opens pages of its own and closes them."""
+    from support.browser import BrowserError, open_browser
+
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(open_browser())
+        except BrowserError as reason:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(f"no browser can be had: {reason}")
+        yield opened
 
 
 @pytest.fixture

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.stream.acls import Role
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import create_topics
 from support.profiled import ENVIRON, SHARDS
 from support.secured import Secured, secured_broker
+from support.shared_broker import SharedBroker
 
 RIGHTS_OF_A_ROLE_MAX = 30
 
 
 @pytest.fixture(scope="session")
-def secured(kafka: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(kafka: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker that asks who is there and what he may do; `kafka` says whether one can be had."""
     users = [f"{role}-{number}" for role in Role for number in range(RIGHTS_OF_A_ROLE_MAX)]
     folder = tmp_path_factory.mktemp("secured")
@@ -28,7 +28,7 @@ def secured(kafka: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def settings(kafka: EmbeddedBroker, topic_prefix: str, java: Java, tmp_path: Path) -> Settings:
+def settings(kafka: SharedBroker, topic_prefix: str, java: Java, tmp_path: Path) -> Settings:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     return Settings.load(
         flags={

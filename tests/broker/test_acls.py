@@ -7,6 +7,7 @@ while work is done, so that it is Kafka who refuses.
 
 from __future__ import annotations
 
+import itertools
 import re
 import tempfile
 import time
@@ -22,14 +23,23 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import SpuJoined, TopicDelete
 from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.stream import follow_run
 from spu_assigner.stream import recover as recover_module
 from spu_assigner.stream.acls import ANSWERS, INPUTS, Acl, Resource, Role, acls
+from spu_assigner.stream.apply import apply_plan
 from spu_assigner.stream.bundle import KINDS, Bundler, Message
 from spu_assigner.stream.client import Reader, Sender, Sent
+from spu_assigner.stream.follow import Rules, Size
+from spu_assigner.stream.follow_kafka import require_rights
+from spu_assigner.stream.follow_run import Order, follow
+from spu_assigner.stream.follow_show import Teller
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Jars, build_session
 from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.plan_cluster import Target
+from spu_assigner.stream.plan_maps import matcher, read_maps
+from spu_assigner.stream.plan_model import Maps, Wanted, make_plan
 from spu_assigner.stream.recover import recover
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import TransactionalSink
@@ -52,12 +62,14 @@ from support.small_job import small_job
 
 GROUP = "readers"
 QUERY = "spu-assigner"
+CLUSTER = "followed"
+CAPACITIES = itertools.count(100)
 PREFIX = "acls."
 RECOVERED_PREFIX = "recovered."  # its outputs are a job's, and its markers foreign to the job here
 
 
 def rights(role: Role, prefix: str = PREFIX) -> tuple[Acl, ...]:
-    return acls(role, prefix=prefix, query_name=QUERY, group=GROUP)
+    return acls(role, prefix=prefix, query_name=QUERY, group=GROUP, cluster_id=CLUSTER)
 
 
 CASES = [
@@ -234,6 +246,25 @@ def recover_all(settings: Settings) -> None:
         recover(replace(settings, checkpoint=str(Path(folder, "new"))))
 
 
+def apply_maps(settings: Settings) -> None:
+    """Read maps, and make, grow and delete topics of the user's own."""
+    connection = settings.connection()
+    assert "a" in read_maps(connection, "c1", matcher(())).topics
+    new, wide, old = mapped(str(settings.sasl_username))
+    two = Wanted(replicas=((1,), (1,)), replication_factor=1)
+    maps = Maps(cluster_id="c1", topics={new: two, wide: two, old: Wanted(replicas=None)})
+    target = Target(connection)
+    plan = make_plan(maps, target.look([new, wide], deleted=[old]), delete=True)
+    report = apply_plan(plan, target)
+    assert not report.failed, report.failed
+    assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
+
+
+def mapped(user: str) -> list[str]:
+    """What an applier makes, grows and deletes."""
+    return [f"{user}-{each}" for each in ("new", "wide", "old")]
+
+
 def mark_as_before_0_3(secured: Secured) -> None:
     """A marker that does not tell how far the input was read: `assigner-audit` must be asked."""
     sink = TransactionalSink(settings_of_everybody(secured, RECOVERED_PREFIX), shards=1)
@@ -253,6 +284,23 @@ def mark_as_before_0_3(secured: Secured) -> None:
         sink.close()
 
 
+def follow_once(settings: Settings) -> None:
+    """Join the broker that is there, each time with another size: there is something to send."""
+    size = Size(capacity=next(CAPACITIES))
+    order = Order(
+        cluster_id=CLUSTER,
+        rules=lambda kafka_cluster: Rules(
+            cluster_id=CLUSTER, kafka_cluster=kafka_cluster, grace_seconds=0, size=size
+        ),
+        interval_seconds=0.1,
+        once=True,
+    )
+    connection = settings.connection()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(follow_run, "require_rights", lambda _: None)
+        follow(connection, connection, order, Teller("json"), check=lambda: None)
+
+
 WORK: dict[Role, Callable[[Settings], None]] = {
     Role.JOB: run_job,
     Role.PRODUCER: produce,
@@ -261,6 +309,8 @@ WORK: dict[Role, Callable[[Settings], None]] = {
     Role.ADMIN: create,
     Role.AUDITOR: audit,
     Role.RECOVERER: recover_all,
+    Role.FOLLOWER: follow_once,
+    Role.APPLIER: apply_maps,
 }
 
 
@@ -269,7 +319,8 @@ LOOKING = (Role.JOB, Role.RECOVERER)  # at their rights, before they do anything
 
 def prefix_of(role: Role, user: str) -> str:
     """Where topics are made each user has his own."""
-    return {Role.ADMIN: f"{user}.", Role.RECOVERER: RECOVERED_PREFIX}.get(role, PREFIX)
+    recovered = dict.fromkeys((Role.RECOVERER, Role.APPLIER), RECOVERED_PREFIX)
+    return {Role.ADMIN: f"{user}.", **recovered}.get(role, PREFIX)
 
 
 def spoil(secured: Secured, name: str) -> None:
@@ -280,8 +331,10 @@ def spoil(secured: Secured, name: str) -> None:
         time.sleep(0.02)
 
 
-def prepare(secured: Secured, role: Role, spoiled: str | None) -> None:
+def prepare(secured: Secured, role: Role, user: str, spoiled: str | None) -> None:
     """What must be there for all rights to be used."""
+    for name in mapped(user)[1:] if role is Role.APPLIER else ():
+        spoil(secured, name)
     if spoiled is not None:
         spoil(secured, spoiled)
     if role is Role.RECOVERER:
@@ -295,7 +348,7 @@ def test_the_rights_of_the_table_are_enough(users: Secured, role: Role) -> None:
     user = f"{role}-0"
     prefix = prefix_of(role, user)
     settings = settings_of(users, user, prefix)
-    prepare(users, role, f"{prefix}{REPLICA_MAP}" if role is Role.ADMIN else None)
+    prepare(users, role, user, f"{prefix}{REPLICA_MAP}" if role is Role.ADMIN else None)
     if role in LOOKING:
         check_topics(settings.connection().client(), prefix=prefix, role=role)
     WORK[role](settings)
@@ -310,7 +363,7 @@ def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: i
     missing = rights(role, prefix)[number - 1]
     inputs = {f"{prefix}{each}" for each in INPUTS}
     settings = settings_of(users, user, prefix)
-    prepare(users, role, missing.name if missing.operation == "AlterConfigs" else None)
+    prepare(users, role, user, missing.name if missing.operation == "AlterConfigs" else None)
     with pytest.raises((AssignerError, KafkaException, AssertionError)) as caught:
         WORK[role](settings)
     told = str(caught.value)
@@ -325,9 +378,14 @@ def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: i
         assert missing.operation in str(refused.value).partition("expected ")[2]
 
 
+def require_rights_of(settings: Settings) -> None:
+    require_rights(settings.connection())
+
+
 @pytest.mark.parametrize(
     ("work", "told"),
     [
+        (lambda given: Target(given.connection()).look(["mapped"]), "not Describe mapped at "),
         (
             lambda given: check_topics(given.connection().client(), prefix=PREFIX),
             "not do what the job does: ",
@@ -337,6 +395,7 @@ def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: i
         (consume, "not use acls.replica-map, "),
         (produce, "not use acls.spu-events, "),
         (create, "not Describe acls.spu-events, "),
+        (require_rights_of, "not do what the follower does: acls.spu-events: "),
     ],
 )
 def test_who_has_no_rights_at_all_is_told_so(

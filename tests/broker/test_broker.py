@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.stream.broker import BrokerError, EmbeddedBroker
+from support.shared_broker import SharedBroker
 
 _QUIET = {"log_level": 0}
 _CHILD = """
@@ -25,12 +26,12 @@ time.sleep(600)
 """
 
 
-def _create(broker: EmbeddedBroker, topic: str) -> None:
+def _create(broker: SharedBroker, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **_QUIET})
     admin.create_topics([NewTopic(topic, 1)])[topic].result(timeout=10)
 
 
-def _send(broker: EmbeddedBroker, topic: str, *values: bytes) -> None:
+def _send(broker: SharedBroker, topic: str, *values: bytes) -> None:
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -45,7 +46,7 @@ def _send(broker: EmbeddedBroker, topic: str, *values: bytes) -> None:
     producer.commit_transaction(20)
 
 
-def _read(broker: EmbeddedBroker, topic: str, count: int) -> list[bytes | None]:
+def _read(broker: SharedBroker, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -77,7 +78,7 @@ def _gone_within(pid: int, seconds: float) -> bool:
     return not _is_alive(pid)
 
 
-def test_a_transaction_comes_back_as_it_was_sent(kafka: EmbeddedBroker, topic_prefix: str) -> None:
+def test_a_transaction_comes_back_as_it_was_sent(kafka: SharedBroker, topic_prefix: str) -> None:
     """The output is written in transactions: the broker must serve them with one replica."""
     topic = f"{topic_prefix}echo"
     _create(kafka, topic)
@@ -85,7 +86,7 @@ def test_a_transaction_comes_back_as_it_was_sent(kafka: EmbeddedBroker, topic_pr
     assert _read(kafka, topic, 2) == [b"one", b"two"]
 
 
-def test_it_listens_on_the_loopback_only(kafka: EmbeddedBroker) -> None:
+def test_it_listens_on_the_loopback_only(kafka: SharedBroker) -> None:
     """A broker without a password must not be reached from the network."""
     host, port = kafka.bootstrap_servers.split(":")
     metadata = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **_QUIET}).list_topics()
@@ -104,7 +105,7 @@ def test_it_listens_on_the_loopback_only(kafka: EmbeddedBroker) -> None:
     assert ours <= {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
-def test_two_brokers_are_two_clusters(kafka: EmbeddedBroker) -> None:
+def test_two_brokers_are_two_clusters(kafka: SharedBroker) -> None:
     """Both start from the same image; an id of its own lets each know its folder."""
     with EmbeddedBroker() as other:
         ids = {
@@ -173,13 +174,14 @@ def test_the_broker_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
         assert _gone_within(pid, 10)
 
 
-def test_a_terminal_s_interrupt_does_not_reach_the_broker(kafka: EmbeddedBroker) -> None:
+def test_a_terminal_s_interrupt_does_not_reach_the_broker() -> None:
     """Ctrl-C goes to the terminal's session; the job must end before its broker does."""
-    assert kafka.pid is not None
-    assert os.getsid(kafka.pid) != os.getsid(0)
+    with EmbeddedBroker() as broker:
+        assert broker.pid is not None
+        assert os.getsid(broker.pid) != os.getsid(0)
 
 
-def test_a_taken_port_is_named(kafka: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_taken_port_is_named(kafka: SharedBroker, tmp_path: Path) -> None:
     """The user who asked for a port is told what is wrong with it."""
     port = int(kafka.bootstrap_servers.split(":")[1])
     with pytest.raises(BrokerError, match=f"port {port} of 127.0.0.1 is taken"):

@@ -23,7 +23,6 @@ from pyspark.sql import SparkSession
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.events import Event, Policy, TopicCreate
 from spu_assigner.stream import sink
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.checkpoint import CheckpointDamagedError, CheckpointError
 from spu_assigner.stream.inspect_checkpoint import inspect_checkpoint
 from spu_assigner.stream.jars import ensure_all
@@ -41,6 +40,7 @@ from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka, expected_maps
 from support.pictures import picture
 from support.profiled import ENVIRON
+from support.shared_broker import SharedBroker
 
 PREFIX = "checkpoint-faults."
 CLUSTERS = ("c1", "c2")
@@ -159,7 +159,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(
-    kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+    kafka: SharedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("faults")
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=PREFIX)

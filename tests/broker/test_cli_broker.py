@@ -18,9 +18,9 @@ from typing import IO
 
 import pytest
 from confluent_kafka import Producer
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.scenario import MANUAL, MANUAL_LIST, TABLE
+from support.shared_broker import SharedBroker
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
 # No broker is named but by a test's own options.
@@ -104,7 +104,7 @@ def json_lines(text: str) -> list[dict[str, object]]:
 
 @pytest.fixture(scope="module")
 def job(
-    kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+    kafka: SharedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[str]]:
     """A running job on topics of its own; gives the options that reach it."""
     broker = ["-b", kafka.bootstrap_servers, "--topic-prefix", "cli-job."]
@@ -116,7 +116,7 @@ def job(
 
 
 @pytest.fixture
-def topics(kafka: EmbeddedBroker, topic_prefix: str) -> list[str]:
+def topics(kafka: SharedBroker, topic_prefix: str) -> list[str]:
     """Fresh topics without a job; gives the options that reach them."""
     options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
     assert call("topics", "create", *options).returncode == 0
@@ -279,7 +279,7 @@ def test_an_event_too_large_is_not_sent(topics: list[str], tmp_path: Path) -> No
     assert "at most 1048576 are taken" in complaint
 
 
-def test_missing_topics_are_one_line(kafka: EmbeddedBroker, topic_prefix: str) -> None:
+def test_missing_topics_are_one_line(kafka: SharedBroker, topic_prefix: str) -> None:
     """And asking must not make them."""
     options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
     for command in (["produce", "spu-left", "--cluster", "c", "--spu-id", "0"], ["watch"]):
@@ -293,7 +293,7 @@ def test_missing_topics_are_one_line(kafka: EmbeddedBroker, topic_prefix: str) -
     assert len(json.loads(checked.stdout)["faults"]) == 9
 
 
-def test_topics_are_created_once_and_then_right(kafka: EmbeddedBroker, topic_prefix: str) -> None:
+def test_topics_are_created_once_and_then_right(kafka: SharedBroker, topic_prefix: str) -> None:
     """The command may be repeated."""
     options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
     first = call("topics", "create", "-o", "json", *options)
@@ -392,8 +392,9 @@ def test_the_demonstration_equals_the_documents(java: Java, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []  # Nothing is left behind.
 
 
+@pytest.mark.long
 def test_the_demonstration_can_be_played_again_beside_other_events(
-    kafka: EmbeddedBroker, java: Java, topic_prefix: str, tmp_path: Path
+    kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
 ) -> None:
     """On a broker that is there, from the same checkpoint: ids are new each time."""
     options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix, "--ui-port", "0"]
@@ -428,7 +429,7 @@ def test_the_job_with_its_own_broker_goes_on_after_it_was_terminated(
 
 
 def test_run_on_missing_topics_is_one_line_before_spark_is_started(
-    kafka: EmbeddedBroker, topic_prefix: str, tmp_path: Path
+    kafka: SharedBroker, topic_prefix: str, tmp_path: Path
 ) -> None:
     """Only `--create-topics` makes them on a broker that is not its own."""
     options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]

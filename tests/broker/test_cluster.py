@@ -20,12 +20,12 @@ import pyspark
 import pytest
 from spu_assigner.core import Assigner, Event, Policy, ReplicaMap
 from spu_assigner.schemas.codec import EventKind, decode_event, decode_record
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.topics import create_topics
 from support.builders import Events
 from support.profiled import SHARDS
 from support.programs import left_after, running, session
+from support.shared_broker import SharedBroker
 from support.streams import OUTPUTS, SPU_EVENTS, TOPIC_EVENTS, Streams
 
 CLUSTERS = [f"c{number}" for number in range(6)]
@@ -44,7 +44,7 @@ class Running:
     log: Path
 
 
-def environ_of(kafka: EmbeddedBroker, prefix: str, checkpoint: Path) -> dict[str, str]:
+def environ_of(kafka: SharedBroker, prefix: str, checkpoint: Path) -> dict[str, str]:
     """The job's settings, and Spark's own: where it is, its workers' Python, loopback only."""
     return {
         "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
@@ -61,7 +61,7 @@ def environ_of(kafka: EmbeddedBroker, prefix: str, checkpoint: Path) -> dict[str
     }
 
 
-def prepared(kafka: EmbeddedBroker, prefix: str) -> Streams:
+def prepared(kafka: SharedBroker, prefix: str) -> Streams:
     client = {"bootstrap.servers": kafka.bootstrap_servers}
     create_topics(client, prefix=prefix, partitions=2)  # each is a task of every batch
     return Streams(kafka.bootstrap_servers, prefix)
@@ -69,7 +69,7 @@ def prepared(kafka: EmbeddedBroker, prefix: str) -> Streams:
 
 @pytest.fixture(scope="module")
 def local_cluster(
-    kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+    kafka: SharedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """A job on `local-cluster`: a driver, and two executors in JVMs of their own."""
     folder = tmp_path_factory.mktemp("local-cluster")
@@ -170,8 +170,9 @@ def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
     check_all(streams, known + ring + topics)
 
 
+@pytest.mark.long
 def test_spark_submit_runs_it_on_a_standalone_cluster(
-    kafka: EmbeddedBroker, java: Java, topic_prefix: str, tmp_path: Path
+    kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
 ) -> None:
     """The command that `stream/submit.py` tells; SIGTERM ends it and all that it started."""
     streams = prepared(kafka, topic_prefix)

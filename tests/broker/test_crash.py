@@ -35,6 +35,7 @@ from support.profiled import ENVIRON
 from support.trial import BROKER_SETTINGS, IN_A_BATCH, Trial
 
 SEED = 5
+CONTESTS_MAX = 3
 NEXT = dict(pairwise(IN_A_BATCH))  # what a recovered job is armed with
 SHORT = (sys.executable, short_transactions.__file__)
 BLIND = (sys.executable, blind_sink.__file__)
@@ -127,12 +128,15 @@ def test_a_broker_that_stands_still_loses_nothing(trial: Trial, broker: Embedded
 
 def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
     """Both are at work on one stream and one checkpoint; the second one takes over."""
-    older = trial.ensure(command=SHORT)
-    trial.start()
-    while older.poll() is None:
-        trial.send(5)
-        trial.judge.look()
-    assert older.returncode == 1
+    for _ in range(CONTESTS_MAX):
+        older = trial.ensure(command=SHORT)
+        trial.start()
+        while older.poll() is None:
+            trial.send(5)
+            trial.judge.look()
+        assert older.returncode == 1
+        if "EndTxn commit failed: Unknown broker error" not in trial.told(older):
+            break  # Else it was shut out at its commit, and Kafka gave no name to that.
     assert "another process has taken over query 'spu-assigner'" in trial.told(older)
     trial.check()
 
@@ -201,6 +205,7 @@ def test_messages_that_did_not_arrive_are_sent_again(
     assert sink.last == Sent(batch=2, count=1, repeated=False)
 
 
+@pytest.mark.long
 def test_without_a_look_at_the_marker_the_same_run_shows_duplicates(
     broker: EmbeddedBroker, java: Java, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.data_loss import DataLossError, PartitionsGoneError, TopicReplacedError
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java
@@ -26,6 +25,7 @@ from spu_assigner.stream.topics import TopicsError
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka
 from support.profiled import ENVIRON
+from support.shared_broker import SharedBroker
 
 
 class Input:
@@ -63,7 +63,7 @@ class Input:
 
 @pytest.fixture(scope="module")
 def spark(
-    kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+    kafka: SharedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
     """One session for all tests here."""
     flags = {"checkpoint": str(tmp_path_factory.mktemp("x")), "ui_port": 0, "master": "local[2]"}

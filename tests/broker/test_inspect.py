@@ -15,7 +15,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from spu_assigner.stream import inspect_checkpoint as reader
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.inspect_checkpoint import (
     BatchNotKeptError,
     NoCheckpointError,
@@ -30,6 +29,7 @@ from spu_assigner.stream.topics import create_topics
 from support.builders import Events
 from support.kafka import Kafka
 from support.profiled import ENVIRON, SHARDS
+from support.shared_broker import SharedBroker
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "inspect"]
 PREFIX = "inspected."
@@ -49,9 +49,7 @@ def newest(folder: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def settings(
-    kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
-) -> Settings:
+def settings(kafka: SharedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Of the one job that all tests here look at."""
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=PREFIX)
     return Settings.load(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.events import Event, Policy
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.checkpoint import ProfileShardsError, ShardsChangedError
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
@@ -27,6 +26,7 @@ from spu_assigner.stream.topics import TopicsError
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka, expected_maps
 from support.profiled import ENVIRON, SHARDS
+from support.shared_broker import SharedBroker
 
 
 def life_of(cluster_id: str, first: int, topics: range) -> list[Event]:
@@ -221,7 +221,7 @@ def test_a_query_that_is_shut_out_stops_by_name(
 
 
 def test_missing_topics_are_told_before_anything_starts(
-    kafka: EmbeddedBroker, topic_prefix: str
+    kafka: SharedBroker, topic_prefix: str
 ) -> None:
     """One line, and what to do."""
     flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}

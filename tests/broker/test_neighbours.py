@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core import Assigner, Event, Policy, SpuJoined, TopicCreate
 from spu_assigner.core.records import ReplicaMap
 from spu_assigner.schemas.codec import encode_event, encode_record
-from spu_assigner.stream.broker import EmbeddedBroker
 from support.programs import running
 from support.reading import committed
+from support.shared_broker import SharedBroker
 
 LOOP = Path(__file__).parents[1] / "bench" / "neighbours" / "plain_loop.py"
 FIRST, ALL = 500, 600  # creates before the kill, and in all
@@ -39,7 +39,7 @@ def create(number: int) -> TopicCreate:
 
 @pytest.mark.parametrize("options", [(), ("--table",)], ids=["plain", "table codec"])
 def test_the_plain_loop_gives_the_cores_answers_over_a_kill(
-    kafka: EmbeddedBroker, topic_prefix: str, tmp_path: Path, options: Sequence[str]
+    kafka: SharedBroker, topic_prefix: str, tmp_path: Path, options: Sequence[str]
 ) -> None:
     """It is exactly once and durable: killed, it goes on where its last commit was."""
     servers = kafka.bootstrap_servers

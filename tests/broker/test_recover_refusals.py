@@ -15,7 +15,6 @@ from spu_assigner.core.records import EntryKind
 from spu_assigner.schemas.codec import decode_record
 from spu_assigner.schemas.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream import sink as sink_module
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.past_positions import LostInputError, NoPositionsError
 from spu_assigner.stream.profile import Profile
 from spu_assigner.stream.published import DamagedOutputError, UnsoundError
@@ -32,12 +31,13 @@ from spu_assigner.stream.topics import create_topics
 from support.builders import Events
 from support.profiled import ENVIRON
 from support.reading import committed
+from support.shared_broker import SharedBroker
 from support.small_job import SHARDS_LEFT, SmallJob, small_job
 from support.streams import Outgoing
 
 
 @pytest.fixture
-def settings(kafka: EmbeddedBroker, topic_prefix: str, tmp_path: Path) -> Settings:
+def settings(kafka: SharedBroker, topic_prefix: str, tmp_path: Path) -> Settings:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     return Settings.load(
         flags={

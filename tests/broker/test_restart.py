@@ -26,7 +26,6 @@ from spu_assigner.core.records import Answer, Mode, Status
 from spu_assigner.schemas.codec import decode_record
 from spu_assigner.schemas.jsonl import answer_to_json, event_to_json
 from spu_assigner.schemas.wire import DeadLetter
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.topics import create_topics
 from support.audits import audit
@@ -34,6 +33,7 @@ from support.judge import place_of, restored, value_of
 from support.pictures import picture
 from support.profiled import SHARDS
 from support.programs import left_after, running, session
+from support.shared_broker import SharedBroker
 from support.story import Story, ending, event_of
 from support.streams import OUTPUTS, Read, Streams
 
@@ -128,7 +128,7 @@ def check_state(streams: Streams, assigner: Assigner) -> None:
 
 
 def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(
-    kafka: EmbeddedBroker, java: Java, topic_prefix: str, tmp_path: Path
+    kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
 ) -> None:
     """Terminated and killed in mid-stream: nothing is lost, doubled or put in another order."""
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)

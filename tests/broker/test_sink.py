@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,6 @@ from confluent_kafka import KafkaException
 from spu_assigner.schemas.codec import decode_record, encode_record
 from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream import patience as patience_module
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.marker import read_marker
 from spu_assigner.stream.marker_check import (
     DigestMismatchError,
@@ -22,6 +22,7 @@ from spu_assigner.stream.marker_check import (
     SinkError,
 )
 from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.patience import unmasked
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import Sent, TransactionalSink
@@ -29,13 +30,14 @@ from spu_assigner.stream.topics import create_topics
 from support.outboxes import outbox
 from support.profiled import ENVIRON
 from support.reading import committed
+from support.shared_broker import SharedBroker
 from support.throttle import throttle
 
 MakeSink = Callable[..., TransactionalSink]
 
 
 @pytest.fixture
-def settings(kafka: EmbeddedBroker, topic_prefix: str) -> Settings:
+def settings(kafka: SharedBroker, topic_prefix: str) -> Settings:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     return Settings.load(
         flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
@@ -252,6 +254,26 @@ def test_an_older_process_is_shut_out(settings: Settings, make_sink: MakeSink) -
     with pytest.raises(FencedError, match="another process has taken over"):
         older._send_once(outbox(b"b"), 1)
     assert sent_values(settings) == [b"a"]
+
+
+def test_one_that_is_shut_out_while_it_sends_says_the_same(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Between two messages: the client then says of the next one only that it failed for good."""
+    older, topic = make_sink(), f"{settings.topic_prefix}replica-map"
+    producer, older._begun = older._producer, time.time()
+    producer.begin_transaction()
+    producer.produce(topic, b"a", b"key")
+    producer.flush(30)
+    make_sink()
+    with suppress(KafkaException), unmasked(producer):  # Afterwards the client knows it.
+        producer.produce(topic, b"b", b"key")
+        producer.flush(30)
+    with pytest.raises(KafkaException) as told, unmasked(producer):
+        producer.produce(topic, b"c", b"key")
+    with pytest.raises(FencedError, match="another process has taken over"):
+        older._give_up(told.value, batch=1, attempt=1)
+    assert sent_values(settings) == []
 
 
 def test_what_an_older_process_left_open_is_never_seen(

@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from spu_assigner.core.limits import MAP_SIZE_MAX
-from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.topics import (
     TOPICS,
     Fault,
@@ -19,13 +18,14 @@ from spu_assigner.stream.topics import (
     find_faults,
     topic_name,
 )
+from support.shared_broker import SharedBroker
 
 
-def _client(kafka: EmbeddedBroker) -> dict[str, str | int]:
+def _client(kafka: SharedBroker) -> dict[str, str | int]:
     return {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
 
 
-def _create(kafka: EmbeddedBroker, topic: NewTopic) -> None:
+def _create(kafka: SharedBroker, topic: NewTopic) -> None:
     admin = AdminClient(_client(kafka))
     admin.create_topics([topic])[topic.topic].result(timeout=10)
     deadline = time.monotonic() + 10
@@ -38,7 +38,7 @@ def _names(prefix: str) -> tuple[str, ...]:
     return tuple(topic_name(spec.name, prefix=prefix) for spec in TOPICS)
 
 
-def test_all_topics_are_made_once(kafka: EmbeddedBroker, topic_prefix: str) -> None:
+def test_all_topics_are_made_once(kafka: SharedBroker, topic_prefix: str) -> None:
     """The command may be repeated, by two people too."""
     names = _names(topic_prefix)
     first = create_topics(_client(kafka), prefix=topic_prefix)
@@ -49,7 +49,7 @@ def test_all_topics_are_made_once(kafka: EmbeddedBroker, topic_prefix: str) -> N
 
 
 def test_partitions_are_as_asked_but_one_for_the_markers(
-    kafka: EmbeddedBroker, topic_prefix: str
+    kafka: SharedBroker, topic_prefix: str
 ) -> None:
     """The last marker is read back from one place."""
     create_topics(_client(kafka), prefix=topic_prefix, partitions=3, replication_factor=1)
@@ -58,7 +58,7 @@ def test_partitions_are_as_asked_but_one_for_the_markers(
     assert counts == [3, 3, 3, 3, 3, 3, 3, 1, 1]
 
 
-def test_an_input_s_time_is_the_broker_s(kafka: EmbeddedBroker, topic_prefix: str) -> None:
+def test_an_input_s_time_is_the_broker_s(kafka: SharedBroker, topic_prefix: str) -> None:
     """The inputs are merged by time: a producer's wrong clock must not reorder them."""
     create_topics(_client(kafka), prefix=topic_prefix, partitions=1)
     for name in ("spu-events", "topic-events"):
@@ -76,7 +76,7 @@ def test_an_input_s_time_is_the_broker_s(kafka: EmbeddedBroker, topic_prefix: st
 
 
 @pytest.mark.parametrize("name", ["replica-map", "topic-status"])
-def test_the_largest_map_fits(kafka: EmbeddedBroker, topic_prefix: str, name: str) -> None:
+def test_the_largest_map_fits(kafka: SharedBroker, topic_prefix: str, name: str) -> None:
     """A map at its limit must not fail at the very last step."""
     create_topics(_client(kafka), prefix=topic_prefix, partitions=1)
     size = MAP_SIZE_MAX + 1024
@@ -92,7 +92,7 @@ def test_the_largest_map_fits(kafka: EmbeddedBroker, topic_prefix: str, name: st
     assert failures == [None]
 
 
-def test_missing_topics_are_named_in_one_line(kafka: EmbeddedBroker, topic_prefix: str) -> None:
+def test_missing_topics_are_named_in_one_line(kafka: SharedBroker, topic_prefix: str) -> None:
     """The job's start says what to do; a stack trace does not."""
     with pytest.raises(TopicsError) as caught:
         check_topics(_client(kafka), prefix=topic_prefix)
@@ -102,7 +102,7 @@ def test_missing_topics_are_named_in_one_line(kafka: EmbeddedBroker, topic_prefi
     )
 
 
-def test_a_wrong_setting_is_found_told_and_mended(kafka: EmbeddedBroker, topic_prefix: str) -> None:
+def test_a_wrong_setting_is_found_told_and_mended(kafka: SharedBroker, topic_prefix: str) -> None:
     """A topic made by hand has Kafka's defaults: the merge would go by the producers' clocks."""
     topic = f"{topic_prefix}spu-events"
     _create(kafka, NewTopic(topic, 2))
@@ -122,7 +122,7 @@ def test_a_wrong_setting_is_found_told_and_mended(kafka: EmbeddedBroker, topic_p
     check_topics(_client(kafka), prefix=topic_prefix)
 
 
-def test_a_larger_message_limit_is_left_alone(kafka: EmbeddedBroker, topic_prefix: str) -> None:
+def test_a_larger_message_limit_is_left_alone(kafka: SharedBroker, topic_prefix: str) -> None:
     """What the user has made larger is not made smaller."""
     topic = f"{topic_prefix}ring-events"
     _create(kafka, NewTopic(topic, 1, config={"max.message.bytes": "20000000"}))
@@ -134,7 +134,7 @@ def test_a_larger_message_limit_is_left_alone(kafka: EmbeddedBroker, topic_prefi
 
 
 def test_too_many_partitions_for_the_markers_cannot_be_mended(
-    kafka: EmbeddedBroker, topic_prefix: str
+    kafka: SharedBroker, topic_prefix: str
 ) -> None:
     """Kafka takes no partition away: the user must decide."""
     topic = f"{topic_prefix}assigner-commits"
@@ -145,7 +145,7 @@ def test_too_many_partitions_for_the_markers_cannot_be_mended(
         check_topics(_client(kafka), prefix=topic_prefix)
 
 
-def test_a_prefix_that_makes_no_topic_name_is_refused(kafka: EmbeddedBroker) -> None:
+def test_a_prefix_that_makes_no_topic_name_is_refused(kafka: SharedBroker) -> None:
     """Kafka's own refusal would come topic by topic."""
     with pytest.raises(TopicsError, match="the prefix 'a/b' makes no topic name"):
         create_topics(_client(kafka), prefix="a/b")

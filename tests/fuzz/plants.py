@@ -8,7 +8,7 @@ from typing import Any
 
 from spu_assigner.core import membership
 from spu_assigner.core.events import LeaveMode, SpuLeft
-from spu_assigner.schemas import codec, jsonl
+from spu_assigner.schemas import codec, json_object
 from spu_assigner.stream import assignment_file, shard_batch
 
 
@@ -35,7 +35,7 @@ def _stumble_over_names_given_twice() -> None:
     def first_twice(pairs: list[tuple[str, Any]]) -> str:
         return next(name for name, _ in pairs if name == "")
 
-    setattr(jsonl, "_first_twice", first_twice)  # noqa: B010 — a fault, planted
+    setattr(json_object, "_first_twice", first_twice)  # noqa: B010 — a fault, planted
 
 
 def _stumble_over_depth() -> None:

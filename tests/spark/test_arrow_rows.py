@@ -17,9 +17,9 @@ from pyspark.sql.pandas.serializers import (
     TransformWithStateInPandasInitStateSerializer,
     TransformWithStateInPandasSerializer,
 )
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 from spu_assigner.stream import arrow_rows
-from spu_assigner.stream.bundle import SCHEMA
+from spu_assigner.stream.bundle import OBSERVED, SCHEMA
 from spu_assigner.stream.shard_batch import Batch
 
 _COLUMNS = pa.schema(
@@ -42,10 +42,11 @@ _OPTIONS: dict[str, Any] = {
     "arrow_max_bytes_per_batch": 2**31 - 1,
     "int_to_decimal_coercion_enabled": False,
 }
-_TYPES = {"int": IntegerType(), "binary": BinaryType()}
+_TYPES = {"int": IntegerType(), "bigint": LongType(), "binary": BinaryType()}
 _OUT = StructType(
     [StructField(name, _TYPES[kind]) for name, kind in map(str.split, SCHEMA.split(", "))]
 )
+_OBSERVED = [4, 3, 2, 1]
 _POSITIONS = [0, 1, 2, 3, 4, 5, 6]
 
 
@@ -121,7 +122,7 @@ def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[byt
 
     def written(make: Any) -> tuple[bytes, list[Any]]:
         stream = io.BytesIO()
-        rows = [make(7, sequence, bundle) for sequence, bundle in enumerate(bundles)]
+        rows = [make(7, sequence, bundle, _OBSERVED) for sequence, bundle in enumerate(bundles)]
         serializer.dump_stream(iter([[(iter(rows), _OUT)]]), stream)
         data = stream.getvalue()
         if not data:
@@ -130,8 +131,13 @@ def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[byt
         return data[:4], [(reader.schema.types, batch.to_pylist()) for batch in reader]
 
     theirs = written(
-        lambda label, sequence, bundle: pd.DataFrame(
-            {"shard": [label], "sequence": [sequence], "bundle": [bundle]}
+        lambda label, sequence, bundle, observed: pd.DataFrame(
+            {
+                "shard": [label],
+                "sequence": [sequence],
+                "bundle": [bundle],
+                **{name: [number] for name, number in zip(OBSERVED, observed, strict=True)},
+            }
         )
     )
     arrow_rows.whole_columns()
@@ -141,7 +147,8 @@ def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[byt
 def test_a_recovery_s_first_batch_goes_out_as_ever() -> None:
     """It comes as DataFrames, by a serializer that has inherited what is ours."""
     made = TransformWithStateInPandasInitStateSerializer(**_OPTIONS)
-    frame = pd.DataFrame({"shard": [7], "sequence": [0], "bundle": [b"one"]})
+    numbers = {name: [1] for name in OBSERVED}
+    frame = pd.DataFrame({"shard": [7], "sequence": [0], "bundle": [b"one"], **numbers})
 
     def written() -> bytes:
         stream = io.BytesIO()

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from support.bench_table import markdown
 from support.curves import drawable
+from support.profile_table import table as profile_table
 from support.targets import Results
 
 OPENS: Final = "<!-- {name} -->\n"
@@ -18,6 +19,7 @@ def tables(results: Results) -> dict[str, str]:
     return {
         "targets": markdown(results),
         "neighbours": _neighbours(results),
+        "profiles": _profiles(results),
         "curves": _curves(results),
     }
 
@@ -54,6 +56,11 @@ def _neighbours(results: Results) -> str:
             cells = ("failed" if "failed" in each else "could not be run", "", "")
         rows.append(f"| {' | '.join((name, each['guarantee'], *cells))} |")
     return "\n".join(rows) + "\n"
+
+
+def _profiles(results: Results) -> str:
+    figures: dict[str, Any] = results.get("profiles", {}).get("figures", {})
+    return profile_table(figures) + "\n" if figures else "Not measured yet.\n"
 
 
 def _curves(results: Results) -> str:

@@ -30,8 +30,8 @@ def _bound(target: Target, bound: float | None) -> str:
     return "" if bound is None else f"{'≤' if target.at_most else '≥'} {number(bound)}"
 
 
-def show(results: Results, title: str) -> None:
-    """All lines, and how many are met."""
+def show(results: Results, title: str, *, measured_only: bool = False) -> None:
+    """The lines, all or those that were measured, and how many of all are met."""
     table = Table(title=title)
     for column in ("what", "policy"):
         table.add_column(column)
@@ -41,6 +41,8 @@ def show(results: Results, title: str) -> None:
         table.add_column(column)
     for target in targets(results):
         value = target.value(results)
+        if value is None and measured_only:
+            continue
         own = figure(results, target.ours)
         others = [f for each in target.beside if (f := figure(results, each)) is not None]
         table.add_row(

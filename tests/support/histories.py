@@ -17,11 +17,12 @@ import numpy as np
 from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.codec import encode_event, encode_record
 from spu_assigner.schemas.wire import CommitMarker, RecoveredFrom, Wire
+from spu_assigner.stream.cloud_events import marker_headers
 from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.outbox import Outbox, summarised
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard_batch import Batch, Options, ShardBatch
-from spu_assigner.stream.sink import TransactionalSink, _moved, _offsets, _summary
+from spu_assigner.stream.sink import TransactionalSink, _moved, _offsets
 from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.verify_model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
 from support.builders import Events
@@ -153,15 +154,15 @@ class Writer:
                 bundles = ShardBatch(self.clusters, self._options).apply(_batch(share))
                 for sequence, bundle in enumerate(bundles):
                     outbox.add(label, sequence, bundle)
-            digest, count, ranges = _summary(outbox)
-            offsets = _offsets(ranges, PREFIX)
+            summary = summarised(outbox)
+            offsets = _offsets(summary.ranges, PREFIX)
             before = self._marker
             marker = CommitMarker(
                 query="q",
                 checkpoint_id=self._checkpoint_id,
                 batch=0 if before is None else before.batch + 1,
-                count=count,
-                digest=digest,
+                count=summary.count,
+                digest=summary.digest,
                 offsets=offsets,
                 positions=_moved({} if before is None else before.positions, offsets),
                 **self._told(),
@@ -209,7 +210,8 @@ class Writer:
         self._marker = marker
         value = encode_record(marker, wire=self._options.wire)
         for name in MARKERS:
-            given = {"key": b"q", "value": value, "headers": ()}
+            headers = marker_headers(marker, self._clock) if self.release is None else ()
+            given = {"key": b"q", "value": value, "headers": headers}
             self.topics.append((name, 0), time_ms=self._clock, **given)
             self.topics.ends[name, 0] += 1
 

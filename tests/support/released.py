@@ -67,14 +67,14 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-def fill(bootstrap_servers: str, messages: list[Left]) -> None:
+def fill(bootstrap_servers: str, messages: list[Left], *, prefix: str = PREFIX) -> None:
     """Make the topics and put the messages there, the input at the offsets and times of then.
 
     What Kafka has written between messages at the end of each transaction is left out, so outputs
     move together. Nothing is dropped for its age.
     """
     client = {"bootstrap.servers": bootstrap_servers}
-    _make(client)
+    _make(client, prefix)
     found: dict[str, list[int]] = defaultdict(list)
     failures: list[object] = []
 
@@ -86,7 +86,7 @@ def fill(bootstrap_servers: str, messages: list[Left]) -> None:
     producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
     for left in messages:
         producer.produce(
-            PREFIX + left.topic,
+            prefix + left.topic,
             left.value,
             left.key,
             left.partition,
@@ -103,16 +103,16 @@ def fill(bootstrap_servers: str, messages: list[Left]) -> None:
                 for left in messages
                 if (left.topic, left.partition) == (topic, partition)
             ]
-            assert found[f"{PREFIX}{topic}/{partition}"] == then
-    mended = create_topics(client, prefix=PREFIX).mended
-    assert set(mended) == {PREFIX + name for name in INPUTS}
+            assert found[f"{prefix}{topic}/{partition}"] == then
+    mended = create_topics(client, prefix=prefix).mended
+    assert set(mended) == {prefix + name for name in INPUTS}
 
 
-def _make(client: dict[str, str]) -> None:
+def _make(client: dict[str, str], prefix: str) -> None:
     """The topics as they are to be filled; a setting that is changed later holds a moment later."""
     topics = [
         NewTopic(
-            PREFIX + spec.name,
+            prefix + spec.name,
             1 if spec.single else PARTITIONS,
             1,
             config={

@@ -47,6 +47,8 @@ _OPERATIONS = {
     "Read": AclOperation.READ,
     "Write": AclOperation.WRITE,
     "Create": AclOperation.CREATE,
+    "Alter": AclOperation.ALTER,
+    "Delete": AclOperation.DELETE,
     "Describe": AclOperation.DESCRIBE,
     "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
     "AlterConfigs": AclOperation.ALTER_CONFIGS,

@@ -11,7 +11,6 @@ import subprocess
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,16 +76,15 @@ class Tail:
         isolation: str = "read_committed",
     ) -> None:
         self._names = {f"{prefix}{topic}": topic for topic in topics}
-        self._consumer = Consumer(
-            {
-                **client,
-                "group.id": "test",
-                "isolation.level": isolation,
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 20,
-            }
-        )
+        self._settings: dict[str, Any] = {
+            **client,
+            "group.id": "test",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
+        }
+        self._consumer = Consumer(self._settings)
         self._read: dict[tuple[str, int], int] = {}  # up to which offset
 
     def more(self) -> Iterator[Read]:
@@ -94,7 +92,7 @@ class Tail:
         deadline = time.monotonic() + READ_SECONDS
         if not self._read:
             self._read = dict.fromkeys(self._places(deadline), 0)
-            self._consumer.assign([TopicPartition(*place, 0) for place in self._read])
+            self._assign()
         ends = {place: self._end(place, deadline) for place in self._read}
         while any(self._read[place] < end for place, end in ends.items()):
             assert time.monotonic() < deadline, f"not read to the end: {ends}, but {self._read}"
@@ -136,8 +134,22 @@ class Tail:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
-                with suppress(KafkaException):  # It remembers partitions without a leader.
-                    self._consumer.list_topics(timeout=5)
+                self._forget()
+
+    def _forget(self) -> None:
+        """Go on with another client: one that saw a broker come back remembers what it said then.
+
+        A partition that had no leader, or was not yet known, may be refused from memory for
+        minutes, also after the client has looked for all topics anew.
+        """
+        self._consumer.close()
+        self._consumer = Consumer(self._settings)
+        self._assign()
+
+    def _assign(self) -> None:
+        self._consumer.assign(
+            [TopicPartition(*place, next_) for place, next_ in self._read.items()]
+        )
 
 
 class Streams:

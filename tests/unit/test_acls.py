@@ -62,3 +62,17 @@ def test_without_a_role_all_are_printed() -> None:
     assert users == {f"User:{role}" for role in Role}
     assert any(line.endswith("--operation Read --group mine") for line in done.output.splitlines())
     assert all(name in done.output for name in ANSWERS)
+
+
+def test_an_appliers_rights_are_for_the_topics_that_are_named() -> None:
+    """Any topic by default, quoted so that no shell makes file names of it."""
+    asked = ["topics", "acls", "-b", "k:1", "--role", "applier"]
+    listed = CliRunner().invoke(cli, asked).output.splitlines()
+    add = "kafka-acls --bootstrap-server k:1 --add --allow-principal User:applier"
+    assert listed == [
+        f"{add} --operation Read --topic replica-map",
+        f"{add} --operation Read --topic assigner-state",
+        f"{add} --operation Create --operation Alter --operation Delete --topic '*'",
+    ]
+    named = CliRunner().invoke(cli, [*asked, "--mapped-topic", "orders"]).output.splitlines()
+    assert named[-1].endswith("--operation Delete --topic orders")

@@ -59,6 +59,7 @@ def test_every_command_of_the_contract_is_there() -> None:
     assert {" ".join(path) for path in paths(cli)} >= {
         "run",
         "simulate",
+        "lint",
         "watch",
         "topics create",
         "topics check",
@@ -66,6 +67,7 @@ def test_every_command_of_the_contract_is_there() -> None:
         "explain",
         "inspect",
         "verify",
+        "asyncapi",
         "completion",
         "produce events",
         "produce spu-joined",
@@ -93,7 +95,7 @@ def test_each_commands_help_is_light() -> None:
     """A command's module declares; what is heavy is imported when it runs."""
     code = (
         "import sys; from spu_assigner.stream.cli import cli\n"
-        "for name in ('run', 'produce', 'watch', 'topics', 'broker', 'explain', 'inspect'):\n"
+        "for name in cli.list_commands(None):\n"
         "    try: cli([name, '--help'])\n"
         "    except SystemExit: pass\n"
         "heavy = {'pyspark', 'confluent_kafka', 'fastavro', 'rich', 'pandas', 'pyarrow'}\n"
@@ -189,7 +191,16 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
     assert "_SPU_ASSIGNER_COMPLETE" in result.stdout
 
 
-def test_the_completion_completes() -> None:
+@pytest.mark.parametrize(
+    ("words", "count", "completed"),
+    [
+        ("spu-assigner produce topic-", 2, ["topic-create", "topic-delete", "topic-grow"]),
+        ("spu-assigner as", 1, ["asyncapi"]),
+        ("spu-assigner li", 1, ["lint"]),
+        ("spu-assigner lint --st", 2, ["--strict"]),
+    ],
+)
+def test_the_completion_completes(words: str, count: int, completed: list[str]) -> None:
     """The script asks the program itself, through this variable."""
     done = subprocess.run(
         [
@@ -200,14 +211,14 @@ def test_the_completion_completes() -> None:
         env={
             **os.environ,
             "_SPU_ASSIGNER_COMPLETE": "bash_complete",
-            "COMP_WORDS": "spu-assigner produce topic-",
-            "COMP_CWORD": "2",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(count),
         },
         capture_output=True,
         check=True,
         text=True,
     )
-    assert done.stdout.split() == ["plain,topic-create", "plain,topic-delete", "plain,topic-grow"]
+    assert done.stdout.split() == [f"plain,{word}" for word in completed]
 
 
 def test_the_version_is_told() -> None:
@@ -241,6 +252,8 @@ def test_faulty_lists_are_left_for_the_core_to_judge(tmp_path: Path) -> None:
         (b"", "is no JSON at line 1, column 1"),
         (b"[1,\n2", "is no JSON at line 2"),
         (b"\xff", "is no UTF-8 at byte 0"),
+        (b"\xef\xbb\xbf[\xba", "is no UTF-8 at byte 4"),
+        (b"\xef\xbb", "is no UTF-8 at byte 0"),
         (b"7", "is neither form"),
         (b"{}", "is neither form"),
         (b'{"partitions": 7}', "is neither form"),
@@ -251,7 +264,7 @@ def test_faulty_lists_are_left_for_the_core_to_judge(tmp_path: Path) -> None:
         (b"[" * 200_000, "is nested too deeply"),
         (b" " * (8 * 1024 * 1024 + 1), "has more than 8388608 bytes"),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_a_file_that_is_no_replica_assignment_is_refused(
     tmp_path: Path, data: bytes, said: str

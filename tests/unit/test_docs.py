@@ -91,6 +91,9 @@ def test_the_release_is_that_of_the_package() -> None:
 
 # Errors of the other commands and of values; those of the job are in README's table.
 _NOT_OF_THE_JOB = {
+    "FollowError",
+    "OvertakenError",
+    "SizesError",
     "AssignmentFileError",  # produce
     "BatchNotKeptError",
     "BrokerEndedError",  # of the process that watches the embedded broker
@@ -102,18 +105,31 @@ _NOT_OF_THE_JOB = {
     "InputError",  # its kinds are
     "InspectError",
     "InvalidEventError",  # a dead letter
+    "LineError",  # a dead letter
+    "NoAssignmentError",  # produce
     "NoCheckpointError",
     "NotThereError",
     "OtherProgramError",
     "PartitionUnknownError",
     "SchemaError",  # a check of the sources
+    "SchemaRegistryError",  # schemas
     "SessionError",  # inspect, recover
     "ShardDamagedError",  # told as CheckpointDamagedError
     "ShardFormatError",  # told as CheckpointFormatError
     "ShortRingError",  # for who embeds the core
     "TopicUnknownError",
+    # plan, apply
+    "MapsError",
+    "PlanFileError",
+    "StalePlanError",
+    "TargetError",
     "ReplayError",  # verify
     "VerifyError",
+    # ui
+    "AddressError",
+    "ClusterDamagedError",
+    "NotFoundError",
+    "RenewedError",
     # recover
     "DamagedOutputError",
     "FolderTakenError",

@@ -20,6 +20,7 @@ from spu_assigner.stream.profile import (
     tuning,
 )
 from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.source import topic_events_per_batch
 
 NEW = Checkpoint(id=None, shards=None)
 
@@ -51,6 +52,18 @@ def test_a_profile_comes_by_flag_variable_or_file(tmp_path: Path) -> None:
     assert Settings.load(environ=environ, file=file).profile is Profile.THROUGHPUT
     flags = {"profile": "latency"}
     assert Settings.load(flags=flags, environ=environ).profile is Profile.LATENCY
+
+
+def test_a_batch_is_as_large_as_the_profile_has_it_or_the_setting_says() -> None:
+    """Large ones cost less for each event, and make whoever asks now wait longer."""
+
+    def largest(**flags: object) -> int:
+        return topic_events_per_batch(Settings.load(flags=flags, environ={}))
+
+    assert largest() == largest(profile="throughput") == tuning(None).topic_events_per_batch
+    assert largest(profile="latency") == tuning(Profile.LATENCY).topic_events_per_batch
+    assert largest(profile="latency") < largest()
+    assert largest(profile="latency", topic_events_per_batch=7) == 7
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,20 @@ def test_a_recovery_from_another_batch_than_the_last_is_found() -> None:
     assert f"recovered from batch {older.batch}" in finding.found
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("assigner-audit", Kind.MARKER), ("assigner-commits", Kind.COMMITS)]
+)
+def test_a_marker_whose_headers_say_otherwise_is_found(name: str, kind: Kind) -> None:
+    """Who routes by headers must not be told of another batch than who reads the marker."""
+    topics = written(5).topics
+    read = topics.logs[name, 0][1]
+    headers = tuple((key, b"elsewhere" if key == "ce_id" else told) for key, told in read.headers)
+    topics.logs[name, 0][1] = read._replace(headers=headers)
+    [finding] = verify(topics.history()).findings
+    assert finding.kind is kind
+    assert "ce_id=elsewhere" in finding.found
+
+
 def two_releases(seed: int) -> Topics:
     """Three batches of an older release, then three of this one."""
     writer, story = Writer(seed), Story(seed)

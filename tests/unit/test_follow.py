@@ -1,0 +1,395 @@
+"""Who is said to join and leave: lists of looks in, events out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.events import LeaveMode, SpuJoined, SpuLeft
+from spu_assigner.stream.follow import (
+    LABEL,
+    MARK,
+    Announcement,
+    Decision,
+    Rules,
+    Sight,
+    Size,
+    decide,
+    followed_clusters,
+)
+from spu_assigner.stream.follow_said import Place, SaidOfCluster
+
+GRACE, GAP = 3.0, 10.0
+RULES = Rules(cluster_id="c", kafka_cluster="k", grace_seconds=GRACE)
+Racks = Mapping[int, str | None]
+ALL: Racks = {1: "a", 2: "b", 3: "c"}
+
+
+class Life:
+    """A follower and the input it writes to, a look a second."""
+
+    def __init__(self, rules: Rules = RULES) -> None:
+        self.rules = rules
+        self.now = 0
+        self.sent: list[Announcement] = []
+        self.log: list[SpuJoined | SpuLeft] = []
+        self.assigner = Assigner()
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """All is forgotten but what lies in the input."""
+        self.sight = Sight()
+        self.said = SaidOfCluster("c", origin="t.begin-0")
+        for offset, event in enumerate(self.log):
+            self.said.take(event, place(offset))
+
+    def by_hand(self, event: SpuJoined | SpuLeft) -> None:
+        self.log.append(event)
+        self.assigner.apply(event)
+        self.said.take(event, place(len(self.log) - 1))
+
+    def look(self, racks: Racks | None) -> Decision:
+        self.now += 1
+        self.sight = self.sight.after(racks, now=float(self.now), gap=GAP)
+        decision = self.decide()
+        for event in decision.events:
+            self.by_hand(event)
+            self.sent.append(event)
+        return decision
+
+    def decide(self) -> Decision:
+        said = self.said.by_spu()
+        return decide(said, self.sight, self.rules, origin="t.begin-0", occurred_at=0)
+
+    def looks(self, racks: Racks | None, count: int) -> None:
+        for _ in range(count):
+            self.look(racks)
+
+    @property
+    def ring(self) -> list[int]:
+        """What the job makes of it."""
+        return sorted(self.assigner.clusters["c"].ring.ids.tolist())
+
+    def said_last(self) -> list[tuple[str, int]]:
+        return [(type(event).__name__, event.spu_id) for event in self.sent]
+
+
+def place(offset: int) -> Place:
+    return Place(partition=0, offset=offset, time_ms=offset)
+
+
+def without(*ids: int) -> Racks:
+    return {broker: rack for broker, rack in ALL.items() if broker not in ids}
+
+
+def joins(ids: Iterable[int]) -> list[tuple[str, int]]:
+    return [("SpuJoined", broker) for broker in ids]
+
+
+def test_brokers_join_with_their_racks_and_once() -> None:
+    """The first look says all; the next ones nothing."""
+    life = Life()
+    life.looks(ALL, 3)
+    assert life.said_last() == joins([1, 2, 3])
+    first = life.sent[0]
+    assert isinstance(first, SpuJoined)
+    assert (first.rack, first.cores, first.capacity) == ("a", 1, 6_998)
+    assert first.labels == {LABEL: "k"}
+    assert life.ring == [1, 2, 3]
+
+
+def test_a_broker_leaves_after_the_grace_time_and_not_before() -> None:
+    """A restart is shorter, and moves nothing."""
+    life = Life()
+    life.look(ALL)
+    life.looks(without(3), 3)  # The first of them may be the moment it went.
+    assert life.said_last() == joins([1, 2, 3])
+    assert life.decide().awaited == {3: 1.0}
+    life.look(without(3))
+    assert life.said_last()[3:] == [("SpuLeft", 3)]
+    left = life.sent[-1]
+    assert isinstance(left, SpuLeft)
+    assert left.mode is LeaveMode.OFFLINE
+    assert life.ring == [1, 2]
+
+
+def test_a_broker_that_is_back_within_the_grace_time_was_never_away() -> None:
+    """However often: only a time without any sight of it counts."""
+    life = Life()
+    life.look(ALL)
+    for _ in range(5):
+        life.looks(without(2), 3)
+        life.look(ALL)
+    assert life.said_last() == joins([1, 2, 3])
+
+
+def test_who_left_and_is_back_joins_again_under_another_id() -> None:
+    """The job would take the same id for a copy and change nothing."""
+    life = Life()
+    life.look(ALL)
+    for _ in range(2):
+        life.looks(without(2), 4)
+        life.look(ALL)
+    back = [("SpuLeft", 2), ("SpuJoined", 2)]
+    assert life.said_last() == [*joins([1, 2, 3]), *back, *back]
+    assert len({event.event_id for event in life.sent}) == len(life.sent)
+    assert life.ring == [1, 2, 3]
+
+
+def test_what_cannot_be_seen_does_not_leave() -> None:
+    """The time that nothing is seen does not count for those who were missing before, either."""
+    life = Life()
+    life.look(ALL)
+    life.looks(without(3), 2)
+    life.looks(None, 100)
+    life.looks({}, 100)  # A cluster that says it has no brokers was not seen.
+    life.look(without(3))
+    assert life.said_last() == joins([1, 2, 3])
+    life.looks(without(3), 2)
+    assert life.said_last()[3:] == [("SpuLeft", 3)]
+
+
+def test_a_process_that_was_stopped_did_not_see_what_went_on() -> None:
+    """Looks far apart tell nothing of the time between them."""
+    life = Life()
+    life.look(ALL)
+    life.look(without(3))
+    life.now += 1_000
+    assert life.look(without(3)).events == ()
+
+
+def test_more_than_half_at_once_do_not_leave() -> None:
+    """So it looks through a hole in the network; a single one is no mass."""
+    life = Life()
+    life.look(ALL)
+    life.looks(without(1, 2), 10)
+    assert life.said_last() == joins([1, 2, 3])
+    assert life.decide().held == (1, 2)
+    life.rules = replace(RULES, mass_leave_allowed=True)
+    life.look(without(1, 2))
+    assert life.said_last()[3:] == [("SpuLeft", 1), ("SpuLeft", 2)]
+
+
+def test_those_who_go_shortly_after_each_other_are_counted_together() -> None:
+    """A rack goes dark within seconds, not in one."""
+    life = Life()
+    life.look(ALL)
+    life.looks(without(1), 2)
+    life.looks(without(1, 2), 10)
+    assert life.said_last() == joins([1, 2, 3])
+
+
+def test_one_after_the_other_may_go() -> None:
+    """A cluster that is taken down slowly is no mass."""
+    life = Life()
+    life.look(ALL)
+    life.looks(without(1), 5)
+    life.looks(without(1, 2), 5)
+    assert life.said_last()[3:] == [("SpuLeft", 1), ("SpuLeft", 2)]
+
+
+def test_a_broker_in_another_rack_or_of_another_size_joins_again() -> None:
+    """A join of a known id updates it."""
+    life = Life()
+    life.look(ALL)
+    life.look({**ALL, 2: "z"})
+    life.rules = replace(RULES, sizes={3: Size(capacity=7, cores=2)})
+    life.looks({**ALL, 2: "z"}, 2)
+    assert life.said_last()[3:] == [("SpuJoined", 2), ("SpuJoined", 3)]
+    moved, grown = life.sent[3:]
+    assert isinstance(moved, SpuJoined)
+    assert isinstance(grown, SpuJoined)
+    assert moved.rack == "z"
+    assert (grown.cores, grown.capacity) == (2, 7)
+
+
+def test_what_nobody_tells_stays_as_it_was() -> None:
+    """A start without --capacity does not resize a cluster, nor take its racks away."""
+    life = Life(replace(RULES, size=Size(capacity=10)))
+    life.look(ALL)
+    life.rules = RULES
+    life.looks(dict.fromkeys(ALL), 2)
+    assert life.said_last() == joins([1, 2, 3])
+
+
+def test_a_size_of_its_own_goes_before_that_of_all() -> None:
+    """Field by field: a broker may have more cores and the capacity of all."""
+    rules = replace(RULES, size=Size(cores=2, capacity=5), sizes={1: Size(cores=4)})
+    assert rules.size_of(1) == Size(cores=4, capacity=5)
+    assert rules.size_of(2) == Size(cores=2, capacity=5)
+
+
+def by_hand(spu_id: int, event_id: str = "hand") -> SpuJoined:
+    return SpuJoined(event_id=event_id, cluster_id="c", spu_id=spu_id, rack="x", capacity=9)
+
+
+def test_what_others_joined_is_left_alone() -> None:
+    """It may stand for something else; it neither changes nor leaves."""
+    life = Life()
+    life.by_hand(by_hand(2))
+    life.look(ALL)
+    life.looks(without(2), 10)
+    assert life.said_last() == joins([1, 3])
+    life.look(ALL)
+    assert "--adopt" in life.decide().left_alone[2]
+
+
+def test_what_is_adopted_keeps_its_size_and_leaves_like_others() -> None:
+    """Kafka knows the rack, and nothing of the size."""
+    life = Life(replace(RULES, adopts=True))
+    life.by_hand(replace(by_hand(2), labels={"row": "7"}))
+    life.looks(ALL, 2)
+    assert life.said_last() == joins([1, 2, 3])
+    adopted = life.sent[1]
+    assert isinstance(adopted, SpuJoined)
+    assert (adopted.rack, adopted.capacity) == ("b", 9)
+    assert adopted.labels == {"row": "7", LABEL: "k"}
+    life.looks(without(2), 4)
+    assert life.said_last()[3:] == [("SpuLeft", 2)]
+
+
+@pytest.mark.parametrize("adopts", [False, True])
+def test_whom_others_made_leave_stays_away(adopts: bool) -> None:
+    """A drain must not be undone because the broker still runs."""
+    life = Life(replace(RULES, adopts=adopts))
+    life.look(ALL)
+    drained = SpuLeft(event_id="d", cluster_id="c", spu_id=2, mode=LeaveMode.DECOMMISSION)
+    life.by_hand(drained)
+    life.looks(ALL, 3)
+    life.start_anew()
+    life.looks(ALL, 3)
+    assert life.said_last() == joins([1, 2, 3])
+    assert "made it leave" in life.decide().left_alone[2]
+
+
+def test_excluded_brokers_neither_join_nor_leave() -> None:
+    """Nothing is said of them, whatever was."""
+    life = Life(replace(RULES, excluded=frozenset({1})))
+    life.look(ALL)
+    life.rules = replace(RULES, excluded=frozenset({1, 2}))
+    life.looks(without(2), 10)
+    assert life.said_last() == joins([2, 3])
+
+
+def test_a_rack_that_the_job_would_refuse_is_not_sent() -> None:
+    """It would be refused at each look; the others join."""
+    life = Life()
+    decision = life.look({1: "a", 2: "b" * 129})
+    assert life.said_last() == joins([1])
+    assert "129 characters" in decision.left_alone[2]
+
+
+def test_a_start_anew_says_nothing_again_and_waits_anew() -> None:
+    """What was said lies in the input; for how long somebody is missing does not."""
+    life = Life()
+    life.look(ALL)
+    life.looks(without(3), 3)
+    life.start_anew()
+    life.looks(without(3), 3)
+    assert life.said_last() == joins([1, 2, 3])
+    life.look(without(3))
+    assert life.said_last()[3:] == [("SpuLeft", 3)]
+    life.start_anew()
+    life.looks(without(3), 10)
+    assert len(life.sent) == 4
+
+
+def test_whoever_decides_the_same_sends_the_same_ids() -> None:
+    """If a message came twice after all, the job takes the second for a copy."""
+    life, twin = Life(), Life()
+    for racks in (ALL, without(3), without(3), without(3), without(3), ALL):
+        life.look(racks)
+        twin.look(racks)
+    assert [event.event_id for event in life.sent] == [event.event_id for event in twin.sent]
+    assert all(event.event_id.startswith(f"{MARK}/t.") for event in life.sent)
+
+
+def test_the_clusters_of_spus_that_are_ours_are_told() -> None:
+    """Another address for the same cluster would make all of them leave."""
+    life = Life()
+    life.look(ALL)
+    life.by_hand(replace(by_hand(3), labels={"row": "7"}))
+    assert followed_clusters(life.said.by_spu()) == ["k"]
+    life.rules = replace(RULES, kafka_cluster="k2")
+    life.look(without(2))
+    assert followed_clusters(life.said.by_spu()) == ["k", "k2"]
+
+
+LOOKS = st.lists(
+    st.one_of(
+        st.none(),
+        st.dictionaries(st.integers(0, 4), st.sampled_from([None, "a", "b"])),
+        st.just("restart"),
+        st.sampled_from(["join", "leave"]),
+    ),
+    max_size=60,
+)
+
+
+@given(looks=LOOKS, spu_id=st.integers(0, 4))
+def test_no_life_breaks_a_promise(looks: list[Racks | str | None], spu_id: int) -> None:
+    """Flapping, blindness, restarts and hands in between: a plain model looks over the shoulder."""
+    life = Life()
+    missing = dict.fromkeys(range(5), 0.0)  # seconds in which each was surely away
+    before: Racks = {}
+    clear = False
+    for number, look in enumerate(looks):
+        if look == "restart":
+            life.start_anew()
+            missing, before, clear = dict.fromkeys(range(5), 0.0), {}, False
+            continue
+        if isinstance(look, str):
+            life.by_hand(
+                by_hand(spu_id, f"h{number}")
+                if look == "join"
+                else SpuLeft(event_id=f"h{number}", cluster_id="c", spu_id=spu_id)
+            )
+            continue
+        sees = bool(look)
+        for broker in missing:
+            if look and broker in look:
+                missing[broker] = 0.0
+            elif sees and clear and broker not in before:
+                missing[broker] += 1.0
+        decision = life.look(look)
+        for event in decision.events:
+            assert not is_his(life, event)
+            if isinstance(event, SpuLeft):
+                assert missing[event.spu_id] >= GRACE
+            else:
+                assert event.spu_id in (look or {})
+        assert life.decide().events == ()  # What was said is known.
+        if sees:
+            before, clear = look or {}, True
+        else:
+            clear = False
+    ids = [event.event_id for event in life.sent]
+    assert len(set(ids)) == len(ids)
+
+
+def is_his(life: Life, event: Announcement) -> bool:
+    """Whether somebody else spoke last of the SPU before this event was sent."""
+    earlier = [each for each in life.log if each.spu_id == event.spu_id]
+    at = earlier.index(event)
+    return at > 0 and not earlier[at - 1].event_id.startswith(MARK)
+
+
+@given(looks=LOOKS)
+def test_after_a_while_of_clear_sight_the_ring_is_who_is_there(
+    looks: list[Racks | str | None],
+) -> None:
+    """Whatever was before; what is held back is the one thing that may differ."""
+    life = Life(replace(RULES, mass_leave_allowed=True))
+    for look in looks:
+        if look == "restart":
+            life.start_anew()
+        elif not isinstance(look, str):
+            life.look(look)
+    life.looks(ALL, 6)
+    assert life.ring == [1, 2, 3]
+    spus = life.assigner.clusters["c"].spus
+    assert {spu_id: spus[spu_id].rack for spu_id in (1, 2, 3)} == ALL  # type: ignore[index]  # ids are ints

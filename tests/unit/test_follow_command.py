@@ -1,0 +1,224 @@
+"""What `follow-brokers` takes, refuses and tells, without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from spu_assigner.core.events import SpuJoined, SpuLeft
+from spu_assigner.schemas.jsonl import event_from_json
+from spu_assigner.stream import reach
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.connection import Connection
+from spu_assigner.stream.follow import Decision, Rules, Said, Sight, Size
+from spu_assigner.stream.follow_command import _rules, _watched
+from spu_assigner.stream.follow_said import Place, SaidOfCluster
+from spu_assigner.stream.follow_show import Teller
+from spu_assigner.stream.follow_sizes import Sizes, SizesError, read_sizes
+
+COMMAND = ["follow-brokers", "--cluster", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--grace", "soon"], "'soon' is no time; expected 0s to 7 days, such as 90s or 2m"),
+        (["--grace", "8000h"], "'8000h' is no time"),
+        (["--interval", "0"], "'0' is no time; expected 0.05s to 7 days"),
+        (["--cluster", "a/b"], "'a/b' is not 1 to 249"),
+        (["--capacity", "-1"], "-1 is not in the range"),
+        (["--exclude", "x"], "'x' is not a valid integer"),
+        (["--sizes", "/nowhere.toml"], "the file of sizes '/nowhere.toml' cannot be read"),
+        (["--watch-config", "/nowhere.toml"], "--watch-config"),
+        (
+            ["--watch-bootstrap-servers", "here"],
+            "--bootstrap-servers is 'here'; expected host:port",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(given: list[str], told: str) -> None:
+    """Before anything is asked of Kafka."""
+    done = CliRunner().invoke(cli, [*COMMAND, *given])
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["-b", "--watch-bootstrap-servers"])
+def test_a_cluster_that_does_not_answer_is_one_line(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the start it is a wrong address; later nobody leaves for it."""
+    monkeypatch.setattr(reach, "REQUEST_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(reach, "REFUSED_SECONDS_MAX", 0.1)
+    done = CliRunner().invoke(cli, [*COMMAND, "--once", option, "127.0.0.1:9"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("spu-assigner: no Kafka broker answers at 127.0.0.1:9 (")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sizes.toml"
+
+
+def test_a_file_of_sizes_has_one_for_all_and_some_of_their_own(file: Path) -> None:
+    """As the module shows it."""
+    file.write_text("capacity = 1000\n[brokers.3]\ncores = 8\ncapacity = 4000\n")
+    assert read_sizes(file) == Sizes(
+        size=Size(capacity=1000), by_broker={3: Size(cores=8, capacity=4000)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("capacity = ", "is no TOML"),
+        ("capacity = -1", "capacity in .* is -1; expected 0 to 2147483647"),
+        ("capacity = true", "capacity in .* is True; expected"),
+        ("cores = 0", "cores in .* is 0; expected 1 to 1024"),
+        ("slots = 3", "slots in .* is 3; expected cores, capacity or brokers"),
+        ("brokers = 3", "brokers in .* is 3; expected tables"),
+        ("[brokers.b1]\ncores = 1", "brokers in .* is 'b1'; expected a broker's id"),
+        ("[brokers.99999999999]\ncores = 1", "expected a broker's id, 0 to 2147483647"),
+        ("[brokers]\n3 = 5", "brokers.3 in .* is 5; expected a table"),
+        ("[brokers.3]\nrack = 'a'", "brokers.3.rack in .* is 'a'; expected cores"),
+    ],
+)
+def test_a_wrong_file_of_sizes_is_told_with_its_entry(file: Path, text: str, told: str) -> None:
+    """It is written by hand."""
+    file.write_text(text)
+    with pytest.raises(SizesError, match=told):
+        read_sizes(file)
+
+
+def test_sizes_are_read_again_and_a_wrong_file_changes_nothing(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slip of the pen must not resize a cluster, nor end the follower."""
+    given = Rules(cluster_id="c1", kafka_cluster="", grace_seconds=1, size=Size(cores=2))
+    file.write_text("capacity = 10")
+    rules = _rules(given, file, Teller("table"))
+    assert rules("k").size_of(1) == Size(cores=2, capacity=10)
+    file.write_text("capacity = 20")
+    assert rules("k").size_of(1) == Size(cores=2, capacity=20)
+    file.write_text("capacity = x")
+    for _ in range(2):
+        assert rules("k").size_of(1) == Size(cores=2, capacity=20)
+    told = capsys.readouterr().err
+    assert told.count("goes on with what it said before") == 1
+    assert rules("k").kafka_cluster == "k"
+
+
+def test_the_watched_cluster_has_its_own_settings_or_those_of_the_other(tmp_path: Path) -> None:
+    """Never a mixture: its users must not get the passwords of the other's."""
+    password = tmp_path / "password"
+    password.write_text("secret")
+    password.chmod(0o600)
+    config = tmp_path / "watched.toml"
+    config.write_text(
+        'bootstrap_servers = "w:1"\nsecurity_protocol = "SASL_SSL"\nsasl_username = "eye"\n'
+        f'sasl_password_file = "{password}"\n'
+    )
+    own = Connection(bootstrap_servers="e:1", prefix="p.")
+    assert _watched(own, None, None) is own
+    assert _watched(own, "w:2", None).client() == {"bootstrap.servers": "w:2"}
+    found = _watched(own, None, config).client()
+    assert (found["bootstrap.servers"], found["sasl.username"]) == ("w:1", "eye")
+    assert _watched(own, "w:3", config).client()["bootstrap.servers"] == "w:3"
+
+
+def placed(partition: int, offset: int, time_ms: int) -> Place:
+    return Place(partition=partition, offset=offset, time_ms=time_ms)
+
+
+def joined(event_id: str = "j", spu_id: int = 1, **fields: int) -> SpuJoined:
+    return SpuJoined(event_id=event_id, cluster_id="c1", spu_id=spu_id, **fields)  # type: ignore[arg-type]  # numbers only
+
+
+def left(event_id: str = "l") -> SpuLeft:
+    return SpuLeft(event_id=event_id, cluster_id="c1", spu_id=1)
+
+
+@pytest.mark.parametrize(
+    ("events", "online"),
+    [
+        ([(joined(), placed(0, 5, 9)), (left(), placed(0, 6, 9))], False),
+        ([(left(), placed(1, 0, 7)), (joined(), placed(0, 5, 8))], True),
+        ([(joined(), placed(0, 5, 8)), (left(), placed(1, 0, 7))], True),
+        (
+            [(joined(), placed(0, 1, 1)), (left(), placed(0, 2, 2)), (joined(), placed(0, 3, 3))],
+            False,
+        ),
+        ([(left(), placed(0, 1, 1)), (joined(cores=0), placed(0, 2, 2))], False),
+    ],
+    ids=["in order", "another partition", "as read", "a copy", "a refused join"],
+)
+def test_what_was_said_last_is_what_the_job_follows(
+    events: list[tuple[SpuJoined | SpuLeft, Place]], online: bool
+) -> None:
+    """Partitions by the broker's time; a copy and what is refused say nothing."""
+    said = SaidOfCluster("c1", origin="t.begin-0")
+    for event, place in events:
+        said.take(event, place)
+    assert said.by_spu()[1].online is online
+
+
+def tell(form: str, dry_run: bool = False) -> Callable[..., None]:
+    return Teller(form, dry_run=dry_run).event  # type: ignore[arg-type]  # a form
+
+
+def test_events_are_told_for_people_and_as_simulate_reads_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A dry run shows what would be."""
+    tell("table")(joined(capacity=3), missing_for=None)
+    tell("table")(left(), missing_for=61.2)
+    tell("table", dry_run=True)(joined(capacity=3, cores=2), missing_for=None)
+    tell("table", dry_run=True)(left(), missing_for=61.2)
+    tell("json")(left(), missing_for=61.2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == [
+        "joined  SPU 1: no rack, 1 core, 3 slots",
+        "left    SPU 1: missing for 61 s",
+        "would join  SPU 1: no rack, 2 cores, 3 slots",
+        "would leave  SPU 1: missing for 61 s",
+    ]
+    assert event_from_json(lines[4]) == left()
+
+
+def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line at each look would hide what matters."""
+    teller = Teller("table")
+    there = Sight().after({1: None, 2: "a"}, now=0, gap=1)
+    away = there.after({1: None}, now=1, gap=1)
+    for decision, sight in (
+        (Decision(awaited={2: 60.0}), away),
+        (Decision(awaited={2: 55.0}), away),
+        (Decision(), there),
+        (Decision(held=(2, 3), left_alone={1: "it is excluded"}), away),
+        (Decision(held=(2, 3), left_alone={1: "it is excluded"}), away),
+    ):
+        teller.decided(decision, sight)
+    for _ in range(2):
+        teller.blind("x:1: no answer")
+    for _ in range(2):
+        teller.sees()
+    for is_mine in (None, False, False):
+        teller.stands_by(is_mine)
+    teller.leads({1: Said(online=True, is_own=True, described=None, place="")}, dry_run=False)
+    lines = [line.removeprefix("follow-brokers: ") for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "misses broker 2; to leave in 60 s unless seen again",
+        "sees broker 2 again",
+        "holds back the leave of brokers 2, 3: more than half are missing at once, which is rather "
+        "a fault of the view; if they are gone, say --allow-mass-leave",
+        "leaves broker 1 alone: it is excluded",
+        "cannot see the watched cluster: x:1: no answer; nobody leaves",
+        "sees the watched cluster again",
+        "stands by: waits for the group",
+        "stands by: another follower leads",
+        "leads; 1 SPUs joined by this command, 0 by others",
+    ]

@@ -1,0 +1,353 @@
+"""Plans as files, replica maps out of `simulate`'s lines, and how `plan` and `apply` are called."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.plan_file import (
+    PlanFileError,
+    SavedPlan,
+    StalePlanError,
+    plan_json,
+    read_plan,
+    reassignment_json,
+    require_fresh,
+    saved,
+    write_json,
+)
+from spu_assigner.stream.plan_maps import MapsError, maps_of_file, matcher
+from spu_assigner.stream.plan_model import KafkaCluster, Maps, Partition, Wanted, make_plan
+from spu_assigner.stream.settings import Settings, SettingsError
+
+EVENTS = [
+    *({"type": "spu_joined", "event_id": f"j{n}", "cluster_id": "c1", "spu_id": n} for n in (1, 2)),
+    {"type": "spu_joined", "event_id": "o", "cluster_id": "c2", "spu_id": 1},
+    *(
+        {
+            "type": "topic_create",
+            "event_id": f"e-{topic}",
+            "cluster_id": "c1",
+            "topic": topic,
+            "partitions": partitions,
+            "replication_factor": factor,
+            "policy": "kafka",
+            "on_shortage": "wait",
+        }
+        for topic, partitions, factor in (("orders", 2, 1), ("old", 1, 1), ("late", 1, 3))
+    ),
+    {"type": "topic_delete", "event_id": "d", "cluster_id": "c1", "topic": "old"},
+]
+
+
+def simulated(events: list[dict[str, Any]], *options: str) -> bytes:
+    lines = "".join(json.dumps(event) + "\n" for event in events)
+    return CliRunner().invoke(cli, ["simulate", *options], input=lines).stdout_bytes
+
+
+def read(data: bytes, cluster_id: str = "c1", *globs: str) -> Maps:
+    return maps_of_file(io.BytesIO(data), Path("maps.jsonl"), cluster_id, matcher(globs))
+
+
+@pytest.mark.parametrize("options", [(), ("--explain",)])
+def test_the_output_of_simulate_is_read(options: tuple[str, ...]) -> None:
+    """A plan can be looked at before any job runs; what else is printed does no harm."""
+    found = read(simulated(EVENTS, *options))
+    assert found.topics == {
+        "orders": Wanted(replicas=((1,), (2,)), replication_factor=1),
+        "old": Wanted(replicas=None),
+    }
+    assert list(found.waiting) == ["late"]
+    assert "needs 1 more SPUs" in found.waiting["late"]
+
+
+def test_topics_are_chosen_by_globs() -> None:
+    """Team by team."""
+    assert list(read(simulated(EVENTS), "c1", "ord*", "x").topics) == ["orders"]
+    assert read(simulated(EVENTS), "c1", "ord*").waiting == {}
+
+
+def test_a_list_that_lost_its_replica_is_short_though_all_are() -> None:
+    """The lines do not tell how many were asked for; the status says that it waits."""
+    leave = {"event_id": "l", "cluster_id": "c1", "spu_id": 1, "mode": "decommission"}
+    create = {**EVENTS[3], "event_id": "e2", "topic": "pair", "replication_factor": 2}
+    refused = {**create, "event_id": "e3"}
+    found = read(simulated([*EVENTS, create, {"type": "spu_left", **leave}, refused]))
+    pair = found.topics["pair"]
+    assert (pair.replicas, pair.short) == (((2,), (2,)), frozenset({0, 1}))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"{", "line 1 of maps.jsonl is no JSON"),
+        (b"[" * 100_000, "line 1 of maps.jsonl is no JSON"),
+        (b"[]", "has type None"),
+        (b'{"type":"spu_joined"}', "has type 'spu_joined'"),
+        (b'{"type":"dead_letter","line":7}', "line 7 of the events was not understood"),
+        (b'{"type":"replica_map","cluster_id":"c1","topic":"a/b"}', "Kafka would not take"),
+        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[]}', "expected a list"),
+        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[]]}', "partition 0 "),
+        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[1],[1,true]]}', "has "),
+        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[-1]]}', "an id that"),
+        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[1,1]]}', "twice"),
+        (b'{"type":"replica_map","cluster_id":"c2","topic":"t"}', "no cluster 'c1'; it has c2"),
+        (b"", "no cluster 'c1'; it has none"),
+    ],
+)
+def test_lines_that_are_none_of_simulates_are_told(line: bytes, told: str) -> None:
+    """A topic that was passed over in silence would look as if it had no map."""
+    with pytest.raises(MapsError) as caught:
+        read(line)
+    assert told in str(caught.value)
+
+
+def kafka(**topics: list[list[int]]) -> KafkaCluster:
+    parts = {
+        name: tuple(Partition(replicas=tuple(row), in_sync=frozenset(row)) for row in lists)
+        for name, lists in topics.items()
+    }
+    ids = {name: f"id-of-{name}" for name in topics}
+    return KafkaCluster(kafka_id="k", brokers=(1, 2, 3), topics=parts, ids=ids)
+
+
+WANTED = Maps(
+    cluster_id="c1",
+    topics={
+        "new": Wanted(replicas=((1, 2),), replication_factor=2),
+        "old": Wanted(replicas=None),
+        "same": Wanted(replicas=((3,),), replication_factor=1),
+        "wide": Wanted(replicas=((2, 1), (3, 1)), replication_factor=2),
+        "bad": Wanted(replicas=((9,),), replication_factor=1),
+    },
+    waiting={"late": "its create waits"},
+)
+THEN = {"old": [[1]], "same": [[3]], "wide": [[1, 2]], "foreign": [[1]]}
+
+
+def kept() -> SavedPlan:
+    return saved(make_plan(WANTED, kafka(**THEN), delete=True), WANTED, is_live=True)
+
+
+def test_a_saved_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
+    """Nothing of it is lost on the way."""
+    write_json(tmp_path / "plan.json", plan_json(kept()))
+    assert read_plan(tmp_path / "plan.json") == kept()
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """And nothing is left beside it."""
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "none" / "plan.json", tmp_path / "folder"):
+        with pytest.raises(PlanFileError, match="cannot be written"):
+            write_json(path, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+SPOILED: list[Callable[[dict[str, Any]], object]] = [
+    lambda plan: plan.update(format=2),
+    lambda plan: plan.pop("kafka_id"),
+    lambda plan: plan.update(brokers=[True]),
+    lambda plan: plan.update(maps={}),
+    lambda plan: plan["changes"][0].update(topic="../x"),
+    lambda plan: plan["changes"][0].update(kind="drop"),
+    lambda plan: plan["changes"][0].update(kind="delete"),
+    lambda plan: plan["changes"][0].update(after=[]),
+    lambda plan: plan["changes"][0].update(after=[[1, 1]]),
+    lambda plan: plan["changes"][2].update(after=[[1]], before=[[1], [2]]),
+    lambda plan: plan["changes"][0].update(topic_id=7),
+    lambda plan: plan.update(changes={"topic": "x"}),
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_a_file_that_is_no_plan_is_refused(
+    spoil: Callable[[dict[str, Any]], object], tmp_path: Path
+) -> None:
+    """Before anything is done by it."""
+    document = json.loads(json.dumps(plan_json(kept())))
+    spoil(document)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(PlanFileError, match="is no plan of this release"):
+        read_plan(path)
+
+
+def test_the_moves_are_written_for_kafkas_tool() -> None:
+    """Its own form; new partitions are none of its business."""
+    assert reassignment_json(kept().plan) == {
+        "version": 1,
+        "partitions": [{"topic": "wide", "partition": 0, "replicas": [2, 1]}],
+    }
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {},
+        {"new": [[1, 2]]},  # created already
+        {"wide": [[1, 2], [3, 1]]},  # grown already
+        {"wide": [[2, 1]]},  # moved already
+        {"foreign": [[2], [3]], "other": [[1]]},  # none of the plan's business
+    ],
+)
+def test_a_plan_is_fresh_while_all_is_as_it_was_or_as_it_is_to_be(
+    now: dict[str, list[list[int]]],
+) -> None:
+    """So that a run that broke off can be finished by the same plan."""
+    require_fresh(kept(), kafka(**{**THEN, **now}), WANTED)
+
+
+def test_a_partition_on_its_way_is_no_change_of_the_cluster() -> None:
+    """While Kafka moves it, both old and new replicas are listed, the new ones first."""
+    asked = replace(WANTED, topics={"t": Wanted(replicas=((2, 3),), replication_factor=2)})
+    plan = saved(make_plan(asked, kafka(t=[[1, 2]])), asked, is_live=False)
+    require_fresh(plan, kafka(t=[[2, 3, 1]]), None)
+    with pytest.raises(StalePlanError, match=r"partition 0 on \[1, 2\] and has it on \[2, 1, 3\]"):
+        require_fresh(plan, kafka(t=[[2, 1, 3]]), None)
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ({"new": [[2, 1]]}, "topic new is there, made otherwise"),
+        ({"same": [[1]]}, "topic same had partition 0 on [3] and has it on [1]"),
+        ({"wide": [[3, 2]]}, "topic wide had partition 0 on [1, 2] and has it on [3, 2]"),
+        ({"wide": [[1, 2], [2, 3]]}, "topic wide had partition 1 on [3, 1] and has it on [2, 3]"),
+        ({"wide": [[1, 2]] * 3}, "topic wide had 1 partitions and has 3"),
+        ({"old": [[2]]}, "topic old had partition 0 on [1] and has it on [2]"),
+        ({"same": None}, "topic same is gone"),
+        ({"wide": None}, "topic wide is gone"),
+    ],
+)
+def test_a_plan_of_topics_that_have_changed_is_refused(
+    now: dict[str, list[list[int]] | None], told: str
+) -> None:
+    """What would be done now was decided on something else."""
+    topics = {name: lists for name, lists in {**THEN, **now}.items() if lists is not None}
+    with pytest.raises(StalePlanError) as caught:
+        require_fresh(kept(), kafka(**topics), WANTED)
+    assert told in str(caught.value)
+    assert str(caught.value).endswith("nothing was done, plan again")
+
+
+def test_a_topic_that_was_made_anew_is_not_deleted_by_an_old_plan() -> None:
+    """It is another topic under the same name, told by Kafka's id of it."""
+    cluster = replace(kafka(**THEN), ids={"old": "another"})
+    with pytest.raises(StalePlanError, match="old was deleted and made anew"):
+        require_fresh(kept(), cluster, WANTED)
+
+
+def test_a_plan_is_for_its_own_kafka_cluster_and_its_brokers() -> None:
+    """A broker that came or went since may have changed what is right."""
+    with pytest.raises(StalePlanError, match="for Kafka cluster k, this is other"):
+        require_fresh(kept(), replace(kafka(**THEN), kafka_id="other"), WANTED)
+    with pytest.raises(StalePlanError, match=r"brokers were \[1, 2, 3\] and are \[1, 3\]"):
+        require_fresh(kept(), replace(kafka(**THEN), brokers=(1, 3)), WANTED)
+
+
+def test_a_plan_whose_maps_have_changed_is_refused() -> None:
+    """An SPU may have been decommissioned since; other topics' maps do not matter."""
+    other = {**WANTED.topics, "another": Wanted(replicas=((1,),), replication_factor=1)}
+    require_fresh(kept(), kafka(**THEN), replace(WANTED, topics=other))
+    changed = {**WANTED.topics, "old": Wanted(replicas=((1,),), replication_factor=1)}
+    with pytest.raises(StalePlanError, match="the map of topic old has changed"):
+        require_fresh(kept(), kafka(**THEN), replace(WANTED, topics=changed))
+
+
+def test_a_plan_that_was_tampered_with_touches_no_reserved_topic() -> None:
+    """A file can say anything."""
+    plan = kept()
+    changes = tuple(replace(each, topic="__consumer_offsets") for each in plan.plan.changes)
+    forged = replace(plan, plan=replace(plan.plan, changes=changes))
+    with pytest.raises(StalePlanError, match="none that may be changed"):
+        require_fresh(forged, kafka(**THEN), None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "told"),
+    [
+        (["plan"], {}, "Missing option '--cluster'"),
+        (["plan", "--no-such"], {}, "No such option"),
+        (["plan", "x"], {}, "unexpected extra argument"),
+        (["plan", "--cluster", "c1", "-b", "nowhere"], {}, "--bootstrap-servers is 'nowhere'"),
+        (["plan", "--cluster", "c1", "--maps", "/none"], {}, "cannot read '/none'"),
+        (["plan", "--cluster", "c1", "--config", "/none"], {}, "settings file /none"),
+        (
+            ["plan", "--cluster", "c1"],
+            {"SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "x"},
+            "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS is 'x'",
+        ),
+    ],
+)
+def test_of_plan_no_error_ends_with_two(
+    arguments: list[str], environ: dict[str, str], told: str
+) -> None:
+    """2 says that there is something to do: a script must not take a typing error for that."""
+    done = CliRunner().invoke(cli, arguments, env=environ)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert told in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["apply", "--no-such"], "No such option"),
+        (["apply"], "Missing option '--cluster'"),
+        (["apply", "plan.json", "--delete"], "PLAN says what to do"),
+    ],
+)
+def test_of_apply_wrong_usage_ends_with_two(arguments: list[str], told: str) -> None:
+    """As of every other command."""
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_a_target_has_settings_of_its_own(tmp_path: Path) -> None:
+    """What is set for the job's Kafka, its password above all, is never sent to another."""
+    password = tmp_path / "password"
+    password.write_text("there\n", encoding="utf-8")
+    password.chmod(0o600)
+    environ = {
+        "KAFKA_BOOTSTRAP_SERVERS": "here:1",
+        "SPU_ASSIGNER_SECURITY_PROTOCOL": "SASL_SSL",
+        "SPU_ASSIGNER_SASL_USERNAME": "me",
+        "SPU_ASSIGNER_SASL_PASSWORD": "here",
+    }
+    target = Settings.load(
+        flags={"bootstrap_servers": "there:2"}, environ=environ, is_target=True
+    ).connection()
+    assert target.client() == {"bootstrap.servers": "there:2"}
+    environ |= {
+        "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "there:2",
+        "SPU_ASSIGNER_TARGET_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "SPU_ASSIGNER_TARGET_SASL_USERNAME": "you",
+        "SPU_ASSIGNER_TARGET_SASL_PASSWORD_FILE": str(password),
+    }
+    client = Settings.load(environ=environ, is_target=True).connection().client()
+    assert client == {
+        "bootstrap.servers": "there:2",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "you",
+        "sasl.password": "there",
+    }
+    assert Settings.load(environ=environ).connection().client()["sasl.password"] == "here"
+
+
+def test_a_wrong_setting_of_a_target_is_told_by_its_own_name() -> None:
+    """The line must lead to the place to mend."""
+    with pytest.raises(SettingsError, match=r"^SPU_ASSIGNER_TARGET_SASL_MECHANISM is 'X'"):
+        Settings.load(environ={"SPU_ASSIGNER_TARGET_SASL_MECHANISM": "X"}, is_target=True)
+    with pytest.raises(AssignerError, match=r"^--target-bootstrap-servers is 'x'"):
+        Settings.load(flags={"bootstrap_servers": "x"}, environ={}, is_target=True)
