@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/packages.stamp
 READY := $(VENV)/ready.stamp
 SETUP_LOG := $(VENV)/setup.log
-SOURCES := core schemas stream tests
+SOURCES := core schemas stream tests docker
 
 # Set PYTHON to choose another interpreter than the first that fits.
 PYTHON ?=
@@ -23,9 +23,19 @@ ifneq ($(PROFILE),)
 export SPU_ASSIGNER_PROFILE := $(PROFILE)
 endif
 
+# Set BROKER to choose the broker that tests share: make test BROKER=container, or embedded. By
+# default it is a container where a Docker engine has the image, KAFKA_IMAGE or one built here.
+BROKER ?=
+ifneq ($(BROKER),)
+export SPU_ASSIGNER_TEST_BROKER := $(BROKER)
+endif
+ifneq ($(KAFKA_IMAGE),)
+export SPU_ASSIGNER_KAFKA_IMAGE ?= $(KAFKA_IMAGE)
+endif
+
 .PHONY: help
 help: ## list the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(PACKAGES) ## install what the project needs; the other commands do it when it is due
@@ -72,12 +82,25 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 .PHONY: test
-test: $(READY) ## all tests: unit, Spark, broker; in two halves side by side (PROFILE=latency: in that profile)
-	@$(BIN)/python tests/support/halves.py -m 'not bench' --durations 15
+test: $(READY) ## all tests but the three of test-long: unit, Spark, broker; in two halves side by side (PROFILE=latency: in that profile)
+	@$(BIN)/python tests/support/halves.py -m 'not bench and not docker and not long' --durations 15
+
+.PHONY: test-long
+test-long: $(READY) ## three tests of over a minute each that `make test` leaves out
+	@$(BIN)/pytest -q -m long
+
+CONTAINER_TESTS := test_kafka_container.py test_topics.py \
+  test_job.py::test_a_restart_goes_on_and_repeats_nothing
+
+.PHONY: test-containers
+test-containers: $(READY) ## some of the broker tests on a Kafka in a container; builds our image, or takes KAFKA_IMAGE
+	@$(BIN)/python docker/images.py kafka
+	@SPU_ASSIGNER_TEST_BROKER=container $(BIN)/pytest -q \
+	  $(addprefix tests/broker/,$(CONTAINER_TESTS))
 
 .PHONY: unit
 unit: $(READY) ## the tests that need neither Java nor Spark nor a broker
-	@$(BIN)/pytest -q -m 'not spark and not broker and not kafka_jar and not fuzz and not bench'
+	@$(BIN)/pytest -q -m 'not spark and not broker and not kafka_jar and not fuzz and not bench and not docker'
 
 .PHONY: check
 check: lint unit audit ## format, lint, types, import rules, unit tests, audit; to be run before each commit
@@ -88,6 +111,7 @@ lint: $(READY) build/types
 	  || { echo 'lint: `make format` mends the files above' >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/mypy -p spu_assigner.core -p spu_assigner.schemas -p spu_assigner.stream
+	@MYPYPATH=docker:build/types $(BIN)/mypy docker/*.py
 	@$(BIN)/lint-imports --no-logo
 
 .PHONY: audit
@@ -116,6 +140,28 @@ bench-quick: $(READY) ## most of that on small sizes in a few minutes; keeps not
 .PHONY: figures
 figures: $(READY) ## the table, README's tables and the curves of the results that are stored
 	@$(BIN)/python tests/bench/run.py --stored
+
+.PHONY: docker-build
+docker-build: $(READY) ## images of Kafka and of the job, where they are missing or old (KAFKA_IMAGE=… takes another Kafka)
+	@$(BIN)/python docker/images.py
+
+.PHONY: docker-up
+docker-up: $(READY) ## Kafka, a Spark cluster and the job in containers; plays the scenario, stays up
+	@$(BIN)/python docker/stack.py up
+
+VOLUMES ?=
+
+.PHONY: docker-down
+docker-down: $(READY) ## stop the containers (VOLUMES=1: and forget their data)
+	@$(BIN)/python docker/stack.py down $(if $(filter-out 0,$(VOLUMES)),--volumes)
+
+.PHONY: docker-test
+docker-test: $(READY) ## the same in a project of its own: the scenario, then containers are killed (5 minutes)
+	@$(BIN)/pytest -m docker --durations 5 tests/docker
+
+.PHONY: pictures
+pictures: $(READY) ## README's pictures of Spark's UI, of a real job in a browser
+	@$(BIN)/pytest -q tests/broker/test_spark_ui.py --write-pictures
 
 SEEDS ?= 100000
 
@@ -170,6 +216,17 @@ MINUTES ?= 30
 .PHONY: churn
 churn: $(READY) ## a steady life of 50 clusters: memory, checkpoint and latency over time (MINUTES=30)
 	@$(BIN)/python tests/bench/churn.py --write --minutes $(MINUTES)
+
+.PHONY: asyncapi
+asyncapi: $(READY) ## write asyncapi.yaml anew from the schemas and the table of topics
+	@mkdir -p build
+	@$(BIN)/spu-assigner asyncapi > build/asyncapi.yaml
+	@mv build/asyncapi.yaml asyncapi.yaml
+
+.PHONY: screenshots
+screenshots: $(READY) ## picture the pages of `spu-assigner ui` for the documents
+	@mkdir -p docs
+	@$(BIN)/python tests/support/ui_screenshots.py
 
 .PHONY: lock
 lock: ## resolve the dependencies anew and write the lock files
