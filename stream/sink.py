@@ -68,6 +68,7 @@ _FENCED: Final = frozenset(
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _UNKNOWN_OUTCOME: Final = frozenset(
     {
+        KafkaError.UNKNOWN,  # a broker's fault, also at a commit that meets a successor's start
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._MSG_TIMED_OUT,
@@ -366,11 +367,16 @@ class TransactionalSink:
     def _give_up(self, reason: KafkaException, *, batch: int, attempt: int) -> None:
         """Throw the producer away; raise unless the batch may be tried again."""
         error = reason.args[0]
+        is_fenced = error.code() in _FENCED
         producer, self._producer = self._producer, None
         if producer is not None and not error.fatal():
-            with suppress(KafkaException):
+            try:
                 producer.abort_transaction(PATIENCE_SECONDS)
-        if error.code() in _FENCED:
+            except KafkaException as refusal:
+                # It may name a successor that the first error did not name. Of a transaction that
+                # was open too long it says the same, and that one may be sent again.
+                is_fenced |= refusal.args[0].code() in _FENCED and not self._is_expired()
+        if is_fenced:
             raise self._fenced(batch) from reason
         if error.code() in _UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
             return
@@ -384,10 +390,11 @@ class TransactionalSink:
         """Why Kafka does not take this producer any more; of an expired transaction it says the
         same as of a successor.
         """
-        query, seconds = self._settings.query_name, time.time() - self._begun
-        if seconds >= TRANSACTION_SECONDS_MAX:
+        query = self._settings.query_name
+        if self._is_expired():
             return TransactionExpiredError(
-                f"the transaction of batch {batch} was open for {seconds:.0f} s and Kafka permits "
+                f"the transaction of batch {batch} was open for {time.time() - self._begun:.0f} s "
+                f"and Kafka permits "
                 f"{TRANSACTION_SECONDS_MAX} s: broker, network or this machine stood still; "
                 f"nothing of it is visible, start the job again to repeat it (unless another "
                 f"process has taken over query {query!r} meanwhile)"
@@ -397,6 +404,9 @@ class TransactionalSink:
             f"{self._transactional_id!r}); the one that was started last goes on, this one must "
             "stop"
         )
+
+    def _is_expired(self) -> bool:
+        return time.time() - self._begun >= TRANSACTION_SECONDS_MAX
 
 
 def _offsets(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[PartitionOffsets, ...]]:

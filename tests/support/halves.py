@@ -9,6 +9,7 @@ both passed. On one core the halves follow each other.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,9 @@ def main(options: list[str]) -> int:
             statuses.append(half.wait())
         said.seek(0)
         print(said.read().decode(errors="replace"), flush=True)
+    for name, status in zip(("second", "first"), statuses, strict=True):
+        if status < 0:  # It had no time to say so itself.
+            print(f"the {name} half was ended by {signal.Signals(-status).name}", flush=True)
     return 0 if not any(statuses) else 1
 
 

@@ -15,7 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from multiprocessing import Pool
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -228,7 +228,9 @@ def faults(first: int, count: int, processes: int) -> Iterator[tuple[int, tuple[
     """(Seeds done, fault or None) for each chunk, in order of seeds."""
     chunks = [(at, min(CHUNK, first + count - at)) for at in range(first, first + count, CHUNK)]
     done = 0
-    with Pool(processes) as pool:
+    # A fork would take over the clients of other tests, whose threads it has not: their end waits
+    # for those threads, so a fork that collects such garbage stands still for ever.
+    with get_context("spawn").Pool(processes) as pool:
         for (_, size), fault in zip(chunks, pool.imap(_chunk, chunks), strict=True):
             done += size
             yield done, fault
