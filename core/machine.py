@@ -27,7 +27,6 @@ from spu_assigner.core.answers import (
     with_final_size,
 )
 from spu_assigner.core.errors import Code
-from spu_assigner.core.evening import rebalance
 from spu_assigner.core.events import (
     ClusterRebalance,
     Event,
@@ -137,6 +136,9 @@ def _decide(state: ClusterState, event: Event, default_policy: Policy) -> tuple[
         case SpuLeft():
             records = membership.leave(state, event)
         case ClusterRebalance():
+            # Imported when it is asked for: few commands do, and each would start later.
+            from spu_assigner.core.evening import rebalance
+
             records = rebalance(state, event)
         case _:
             assert_never(event)

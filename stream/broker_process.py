@@ -50,6 +50,7 @@ BROKER_SETTINGS: Final[Mapping[str, str]] = {
     # After a crash the next broker waits until the old one's session is over: 3 s, not 9.
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
+    "metadata.max.idle.interval.ms": "5000",  # an idle broker need not write twice a second
     "group.initial.rebalance.delay.ms": "0",  # a consumer alone in its group need not wait 3 s
     "log.cleaner.dedupe.buffer.size": "16777216",  # of a small heap; the default is 128 MiB
 }

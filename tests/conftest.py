@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import sys
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _ROOT = Path(__file__).parent
+_SPARK_CONF = _ROOT / "support/spark-conf"
 _MARKED_FOLDERS = ("bench", "broker", "docker", "fuzz", "spark")
 _BROKER = pytest.StashKey[str]()
 _numbers = itertools.count(1)
@@ -32,17 +34,37 @@ settings.register_profile(
 settings.load_profile("any-speed")
 
 
+os.environ.setdefault("SPARK_CONF_DIR", str(_SPARK_CONF))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What changes files of the project is done when it is asked for."""
     parser.addoption("--write-pictures", action="store_true", help="keep README's pictures")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark a test by its folder, so that no test of a heavy folder slips into the quick run."""
+    """Mark a test by its folder, so that no test of a heavy folder slips into the quick run.
+
+    The quick ones come first, those of three brokers last: a broker of the whole run, even an idle
+    one, takes its share of the machine until the run ends.
+    """
     for item in items:
         folder = item.path.relative_to(_ROOT).parts[0]
         if folder in _MARKED_FOLDERS:
             item.add_marker(folder)
+    items.sort(key=_place)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: it need not be looked through at each collection."""
+    gc.collect()
+    gc.freeze()
+
+
+def _place(item: pytest.Item) -> int:
+    if item.path.relative_to(_ROOT).parts[0] not in _MARKED_FOLDERS:
+        return 0
+    return 2 if "kafka_cluster" in getattr(item, "fixturenames", ()) else 1
 
 
 @pytest.fixture(scope="session")

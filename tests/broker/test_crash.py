@@ -261,12 +261,12 @@ def test_without_a_look_at_the_marker_the_same_run_shows_duplicates(
         trial.die()
         trial.start(Failpoint.BEFORE_SPARK_COMMIT, BLIND)
         trial.die()
-        trial.judge.look()
+        trial.judge.look(at_all=True)
         after_commit = trial.judge.counts.copy()
         batch = trial.noted_by_spark() + 1
         trial.start(None, BLIND)
         trial.wait(lambda: trial.noted_by_spark() >= batch, "to repeat a batch")
-        trial.judge.look()
+        trial.judge.look(at_all=True)
         assert (after_commit["second markers"], trial.judge.counts["second markers"]) == (1, 2)
         assert 0 < after_commit["duplicates"] < trial.judge.counts["duplicates"]
         assert any("ce_id" in fault for fault in trial.judge.faults)

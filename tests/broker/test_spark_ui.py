@@ -19,7 +19,6 @@ from spu_assigner.stream.job import Job, start
 from spu_assigner.stream.query import OBSERVATION
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import create_topics
-from support.browser import open_browser
 from support.builders import Events
 from support.kafka import Kafka
 from support.profiled import ENVIRON, SHARDS
@@ -47,7 +46,10 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def shown(
-    kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+    kafka: EmbeddedBroker,
+    java: Java,
+    browser: Browser,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Shown]:
     """The last batch has begun after all others were answered, and is answered too."""
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=PREFIX)
@@ -65,7 +67,7 @@ def shown(
     messages = Kafka(settings)
     lives = [Events(name, first=1_000 * number) for number, name in enumerate(CLUSTERS)]
     messages.send([event for events in lives for event in events.joins(0, 1, 2)])
-    with start(settings) as job, open_browser() as browser:
+    with start(settings) as job:
         for number in range(4):
             messages.send([events.create(f"topic-{number}", 6, 3) for events in lives])
             messages.send([lives[0].create(f"wide-{number}", 1, 9)])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.events import Event, SpuJoined, SpuLeft
 from spu_assigner.core.records import ReplicaMap
@@ -48,10 +49,27 @@ class Kafka:
     def wait(self, topic: str, count: int, job: Job) -> list[Message]:
         """Messages of a topic, once there are so many."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(messages := self.read(topic)) < count:
-            job.await_termination(0.1)  # raises if the query has ended
-            assert time.monotonic() < deadline, f"{topic}: {len(messages)} of {count}"
+        messages: list[Message] = []
+        with self._ends(topic) as end:
+            # Only what may be enough is read: a job takes its time to begin.
+            while end() < count or len(messages := self.read(topic)) < count:
+                job.await_termination(0.1)  # raises if the query has ended
+                assert time.monotonic() < deadline, f"{topic}: {len(messages)} of {count}"
         return messages
+
+    @contextmanager
+    def _ends(self, topic: str) -> Iterator[Callable[[], int]]:
+        """How many messages a topic has at most: its offsets."""
+        name = self._prefix + topic
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "tests"})
+        try:
+            places = [
+                TopicPartition(name, number)
+                for number in consumer.list_topics(name, timeout=10).topics[name].partitions
+            ]
+            yield lambda: sum(consumer.get_watermark_offsets(each, 10)[1] for each in places)
+        finally:
+            consumer.close()
 
     def maps(self) -> dict[bytes, list[list[int]]]:
         """The current replica lists by key."""

@@ -27,7 +27,7 @@ from support.streams import Outgoing, Streams
 JOB = (sys.executable, "-m", "spu_assigner.stream.job")
 IN_A_BATCH = [each for each in Failpoint if each is not Failpoint.BEFORE_RECOVERY_MARKER]
 WAIT_SECONDS = 180.0  # a start takes 5 s on two idle cores
-AHEAD = 10  # batches to where an armed job dies: by then it has done what was left to it
+AHEAD = 5  # batches to where an armed job dies: by then it has done what was left to it
 PART = 25  # messages of a part: a batch or two
 
 # What a broker does not clean up for minutes is cleaned up in a second, so that time-outs show.
@@ -137,6 +137,7 @@ class Trial:
             while self.judge.batch == before and self.job.poll() is None:
                 assert time.monotonic() < deadline, f"it did not die: {self.told()}"
                 self.judge.look()
+                time.sleep(0.02)
         return self.job.returncode
 
     def kill(self) -> None:

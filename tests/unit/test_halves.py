@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support import halves
 
 
-def names(said: str) -> list[str]:
-    """Without parameters: some are drawn anew in each run."""
-    return sorted(line.partition("[")[0] for line in said.splitlines() if "::" in line)
-
-
-def collected(*arguments: str) -> list[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return names(said)
-
-
-def test_the_halves_have_every_test_once(capfd: pytest.CaptureFixture[str]) -> None:
-    assert halves.main(["--collect-only", "-q"]) == 0
-    both = names(capfd.readouterr().out)
-    assert both == collected(str(halves.TESTS))
-    assert len(both) > 2_000
+def test_the_halves_have_every_file_once() -> None:
+    first, second = halves.files()
+    everything = [*halves.TESTS.rglob("test_*.py"), *halves.TESTS.rglob("*_test.py")]
+    assert sorted([*first, *second]) == sorted(everything)  # what pytest looks for, of either name
+    assert min(len(first), len(second)) > 10
 
 
 @pytest.mark.parametrize("place", ["broker/test_a.py", "unit/test_a.py"])
@@ -38,3 +25,15 @@ def test_a_failure_in_either_half_is_a_failure(
         path.write_text(f"def test_it() -> None:\n    assert {name != place}\n")
     monkeypatch.setattr(halves, "TESTS", tmp_path)
     assert halves.main(["-q", "--import-mode=importlib"]) == 1
+
+
+def test_a_half_that_is_killed_is_a_failure_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, does in (("broker/test_a.py", "os.kill(os.getpid(), 9)"), ("unit/test_a.py", "pass")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"import os\n\n\ndef test_it() -> None:\n    {does}\n")
+    monkeypatch.setattr(halves, "TESTS", tmp_path)
+    assert halves.main(["-q", "--import-mode=importlib"]) == 1
+    assert "the first half was ended by SIGKILL" in capfd.readouterr().out
