@@ -106,23 +106,37 @@ def test_every_shard_has_a_state_partition_of_its_own(java: Java) -> None:
 
 
 def keepers() -> set[int]:
-    """The processes that hold a shard now, each by the lock of its shard."""
+    """The processes that hold a shard for this process's Spark now, each by its shard's lock.
+
+    Only those: a lock outlives who was killed, and its number may be another process's by now.
+    """
     found = set()
     for lock in Path(tempfile.gettempdir()).glob(f"spu-assigner-{os.getuid()}-*/*.lock"):
-        with suppress(FileNotFoundError, ValueError):  # It ends just now, or just begins.
-            found.add(int(lock.read_text()))
+        with suppress(
+            FileNotFoundError, ProcessLookupError, ValueError
+        ):  # It ends, or just begins.
+            pid = int(lock.read_text())
+            if b"stream.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
+                found.add(pid)
     return found
+
+
+def is_own(pid: int) -> bool:
+    """Whether this process has started it, or what has started it."""
+    while pid not in (0, os.getpid()):
+        # After the name, which may hold anything: state, parent.
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+    return pid != 0
 
 
 def test_a_keeper_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
     """Keepers are processes and may be killed; the state is read again and nothing is lost."""
-    others = keepers()
     local = replace(settings, master="local[2,4]")
     kafka, events = Kafka(settings), Events()
     kafka.send([*events.joins(0, 1, 2), events.create("a", 2, policy=Policy.FLUVIO)])
     job = run(local)
     kafka.wait("topic-status", 1, job)
-    own = keepers() - others
+    own = keepers()
     assert own
     for keeper in own:
         os.kill(keeper, signal.SIGKILL)
