@@ -41,8 +41,10 @@ def test_it_is_gone_when_the_tests_are_killed(image: str) -> None:
     environ = {**os.environ, "PYTHONPATH": path}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as child:
         assert child.stdout is not None
-        container_id = child.stdout.readline().strip()
-        child.send_signal(signal.SIGKILL)
+        try:
+            container_id = child.stdout.readline().strip()
+        finally:
+            child.send_signal(signal.SIGKILL)
     client = docker.from_env()
     deadline = time.monotonic() + 60
     while True:
