@@ -41,12 +41,12 @@ def test_the_decoder_is_given_every_example() -> None:
 
 
 def test_no_input_of_a_short_run_breaks_a_promise() -> None:
-    """`make fuzz` gives a hundred times as many."""
-    command = [sys.executable, str(RUN), "--runs", "10000", "--seed", "1"]
+    """`make fuzz` gives fifty times as many."""
+    command = [sys.executable, str(RUN), "--runs", "20000", "--seed", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     *_, total = done.stdout.splitlines()
-    assert total == "10000 inputs, 0 crashes"
+    assert total == "20000 inputs, 0 crashes"
 
 
 @pytest.mark.parametrize("name", TARGETS)
