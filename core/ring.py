@@ -115,7 +115,9 @@ class Ring:
 
     def with_members(self, entering: Iterable[int], spus: Mapping[SpuId, SpuChanged]) -> Ring:
         """The ring after some SPUs have entered it, with new descriptions of all."""
-        return Ring(np.union1d(self.ids, np.array(list(entering), dtype=np.int32)), spus)
+        new = [spu_id for spu_id in sorted(set(entering)) if spu_id not in self]
+        at = np.searchsorted(self.ids, new)  # `union1d` would import numpy's masked arrays.
+        return Ring(np.insert(self.ids, at, np.array(new, dtype=np.int32)), spus)
 
     def without(self, gone: Collection[int]) -> Ring:
         """The ring after some members have left it."""

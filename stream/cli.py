@@ -10,6 +10,8 @@ usage is 1; 130 interrupted, 143 terminated. An error is one line on standard er
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -121,7 +123,13 @@ def cli() -> None:
 def main() -> None:
     """The entry point. A request to terminate ends it as Ctrl-C does: everything is closed."""
     signal.signal(signal.SIGTERM, _terminate)
-    cli()
+    # numpy loads OpenBLAS, which starts a thread for each core and lets them turn for a while. No
+    # command does linear algebra, nor does what it starts.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        cli()
+    finally:
+        gc.freeze()  # Else an interpreter that ends looks for garbage in all that it holds.
 
 
 def _terminate(number: int, _frame: object) -> None:

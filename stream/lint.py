@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -243,13 +242,10 @@ def _many(count: int, name: str) -> str:
 
 @contextmanager
 def _short_lived() -> Iterator[None]:
-    """As suits a process of a fraction of a second: a third of its time is spared.
+    """As suits a process of a fraction of a second.
 
-    The core does no linear algebra, so OpenBLAS, which numpy loads, need not start its threads; and
-    there is little garbage in what is read, so it is looked for less often.
+    There is little garbage in what is read, so it is looked for less often.
     """
-    if "numpy" not in sys.modules:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     thresholds = gc.get_threshold()
     gc.set_threshold(GARBAGE_LOOKED_FOR)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -650,24 +651,31 @@ def test_a_file_of_faults_is_told_in_bounded_memory() -> None:
     assert (len(report.findings), report.errors) == (FINDINGS_MAX, FINDINGS_MAX + 5)
 
 
-def test_it_loads_neither_spark_nor_avro_nor_kafka() -> None:
+def test_it_loads_neither_spark_nor_avro_nor_kafka_and_starts_no_thread() -> None:
     """A linter is run in hooks and editors."""
     code = (
-        "import sys, runpy\n"
+        "import os, sys, runpy\n"
         "sys.argv = ['spu-assigner', 'lint', '-']\n"
         "try:\n"
         "    runpy.run_module('spu_assigner.stream.cli', run_name='__main__')\n"
         "except SystemExit as end:\n"
         "    assert end.code == 0, end.code\n"
         "heavy = {'pyspark', 'pandas', 'pyarrow', 'fastavro', 'confluent_kafka', 'rich'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
+        "print(sorted((heavy | {'numpy.ma'}) & set(sys.modules)))\n"
+        "print(len(os.listdir('/proc/self/task')), 'thread')\n"
     )
     events = Events()
     given = text_of(*events.joins(0, 1), events.create("t", 2, 2), events.manual("u", [0, 1]))
+    environ = {name: value for name, value in os.environ.items() if "THREADS" not in name}
     done = subprocess.run(
-        [sys.executable, "-c", code], input=given.encode(), capture_output=True, check=True
+        [sys.executable, "-c", code],
+        input=given.encode(),
+        capture_output=True,
+        check=True,
+        env=environ,
     )
-    assert done.stdout.splitlines() == [b"nothing found: 4 events, 1 file", b"[]"]
+    said = [b"nothing found: 4 events, 1 file", b"[]", b"1 thread"]
+    assert done.stdout.splitlines() == said
 
 
 # The codes.
