@@ -20,16 +20,20 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.stream.connection import Connection, address
 from spu_assigner.stream.plan_model import Change, KafkaCluster, Partition
-from spu_assigner.stream.reach import Complaints, ask_topics
+from spu_assigner.stream.reach import Complaints, UnreachableError, ask_topics
 from spu_assigner.stream.topics import GRANTING, TOPICS, topic_name
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from confluent_kafka.admin import ClusterMetadata
+
 REQUEST_SECONDS_MAX: Final = 60.0  # a controller makes some thousand partitions in a second
 TOPICS_MAX: Final = 200  # of a request
 PARTITIONS_MAX: Final = 2_000  # of a request; Kafka's controller refuses 10,000 records at once
 BROKERS_ASKED_MAX: Final = 16  # one by one, each through a client of its own
+TRIES_MAX: Final = 20  # to have a broker's own answer
+BY_ADDRESS: Final = -1  # stands for the broker that a client was given, until its id is known
 NAMES_TOLD_MAX: Final = 5
 
 _DENIED: Final = (
@@ -57,15 +61,24 @@ Request = Callable[[Sequence[Change]], Mapping[str, "Future[Any]"]]
 
 
 class Target:
-    """A Kafka cluster, through one admin client."""
+    """A Kafka cluster, through one admin client.
 
-    def __init__(self, connection: Connection) -> None:
+    Args:
+        connection: how it is reached.
+        broker: the id of the one whose own answers alone count; None: any's.
+    """
+
+    def __init__(self, connection: Connection, broker: int | None = None) -> None:
         self._connection = connection
+        self._broker = broker
         self._client = connection.client()
         self._complaints = Complaints()
+        self._admin = self._connect()
+
+    def _connect(self) -> AdminClient:
         settings = {"log_level": 0, "error_cb": self._complaints.note, **self._client}
         try:
-            self._admin = AdminClient(settings)
+            return AdminClient(settings)
         except (KafkaException, TypeError) as reason:
             raise TargetError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
 
@@ -87,7 +100,7 @@ class Target:
             TargetError: this user may not see all of them.
             UnreachableError: no broker answers.
         """
-        found = ask_topics(self._admin, self._client, self._complaints)
+        found = self._told()
         there = {
             name: tuple(
                 Partition(
@@ -110,27 +123,36 @@ class Target:
 
     def kafka_id(self) -> str:
         """Kafka's own id of the cluster."""
-        found = ask_topics(self._admin, self._client, self._complaints)
-        return str(found.cluster_id)
+        return str(self._told().cluster_id)
+
+    def _told(self) -> ClusterMetadata:
+        """The topics that this user may see, and the brokers."""
+        for _ in range(TRIES_MAX):
+            found = ask_topics(self._admin, self._client, self._complaints)
+            if self._broker is None or found.orig_broker_id in (BY_ADDRESS, self._broker):
+                return found
+            # A client soon knows of all brokers and asks any: about every second new one does not.
+            self._admin = self._connect()
+        raise UnreachableError(f"broker {self._broker} does not answer for itself")
 
     def each_broker(self) -> list[Target]:
         """The same cluster as its brokers tell of it, each by itself, of many some.
 
-        The controller's answer reaches one broker before another. A client that is new asks the
-        broker it was given; it connects to others only when it needs them.
+        The controller's answer reaches one broker before another.
 
         Raises:
             UnreachableError: no broker answers.
         """
-        found = ask_topics(self._admin, self._client, self._complaints)
-        brokers = sorted(found.brokers.values(), key=lambda broker: broker.id)
-        hosts = [
-            (f"[{broker.host}]" if ":" in broker.host else broker.host, broker.port)
+        brokers = sorted(self._told().brokers.values(), key=lambda broker: broker.id)
+        addresses = {
+            broker.id: f"[{broker.host}]:{broker.port}"
+            if ":" in broker.host
+            else f"{broker.host}:{broker.port}"
             for broker in brokers[:BROKERS_ASKED_MAX]
-        ]
+        }
         return [
-            Target(replace(self._connection, bootstrap_servers=f"{host}:{port}"))
-            for host, port in hosts
+            Target(replace(self._connection, bootstrap_servers=address), broker)
+            for broker, address in addresses.items()
         ]
 
     def create(self, changes: Sequence[Change], *, dry: bool) -> Iterator[list[Failure]]:

@@ -20,7 +20,7 @@ def _create(cluster: KafkaCluster, topic: str) -> None:
     """Return when every replica is in sync: then any broker may go."""
     admin = AdminClient(cluster.client)
     wanted = NewTopic(topic, 1, replica_assignment=[[2, 3, 1]], config={"min.insync.replicas": "2"})
-    admin.create_topics([wanted])[topic].result(timeout=20)
+    admin.create_topics([wanted])[topic].result(timeout=60)
     _await_partition(cluster, topic, lambda found: len(found.isrs) == 3)
 
 
@@ -29,9 +29,9 @@ def _await_partition(
 ) -> None:
     """A broker tells of a change when it has heard of it: some milliseconds after the answer."""
     admin = AdminClient(cluster.client)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
-        found = admin.list_topics(topic, timeout=10).topics[topic].partitions.get(0)
+        found = admin.list_topics(topic, timeout=60).topics[topic].partitions.get(0)
         if found is not None and claim(found):
             return
         assert time.monotonic() < deadline, f"{topic} is not as expected: {found}"
@@ -41,17 +41,17 @@ def _await_partition(
 def _send(cluster: KafkaCluster, topic: str, value: bytes) -> None:
     """In a transaction, as the job's sink does."""
     producer = Producer({**cluster.client, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, value)
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
 
 
 def _read(cluster: KafkaCluster, topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer({**cluster.client, "group.id": topic, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=30)]
+        return [message.value() for message in consumer.consume(count, timeout=60)]
     finally:
         consumer.close()
 
@@ -91,7 +91,7 @@ def test_a_broker_that_died_by_itself_is_named_with_its_log(kafka_cluster: Kafka
     os.kill(pid, signal.SIGKILL)
     try:
         with pytest.raises(BrokerError, match=r"broker 1 has ended by itself; its log is \S+$"):
-            _check_for(kafka_cluster, 30.0)
+            _check_for(kafka_cluster, 60.0)
         assert kafka_cluster.log_path(1).is_file()
         kafka_cluster.kill(1)
         assert kafka_cluster.seen() == {2: "b", 3: "c"}

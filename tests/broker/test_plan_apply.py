@@ -7,18 +7,20 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 from spu_assigner.core.events import DEFAULT_POLICY, Event
 from spu_assigner.schemas.jsonl import event_to_json
+from spu_assigner.stream import apply
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import ensure_java
+from spu_assigner.stream.plan_cluster import BY_ADDRESS, Target
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.simulate import answer_lines
 from spu_assigner.stream.topics import create_topics
@@ -29,6 +31,7 @@ from support.profiled import ENVIRON
 from support.small_job import SmallJob, small_job
 
 TOPICS = 1_000
+SEEN_SECONDS_MAX = 240.0  # until brokers tell of what was done: milliseconds
 VALUE_SIZE = 512 * 1024
 VALUES = 8  # more than a broker fetches at once: a throttled copy stands still then
 Lists = list[list[int]]
@@ -74,29 +77,44 @@ class Operator:
 
     def lists(self, *topics: str) -> dict[str, Lists]:
         """What the brokers tell of topics, now."""
-        found = self._admin.list_topics(timeout=20).topics
-        return {
-            topic: [list(parts[number].replicas) for number in sorted(parts)]
-            for topic in topics
-            if self.name(topic) in found
-            for parts in [found[self.name(topic)].partitions]
-        }
+        return self._lists(self._admin.list_topics(timeout=20), topics)
+
+    def each(self, *topics: str) -> list[dict[str, Lists] | None]:
+        """What each running broker tells of topics by itself, now; None: it does not answer."""
+        told = [self.cluster.told_by(each) for each in self.cluster.running]
+        return [None if found is None else self._lists(found, topics) for found in told]
 
     def make(self, topic: str, lists: Lists) -> None:
-        """A topic that is none of the product's; back when brokers tell of it."""
+        """A topic that is none of the product's; back when every broker tells of it."""
         new = NewTopic(self.name(topic), len(lists), replica_assignment=lists)
         self._admin.create_topics([new])[self.name(topic)].result(timeout=20)
         self.until(topic, lists)
 
     def remove(self, *topics: str) -> None:
+        """Back when no broker tells of them any more."""
         for future in self._admin.delete_topics([self.name(each) for each in topics]).values():
             future.result(timeout=20)
+        self.wait(topics, lambda found: found == {})
 
     def until(self, topic: str, lists: Lists) -> None:
-        deadline = time.monotonic() + 60
-        while self.lists(topic) != {topic: lists}:
-            assert time.monotonic() < deadline, self.lists(topic)
+        self.wait([topic], lambda found: found == {topic: lists})
+
+    def wait(self, topics: Sequence[str], is_so: Callable[[dict[str, Lists]], bool]) -> None:
+        """Until each running broker tells so by itself: a command may ask any of them."""
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        told = self.each(*topics)
+        while not all(found is not None and is_so(found) for found in told):
+            assert time.monotonic() < deadline, told
             time.sleep(0.1)
+            told = self.each(*topics)
+
+    def _lists(self, told: ClusterMetadata, topics: Sequence[str]) -> dict[str, Lists]:
+        return {
+            topic: [list(parts[number].replicas) for number in sorted(parts)]
+            for topic in topics
+            if self.name(topic) in told.topics
+            for parts in [told.topics[self.name(topic)].partitions]
+        }
 
 
 @pytest.fixture
@@ -119,6 +137,15 @@ def job(operator: Operator) -> Iterator[SmallJob]:
             [operator.events.join(n, rack=rack) for n, rack in operator.cluster.racks.items()]
         )
         yield job
+
+
+def test_a_broker_is_heard_by_itself(operator: Operator) -> None:
+    """A client soon asks any broker, and one that lags behind the others would not be noticed."""
+    brokers = Target(operator.settings().connection()).each_broker()
+    assert [broker._broker for broker in brokers] == list(operator.cluster.running)
+    for broker in brokers:
+        heard = {broker._told().orig_broker_id for _ in range(12)}
+        assert heard <= {BY_ADDRESS, broker._broker}
 
 
 def mapped(job: SmallJob, topic: str) -> Lists:
@@ -233,12 +260,14 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert operator.lists("orders") == first
 
     reassign(operator, file, "--execute", "--throttle", "1")
+    operator.wait(["orders"], lambda found: found != first)
     moving = operator.plan()
     assert moving.exit_code == 2
     assert "being moved by Kafka" in moving.stdout
     assert "to move with" not in moving.stdout
     reassign(operator, file, "--execute", "--additional", "--throttle", "1000000000")
     verified(operator, file)
+    operator.until("orders", mapped(job, orders))
     done = operator.plan()
     assert done.exit_code == 0, done.stdout
     assert operator.lists("orders") == {"orders": mapped(job, orders)}
@@ -324,8 +353,11 @@ def test_a_saved_plan_is_refused_when_the_cluster_has_changed(
     assert list(operator.lists("a", "b", "c")) == ["b"]
 
 
-def test_a_thousand_topics_are_made_exactly_as_mapped(operator: Operator, tmp_path: Path) -> None:
+def test_a_thousand_topics_are_made_exactly_as_mapped(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each list, in its order, as the brokers tell it."""
+    monkeypatch.setattr(apply, "SEEN_SECONDS_MAX", SEEN_SECONDS_MAX)
     events, file = operator.events, tmp_path / "maps.jsonl"
     names = [operator.name(f"t{number:04}") for number in range(TOPICS)]
     asked = [*events.racks({"a": [1], "b": [2], "c": [3]})]

@@ -18,14 +18,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 from spu_assigner.stream.broker import BrokerError, prepare
 from spu_assigner.stream.broker_image import copy_data, jvm_options
 from spu_assigner.stream.broker_process import HOST, BrokerProcess, Ports
@@ -35,10 +35,12 @@ CONTROLLER_ID = 100
 RACKS = ("a", "b", "c")
 HEAP_MB = 384  # at most: a broker with a thousand topics uses half of it
 CONTROLLER_HEAP_MB = 256
-SESSION_MS = 3_000
-SEEN_SECONDS_MAX = 60.0  # a broker comes and goes in 1 to 4 s; a machine under load needs more
+SESSION_MS = 9_000  # Kafka's own: a broker that the machine lets wait is not to be fenced
+SEEN_SECONDS_MAX = 240.0  # a broker comes and goes in 1 to 10 s; a machine under load needs more
 START_TRIES_MAX = 3  # between finding free ports and using them another process may take one
 _POLL_SECONDS = 0.05
+_ANSWER_SECONDS_MAX = 5.0
+_BY_ADDRESS = -1  # stands for a broker whose id the client did not know yet
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,6 +167,21 @@ class KafkaCluster:
             raise BrokerError(f"no broker of {self.bootstrap_servers} answers: {reason}") from None
         return {node.id: node.rack for node in sorted(nodes, key=lambda node: node.id)}
 
+    def told_by(self, broker_id: int) -> ClusterMetadata | None:
+        """What a broker tells of brokers and topics by itself; None if it does not answer.
+
+        A client soon knows of all brokers and asks any: what another one has told does not count.
+        """
+        address = self._broker(broker_id).bootstrap_servers
+        deadline = time.monotonic() + _ANSWER_SECONDS_MAX
+        while (left := deadline - time.monotonic()) > 0:
+            admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+            with suppress(KafkaException):
+                found = admin.list_topics(timeout=left)
+                if found.orig_broker_id in (_BY_ADDRESS, broker_id):
+                    return found
+        return None
+
     def wait_seen(self) -> None:
         """Wait until every running broker tells of the running brokers, and of no other.
 
@@ -277,13 +294,8 @@ class KafkaCluster:
 
     def _seen_by(self, broker_id: int) -> tuple[int, ...]:
         """The brokers that one of them tells of; none while it does not answer."""
-        address = self._brokers[broker_id].bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-        try:
-            nodes = admin.describe_cluster().result(timeout=5).nodes
-        except (KafkaException, TimeoutError):
-            return ()
-        return tuple(sorted(node.id for node in nodes))
+        found = self.told_by(broker_id)
+        return () if found is None else tuple(sorted(found.brokers))
 
     def _broker(self, broker_id: int) -> BrokerProcess:
         self._require_begun()
