@@ -181,7 +181,7 @@ def read(settings: Settings, topics: Iterable[str], *, group: str | None = None)
 
 
 def _first(consumer: Consumer, *, is_member: bool) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         message = consumer.poll(1.0)
         error = None if message is None else message.error()
@@ -326,8 +326,8 @@ def prefix_of(role: Role, user: str) -> str:
 def spoil(secured: Secured, name: str) -> None:
     """Make a topic with other settings than the product's."""
     admin = AdminClient(secured.plain)
-    admin.create_topics([NewTopic(name, 1)])[name].result(timeout=10)
-    while name not in admin.list_topics(timeout=10).topics:
+    admin.create_topics([NewTopic(name, 1)])[name].result(timeout=60)
+    while name not in admin.list_topics(timeout=60).topics:
         time.sleep(0.02)
 
 

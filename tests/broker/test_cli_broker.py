@@ -25,6 +25,7 @@ from support.shared_broker import SharedBroker
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
 # No broker is named but by a test's own options.
 ENVIRON = {name: os.environ[name] for name in os.environ if name != "KAFKA_BOOTSTRAP_SERVERS"}
+SURELY = 10  # seconds in which whatever can be answered is; they are waited out
 START_SECONDS_MAX = 120.0  # of broker and Spark, on a machine with other work
 
 
@@ -167,10 +168,12 @@ def test_a_create_that_waits_is_awaited_until_it_is_served(job: list[str]) -> No
     """Waiting is no grant: within the time it is status 3, once an SPU has come it is 0."""
     join(job, "waits", 1)
     create = ["produce", "topic-create", "--cluster", "waits", "--topic", "t"]
-    done = call(*create, "--replication-factor", "2", "--on-shortage", "wait", "--wait=3", *job)
+    done = call(
+        *create, "--replication-factor", "2", "--on-shortage", "wait", f"--wait={SURELY}", *job
+    )
     assert done.returncode == 3
     assert "status  waits/t  waiting INSUFFICIENT_SPUS" in done.stdout
-    assert "still waiting for SPUs or slots after 3 s: waits/t" in done.stderr
+    assert f"still waiting for SPUs or slots after {SURELY} s: waits/t" in done.stderr
     events = [
         {"type": "topic_create", "event_id": "w1", "topic": "u", "replication_factor": 2},
         {"type": "spu_joined", "event_id": "w2", "spu_id": 1},
@@ -188,12 +191,12 @@ def test_a_decommission_is_awaited_until_no_list_is_short(job: list[str]) -> Non
     create = ["produce", "topic-create", "--cluster", "drain", "--topic", "t"]
     assert call(*create, "--replication-factor", "2", "--wait", *job).returncode == 0
     leave = ["produce", "spu-left", "--cluster", "drain", "--mode", "decommission"]
-    done = call(*leave, "--spu-id", "0", "--wait=3", *job)
+    done = call(*leave, "--spu-id", "0", f"--wait={SURELY}", *job)
     assert done.returncode == 3
     assert "map     drain/t  revision 2" in done.stdout
     add = ["produce", "spu-joined", "--cluster", "drain", "--spu-id", "7", "--wait", *job]
     assert call(*add).returncode == 0
-    done = call(*leave, "--spu-id", "1", "--wait=3", *job)
+    done = call(*leave, "--spu-id", "1", f"--wait={SURELY}", *job)
     assert done.returncode == 3
     assert "      0  [7]" in done.stdout
     rebalance = ["produce", "cluster-rebalance", "--cluster", "drain", "--max-moves", "5"]

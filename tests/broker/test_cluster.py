@@ -32,6 +32,7 @@ CLUSTERS = [f"c{number}" for number in range(6)]
 SPARK = Path(pyspark.__file__).parent
 EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKER = "pyspark.daemon"
+EVENTS_MAX = 4_000
 KINDS: dict[str, EventKind] = {SPU_EVENTS: "spu", TOPIC_EVENTS: "topic"}
 
 
@@ -155,19 +156,22 @@ def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
     """What an executor held is decided anew on another; what was sent is not sent again."""
     streams, process = local_cluster.streams, local_cluster.process
     known = [decode_event(read.value, kind=KINDS[read.topic]) for read in streams.applied()]
-    ring = in_turn([joins(f"killed-{cluster_id}") for cluster_id in CLUSTERS])
-    topics = in_turn([creates(f"killed-{cluster_id}", "second", 40) for cluster_id in CLUSTERS])
-    streams.send(ring)
-    streams.send(topics)
-    total = len(known + ring + topics)
-    for name, share in ((WORKER, 3), (EXECUTOR, 2)):
-        reached = total - len(topics) + len(topics) // share
-        streams.wait(lambda reached=reached: streams.applied_count() >= reached, process)
-        victims = [pid for pid, command in session(process).items() if name in command]
-        assert streams.applied_count() < total
-        os.kill(victims[-1], signal.SIGKILL)
-    streams.wait(lambda: streams.applied_count() == total, process)
-    check_all(streams, known + ring + topics)
+    events = [*known, *in_turn([joins(f"killed-{cluster_id}") for cluster_id in CLUSTERS])]
+    streams.send(events[len(known) :])
+    for name in (WORKER, EXECUTOR):
+        is_in_mid_stream = False
+        while not is_in_mid_stream:
+            assert len(events) < EVENTS_MAX, f"no {name} was killed in mid-stream"
+            before = len(events)
+            topics = f"topic-{before}"  # a name of these alone
+            events += in_turn([creates(f"killed-{each}", topics, 30) for each in CLUSTERS])
+            streams.send(events[before:])
+            streams.wait(lambda before=before: streams.applied_count() > before, process)
+            victims = [pid for pid, command in session(process).items() if name in command]
+            os.kill(victims[-1], signal.SIGKILL)
+            is_in_mid_stream = streams.applied_count() < len(events)
+    streams.wait(lambda: streams.applied_count() == len(events), process)
+    check_all(streams, events)
 
 
 @pytest.mark.long
@@ -201,7 +205,7 @@ def test_spark_submit_runs_it_on_a_standalone_cluster(
         streams.wait(lambda: streams.applied_count() == len(ring + topics), job)
         check_all(streams, ring + topics)
         job.terminate()
-        job.wait(30)
+        job.wait(90)
         assert left_after(job) == {}
     used = {path.parts[-2] for path in tmp_path.glob("worker-*/app-*/*/stderr")}
     assert used == {"0", "1"}, "both executors were started"

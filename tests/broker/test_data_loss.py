@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from spu_assigner.stream.data_loss import DataLossError, PartitionsGoneError, TopicReplacedError
@@ -45,6 +45,7 @@ class Input:
             future.result()
 
     def make_anew(self, partitions: int = 4) -> None:
+        before = self._id()
         self.remove()
         topic = NewTopic(
             self.name, partitions, 1, config={"message.timestamp.type": "LogAppendTime"}
@@ -58,7 +59,18 @@ class Input:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
             else:
-                return
+                break
+        while self._id() in (None, before):  # The controller answers before its broker knows.
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def _id(self) -> str | None:
+        """Kafka's of the topic; None: the broker knows of none."""
+        (found,) = self._admin.describe_topics(TopicCollection([self.name])).values()
+        try:
+            return str(found.result().topic_id)
+        except KafkaException:
+            return None
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from spu_assigner.stream.job import Job, start
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import create_topics
 from support.builders import Events
-from support.kafka import Kafka
+from support.kafka import PATIENCE_SECONDS, Kafka
 from support.profiled import ENVIRON, SHARDS
 from support.shared_broker import SharedBroker
 
@@ -181,7 +182,11 @@ def test_a_checkpoint_of_another_program_is_told(job: Job, tmp_path: Path) -> No
     for number, (told, writer) in enumerate(queries.items()):
         place = str(tmp_path / f"other{number}")
         query = writer.format("noop").option("checkpointLocation", place).start()
-        query.processAllAvailable()
+        # Not `processAllAvailable`: a source that has something new each second may never be done.
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not list(Path(place, "commits").glob("[0-9]*")):
+            assert not query.awaitTermination(0.1)
+            assert time.monotonic() < deadline, "no batch is committed"
         query.stop()
         with pytest.raises(OtherProgramError, match=f"another program: its query has {told}"):
             inspect_checkpoint(place, spark=spark)

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,6 +39,8 @@ from support.story import Story, ending, event_of
 from support.streams import OUTPUTS, Read, Streams
 
 SEED = 20
+STOCK = 300  # events: what is not yet applied when a job is stopped
+PATIENCE_SECONDS = 240.0
 JOB = [sys.executable, "-m", "spu_assigner.stream.job"]
 PROGRAM = [sys.executable, "-m", "spu_assigner.stream.cli", "run"]
 ByKey = dict[bytes | None, list[Any]]
@@ -149,13 +152,20 @@ def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(
         part = [*(story.part(400) if total else story.beginning()), *story.part(100)]
         streams.send(part)
         total += len(part)
-        before = streams.applied_count()
+        enough, deadline = streams.applied_count() + 60, time.monotonic() + PATIENCE_SECONDS
         with running(command, log, environ) as job:
-            streams.wait(lambda enough=before + 60: streams.applied_count() >= enough, job)
+            while (applied := streams.applied_count()) < enough:
+                assert job.poll() is None, f"the job ended with status {job.returncode}"
+                assert time.monotonic() < deadline, f"{applied} of {enough} are applied"
+                if total - applied < STOCK:  # It is never through with all.
+                    part = story.part(100)
+                    streams.send(part)
+                    total += len(part)
+                time.sleep(0.1)
             job.send_signal(number)
-            assert job.wait(30) == status
+            assert job.wait(90) == status
             assert left_after(job) == {}
-    assert streams.applied_count() < total, "it was stopped when all was done"
+        assert streams.applied_count() < total, "it was stopped when all was done"
     part = story.part(300)
     streams.send(part)
     total += len(part)
@@ -167,7 +177,7 @@ def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(
             streams.wait(lambda enough=total: streams.applied_count() == enough, job)
         (jvm,) = (pid for pid, line in session(job).items() if "SparkSubmit" in line)
         os.kill(jvm, signal.SIGKILL)
-        assert job.wait(30) == 1
+        assert job.wait(90) == 1
         assert left_after(job) == {}
     told = "spu-assigner: Spark's JVM has ended: killed, or out of memory; start the job again"
     assert told in log.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 from spu_assigner.schemas.codec import decode_record, encode_record
 from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream import patience as patience_module
@@ -29,7 +29,7 @@ from spu_assigner.stream.sink import Sent, TransactionalSink
 from spu_assigner.stream.topics import create_topics
 from support.outboxes import outbox
 from support.profiled import ENVIRON
-from support.reading import committed
+from support.reading import committed, outputs, settled
 from support.shared_broker import SharedBroker
 from support.throttle import throttle
 
@@ -63,15 +63,25 @@ def make_sink(settings: Settings) -> Iterator[MakeSink]:
         sink.close()
 
 
+def read_output(settings: Settings, topic: str) -> list[Message]:
+    """All messages of an output, once what was committed is seen."""
+    settle(settings)
+    return committed(settings.bootstrap_servers, settings.topic_prefix + topic)
+
+
+def settle(settings: Settings) -> None:
+    settled(settings.bootstrap_servers, outputs(settings.topic_prefix))
+
+
 def last_marker(settings: Settings) -> CommitMarker:
+    settle(settings)
     found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
     assert found is not None
     return found
 
 
 def sent_values(settings: Settings) -> list[bytes | None]:
-    topic = settings.topic_prefix + "replica-map"
-    return [message.value() for message in committed(settings.bootstrap_servers, topic)]
+    return [message.value() for message in read_output(settings, "replica-map")]
 
 
 def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink: MakeSink) -> None:
@@ -80,7 +90,7 @@ def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink:
     assert sent_values(settings) == [b"a", None]
     prefix = settings.topic_prefix
     for topic in ("assigner-commits", "assigner-audit"):
-        [message] = committed(settings.bootstrap_servers, prefix + topic)
+        [message] = read_output(settings, topic)
         marker = decode_record(message.value() or b"")
         assert isinstance(marker, CommitMarker)
         assert (marker.query, marker.checkpoint_id, marker.batch) == ("spu-assigner", "one", 0)
@@ -145,8 +155,7 @@ def test_after_a_marker_of_an_older_release_the_checkpoint_tells_how_far(
 def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
     """What they are can be told without decoding them."""
     make_sink()._send_once(outbox(b"a"), 0)
-    topic = settings.topic_prefix + "replica-map"
-    [message] = committed(settings.bootstrap_servers, topic)
+    [message] = read_output(settings, "replica-map")
     assert dict(message.headers() or []) == {
         "ce_specversion": b"1.0",
         "ce_id": b"topic-events/0/0/0",
@@ -162,8 +171,7 @@ def test_a_batch_without_messages_has_a_marker_too(settings: Settings, make_sink
     sink = make_sink()
     sink._send_once(Outbox(), 0)
     sink._send_once(outbox(b"a"), 1)
-    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
-    assert found is not None
+    found = last_marker(settings)
     assert found.batch == 1
 
 
@@ -337,8 +345,7 @@ def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeS
     for batch in range(40):
         other._send_once(Outbox(), batch)
     other.close()
-    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
-    assert found is not None
+    found = last_marker(settings)
     assert (found.query, found.batch) == ("spu-assigner", 0)
 
 

@@ -27,9 +27,9 @@ def _client(kafka: SharedBroker) -> dict[str, str | int]:
 
 def _create(kafka: SharedBroker, topic: NewTopic) -> None:
     admin = AdminClient(_client(kafka))
-    admin.create_topics([topic])[topic.topic].result(timeout=10)
-    deadline = time.monotonic() + 10
-    while topic.topic not in admin.list_topics(timeout=10).topics:
+    admin.create_topics([topic])[topic.topic].result(timeout=60)
+    deadline = time.monotonic() + 60
+    while topic.topic not in admin.list_topics(timeout=60).topics:
         assert time.monotonic() < deadline, f"{topic.topic} is nowhere to be seen"
         time.sleep(0.02)
 
@@ -53,7 +53,7 @@ def test_partitions_are_as_asked_but_one_for_the_markers(
 ) -> None:
     """The last marker is read back from one place."""
     create_topics(_client(kafka), prefix=topic_prefix, partitions=3, replication_factor=1)
-    topics = AdminClient(_client(kafka)).list_topics(timeout=10).topics
+    topics = AdminClient(_client(kafka)).list_topics(timeout=60).topics
     counts = [len(topics[name].partitions) for name in _names(topic_prefix)]
     assert counts == [3, 3, 3, 3, 3, 3, 3, 1, 1]
 
@@ -65,10 +65,10 @@ def test_an_input_s_time_is_the_broker_s(kafka: SharedBroker, topic_prefix: str)
         topic = f"{topic_prefix}{name}"
         producer = Producer(_client(kafka))
         producer.produce(topic, b"an event", timestamp=1)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         consumer = Consumer({**_client(kafka), "group.id": topic})
         consumer.assign([TopicPartition(topic, 0, 0)])
-        (message,) = consumer.consume(1, timeout=10)
+        (message,) = consumer.consume(1, timeout=60)
         consumer.close()
         kind, time_ms = message.timestamp()
         assert kind == TIMESTAMP_LOG_APPEND_TIME
@@ -88,7 +88,7 @@ def test_the_largest_map_fits(kafka: SharedBroker, topic_prefix: str, name: str)
         key=b"a cluster",  # without one a compacted topic takes nothing
         on_delivery=lambda error, message: failures.append(error),
     )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert failures == [None]
 
 
@@ -129,7 +129,7 @@ def test_a_larger_message_limit_is_left_alone(kafka: SharedBroker, topic_prefix:
     create_topics(_client(kafka), prefix=topic_prefix)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient(_client(kafka))
-    settings = admin.describe_configs([resource])[resource].result(timeout=10)
+    settings = admin.describe_configs([resource])[resource].result(timeout=60)
     assert settings["max.message.bytes"].value == "20000000"
 
 

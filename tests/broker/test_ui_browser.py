@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ def test_what_goes_wrong_in_a_page_is_told(browser: Browser, tmp_path: Path) -> 
     with browser.new_page() as page:
         complaints = Complaints(page)
         page.goto(file.as_uri())
+        deadline = time.monotonic() + 60
+        while len(complaints.told) < 2 and time.monotonic() < deadline:  # The page is there first.
+            page.wait_for_timeout(50)
         assert sorted(complaints.told) == ["console: first", "script: second"]
 
 

@@ -264,7 +264,7 @@ def topic_gone(clinic: Clinic, folder: Path) -> Patient:
     patient, name = made(clinic, folder, "doctor-gone."), "doctor-gone.ring-events"
     admin = AdminClient(clinic.client)  # to be kept until it has answered
     for future in admin.delete_topics([name]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     clinic.until_topics(lambda found: name not in found)
     return patient
 
@@ -274,7 +274,7 @@ def partitions(clinic: Clinic, folder: Path) -> Patient:
     prefix, name = "doctor-parts.", "doctor-parts.assigner-audit"
     admin = AdminClient(clinic.client)
     for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     clinic.until_topics(lambda found: name in found)
     return clinic.without_checkpoint(folder, prefix)
 
@@ -295,7 +295,19 @@ def clock(clinic: Clinic, folder: Path) -> Patient:
     topic = f"{prefix}topic-events"
     clinic.set(topic, "message.timestamp.type", "CreateTime")
     later = int((time.time() + AHEAD_SECONDS) * 1000)
-    clinic.send(topic, b"?", b"c1", timestamp=later)
+    times: list[int] = []  # that the log has given, as the broker tells them
+    deadline = time.monotonic() + 60
+    while later not in times:  # A log hears of its setting after the broker tells of it.
+        assert time.monotonic() < deadline, f"{topic} has {times}, never {later}"
+        clinic.send(
+            topic,
+            b"?",
+            b"c1",
+            timestamp=later,
+            on_delivery=lambda error, message: times.append(
+                message.timestamp()[1] if error is None else 0
+            ),
+        )
     clinic.set(topic, "message.timestamp.type", "LogAppendTime")
     return patient
 
@@ -311,7 +323,7 @@ def input_lost(clinic: Clinic, folder: Path) -> Patient:
     place = TopicPartition(topic, 1, 20)
     admin = AdminClient(clinic.client)
     for future in admin.delete_records([place]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     return clinic.sound(folder, prefix)
 
 

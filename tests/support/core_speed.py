@@ -1,8 +1,9 @@
 """How fast the core is, told so that it can be compared between machines and over time.
 
 Each case is measured beside a fixed piece of work in the same process, in turns: what is told is
-the ratio of the two. CPU time is taken, the least of some rounds, and Python's collector is off
-meanwhile, so that neither other processes nor what the tests before have left behind count.
+the ratio of the two. CPU time of this thread is taken, the least of some rounds, and Python's
+collector is off meanwhile, so that neither other processes nor what the tests before have left
+behind, threads too, count.
 """
 
 from __future__ import annotations
@@ -96,9 +97,9 @@ def slower_than(
 
 
 def _seconds(work: Work) -> float:
-    begun = time.process_time()
+    begun = time.thread_time()
     work()
-    return time.process_time() - begun
+    return time.thread_time() - begun
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from support.pictures import picture
 from support.story import event_of
 from support.streams import AUDIT, INPUTS, OUTPUTS, Read, Streams, marker_of, merged
 
-SHOWN_SECONDS = 20.0  # until a committed transaction is seen whole; it takes milliseconds
+SHOWN_SECONDS = 60.0  # until a committed transaction is seen whole; it takes milliseconds
 FAULTS_TOLD_MAX = 20  # one fault may bring thousands
 
 Place = tuple[str, bytes | None]  # topic without prefix, key

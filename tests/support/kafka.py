@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.events import Event, SpuJoined, SpuLeft
 from spu_assigner.core.records import ReplicaMap
@@ -14,9 +15,9 @@ from spu_assigner.schemas.codec import decode_record, encode_event
 from spu_assigner.schemas.wire import CommitMarker
 from spu_assigner.stream.job import Job
 from spu_assigner.stream.settings import Settings
-from support.reading import committed
+from support.reading import committed, outputs, settled
 
-PATIENCE_SECONDS = 90.0  # a first batch takes 5 s on two idle cores
+PATIENCE_SECONDS = 240.0  # a first batch takes 5 s on two idle cores
 
 
 class Kafka:
@@ -28,6 +29,7 @@ class Kafka:
         self._producer = Producer(
             {"bootstrap.servers": self._servers, "linger.ms": 0, "log_level": 0}
         )
+        self._admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
 
     def send(self, events: Iterable[Event]) -> None:
         """All acknowledged; SPU events before topic events that follow them."""
@@ -47,7 +49,10 @@ class Kafka:
         return committed(self._servers, self._prefix + topic)
 
     def wait(self, topic: str, count: int, job: Job) -> list[Message]:
-        """Messages of a topic, once there are so many."""
+        """Messages of a topic, once there are so many, and other topics can be read, too.
+
+        What was committed together with them is then seen on each.
+        """
         deadline = time.monotonic() + PATIENCE_SECONDS
         messages: list[Message] = []
         with self._ends(topic) as end:
@@ -55,6 +60,7 @@ class Kafka:
             while end() < count or len(messages := self.read(topic)) < count:
                 job.await_termination(0.1)  # raises if the query has ended
                 assert time.monotonic() < deadline, f"{topic}: {len(messages)} of {count}"
+        settled(self._admin, outputs(self._prefix))
         return messages
 
     @contextmanager

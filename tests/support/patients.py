@@ -143,12 +143,12 @@ class Clinic:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         admin = AdminClient(self.client)
         for future in admin.incremental_alter_configs([resource]).values():
-            future.result(timeout=30)
+            future.result(timeout=60)
         asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:  # The controller answers before its broker knows.
             (found,) = admin.describe_configs([asked]).values()
-            if found.result(timeout=30)[name].value == value:
+            if found.result(timeout=60)[name].value == value:
                 return
             assert time.monotonic() < deadline, f"{topic}: {name} is not {value}"
             time.sleep(0.05)
@@ -157,12 +157,12 @@ class Clinic:
         """One message."""
         producer = Producer(self.client)
         producer.produce(topic, value, key, **given)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def until_topics(self, is_so: Callable[[Mapping[str, Any]], bool]) -> None:
         """Until the broker tells it."""
-        admin, deadline = AdminClient(self.client), time.monotonic() + 30
-        while not is_so(admin.list_topics(timeout=10).topics):
+        admin, deadline = AdminClient(self.client), time.monotonic() + 60
+        while not is_so(admin.list_topics(timeout=60).topics):
             assert time.monotonic() < deadline, "the topics are not as they are to be"
             time.sleep(0.05)
 

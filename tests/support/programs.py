@@ -69,7 +69,7 @@ def sessions(leaders: Container[int]) -> dict[int, str]:
     return found
 
 
-def left_after(process: subprocess.Popen[bytes], seconds: float = 15.0) -> dict[int, str]:
+def left_after(process: subprocess.Popen[bytes], seconds: float = 90.0) -> dict[int, str]:
     """What of the session still runs `seconds` after; returns as soon as nothing does."""
     deadline = time.monotonic() + seconds
     while (left := session(process)) and time.monotonic() < deadline:

@@ -1,8 +1,24 @@
-"""Reading all that is committed on a topic."""
+"""Reading all that is committed on a topic, and waiting until nothing is under way there."""
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.stream.patience import ask_leaders
+from spu_assigner.stream.topics import TOPICS
+
+SETTLED_SECONDS_MAX = 240.0  # a commit's markers are written in milliseconds
+ANSWER_SECONDS_MAX = 10.0  # then it is asked again: the leader may be another one by now
 
 
 def committed(bootstrap_servers: str, topic: str) -> list[Message]:
@@ -34,3 +50,57 @@ def committed(bootstrap_servers: str, topic: str) -> list[Message]:
         return [message for partition in sorted(found) for message in found[partition]]
     finally:
         consumer.close()
+
+
+def outputs(prefix: str) -> list[str]:
+    """The topics that a job writes to."""
+    return [f"{prefix}{spec.name}" for spec in TOPICS if not spec.is_input]
+
+
+def settled(
+    servers: str | AdminClient, topics: Iterable[str], seconds: float = SETTLED_SECONDS_MAX
+) -> None:
+    """Return when all that is written now is committed or aborted, in every partition.
+
+    A commit is acknowledged before its markers are in the partitions, which get them one by one:
+    who reads meanwhile misses what is committed. Not for where a transaction is left open.
+
+    Args:
+        servers: the brokers, or a client of theirs, which saves time where this is called often.
+    """
+    admin = servers
+    if isinstance(admin, str):
+        admin = AdminClient({"bootstrap.servers": admin, "log_level": 0})
+    names = list(topics)
+    deadline = time.monotonic() + seconds
+
+    def places(left: float) -> list[TopicPartition]:
+        there = admin.list_topics(timeout=min(left, ANSWER_SECONDS_MAX)).topics
+        if missing := [name for name in names if name not in there]:
+            # One broker knows of a new topic before another.
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"no {missing}"))
+        return [TopicPartition(name, number) for name in names for number in there[name].partitions]
+
+    def ends(level: IsolationLevel) -> dict[tuple[str, int], int]:
+        def asked(left: float) -> dict[tuple[str, int], int]:
+            found = admin.list_offsets(
+                dict.fromkeys(wanted, OffsetSpec.latest()),
+                isolation_level=level,
+                request_timeout=min(left, ANSWER_SECONDS_MAX),
+            )
+            return {
+                (place.topic, place.partition): future.result().offset
+                for place, future in found.items()
+            }
+
+        return ask_leaders(admin, asked, seconds=deadline - time.monotonic())
+
+    wanted = ask_leaders(admin, places, seconds=seconds)
+    written = ends(IsolationLevel.READ_UNCOMMITTED)
+    while True:
+        now = ends(IsolationLevel.READ_COMMITTED)
+        open_at = {place: now[place] for place, end in written.items() if now[place] < end}
+        if not open_at:
+            return
+        assert time.monotonic() < deadline, f"a transaction stays open: {open_at}"
+        time.sleep(0.01)

@@ -29,13 +29,15 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from spu_assigner.stream.acls import Acl, Resource
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.broker import BrokerError, EmbeddedBroker
 
 HOST = "127.0.0.1"
 MECHANISMS = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
+LISTENERS = ("PLAINTEXT", "CONTROLLER", "SASL_SSL", "SSL", "MISNAMED")
+START_TRIES_MAX = 3  # between finding free ports and using them another process may take one
 PLAIN_PASSWORD = "plain-password"
 SUPER_USERS = ("ANONYMOUS", "CN=machine")
 _RESOURCES = {
@@ -152,7 +154,7 @@ class Secured:
             name, ScramCredentialInfo(MECHANISMS[mechanism], 4096), password.encode()
         )
         admin = AdminClient(self.plain)  # to be kept until it has answered
-        admin.alter_user_scram_credentials([credential])[name].result(timeout=10)
+        admin.alter_user_scram_credentials([credential])[name].result(timeout=60)
 
     def environ(self, user: str, **changed: str) -> dict[str, str]:
         """What a user of the listener with passwords puts into his environment."""
@@ -198,9 +200,9 @@ class Secured:
         ]
         admin = AdminClient(self.plain)
         for future in admin.create_acls(bindings).values():
-            future.result(timeout=10)
-        deadline = time.monotonic() + 30
-        while not set(bindings) <= set(admin.describe_acls(_ANY).result(timeout=10)):
+            future.result(timeout=60)
+        deadline = time.monotonic() + 60
+        while not set(bindings) <= set(admin.describe_acls(_ANY).result(timeout=60)):
             assert time.monotonic() < deadline, "the broker does not know the rights"
             time.sleep(0.05)
 
@@ -222,10 +224,39 @@ def secured_broker(folder: Path, *, plain_users: Iterable[str] = ()) -> Iterator
     """
     assert shutil.which("openssl"), "the certificates are made by the command openssl"
     certificates = Certificates.make(folder)
-    names = ("PLAINTEXT", "CONTROLLER", "SASL_SSL", "SSL", "MISNAMED")
-    ports = dict(zip(names, _free_ports(len(names)), strict=True))
     users = " ".join(f'user_{name}="{PLAIN_PASSWORD}"' for name in plain_users)
-    settings = {
+    for tries in range(1, START_TRIES_MAX + 1):
+        ports = dict(zip(LISTENERS, _free_ports(len(LISTENERS)), strict=True))
+        settings = _settings(certificates, ports, users)
+        broker = EmbeddedBroker(port=ports["PLAINTEXT"], settings=settings)
+        try:
+            broker.start()  # Its own tries are all on these ports.
+            _wait_until_whole(broker)
+        except BrokerError as reason:
+            broker.close()
+            is_taken = "in use" in str(reason) or "is taken" in str(reason)
+            if tries == START_TRIES_MAX or not is_taken:
+                raise
+        else:
+            break
+    with broker:
+        yield Secured(broker=broker, certificates=certificates, ports=ports)
+
+
+def _wait_until_whole(broker: EmbeddedBroker) -> None:
+    """It answers on one listener before it has bound the others, and ends if it cannot."""
+    deadline = time.monotonic() + 60
+    while "Kafka Server started" not in (log := broker.log_path.read_text(encoding="utf-8")):
+        if not broker.is_running or time.monotonic() > deadline:
+            told = [line for line in log.splitlines() if " ERROR " in line or "in use" in line]
+            raise BrokerError(f"the broker did not come up whole: {told}")
+        time.sleep(0.05)
+
+
+def _settings(
+    certificates: Certificates, ports: Mapping[str, int], plain_users: str
+) -> dict[str, str]:
+    return {
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
         "advertised.listeners": ",".join(
             f"{name}://{'localhost' if name != 'PLAINTEXT' else HOST}:{port}"
@@ -246,9 +277,7 @@ def secured_broker(folder: Path, *, plain_users: Iterable[str] = ()) -> Iterator
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": _SCRAM,
         "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": _SCRAM,
         "listener.name.sasl_ssl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain."
-        f"PlainLoginModule required {users};",
+        f"PlainLoginModule required {plain_users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": ";".join(f"User:{user}" for user in SUPER_USERS),
     }
-    with EmbeddedBroker(port=ports["PLAINTEXT"], settings=settings) as broker:
-        yield Secured(broker=broker, certificates=certificates, ports=ports)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from confluent_kafka.admin import AdminClient
 from spu_assigner.core.events import Event
 from spu_assigner.core.state import ClusterState
 from spu_assigner.stream.bundle import Source
@@ -17,6 +18,7 @@ from spu_assigner.stream.shard import Shard
 from spu_assigner.stream.shard_batch import Batch, Options, process
 from spu_assigner.stream.sink import TransactionalSink
 from support.profiled import SHARDS
+from support.reading import outputs, settled
 from support.stores import DictStore
 from support.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Streams
 
@@ -40,6 +42,8 @@ class SmallJob:
             keepers=None,
         )
         self._sink = sink
+        self._admin = AdminClient({**settings.connection().client(), "log_level": 0})
+        self._outputs = outputs(settings.topic_prefix)
         self._sent: Counter[str] = Counter()
         self._batch = 0
 
@@ -50,7 +54,7 @@ class SmallJob:
         self.answer(messages)
 
     def answer(self, messages: list[Outgoing]) -> None:
-        """Answer these as one batch, as if they were there."""
+        """Answer these as one batch, as if they were there; back when the answers can be read."""
         offsets = []
         for message in messages:
             offsets.append(self._sent[message.topic])
@@ -68,6 +72,7 @@ class SmallJob:
             for sequence, bundle in enumerate(bundles):
                 outbox.add(0, sequence, bundle)
             self._sink._send_once(outbox, self._batch)
+        settled(self._admin, self._outputs)
         self._batch += 1
 
     def states(self) -> dict[str, ClusterState]:

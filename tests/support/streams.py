@@ -177,7 +177,7 @@ class Streams:
                 given["partition"] = message.partition
             topic = f"{self._prefix}{message.topic}"
             self._producer.produce(topic, message.value, message.key, on_delivery=told, **given)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(90) == 0
         assert not failures
 
     def read(self, topic: str) -> list[Read]:
@@ -212,7 +212,10 @@ class Streams:
         )
 
     def wait(
-        self, is_enough: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 90.0
+        self,
+        is_enough: Callable[[], bool],
+        process: subprocess.Popen[bytes],
+        seconds: float = 240.0,
     ) -> None:
         """Until it is so; fails when the process ends before or time is up."""
         deadline = time.monotonic() + seconds

@@ -156,12 +156,20 @@ class Trial:
         names = (path.name for path in (self.checkpoint / "commits").glob("[0-9]*"))
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
-    def sent_and_not_noted(self) -> int:
-        """How many batches are in Kafka which Spark has not noted, now that the job is dead."""
+    def sent_and_not_noted(self, *, at_least: int = 0) -> int:
+        """How many batches are in Kafka which Spark has not noted, now that the job is dead.
+
+        So many are waited for, and then a little for more.
+        """
+        deadline = time.monotonic() + WAIT_SECONDS
+        noted = self.noted_by_spark()
+        while self.judge.batch - noted < at_least and time.monotonic() < deadline:
+            self.judge.look()
+            time.sleep(0.05)
         for _ in range(5):  # A commit is acknowledged before its messages are shown.
             self.judge.look()
             time.sleep(0.1)
-        return self.judge.batch - self.noted_by_spark()
+        return self.judge.batch - noted
 
     def told(self, job: subprocess.Popen[bytes] | None = None) -> str:
         """The end of what a job has said, the present one by default."""

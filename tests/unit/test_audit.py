@@ -16,6 +16,7 @@ from typing import cast
 
 import pytest
 from spu_assigner.stream.jars import Jar, read_lock
+from support import audit
 from support.audit import (
     APART,
     DECIDED,
@@ -222,7 +223,11 @@ def database(answer: bytes, asked: list[object]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Not to the terminal."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(audit, "ADVISORY_SECONDS_MAX", 60.0)  # An answer is looked at, not its time.
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
