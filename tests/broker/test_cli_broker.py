@@ -25,8 +25,9 @@ from support.shared_broker import SharedBroker
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
 # No broker is named but by a test's own options.
 ENVIRON = {name: os.environ[name] for name in os.environ if name != "KAFKA_BOOTSTRAP_SERVERS"}
+WAIT = "--wait=240"  # for a first batch
 SURELY = 10  # seconds in which whatever can be answered is; they are waited out
-START_SECONDS_MAX = 120.0  # of broker and Spark, on a machine with other work
+START_SECONDS_MAX = 300.0  # of broker and Spark, on a machine with other work
 
 
 class Lines:
@@ -130,7 +131,7 @@ def join(options: list[str], cluster: str, count: int) -> None:
         for n in range(count)
     ]
     given = "".join(f"{json.dumps(event)}\n" for event in events)
-    done = call("produce", "events", "-", "--wait", *options, given=given)
+    done = call("produce", "events", "-", WAIT, *options, given=given)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -159,7 +160,7 @@ def test_a_refusal_is_shown_and_status_1(job: list[str]) -> None:
     """A script must notice."""
     join(job, "small", 1)
     create = ["produce", "topic-create", "--cluster", "small", "--topic", "t"]
-    done = call(*create, "--replication-factor", "2", "--wait", *job)
+    done = call(*create, "--replication-factor", "2", WAIT, *job)
     assert done.returncode == 1
     assert "rejected INSUFFICIENT_SPUS: replication_factor 2 needs 1 more SPUs" in done.stdout
 
@@ -180,7 +181,7 @@ def test_a_create_that_waits_is_awaited_until_it_is_served(job: list[str]) -> No
     ]
     events[0]["on_shortage"] = "wait"
     given = "".join(f"{json.dumps({**event, 'cluster_id': 'waits'})}\n" for event in events)
-    done = call("produce", "events", "-", "--wait", *job, given=given)
+    done = call("produce", "events", "-", WAIT, *job, given=given)
     assert (done.returncode, done.stderr) == (0, "")
     assert "status  waits/u  assigned" in done.stdout
 
@@ -189,25 +190,25 @@ def test_a_decommission_is_awaited_until_no_list_is_short(job: list[str]) -> Non
     """The SPU may be switched off then, which is what its operator wants to know."""
     join(job, "drain", 2)
     create = ["produce", "topic-create", "--cluster", "drain", "--topic", "t"]
-    assert call(*create, "--replication-factor", "2", "--wait", *job).returncode == 0
+    assert call(*create, "--replication-factor", "2", WAIT, *job).returncode == 0
     leave = ["produce", "spu-left", "--cluster", "drain", "--mode", "decommission"]
     done = call(*leave, "--spu-id", "0", f"--wait={SURELY}", *job)
     assert done.returncode == 3
     assert "map     drain/t  revision 2" in done.stdout
-    add = ["produce", "spu-joined", "--cluster", "drain", "--spu-id", "7", "--wait", *job]
+    add = ["produce", "spu-joined", "--cluster", "drain", "--spu-id", "7", WAIT, *job]
     assert call(*add).returncode == 0
     done = call(*leave, "--spu-id", "1", f"--wait={SURELY}", *job)
     assert done.returncode == 3
     assert "      0  [7]" in done.stdout
     rebalance = ["produce", "cluster-rebalance", "--cluster", "drain", "--max-moves", "5"]
-    done = call(*rebalance, "--wait", *job)
+    done = call(*rebalance, WAIT, *job)
     assert done.returncode == 0
     assert "status  drain/  assigned: 0 replicas move" in done.stdout
 
 
 def test_an_ignored_membership_event_is_status_1(job: list[str]) -> None:
     """Its answer is on another topic than that of a request."""
-    leave = ["produce", "spu-left", "--cluster", "nobody", "--spu-id", "7", "--wait", *job]
+    leave = ["produce", "spu-left", "--cluster", "nobody", "--spu-id", "7", WAIT, *job]
     done = call(*leave)
     assert done.returncode == 1
     assert "ring    nobody  SPU 7 ignored SPU_UNKNOWN" in done.stdout
@@ -219,8 +220,8 @@ def test_a_manual_file_is_assigned_as_it_stands(job: list[str], tmp_path: Path) 
     file = tmp_path / "my-assignment"
     file.write_text(json.dumps(MANUAL_LIST), encoding="utf-8")
     create = ["produce", "topic-create", "--cluster", "manual", "--replica-assignment", str(file)]
-    tried = call(*create, "--topic", "t", "--validate-only", "--wait", "-o", "json", *job)
-    done = call(*create, "--topic", "t", "--wait", "-o", "json", *job)
+    tried = call(*create, "--topic", "t", "--validate-only", WAIT, "-o", "json", *job)
+    done = call(*create, "--topic", "t", WAIT, "-o", "json", *job)
     assert (tried.returncode, done.returncode) == (0, 0)
     [_, validated] = json_lines(tried.stdout)
     expected = [list(row) for row in MANUAL]
@@ -239,7 +240,7 @@ def test_every_answer_to_a_file_is_awaited(job: list[str]) -> None:
         {"type": "topic_delete", "event_id": "f3", "topic": "t"},
     ]
     given = "".join(f"{json.dumps({**event, **common})}\n" for event in events)
-    done = call("produce", "events", "-", "--wait", "-o", "json", *job, given=given)
+    done = call("produce", "events", "-", WAIT, "-o", "json", *job, given=given)
     assert (done.returncode, done.stderr) == (0, "")
     answers = [answer for answer in json_lines(done.stdout) if answer["type"] != "sent"]
     ring = [answer for answer in answers if answer["type"] == "ring_event"]
@@ -422,7 +423,7 @@ def test_the_job_with_its_own_broker_goes_on_after_it_was_terminated(
                 join(["-b", address], "kept", 1)
             else:
                 create = ["produce", "topic-create", "--cluster", "kept", "--topic", "t"]
-                done = call(*create, "--wait", "-b", address)
+                done = call(*create, WAIT, "-b", address)
                 assert done.returncode == 0
                 assert "status  kept/t  assigned" in done.stdout
             os.killpg(process.pid, number)

@@ -26,7 +26,7 @@ from support.profiled import ENVIRON
 from support.secured import Secured
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
-SECONDS_MAX = 120
+SECONDS_MAX = 300
 PASSWORDS = {
     "job": "it's ${env:HOME} ;//=#",
     "admin": 'the "admin"',
@@ -117,7 +117,7 @@ def test_the_whole_job_runs_over_tls_as_users_with_exactly_their_rights(
         for spu_id in ("0", "1"):
             joined = ["produce", "spu-joined", "--cluster", "c", "--spu-id", spu_id]
             assert call(environs["producer"], *joined).returncode == 0
-        asked = ["--topic", "t", "--partitions", "1", "--replication-factor", "2", "--wait"]
+        asked = ["--topic", "t", "--partitions", "1", "--replication-factor", "2", "--wait=240"]
         answer = call(environs["producer"], "produce", "topic-create", "--cluster", "c", *asked)
         assert (answer.returncode, answer.stderr) == (0, ""), job_log.read_text()
         with background(environs["consumer"], watch_log, *watching) as watch:
