@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +29,7 @@ from spu_assigner.stream.broker import BrokerError, prepare
 from spu_assigner.stream.broker_image import copy_data, jvm_options
 from spu_assigner.stream.broker_process import HOST, BrokerProcess, Ports
 from spu_assigner.stream.private import private_folder
+from support.ports import free_ports
 
 CONTROLLER_ID = 100
 RACKS = ("a", "b", "c")
@@ -231,7 +231,7 @@ class KafkaCluster:
     def _prepare(self) -> None:
         java, jars, image = prepare()
         self._folder = folder = Path(tempfile.mkdtemp(prefix="spu-assigner-cluster-"))
-        controller, *ports = _free_ports(1 + len(self.racks))
+        controller, *ports = free_ports(1 + len(self.racks))
         common = {
             **_replication(len(self.racks)),
             "controller.quorum.voters": f"{CONTROLLER_ID}@{HOST}:{controller}",
@@ -341,12 +341,3 @@ def _format(image: Path, controller: BrokerProcess, brokers: Mapping[int, Broker
         process.data.mkdir(parents=True, exist_ok=True)
         changed = re.sub(r"(?m)^node\.id=.*$", f"node.id={node}", text)
         (process.data / "meta.properties").write_text(changed, encoding="utf-8")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Different free ports: all are held until all are known."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

@@ -7,11 +7,10 @@ are made by the `openssl` command.
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from confluent_kafka.admin import (
 )
 from spu_assigner.stream.acls import Acl, Resource
 from spu_assigner.stream.broker import BrokerError, EmbeddedBroker
+from support.ports import free_ports
 
 HOST = "127.0.0.1"
 MECHANISMS = {
@@ -64,6 +64,7 @@ _ANY = AclBindingFilter(
     AclOperation.ANY,
     AclPermissionType.ANY,
 )
+
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
@@ -207,14 +208,6 @@ class Secured:
             time.sleep(0.05)
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-
-
 @contextmanager
 def secured_broker(folder: Path, *, plain_users: Iterable[str] = ()) -> Iterator[Secured]:
     """Start it; its certificates lie in the folder.
@@ -226,7 +219,7 @@ def secured_broker(folder: Path, *, plain_users: Iterable[str] = ()) -> Iterator
     certificates = Certificates.make(folder)
     users = " ".join(f'user_{name}="{PLAIN_PASSWORD}"' for name in plain_users)
     for tries in range(1, START_TRIES_MAX + 1):
-        ports = dict(zip(LISTENERS, _free_ports(len(LISTENERS)), strict=True))
+        ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
         settings = _settings(certificates, ports, users)
         broker = EmbeddedBroker(port=ports["PLAINTEXT"], settings=settings)
         try:

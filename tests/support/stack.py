@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.ports import free_ports
+
 ROOT = Path(__file__).parents[2]
 COMMANDS = ROOT / "docker"
 WAIT_SECONDS_MAX = 300.0  # Spark's start in several containers on few cores
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nothing listens on now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(closing(socket.socket())) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def docker(*arguments: str) -> str:
