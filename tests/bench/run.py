@@ -41,10 +41,9 @@ FAILED: Final = 1
 NOT_RUN: Final = 3  # as neighbours/run.py says it
 
 
-# Those that something is held to, in one policy.
+# Those that something is held to, in one policy and the default profile.
 QUICK_NEIGHBOURS: Final = (
     "spu-assigner fluvio",
-    "spu-assigner fluvio in profile latency",
     "plain loop",
     "plain loop with table codec",
     "Kafka Streams 100 ms",
@@ -114,13 +113,6 @@ PARTS: Final = (
         ),
     ),
     Part(
-        name="growth",
-        results=("growth",),
-        minutes=12,
-        whole=_script("growth.py"),
-        quick=_script("growth.py", "--quick", "--topics", "5000"),
-    ),
-    Part(
         name="sink",
         results=("sink",),
         minutes=2,
@@ -128,6 +120,13 @@ PARTS: Final = (
         quick=_script("sink.py", "--quick"),
     ),
     # Not in a quick run: jobs that take their time even when small, and what is computed from them.
+    Part(
+        name="growth",
+        results=("growth",),
+        minutes=12,
+        whole=_script("growth.py"),
+        is_in_quick=False,
+    ),
     Part(
         name="curves",
         results=("growth_curves",),

@@ -6,8 +6,6 @@ So what is measured is the program, not how Spark was set up for it.
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -42,7 +40,7 @@ def source(spark: Any, settings: Settings) -> Any:
 def run(query: Callable[[Any, Settings], Any]) -> None:
     """The program `BOOTSTRAP PREFIX CHECKPOINT`: rows of key and value to `<PREFIX>maps`.
 
-    Ends with SIGTERM.
+    Ends with SIGTERM at once, and its JVM with it: stopping Spark in mid-batch may never be done.
     """
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "prefix", "checkpoint"):
@@ -64,21 +62,17 @@ def run(query: Callable[[Any, Settings], Any]) -> None:
         jars=Jars(kafka=jars["spark-kafka"], local=jars["spark-local"]),
     )
     spark.conf.set(SHUFFLE_PARTITIONS, SHARDS)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    try:
-        running = (
-            query(spark, settings)
-            .writeStream.format("kafka")
-            .options(
-                **{
-                    **settings.connection().spark(),
-                    "topic": f"{options.prefix}maps",
-                    "checkpointLocation": options.checkpoint,
-                }
-            )
-            .outputMode("append")
-            .start()
+    running = (
+        query(spark, settings)
+        .writeStream.format("kafka")
+        .options(
+            **{
+                **settings.connection().spark(),
+                "topic": f"{options.prefix}maps",
+                "checkpointLocation": options.checkpoint,
+            }
         )
-        running.awaitTermination()
-    finally:
-        spark.stop()
+        .outputMode("append")
+        .start()
+    )
+    running.awaitTermination()
