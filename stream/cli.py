@@ -14,14 +14,19 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 from spu_assigner.core.errors import AssignerError
 
 PROGRAM: Final = "spu-assigner"
+
+# Begin the names of threads that nobody waits for: Kafka, or a name server, may be silent.
+_NOT_WAITED_FOR: Final = ("check ", "live", "watch-kafka")
 
 # command: (module in this package, its short help; kept here so that `--help` imports none of them)
 _COMMANDS: Final = {
@@ -128,8 +133,25 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         cli()
+    except SystemExit as end:
+        if any(thread.name.startswith(_NOT_WAITED_FOR) for thread in threading.enumerate()):
+            _leave(end.code)
+        raise
     finally:
         gc.freeze()  # Else an interpreter that ends looks for garbage in all that it holds.
+
+
+def _leave(code: str | int | None) -> NoReturn:
+    """End at once, without taking the interpreter down.
+
+    A thread that still asks Kafka would be answered by another one, of Kafka's client, which takes
+    the interpreter's lock: if it is gone by then, the process dies of SIGSEGV (confluent-kafka
+    2.16.1).
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads, or it is closed
+            stream.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _terminate(number: int, _frame: object) -> None:

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,6 +77,10 @@ class Broker:
         """A topic's in Kafka."""
         return topic_name(topic, prefix=self.connection.prefix)
 
+    def close(self) -> None:
+        """Ask no more."""
+        self.admin.__exit__(None, None, None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
@@ -108,17 +113,20 @@ def check_broker(check: Check[Any], settings: Settings) -> Broker:
         request=0.4 * left, refused=min(ABOUT_A_SECOND, 0.2 * left), probe=min(2.0, 0.2 * left)
     )
     admin = AdminClient({"log_level": 0, "error_cb": complaints.note, **client})
-    try:
-        found = ask_topics(admin, client, complaints, patience=patience)
-    except UnreachableError as reason:
-        rule = SILENT if reason.refusal is None else _RULES[reason.refusal]
-        check.tell(rule, str(reason).partition("; ")[0])
-        raise Unchecked("no broker answers") from reason
-    spoken = settings.security_protocol.value
-    brokers = "1 broker" if len(found.brokers) == 1 else f"{len(found.brokers)} brokers"
-    check.summary = f"{address(client)}, {brokers}, {spoken}"
-    there = [each for each in servers if str(each) not in refused]
-    _check_abilities(check, client, there[0])
+    with ExitStack() as unless_whole:
+        unless_whole.enter_context(admin)
+        try:
+            found = ask_topics(admin, client, complaints, patience=patience)
+        except UnreachableError as reason:
+            rule = SILENT if reason.refusal is None else _RULES[reason.refusal]
+            check.tell(rule, str(reason).partition("; ")[0])
+            raise Unchecked("no broker answers") from reason
+        spoken = settings.security_protocol.value
+        brokers = "1 broker" if len(found.brokers) == 1 else f"{len(found.brokers)} brokers"
+        check.summary = f"{address(client)}, {brokers}, {spoken}"
+        there = [each for each in servers if str(each) not in refused]
+        _check_abilities(check, client, there[0])
+        unless_whole.pop_all()
     return Broker(
         connection=connection, admin=admin, topics=found.topics, brokers=len(found.brokers)
     )

@@ -34,10 +34,10 @@ class Check(Generic[T]):
         self.findings: list[Finding] = []
         self.left_out: list[str] = []  # parts that could not be looked at
         self.unchecked: str | None = None  # why it has no answer
+        self.answers: list[T] = []  # one, or none
         self._what = what
         self._deadline = deadline
         self._ended = threading.Event()
-        self._answers: list[T] = []
         self._waits_for: str | None = None
 
     @property
@@ -48,6 +48,11 @@ class Check(Generic[T]):
     @property
     def has_fault(self) -> bool:
         return any(finding.rule.is_fault for finding in self.findings)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread is at work, be it waited for or not."""
+        return not self._ended.is_set()
 
     def tell(self, rule: Rule, message: str, mend: str | None = None) -> None:
         """Note a finding; what to do is the rule's, unless it can be said better here."""
@@ -68,9 +73,9 @@ class Check(Generic[T]):
         self._waits_for = other.name
         other._ended.wait()
         self._waits_for = None
-        if not other._answers:
+        if not other.answers:
             raise Unchecked(other.unchecked)
-        return other._answers[0]
+        return other.answers[0]
 
     def finish(self) -> Check[T]:
         """Wait for its end, or for the common one; gives what was found by then."""
@@ -88,7 +93,7 @@ class Check(Generic[T]):
 
     def _run(self) -> None:
         try:
-            self._answers.append(self._what(self))
+            self.answers.append(self._what(self))
         except Unchecked as reason:
             self.unchecked = str(reason)
         except ImportError as reason:

@@ -45,7 +45,9 @@ class Patient:
 def examine(patient: Patient, *, seconds: float) -> list[Check[Any]]:
     """Make all checks, side by side; they are given in the order to be told in."""
     examination = _Examination(patient, deadline=time.monotonic() + seconds)
-    return run_all(examination.checks())
+    checks = run_all(examination.checks())
+    examination.close()
+    return checks
 
 
 class _Examination:
@@ -83,6 +85,12 @@ class _Examination:
             self._add("marker", self._check_marker)
             self._add("input", self._check_input)
         return self._checks
+
+    def close(self) -> None:
+        """Let the broker go, unless a check that was not waited for may still ask it."""
+        if not any(check.is_running for check in self._checks):
+            for broker in self._broker.answers:
+                broker.close()
 
     def _add(self, name: str, what: Any) -> Check[Any]:
         check: Check[Any] = Check(name, what, deadline=self._deadline)
