@@ -139,15 +139,16 @@ class Job:
 
     def stop(self) -> None:
         """Stop the query and Spark; what was not committed is repeated at the next start."""
-        from py4j.protocol import Py4JNetworkError
+        self.end_query()
+        with _jvm_may_be_gone():
+            self.spark.stop()
 
+    def end_query(self) -> None:
+        """Stop the query, and all of ours that looks at it; Spark goes on."""
         self.watch.close()
-        gone = (Py4JNetworkError, OSError)  # Where there is no JVM, nothing is to be stopped.
-        with suppress(*gone):
+        with _jvm_may_be_gone():
             self.query.stop()
         self.sink.close()
-        with suppress(*gone):
-            self.spark.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -251,6 +252,13 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             raise _named(reason, spark, settings) from reason
         raise
     return Job(query, sink, spark, settings, shards=shards, watch=watch)
+
+
+def _jvm_may_be_gone() -> suppress:
+    """Where there is no JVM, nothing is to be stopped."""
+    from py4j.protocol import Py4JNetworkError
+
+    return suppress(Py4JNetworkError, OSError)
 
 
 def _open(

@@ -136,8 +136,7 @@ class World:
                 job.await_termination(0.05)
                 assert time.monotonic() < deadline
         finally:
-            job.query.stop()
-            job.sink.close()
+            job.end_query()
 
     def _is_done(self, job: Job) -> bool:
         """Whether the last request was answered, or repeated, and Spark has noted it."""

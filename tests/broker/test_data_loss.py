@@ -33,16 +33,18 @@ class Input:
 
     def __init__(self, settings: Settings) -> None:
         self.name = f"{settings.topic_prefix}topic-events"
-        self._admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+        self._client = {"bootstrap.servers": settings.bootstrap_servers}
 
     def lose(self, before: int, partition: int = 0) -> None:
         place = TopicPartition(self.name, partition, before)
-        for future in self._admin.delete_records([place]).values():
-            future.result()
+        with AdminClient(self._client) as admin:
+            for future in admin.delete_records([place]).values():
+                future.result()
 
     def remove(self) -> None:
-        for future in self._admin.delete_topics([self.name]).values():
-            future.result()
+        with AdminClient(self._client) as admin:
+            for future in admin.delete_topics([self.name]).values():
+                future.result()
 
     def make_anew(self, partitions: int = 4) -> None:
         before = self._id()
@@ -53,8 +55,9 @@ class Input:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:  # A deletion takes a moment after it was promised.
             try:
-                for future in self._admin.create_topics([topic]).values():
-                    future.result()
+                with AdminClient(self._client) as admin:
+                    for future in admin.create_topics([topic]).values():
+                        future.result()
             except Exception:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
@@ -66,9 +69,10 @@ class Input:
 
     def _id(self) -> str | None:
         """Kafka's of the topic; None: the broker knows of none."""
-        (found,) = self._admin.describe_topics(TopicCollection([self.name])).values()
         try:
-            return str(found.result().topic_id)
+            with AdminClient(self._client) as admin:
+                (found,) = admin.describe_topics(TopicCollection([self.name])).values()
+                return str(found.result().topic_id)
         except KafkaException:
             return None
 
@@ -96,8 +100,7 @@ def begin(spark: SparkSession, settings: Settings) -> Iterator[Callable[[], Job]
 
     yield start
     for job in jobs:
-        job.query.stop()
-        job.sink.close()
+        job.end_query()
 
 
 @pytest.fixture
@@ -109,8 +112,7 @@ def stopped(settings: Settings, begin: Callable[[], Job]) -> tuple[Kafka, Events
     job = begin()
     kafka.wait("topic-status", 5, job)
     job.query.processAllAvailable()
-    job.query.stop()
-    job.sink.close()
+    job.end_query()
     return kafka, events
 
 

@@ -153,8 +153,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     assert any(picture["leaving"] for picture in before.values())
     assert any(len(each["ring"][0]) < each["racks"][0] for each in before.values())  # saturated
     last = streams.markers()[-1]
-    first.query.stop()
-    first.sink.close()
+    first.end_query()
     shutil.rmtree(settings.checkpoint)
     new = replace(settings, checkpoint=str(tmp_path / "new"), shards=3)
     with pytest.raises(ForeignCheckpointError):
@@ -192,8 +191,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     assert str(job.query.id) == report.checkpoint_id
     assert job.shards == 3
     assert states(job, new.checkpoint) == before
-    job.query.stop()
-    job.sink.close()
+    job.end_query()
 
     Path(new.checkpoint, "commits/0").unlink()  # as if it had died before Spark noted batch 0
     job = start_query(spark, new)
@@ -205,8 +203,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
         0,
         1,
     ]
-    job.query.stop()
-    job.sink.close()
+    job.end_query()
 
     job = start_query(spark, new)  # now without its initial state
     sent(streams, [events.create("later", 2, 2, policy=Policy.FLUVIO)], job)
@@ -215,6 +212,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     streams.send([events.create("shut-out")])
     with pytest.raises(FencedError):
         job.await_termination(PATIENCE_SECONDS)
+    job.end_query()
     with pytest.raises(ForeignCheckpointError):
         start_query(spark, new)
     job = start_query(spark, again)
