@@ -49,11 +49,11 @@ def apply(
     from spu_assigner.stream.apply import apply_plan
     from spu_assigner.stream.plan_file import reassignment_json, write_json
 
-    target = ask.target()
-    plan = _fresh(plan_file, ask, target) if plan_file else made_plan(ask, target).plan
-    if reassignment_file is not None:
-        write_json(reassignment_file, reassignment_json(plan))
-    report = apply_plan(plan, target)
+    with ask.target() as target:
+        plan = _fresh(plan_file, ask, target) if plan_file else made_plan(ask, target).plan
+        if reassignment_file is not None:
+            write_json(reassignment_file, reassignment_json(plan))
+        report = apply_plan(plan, target)
     if is_json:
         click.echo(json.dumps(_json(plan, report), separators=(",", ":")))
     else:

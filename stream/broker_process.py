@@ -254,7 +254,8 @@ class BrokerProcess:
 
         client = {**Connection(bootstrap_servers=self.bootstrap_servers).client(), "log_level": 0}
         try:
-            metadata = AdminClient(client).list_topics(timeout=5.0)
+            with AdminClient(client) as admin:
+                metadata = admin.list_topics(timeout=5.0)
         except KafkaException:
             return None
         return str(metadata.cluster_id) if metadata.brokers else None

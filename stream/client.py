@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -182,19 +183,22 @@ class Reader:
         }
         asking = {"log_level": 0, "error_cb": complaints.note, **connection.client()}
         self._admin = _made(AdminClient, asking)
-        counts = _require_topics(self._admin, connection, topics, complaints)
-        self._partitions = [
-            TopicPartition(topic, partition)
-            for topic in self._short
-            for partition in _partitions(counts[topic], (keys or {}).get(self._short[topic]))
-        ]
-        begins = self._offsets(OffsetSpec.earliest() if from_beginning else OffsetSpec.latest())
-        if back and not from_beginning:
-            oldest = self._offsets(OffsetSpec.earliest())
-            begins = {place: max(oldest[place], end - back) for place, end in begins.items()}
+        with ExitStack() as unless_whole:
+            unless_whole.enter_context(self._admin)
+            counts = _require_topics(self._admin, connection, topics, complaints)
+            self._partitions = [
+                TopicPartition(topic, partition)
+                for topic in self._short
+                for partition in _partitions(counts[topic], (keys or {}).get(self._short[topic]))
+            ]
+            begins = self._offsets(OffsetSpec.earliest() if from_beginning else OffsetSpec.latest())
+            if back and not from_beginning:
+                oldest = self._offsets(OffsetSpec.earliest())
+                begins = {place: max(oldest[place], end - back) for place, end in begins.items()}
+            self._consumer = _made(Consumer, {**settings, **connection.client()})
+            unless_whole.pop_all()
         self._begins = begins
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
-        self._consumer = _made(Consumer, {**settings, **connection.client()})
         self._consumer.assign(
             [TopicPartition(topic, number, offset) for (topic, number), offset in begins.items()]
         )
@@ -209,6 +213,7 @@ class Reader:
         trace: TracebackType | None,
     ) -> None:
         self._consumer.close()
+        self._admin.__exit__(None, None, None)
 
     def has_all(self, topic: str) -> bool:
         """Whether nothing of a topic that is read from its beginning was dropped there before."""
@@ -373,8 +378,9 @@ def _require_topics(
         if not missing:
             return {name: len(found[name].partitions) for name in full}
         if time.monotonic() > deadline:
-            asking = AdminClient({"log_level": 0, **connection.client()})
-            if denied := hidden(asking, missing):
+            with AdminClient({"log_level": 0, **connection.client()}) as asking:
+                denied = hidden(asking, missing)
+            if denied:
                 raise ClientError(f"this user may not use {', '.join(denied)}; {GRANTING}")
             raise ClientError(f"missing topics {', '.join(missing)}; {MENDING}")
         time.sleep(POLL_SECONDS)

@@ -98,21 +98,21 @@ def check_there(
         DataLossError, TopicReplacedError, PartitionsGoneError: it is not all there.
         TopicsError: Kafka does not answer, or a topic is missing.
     """
-    admin = _admin(client)
     topics = sorted({*following, *ids})
     if not topics:
         return
-    described = _described(admin, topics)
-    for topic in topics:
-        before, now = ids.get(topic), _id(described[topic])
-        if before is not None and now is not None and before != now:
-            raise TopicReplacedError(topic=topic, found=f"its id is {now}, and was {before}")
-    for topic, parts in following.items():
-        there = {each.id for each in described[topic].partitions}
-        gone = tuple(each.partition for each in parts if each.partition not in there)
-        if gone:
-            raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
-    _check_offsets(admin, _by_place(following), _by_place(begun))
+    with _admin(client) as admin:
+        described = _described(admin, topics)
+        for topic in topics:
+            before, now = ids.get(topic), _id(described[topic])
+            if before is not None and now is not None and before != now:
+                raise TopicReplacedError(topic=topic, found=f"its id is {now}, and was {before}")
+        for topic, parts in following.items():
+            there = {each.id for each in described[topic].partitions}
+            gone = tuple(each.partition for each in parts if each.partition not in there)
+            if gone:
+                raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
+        _check_offsets(admin, _by_place(following), _by_place(begun))
 
 
 def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
@@ -121,7 +121,8 @@ def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
     Raises:
         TopicsError: a topic is missing, or Kafka does not answer.
     """
-    described = _described(_admin(client), topics)
+    with _admin(client) as admin:
+        described = _described(admin, topics)
     found = {topic: _id(each) for topic, each in described.items()}
     return {topic: each for topic, each in found.items() if each is not None}
 

@@ -117,12 +117,17 @@ class Watched:
         try:
             return self._asked(LOOK_SECONDS_MAX)
         except (KafkaException, TimeoutError):
+            self.close()
             self._admin = self._made()
         try:
             return self._asked(REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX)
         except (KafkaException, TimeoutError) as reason:
             said = told(reason.args[0]) if isinstance(reason, KafkaException) else "no answer"
             raise UnreachableError(f"{address(self._settings)}: {said}") from reason
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._admin.__exit__(None, None, None)
 
     def _asked(self, seconds: float) -> Look:
         found = self._admin.describe_cluster(request_timeout=seconds).result(timeout=2 * seconds)
@@ -291,10 +296,10 @@ def require_rights(connection: Connection) -> None:
     """
     complaints = Complaints()
     settings = connection.client()
-    admin = AdminClient({"log_level": 0, "error_cb": complaints.note, **settings})
     try:
-        ask_topics(admin, settings, complaints)  # says best why nobody answers
-        missing = missing_rights(admin, Role.FOLLOWER, prefix=connection.prefix)
+        with AdminClient({"log_level": 0, "error_cb": complaints.note, **settings}) as admin:
+            ask_topics(admin, settings, complaints)  # says best why nobody answers
+            missing = missing_rights(admin, Role.FOLLOWER, prefix=connection.prefix)
     except UnreachableError as reason:
         raise ClientError(str(reason)) from reason
     except KafkaException as reason:
@@ -342,10 +347,11 @@ class SaidReader:
 def _topic_id(connection: Connection) -> str:
     """The beginning of the input topic's own id: one that is made anew has another."""
     name = topic_name(SPU_EVENTS, prefix=connection.prefix)
-    admin = AdminClient({"log_level": 0, **connection.client()})
-    asked = admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_SECONDS_MAX)
+    wanted = TopicCollection([name])
     try:
-        return str(asked[name].result(timeout=REQUEST_SECONDS_MAX).topic_id)[:8]
+        with AdminClient({"log_level": 0, **connection.client()}) as admin:
+            asked = admin.describe_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
+            return str(asked[name].result(timeout=REQUEST_SECONDS_MAX).topic_id)[:8]
     except (KafkaException, TimeoutError) as reason:
         said = told(reason.args[0]) if isinstance(reason, KafkaException) else "no answer"
         raise ClientError(f"{name} could not be described: {said}") from reason

@@ -171,6 +171,7 @@ class _Follower:
         self._end_session()
         if self._seat is not None:
             self._seat.close()
+        self._watched.close()
 
     def _look(self) -> None:
         try:

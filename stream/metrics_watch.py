@@ -147,14 +147,14 @@ class _Kafka:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({**self._client, "log_level": 0})
-        while True:
-            ends: Mapping[Place, tuple[int, int]] | None = None
-            with suppress(KafkaException):  # Said by there being no lag.
-                ends = self._ends(admin)
-            self._watch.metrics.ends(ends)
-            if not self._watch.pause(LAG_SECONDS):
-                return
+        with AdminClient({**self._client, "log_level": 0}) as admin:
+            while True:
+                ends: Mapping[Place, tuple[int, int]] | None = None
+                with suppress(KafkaException):  # Said by there being no lag.
+                    ends = self._ends(admin)
+                self._watch.metrics.ends(ends)
+                if not self._watch.pause(LAG_SECONDS):
+                    return
 
     def _ends(self, admin: AdminClient) -> dict[Place, tuple[int, int]]:
         from confluent_kafka import TopicCollection, TopicPartition

@@ -1,7 +1,7 @@
 """The Kafka cluster that `plan` looks at and `apply` works on.
 
-    target = Target(connection)
-    cluster = target.look(topics, own=…)
+    with Target(connection) as target:
+        cluster = target.look(topics, own=…)
 
 Rules: nothing is asked for by name that asking could make. A topic that the user may not see is an
 error: it would look as if it were not there. After a failure of the whole connection nothing more
@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -61,7 +62,7 @@ Request = Callable[[Sequence[Change]], Mapping[str, "Future[Any]"]]
 
 
 class Target:
-    """A Kafka cluster, through one admin client.
+    """A Kafka cluster, through one admin client, which is closed at the end of a `with`.
 
     Args:
         connection: how it is reached.
@@ -74,6 +75,17 @@ class Target:
         self._client = connection.client()
         self._complaints = Complaints()
         self._admin = self._connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._admin.__exit__(None, None, None)
 
     def _connect(self) -> AdminClient:
         settings = {"log_level": 0, "error_cb": self._complaints.note, **self._client}
@@ -132,11 +144,14 @@ class Target:
             if self._broker is None or found.orig_broker_id in (BY_ADDRESS, self._broker):
                 return found
             # A client soon knows of all brokers and asks any: about every second new one does not.
+            self._admin.__exit__(None, None, None)
             self._admin = self._connect()
         raise UnreachableError(f"broker {self._broker} does not answer for itself")
 
-    def each_broker(self) -> list[Target]:
+    def each_broker(self) -> Iterator[Target]:
         """The same cluster as its brokers tell of it, each by itself, of many some.
+
+        Each is closed when the next one is asked for.
 
         The controller's answer reaches one broker before another.
 
@@ -150,10 +165,10 @@ class Target:
             else f"{broker.host}:{broker.port}"
             for broker in brokers[:BROKERS_ASKED_MAX]
         }
-        return [
-            Target(replace(self._connection, bootstrap_servers=address), broker)
-            for broker, address in addresses.items()
-        ]
+        for broker, server in addresses.items():
+            connection = replace(self._connection, bootstrap_servers=server)
+            with Target(connection, broker) as target:
+                yield target
 
     def create(self, changes: Sequence[Change], *, dry: bool) -> Iterator[list[Failure]]:
         """Make topics, or only ask whether Kafka would; failures batch by batch."""

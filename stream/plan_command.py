@@ -68,7 +68,8 @@ def plan(*, ask: Ask, is_json: bool, out: Path | None, reassignment_file: Path |
     from spu_assigner.stream.plan_file import plan_json, reassignment_json, write_json
     from spu_assigner.stream.plan_show import plan_lines
 
-    kept = made_plan(ask, ask.target())
+    with ask.target() as target:
+        kept = made_plan(ask, target)
     document = plan_json(kept)
     if out is not None:
         write_json(out, document)

@@ -38,14 +38,21 @@ class Ask:
 
     def own_topics(self, kafka_id: str) -> frozenset[str]:
         """The product's topics, if they are in the target; where it is not known, they may be."""
-        from spu_assigner.stream.plan_cluster import Target, own_topics
+        from spu_assigner.stream.plan_cluster import own_topics
 
         is_elsewhere = (
             self.target_connection is not None
             and self.file is None
-            and Target(self.connection).kafka_id() != kafka_id
+            and self._kafka_id() != kafka_id
         )
         return frozenset() if is_elsewhere else own_topics(self.connection.prefix)
+
+    def _kafka_id(self) -> str:
+        """The id of the cluster that the job's topics are in."""
+        from spu_assigner.stream.plan_cluster import Target
+
+        with Target(self.connection) as mine:
+            return mine.kafka_id()
 
 
 def plan_options(command: Command) -> Command:

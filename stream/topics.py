@@ -7,7 +7,8 @@ trace. Settings named `required` are promises the job relies on; `tuning` is onl
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -171,30 +172,34 @@ def create_topics(
         AccessError: the user may not see all topics: those that are there would look missing.
         TopicsError: Kafka cannot be reached, refuses, or a topic has partitions that it may not.
     """
-    admin, complaints = _admin(client)
-    _require_sight(admin, client, complaints, prefix)
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     counts = {name: 1 if spec.single else partitions for name, spec in names.items()}
     created: set[str] = set()
     mended: set[str] = set()
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
-    # Kafka's controller answers before its brokers know, and somebody else may do the same now:
-    # look again until all is well.
-    while faults := _faults(admin, client, prefix, complaints):
-        if stuck := [fault for fault in faults if not _can_be_mended(fault)]:
-            raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
-        if time.monotonic() > deadline:
-            raise TopicsError(f"still not as asked after {REQUEST_SECONDS_MAX:.0f} s: {faults[0]}")
-        missing = [fault.topic for fault in faults if _is_missing(fault)]
-        wrong = [fault for fault in faults if not _is_missing(fault) and fault.topic not in created]
-        created |= _create(
-            admin,
-            {name: names[name] for name in missing if name not in created},
-            counts=counts,
-            replication_factor=replication_factor,
-        )
-        mended |= _mend(admin, wrong, names)
-        time.sleep(POLL_SECONDS)
+    with _admin(client) as (admin, complaints):
+        _require_sight(admin, client, complaints, prefix)
+        # Kafka's controller answers before its brokers know, and somebody else may do the same now:
+        # look again until all is well.
+        while faults := _faults(admin, client, prefix, complaints):
+            if stuck := [fault for fault in faults if not _can_be_mended(fault)]:
+                raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
+            if time.monotonic() > deadline:
+                raise TopicsError(
+                    f"still not as asked after {REQUEST_SECONDS_MAX:.0f} s: {faults[0]}"
+                )
+            missing = [fault.topic for fault in faults if _is_missing(fault)]
+            wrong = [
+                fault for fault in faults if not _is_missing(fault) and fault.topic not in created
+            ]
+            created |= _create(
+                admin,
+                {name: names[name] for name in missing if name not in created},
+                counts=counts,
+                replication_factor=replication_factor,
+            )
+            mended |= _mend(admin, wrong, names)
+            time.sleep(POLL_SECONDS)
     return TopicReport(
         created=tuple(name for name in names if name in created),
         mended=tuple(name for name in names if name in mended),
@@ -263,9 +268,9 @@ def find_faults(
     Raises:
         TopicsError: Kafka cannot be reached.
     """
-    admin, complaints = _admin(client)
-    _present(admin, client, complaints)  # says best why nobody answers
-    return _access_faults(admin, prefix, role) or _faults(admin, client, prefix, complaints)
+    with _admin(client) as (admin, complaints):
+        _present(admin, client, complaints)  # says best why nobody answers
+        return _access_faults(admin, prefix, role) or _faults(admin, client, prefix, complaints)
 
 
 def _access_faults(admin: AdminClient, prefix: str, role: Role | None) -> tuple[Fault, ...]:
@@ -291,8 +296,8 @@ def partition_counts(
     Raises:
         TopicsError: Kafka cannot be reached, or a topic is missing.
     """
-    admin, complaints = _admin(client)
-    present = _present(admin, client, complaints)
+    with _admin(client) as (admin, complaints):
+        present = _present(admin, client, complaints)
     full = [topic_name(name, prefix=prefix) for name in names]
     if missing := [name for name in full if name not in present]:
         raise TopicsError(f"missing topics {', '.join(missing)}; {MENDING}")
@@ -329,7 +334,8 @@ def _can_be_mended(fault: Fault) -> bool:
     return fault.setting is not None or _is_missing(fault)
 
 
-def _admin(client: Mapping[str, Any]) -> tuple[AdminClient, Complaints]:
+@contextmanager
+def _admin(client: Mapping[str, Any]) -> Iterator[tuple[AdminClient, Complaints]]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
     from spu_assigner.stream.reach import Complaints
@@ -337,9 +343,11 @@ def _admin(client: Mapping[str, Any]) -> tuple[AdminClient, Complaints]:
     complaints = Complaints()
     try:
         # What goes wrong is told once, by an exception, and not by librdkafka's log as well.
-        return AdminClient({"log_level": 0, "error_cb": complaints.note, **client}), complaints
+        opened = AdminClient({"log_level": 0, "error_cb": complaints.note, **client})
     except KafkaException as reason:
         raise TopicsError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
+    with opened as admin:
+        yield admin, complaints
 
 
 def _require_sight(

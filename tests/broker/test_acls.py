@@ -206,9 +206,9 @@ def produce(settings: Settings) -> None:
 
 def check_settings(client: Mapping[str, Any], *, prefix: str, role: Role | None = None) -> None:
     """As `check_topics`, but without the look at the role's rights."""
-    admin, complaints = _admin(client)
-    if faults := _faults(admin, client, prefix, complaints):
-        raise TopicsError(str(faults[0]))
+    with _admin(client) as (admin, complaints):
+        if faults := _faults(admin, client, prefix, complaints):
+            raise TopicsError(str(faults[0]))
 
 
 def run_job(settings: Settings) -> None:
@@ -253,9 +253,9 @@ def apply_maps(settings: Settings) -> None:
     new, wide, old = mapped(str(settings.sasl_username))
     two = Wanted(replicas=((1,), (1,)), replication_factor=1)
     maps = Maps(cluster_id="c1", topics={new: two, wide: two, old: Wanted(replicas=None)})
-    target = Target(connection)
-    plan = make_plan(maps, target.look([new, wide], deleted=[old]), delete=True)
-    report = apply_plan(plan, target)
+    with Target(connection) as target:
+        plan = make_plan(maps, target.look([new, wide], deleted=[old]), delete=True)
+        report = apply_plan(plan, target)
     assert not report.failed, report.failed
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
 
@@ -325,10 +325,10 @@ def prefix_of(role: Role, user: str) -> str:
 
 def spoil(secured: Secured, name: str) -> None:
     """Make a topic with other settings than the product's."""
-    admin = AdminClient(secured.plain)
-    admin.create_topics([NewTopic(name, 1)])[name].result(timeout=60)
-    while name not in admin.list_topics(timeout=60).topics:
-        time.sleep(0.02)
+    with AdminClient(secured.plain) as admin:
+        admin.create_topics([NewTopic(name, 1)])[name].result(timeout=60)
+        while name not in admin.list_topics(timeout=60).topics:
+            time.sleep(0.02)
 
 
 def prepare(secured: Secured, role: Role, user: str, spoiled: str | None) -> None:
@@ -378,6 +378,11 @@ def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: i
         assert missing.operation in str(refused.value).partition("expected ")[2]
 
 
+def look(settings: Settings) -> None:
+    with Target(settings.connection()) as target:
+        target.look(["mapped"])
+
+
 def require_rights_of(settings: Settings) -> None:
     require_rights(settings.connection())
 
@@ -385,7 +390,7 @@ def require_rights_of(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("work", "told"),
     [
-        (lambda given: Target(given.connection()).look(["mapped"]), "not Describe mapped at "),
+        (look, "not Describe mapped at "),
         (
             lambda given: check_topics(given.connection().client(), prefix=PREFIX),
             "not do what the job does: ",

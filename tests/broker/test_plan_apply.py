@@ -43,11 +43,11 @@ class Operator:
     The test's prefix is that of the job's topics and, so that tests do not meet, of mapped ones.
     """
 
-    def __init__(self, cluster: KafkaCluster, prefix: str) -> None:
+    def __init__(self, cluster: KafkaCluster, prefix: str, admin: AdminClient) -> None:
         self.cluster = cluster
         self.prefix = prefix
         self.events = Events()
-        self._admin = AdminClient(cluster.client)
+        self._admin = admin
         self._environ = {
             "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
             "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
@@ -120,12 +120,14 @@ class Operator:
 @pytest.fixture
 def operator(kafka_cluster: KafkaCluster, topic_prefix: str) -> Iterator[Operator]:
     """The shared cluster is left without the topics of the test."""
-    operator = Operator(kafka_cluster, topic_prefix)
-    yield operator
-    admin = AdminClient(kafka_cluster.client)
-    left = [name for name in admin.list_topics(timeout=20).topics if name.startswith(topic_prefix)]
-    for future in admin.delete_topics(left).values() if left else ():
-        future.result(timeout=60)
+    with AdminClient(kafka_cluster.client) as admin:
+        yield Operator(kafka_cluster, topic_prefix, admin)
+    with AdminClient(kafka_cluster.client) as admin:
+        left = [
+            name for name in admin.list_topics(timeout=20).topics if name.startswith(topic_prefix)
+        ]
+        for future in admin.delete_topics(left).values() if left else ():
+            future.result(timeout=60)
 
 
 @pytest.fixture
@@ -141,11 +143,13 @@ def job(operator: Operator) -> Iterator[SmallJob]:
 
 def test_a_broker_is_heard_by_itself(operator: Operator) -> None:
     """A client soon asks any broker, and one that lags behind the others would not be noticed."""
-    brokers = Target(operator.settings().connection()).each_broker()
-    assert [broker._broker for broker in brokers] == list(operator.cluster.running)
-    for broker in brokers:
-        heard = {broker._told().orig_broker_id for _ in range(12)}
-        assert heard <= {BY_ADDRESS, broker._broker}
+    asked = []
+    with Target(operator.settings().connection()) as target:
+        for broker in target.each_broker():
+            heard = {broker._told().orig_broker_id for _ in range(12)}
+            assert heard <= {BY_ADDRESS, broker._broker}
+            asked.append(broker._broker)
+    assert asked == list(operator.cluster.running)
 
 
 def mapped(job: SmallJob, topic: str) -> Lists:
