@@ -69,6 +69,17 @@ def _place(item: pytest.Item) -> int:
     return 2 if "kafka_cluster" in getattr(item, "fixturenames", ()) else 1
 
 
+@pytest.fixture(scope="session", autouse=True)
+def admin_clients_are_closed() -> Iterator[None]:
+    """No test leaves an admin client open: made first, this looks when all else is gone."""
+    yield
+    if "confluent_kafka" in sys.modules:
+        from support.kafka_threads import open_admin_clients
+
+        left = open_admin_clients()
+        assert not left, f"open at the end of the run: {left}"
+
+
 @pytest.fixture(scope="session")
 def kafka(pytestconfig: pytest.Config) -> Iterator[SharedBroker]:
     """A running broker, one for the whole run; a test must leave it up."""

@@ -27,8 +27,8 @@ time.sleep(600)
 
 
 def _create(broker: SharedBroker, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **_QUIET})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(timeout=60)
+    with AdminClient({"bootstrap.servers": broker.bootstrap_servers, **_QUIET}) as admin:
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(timeout=60)
 
 
 def _send(broker: SharedBroker, topic: str, *values: bytes) -> None:
@@ -89,7 +89,8 @@ def test_a_transaction_comes_back_as_it_was_sent(kafka: SharedBroker, topic_pref
 def test_it_listens_on_the_loopback_only(kafka: SharedBroker) -> None:
     """A broker without a password must not be reached from the network."""
     host, port = kafka.bootstrap_servers.split(":")
-    metadata = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **_QUIET}).list_topics()
+    with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **_QUIET}) as admin:
+        metadata = admin.list_topics()
     addresses = [(broker.host, broker.port) for broker in metadata.brokers.values()]
     assert addresses == [("127.0.0.1", int(port))]
     assert host == "127.0.0.1"
@@ -108,13 +109,13 @@ def test_it_listens_on_the_loopback_only(kafka: SharedBroker) -> None:
 def test_two_brokers_are_two_clusters(kafka: SharedBroker) -> None:
     """Both start from the same image; an id of its own lets each know its folder."""
     with EmbeddedBroker() as other:
-        ids = {
-            AdminClient({"bootstrap.servers": broker.bootstrap_servers, **_QUIET})
-            .list_topics(timeout=60)
-            .cluster_id
-            for broker in (kafka, other)
-        }
+        ids = {_cluster_id(broker.bootstrap_servers) for broker in (kafka, other)}
         assert len(ids) == 2
+
+
+def _cluster_id(servers: str) -> str:
+    with AdminClient({"bootstrap.servers": servers, **_QUIET}) as admin:
+        return str(admin.list_topics(timeout=60).cluster_id)
 
 
 def test_records_outlive_a_stop_and_a_crash_on_the_same_address(tmp_path: Path) -> None:

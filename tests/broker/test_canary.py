@@ -197,9 +197,10 @@ def told(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         until(lambda: answers(secured, f"{prefix}dead-letter") > 0, "a dead letter", process)
         pages = look_at_ui(said)
         command_lines = family(process.pid)
-        admin = AdminClient(secured.plain)  # to be kept until it has answered
-        for future in admin.delete_acls([_ANY_RIGHT]).values():
-            future.result(timeout=30)  # Spark's own clients fail now, with all they have to say.
+        with AdminClient(secured.plain) as admin:
+            # Spark's own clients fail then, with all they have to say.
+            for future in admin.delete_acls([_ANY_RIGHT]).values():
+                future.result(timeout=30)
         until(lambda: process.poll() is not None, "the end by an error")
         assert process.returncode not in (0, -signal.SIGTERM)
     yield Told(

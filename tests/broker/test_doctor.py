@@ -78,36 +78,38 @@ def test_a_seeded_fault_is_found_and_no_other(
 
 def traces(clinic: Clinic, folder: Path) -> dict[str, Any]:
     """All that a check could leave behind."""
-    admin = AdminClient(clinic.client)
-    found = admin.list_topics(timeout=30).topics
-    places = [
-        TopicPartition(name, number) for name, topic in found.items() for number in topic.partitions
-    ]
-    ends = admin.list_offsets({place: OffsetSpec.latest() for place in places})
-    return {
-        "groups": sorted(
-            each.group_id for each in admin.list_consumer_groups().result(timeout=30).valid
-        ),
-        "ends": {
-            f"{place.topic}/{place.partition}": future.result(timeout=30).offset
-            for place, future in ends.items()
-        },
-        "files": {
-            str(path): (path.stat().st_mtime_ns, path.stat().st_mode, path.stat().st_size)
-            for path in folder.rglob("*")
-        },
-    }
+    with AdminClient(clinic.client) as admin:
+        found = admin.list_topics(timeout=30).topics
+        places = [
+            TopicPartition(name, number)
+            for name, topic in found.items()
+            for number in topic.partitions
+        ]
+        ends = admin.list_offsets({place: OffsetSpec.latest() for place in places})
+        return {
+            "groups": sorted(
+                each.group_id for each in admin.list_consumer_groups().result(timeout=30).valid
+            ),
+            "ends": {
+                f"{place.topic}/{place.partition}": future.result(timeout=30).offset
+                for place, future in ends.items()
+            },
+            "files": {
+                str(path): (path.stat().st_mtime_ns, path.stat().st_mode, path.stat().st_size)
+                for path in folder.rglob("*")
+            },
+        }
 
 
 def test_of_a_cluster_that_is_new_no_topic_is_made(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Kafka makes its own topics when a consumer or a producer of transactions comes first."""
-    admin = AdminClient(clinic.secured.plain)
-    before = {*admin.list_topics(timeout=30).topics}
-    told = call(clinic.user(tmp_path), monkeypatch, "--json", "--strict")
-    assert findings(told) == []
-    assert {*admin.list_topics(timeout=30).topics} == before
+    with AdminClient(clinic.secured.plain) as admin:
+        before = {*admin.list_topics(timeout=30).topics}
+        told = call(clinic.user(tmp_path), monkeypatch, "--json", "--strict")
+        assert findings(told) == []
+        assert {*admin.list_topics(timeout=30).topics} == before
 
 
 def test_a_sound_installation_has_no_findings_and_is_left_as_it_was(

@@ -143,8 +143,8 @@ def test_a_broker_that_stops_leaves_and_joins_again_and_the_ring_follows(
     followed.waits_for(JOINED)
     joins = [event for event in followed.events() if isinstance(event, SpuJoined)]
     assert [(join.rack, join.capacity) for join in joins] == [("a", 50), ("b", 50), ("c", 50)]
-    admin = AdminClient(kafka_cluster.client)  # to be kept until it has answered
-    kafka_id = admin.describe_cluster().result(timeout=10).cluster_id
+    with AdminClient(kafka_cluster.client) as admin:
+        kafka_id = admin.describe_cluster().result(timeout=10).cluster_id
     assert [join.labels for join in joins] == [{LABEL: kafka_id}] * 3
     with kafka_cluster.stopped(3):
         followed.waits_for([*JOINED, ("SpuLeft", 3)])
@@ -262,12 +262,12 @@ def produce(followed: Followed, topic: str, messages: list[tuple[str, bytes]]) -
 
 def expire(followed: Followed) -> None:
     """All that lies in the input now."""
-    admin = AdminClient(followed.connection.client())
-    name = f"{followed.connection.prefix}spu-events"
-    partitions = admin.list_topics(timeout=10).topics[name].partitions
-    ends = [TopicPartition(name, partition, OFFSET_END) for partition in partitions]
-    for future in admin.delete_records(ends).values():
-        future.result(timeout=PATIENCE_SECONDS)
+    with AdminClient(followed.connection.client()) as admin:
+        name = f"{followed.connection.prefix}spu-events"
+        partitions = admin.list_topics(timeout=10).topics[name].partitions
+        ends = [TopicPartition(name, partition, OFFSET_END) for partition in partitions]
+        for future in admin.delete_records(ends).values():
+            future.result(timeout=PATIENCE_SECONDS)
 
 
 def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(

@@ -18,24 +18,26 @@ RACKS = {1: "a", 2: "b", 3: "c"}
 
 def _create(cluster: KafkaCluster, topic: str) -> None:
     """Return when every replica is in sync: then any broker may go."""
-    admin = AdminClient(cluster.client)
-    wanted = NewTopic(topic, 1, replica_assignment=[[2, 3, 1]], config={"min.insync.replicas": "2"})
-    admin.create_topics([wanted])[topic].result(timeout=60)
-    _await_partition(cluster, topic, lambda found: len(found.isrs) == 3)
+    with AdminClient(cluster.client) as admin:
+        wanted = NewTopic(
+            topic, 1, replica_assignment=[[2, 3, 1]], config={"min.insync.replicas": "2"}
+        )
+        admin.create_topics([wanted])[topic].result(timeout=60)
+        _await_partition(cluster, topic, lambda found: len(found.isrs) == 3)
 
 
 def _await_partition(
     cluster: KafkaCluster, topic: str, claim: Callable[[PartitionMetadata], bool]
 ) -> None:
     """A broker tells of a change when it has heard of it: some milliseconds after the answer."""
-    admin = AdminClient(cluster.client)
-    deadline = time.monotonic() + 60
-    while True:
-        found = admin.list_topics(topic, timeout=60).topics[topic].partitions.get(0)
-        if found is not None and claim(found):
-            return
-        assert time.monotonic() < deadline, f"{topic} is not as expected: {found}"
-        time.sleep(0.05)
+    with AdminClient(cluster.client) as admin:
+        deadline = time.monotonic() + 60
+        while True:
+            found = admin.list_topics(topic, timeout=60).topics[topic].partitions.get(0)
+            if found is not None and claim(found):
+                return
+            assert time.monotonic() < deadline, f"{topic} is not as expected: {found}"
+            time.sleep(0.05)
 
 
 def _send(cluster: KafkaCluster, topic: str, value: bytes) -> None:

@@ -43,10 +43,10 @@ def test_the_plain_loop_gives_the_cores_answers_over_a_kill(
 ) -> None:
     """It is exactly once and durable: killed, it goes on where its last commit was."""
     servers = kafka.bootstrap_servers
-    admin = AdminClient({"bootstrap.servers": servers})
     names = [f"{topic_prefix}{name}" for name in ("events", "maps", "state")]
-    for future in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
-        future.result(30)
+    with AdminClient({"bootstrap.servers": servers}) as admin:
+        for future in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
+            future.result(30)
     first: list[Event] = [*map(join, range(5)), *map(create, range(FIRST))]
     second: list[Event] = [create(3), join(2), *map(create, range(FIRST, ALL))]
     command = [sys.executable, str(LOOP), servers, topic_prefix, *options]

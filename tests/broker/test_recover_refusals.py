@@ -75,10 +75,10 @@ def write(settings: Settings, topic: str, key: bytes, value: bytes | None) -> No
 
 def drop(settings: Settings, topic: str, before: int) -> None:
     """As retention does."""
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    place = TopicPartition(settings.topic_prefix + topic, 0, before)
-    for future in admin.delete_records([place]).values():
-        future.result(30)
+    with AdminClient({"bootstrap.servers": settings.bootstrap_servers}) as admin:
+        place = TopicPartition(settings.topic_prefix + topic, 0, before)
+        for future in admin.delete_records([place]).values():
+            future.result(30)
 
 
 @pytest.mark.usefixtures("job")

@@ -45,7 +45,8 @@ def settings(
 def _coordinator(cluster: KafkaCluster) -> int:
     """The broker whose loss hurts most: it leads the log of the job's transactions."""
     log = "__transaction_state"
-    return int(AdminClient(cluster.client).list_topics(log, 10).topics[log].partitions[0].leader)
+    with AdminClient(cluster.client) as admin:
+        return int(admin.list_topics(log, 10).topics[log].partitions[0].leader)
 
 
 def _creates(events: Events, name: str) -> list[Event]:

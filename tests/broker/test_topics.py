@@ -26,12 +26,12 @@ def _client(kafka: SharedBroker) -> dict[str, str | int]:
 
 
 def _create(kafka: SharedBroker, topic: NewTopic) -> None:
-    admin = AdminClient(_client(kafka))
-    admin.create_topics([topic])[topic.topic].result(timeout=60)
-    deadline = time.monotonic() + 60
-    while topic.topic not in admin.list_topics(timeout=60).topics:
-        assert time.monotonic() < deadline, f"{topic.topic} is nowhere to be seen"
-        time.sleep(0.02)
+    with AdminClient(_client(kafka)) as admin:
+        admin.create_topics([topic])[topic.topic].result(timeout=60)
+        deadline = time.monotonic() + 60
+        while topic.topic not in admin.list_topics(timeout=60).topics:
+            assert time.monotonic() < deadline, f"{topic.topic} is nowhere to be seen"
+            time.sleep(0.02)
 
 
 def _names(prefix: str) -> tuple[str, ...]:
@@ -53,7 +53,8 @@ def test_partitions_are_as_asked_but_one_for_the_markers(
 ) -> None:
     """The last marker is read back from one place."""
     create_topics(_client(kafka), prefix=topic_prefix, partitions=3, replication_factor=1)
-    topics = AdminClient(_client(kafka)).list_topics(timeout=60).topics
+    with AdminClient(_client(kafka)) as admin:
+        topics = admin.list_topics(timeout=60).topics
     counts = [len(topics[name].partitions) for name in _names(topic_prefix)]
     assert counts == [3, 3, 3, 3, 3, 3, 3, 1, 1]
 
@@ -128,9 +129,9 @@ def test_a_larger_message_limit_is_left_alone(kafka: SharedBroker, topic_prefix:
     _create(kafka, NewTopic(topic, 1, config={"max.message.bytes": "20000000"}))
     create_topics(_client(kafka), prefix=topic_prefix)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    admin = AdminClient(_client(kafka))
-    settings = admin.describe_configs([resource])[resource].result(timeout=60)
-    assert settings["max.message.bytes"].value == "20000000"
+    with AdminClient(_client(kafka)) as admin:
+        settings = admin.describe_configs([resource])[resource].result(timeout=60)
+        assert settings["max.message.bytes"].value == "20000000"
 
 
 def test_too_many_partitions_for_the_markers_cannot_be_mended(

@@ -42,27 +42,27 @@ def copied(settings: Settings, message: Message) -> None:
 
 def beginning_deleted(settings: Settings, topic: str, message: Message) -> None:
     """All up to a message is deleted by hand from a topic that is compacted."""
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
-    name = f"{settings.topic_prefix}{topic}"
-    entry = ConfigEntry(
-        "cleanup.policy", "compact,delete", incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(10)
-    place = TopicPartition(name, message.partition(), message.offset() + 1)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:  # The partition's log hears of the setting a moment after it was promised.
-        try:
-            for future in admin.delete_records([place]).values():
-                future.result(10)
-        except KafkaException as reason:
-            is_early = reason.args[0].code() == KafkaError.POLICY_VIOLATION
-            if not is_early or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+    with AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0}) as admin:
+        name = f"{settings.topic_prefix}{topic}"
+        entry = ConfigEntry(
+            "cleanup.policy", "compact,delete", incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(10)
+        place = TopicPartition(name, message.partition(), message.offset() + 1)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:  # The partition's log hears of the setting a moment after it was promised.
+            try:
+                for future in admin.delete_records([place]).values():
+                    future.result(10)
+            except KafkaException as reason:
+                is_early = reason.args[0].code() == KafkaError.POLICY_VIOLATION
+                if not is_early or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
 
 
 def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(

@@ -262,21 +262,21 @@ def made(clinic: Clinic, folder: Path, prefix: str) -> Patient:
 
 def topic_gone(clinic: Clinic, folder: Path) -> Patient:
     patient, name = made(clinic, folder, "doctor-gone."), "doctor-gone.ring-events"
-    admin = AdminClient(clinic.client)  # to be kept until it has answered
-    for future in admin.delete_topics([name]).values():
-        future.result(timeout=60)
-    clinic.until_topics(lambda found: name not in found)
-    return patient
+    with AdminClient(clinic.client) as admin:
+        for future in admin.delete_topics([name]).values():
+            future.result(timeout=60)
+        clinic.until_topics(lambda found: name not in found)
+        return patient
 
 
 def partitions(clinic: Clinic, folder: Path) -> Patient:
     """A topic that a broker has made by itself, as it would have it."""
     prefix, name = "doctor-parts.", "doctor-parts.assigner-audit"
-    admin = AdminClient(clinic.client)
-    for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
-        future.result(timeout=60)
-    clinic.until_topics(lambda found: name in found)
-    return clinic.without_checkpoint(folder, prefix)
+    with AdminClient(clinic.client) as admin:
+        for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
+            future.result(timeout=60)
+        clinic.until_topics(lambda found: name in found)
+        return clinic.without_checkpoint(folder, prefix)
 
 
 def topic_set(prefix: str, topic: str, name: str, value: str) -> Callable[[Clinic, Path], Patient]:
@@ -321,10 +321,10 @@ def input_lost(clinic: Clinic, folder: Path) -> Patient:
     for _ in range(3):
         clinic.send(topic, b"?", b"c1", partition=1)
     place = TopicPartition(topic, 1, 20)
-    admin = AdminClient(clinic.client)
-    for future in admin.delete_records([place]).values():
-        future.result(timeout=60)
-    return clinic.sound(folder, prefix)
+    with AdminClient(clinic.client) as admin:
+        for future in admin.delete_records([place]).values():
+            future.result(timeout=60)
+        return clinic.sound(folder, prefix)
 
 
 def input_replaced(clinic: Clinic, folder: Path) -> Patient:

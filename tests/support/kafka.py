@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.events import Event, SpuJoined, SpuLeft
 from spu_assigner.core.records import ReplicaMap
@@ -29,7 +28,6 @@ class Kafka:
         self._producer = Producer(
             {"bootstrap.servers": self._servers, "linger.ms": 0, "log_level": 0}
         )
-        self._admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
 
     def send(self, events: Iterable[Event]) -> None:
         """All acknowledged; SPU events before topic events that follow them."""
@@ -60,7 +58,7 @@ class Kafka:
             while end() < count or len(messages := self.read(topic)) < count:
                 job.await_termination(0.1)  # raises if the query has ended
                 assert time.monotonic() < deadline, f"{topic}: {len(messages)} of {count}"
-        settled(self._admin, outputs(self._prefix))
+        settled(self._servers, outputs(self._prefix))
         return messages
 
     @contextmanager

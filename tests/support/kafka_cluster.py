@@ -159,13 +159,15 @@ class KafkaCluster:
         Raises:
             BrokerError: no broker answers.
         """
-        admin = AdminClient(self.client)  # to be kept until it has answered
-        try:
-            nodes = admin.describe_cluster().result(timeout=10).nodes
-        except (KafkaException, TimeoutError) as reason:
-            self.check()
-            raise BrokerError(f"no broker of {self.bootstrap_servers} answers: {reason}") from None
-        return {node.id: node.rack for node in sorted(nodes, key=lambda node: node.id)}
+        with AdminClient(self.client) as admin:
+            try:
+                nodes = admin.describe_cluster().result(timeout=10).nodes
+            except (KafkaException, TimeoutError) as reason:
+                self.check()
+                raise BrokerError(
+                    f"no broker of {self.bootstrap_servers} answers: {reason}"
+                ) from None
+            return {node.id: node.rack for node in sorted(nodes, key=lambda node: node.id)}
 
     def told_by(self, broker_id: int) -> ClusterMetadata | None:
         """What a broker tells of brokers and topics by itself; None if it does not answer.
@@ -175,8 +177,8 @@ class KafkaCluster:
         address = self._broker(broker_id).bootstrap_servers
         deadline = time.monotonic() + _ANSWER_SECONDS_MAX
         while (left := deadline - time.monotonic()) > 0:
-            admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-            with suppress(KafkaException):
+            settings = {"bootstrap.servers": address, "log_level": 0}
+            with AdminClient(settings) as admin, suppress(KafkaException):
                 found = admin.list_topics(timeout=left)
                 if found.orig_broker_id in (_BY_ADDRESS, broker_id):
                     return found

@@ -162,16 +162,16 @@ class KafkaContainer(DockerContainer):
             raise ContainerError(f"{self.image} cannot be started: {reason}") from reason
 
     def _wait_until_ready(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        deadline = time.monotonic() + READY_SECONDS_MAX
-        while time.monotonic() < deadline:
-            self.get_wrapped_container().reload()  # raises NotFound when it has ended
-            with suppress(KafkaException):
-                if admin.list_topics(timeout=2.0).brokers:
-                    return
-            time.sleep(_POLL_SECONDS)
-        waited = f"{self.image} did not answer within {READY_SECONDS_MAX:.0f} s"
-        raise ContainerError(f"{waited}{self._last_words()}")
+        with AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0}) as admin:
+            deadline = time.monotonic() + READY_SECONDS_MAX
+            while time.monotonic() < deadline:
+                self.get_wrapped_container().reload()  # raises NotFound when it has ended
+                with suppress(KafkaException):
+                    if admin.list_topics(timeout=2.0).brokers:
+                        return
+                time.sleep(_POLL_SECONDS)
+            waited = f"{self.image} did not answer within {READY_SECONDS_MAX:.0f} s"
+            raise ContainerError(f"{waited}{self._last_words()}")
 
     def _keep_log(self) -> None:
         with suppress(DockerException, OSError):  # The end of the container is the log's end.

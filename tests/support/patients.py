@@ -141,17 +141,17 @@ class Clinic:
         """A topic's setting."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-        admin = AdminClient(self.client)
-        for future in admin.incremental_alter_configs([resource]).values():
-            future.result(timeout=60)
-        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        deadline = time.monotonic() + 60
-        while True:  # The controller answers before its broker knows.
-            (found,) = admin.describe_configs([asked]).values()
-            if found.result(timeout=60)[name].value == value:
-                return
-            assert time.monotonic() < deadline, f"{topic}: {name} is not {value}"
-            time.sleep(0.05)
+        with AdminClient(self.client) as admin:
+            for future in admin.incremental_alter_configs([resource]).values():
+                future.result(timeout=60)
+            asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+            deadline = time.monotonic() + 60
+            while True:  # The controller answers before its broker knows.
+                (found,) = admin.describe_configs([asked]).values()
+                if found.result(timeout=60)[name].value == value:
+                    return
+                assert time.monotonic() < deadline, f"{topic}: {name} is not {value}"
+                time.sleep(0.05)
 
     def send(self, topic: str, value: bytes | None, key: bytes, **given: Any) -> None:
         """One message."""
@@ -161,10 +161,11 @@ class Clinic:
 
     def until_topics(self, is_so: Callable[[Mapping[str, Any]], bool]) -> None:
         """Until the broker tells it."""
-        admin, deadline = AdminClient(self.client), time.monotonic() + 60
-        while not is_so(admin.list_topics(timeout=60).topics):
-            assert time.monotonic() < deadline, "the topics are not as they are to be"
-            time.sleep(0.05)
+        deadline = time.monotonic() + 60
+        with AdminClient(self.client) as admin:
+            while not is_so(admin.list_topics(timeout=60).topics):
+                assert time.monotonic() < deadline, "the topics are not as they are to be"
+                time.sleep(0.05)
 
 
 def _is_write_to_dead_letter(acl: Acl) -> bool:

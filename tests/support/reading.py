@@ -68,9 +68,11 @@ def settled(
     Args:
         servers: the brokers, or a client of theirs, which saves time where this is called often.
     """
+    if isinstance(servers, str):
+        with AdminClient({"bootstrap.servers": servers, "log_level": 0}) as admin:
+            settled(admin, topics, seconds)
+        return
     admin = servers
-    if isinstance(admin, str):
-        admin = AdminClient({"bootstrap.servers": admin, "log_level": 0})
     names = list(topics)
     deadline = time.monotonic() + seconds
 

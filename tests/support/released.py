@@ -124,6 +124,6 @@ def _make(client: dict[str, str], prefix: str) -> None:
         )
         for spec in TOPICS
     ]
-    admin = AdminClient(client)
-    for future in admin.create_topics(topics).values():
-        future.result(30)
+    with AdminClient(client) as admin:
+        for future in admin.create_topics(topics).values():
+            future.result(30)

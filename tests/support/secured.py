@@ -154,8 +154,8 @@ class Secured:
         credential = UserScramCredentialUpsertion(
             name, ScramCredentialInfo(MECHANISMS[mechanism], 4096), password.encode()
         )
-        admin = AdminClient(self.plain)  # to be kept until it has answered
-        admin.alter_user_scram_credentials([credential])[name].result(timeout=60)
+        with AdminClient(self.plain) as admin:
+            admin.alter_user_scram_credentials([credential])[name].result(timeout=60)
 
     def environ(self, user: str, **changed: str) -> dict[str, str]:
         """What a user of the listener with passwords puts into his environment."""
@@ -199,13 +199,13 @@ class Secured:
             for user, acls in given.items()
             for acl in acls
         ]
-        admin = AdminClient(self.plain)
-        for future in admin.create_acls(bindings).values():
-            future.result(timeout=60)
-        deadline = time.monotonic() + 60
-        while not set(bindings) <= set(admin.describe_acls(_ANY).result(timeout=60)):
-            assert time.monotonic() < deadline, "the broker does not know the rights"
-            time.sleep(0.05)
+        with AdminClient(self.plain) as admin:
+            for future in admin.create_acls(bindings).values():
+                future.result(timeout=60)
+            deadline = time.monotonic() + 60
+            while not set(bindings) <= set(admin.describe_acls(_ANY).result(timeout=60)):
+                assert time.monotonic() < deadline, "the broker does not know the rights"
+                time.sleep(0.05)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ SOURCES = {SPU_EVENTS: Source.SPU_EVENTS, TOPIC_EVENTS: Source.TOPIC_EVENTS}
 class SmallJob:
     """Applies events batch by batch, each to the partition 0 of its topic."""
 
-    def __init__(self, settings: Settings, sink: TransactionalSink) -> None:
+    def __init__(self, settings: Settings, sink: TransactionalSink, admin: AdminClient) -> None:
         self.streams = Streams(settings.bootstrap_servers, settings.topic_prefix)
         self.clusters = Clusters()
         self._shard, self._store = Shard(self.clusters), DictStore()
@@ -42,7 +42,7 @@ class SmallJob:
             keepers=None,
         )
         self._sink = sink
-        self._admin = AdminClient({**settings.connection().client(), "log_level": 0})
+        self._admin = admin
         self._outputs = outputs(settings.topic_prefix)
         self._sent: Counter[str] = Counter()
         self._batch = 0
@@ -87,6 +87,7 @@ def small_job(settings: Settings, checkpoint_id: str = "old") -> Iterator[SmallJ
     sink.open(checkpoint_id)
     sink.bind(checkpoint_id)
     try:
-        yield SmallJob(settings, sink)
+        with AdminClient({**settings.connection().client(), "log_level": 0}) as admin:
+            yield SmallJob(settings, sink, admin)
     finally:
         sink.close()
