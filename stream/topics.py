@@ -176,9 +176,9 @@ def create_topics(
     counts = {name: 1 if spec.single else partitions for name, spec in names.items()}
     created: set[str] = set()
     mended: set[str] = set()
-    deadline = time.monotonic() + REQUEST_SECONDS_MAX
     with _admin(client) as (admin, complaints):
         _require_sight(admin, client, complaints, prefix)
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
         # Kafka's controller answers before its brokers know, and somebody else may do the same now:
         # look again until all is well.
         while faults := _faults(admin, client, prefix, complaints):
