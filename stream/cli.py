@@ -14,7 +14,6 @@ import gc
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -22,11 +21,9 @@ from typing import Any, Final, NoReturn
 
 import click
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.unwaited import is_any_at_work
 
 PROGRAM: Final = "spu-assigner"
-
-# Begin the names of threads that nobody waits for: Kafka, or a name server, may be silent.
-_NOT_WAITED_FOR: Final = ("check ", "live", "watch-kafka")
 
 # command: (module in this package, its short help; kept here so that `--help` imports none of them)
 _COMMANDS: Final = {
@@ -134,7 +131,7 @@ def main() -> None:
     try:
         cli()
     except SystemExit as end:
-        if any(thread.name.startswith(_NOT_WAITED_FOR) for thread in threading.enumerate()):
+        if is_any_at_work():
             _leave(end.code)
         raise
     finally:

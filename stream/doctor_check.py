@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from spu_assigner.stream.doctor_finding import Finding, Rule
 from spu_assigner.stream.doctor_rules import BROKEN_CHECK, PACKAGE_BROKEN, UNFINISHED
+from spu_assigner.stream.unwaited import UnwaitedThread
 
 T = TypeVar("T")
 _Other = TypeVar("_Other")
@@ -62,7 +63,7 @@ class Check(Generic[T]):
 
     def start(self) -> None:
         """Begin."""
-        threading.Thread(target=self._run, name=f"check {self.name}", daemon=True).start()
+        UnwaitedThread(self._run, f"check {self.name}").start()
 
     def needs(self, other: Check[_Other]) -> _Other:
         """The answer of another check.

@@ -19,6 +19,7 @@ from spu_assigner.stream.metrics import Metrics, Place
 from spu_assigner.stream.metrics_server import MetricsServer, application, listen
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import INPUTS, topic_name
+from spu_assigner.stream.unwaited import UnwaitedThread
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -65,7 +66,7 @@ class Watch:
         if self._server is None:
             return  # Nobody will ask.
         for name, look in (("watch-spark", _Spark(query, self)), ("watch-kafka", _Kafka(self))):
-            thread = threading.Thread(target=look.run, name=name, daemon=True)
+            thread = UnwaitedThread(look.run, name)
             thread.start()
             self._threads.append(thread)
 

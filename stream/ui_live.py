@@ -23,6 +23,7 @@ from spu_assigner.stream.client import ClientError, Reader, RenewedError
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
 from spu_assigner.stream.ui_known import STATE_TOPICS, Known
+from spu_assigner.stream.unwaited import UnwaitedThread
 
 TOLD_TOPICS: Final = (RING_EVENTS, TOPIC_STATUS, DEAD_LETTER)
 BACK: Final = 500  # offsets of each partition of these that are read at the start
@@ -59,7 +60,7 @@ class Live:
         self._known = Known()
         self._health = Health(trouble=None, read=0, total=0, is_loaded=False)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="live", daemon=True)
+        self._thread = UnwaitedThread(self._run, "live")
         self._first: _Readers | None = None
 
     def __enter__(self) -> Self:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Final
+
+_ROOT: Final = Path(__file__).parents[2]
 
 # An answer of Kafka's client that comes when the interpreter is gone ends the process by SIGSEGV.
 # The C library is made to wait a second at the very end, for the answer to come by then; the
@@ -34,3 +38,11 @@ def test_a_check_that_is_not_waited_for_harms_no_end() -> None:
     )
     assert "the check of packages did not end in time" in " ".join(done.stdout.split())
     assert done.returncode == 1, done.stderr
+
+
+def test_no_other_thread_that_may_be_left_asks_kafka() -> None:
+    """One that does is an `UnwaitedThread`, which the end of a command looks for."""
+    sources = {path.name: path.read_text() for path in (_ROOT / "stream").glob("*.py")}
+    with_daemons = {name for name, source in sources.items() if "daemon=True" in source}
+    # Sockets to see whether a port is open, and the server of the metrics.
+    assert with_daemons == {"unwaited.py", "doctor_broker.py", "metrics_server.py"}
