@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TopicCreate,
         TopicDelete,
         TopicGrow,
+        TopicRelease,
     )
     from spu_assigner.core.machine import decide, step
     from spu_assigner.core.records import (
@@ -62,6 +63,7 @@ __all__ = [
     "TopicCreate",
     "TopicDelete",
     "TopicGrow",
+    "TopicRelease",
     "TopicStatus",
     "answers",
     "decide",
@@ -84,6 +86,7 @@ _HOMES: Final = {
         "TopicCreate",
         "TopicDelete",
         "TopicGrow",
+        "TopicRelease",
     ),
     "machine": ("decide", "step"),
     "records": (

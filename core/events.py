@@ -135,6 +135,11 @@ class TopicDelete(BaseTopicEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRelease(BaseTopicEvent):
+    """A topic is to be forgotten; its data stay in Kafka, and nobody here deletes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicGrow(BaseTopicEvent):
     """A topic is to have more partitions."""
 
@@ -148,4 +153,6 @@ class ClusterRebalance(BaseEvent):
     max_moves: int
 
 
-Event = SpuJoined | SpuLeft | TopicCreate | TopicDelete | TopicGrow | ClusterRebalance
+Event = (
+    SpuJoined | SpuLeft | TopicCreate | TopicDelete | TopicRelease | TopicGrow | ClusterRebalance
+)

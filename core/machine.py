@@ -39,6 +39,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.grants import Grant
 from spu_assigner.core.records import (
@@ -128,7 +129,9 @@ def _decide(state: ClusterState, event: Event, default_policy: Policy) -> tuple[
         case TopicCreate():
             records = _create(state, event, default_policy)
         case TopicDelete():
-            records = _delete(state, event)
+            records = _forget(state, event, Status.DELETED)
+        case TopicRelease():
+            records = _forget(state, event, Status.RELEASED)
         case TopicGrow():
             records = _grow(state, event)
         case SpuJoined():
@@ -281,14 +284,15 @@ def _grow(state: ClusterState, event: TopicGrow) -> list[Record]:
     return [rejected(state, event.topic, grant, event.event_id)]
 
 
-def _delete(state: ClusterState, event: TopicDelete) -> list[Record]:
+def _forget(state: ClusterState, event: TopicDelete | TopicRelease, answer: Status) -> list[Record]:
+    """The records of a delete or a release, which differ in their answer and tombstone alone."""
     topic = state.topics.get(event.topic)
     waiting = state.waiting.get(event.topic)
     settled: list[Record] = []
     if waiting is not None:
         settled.append(WaitingSettled(cluster_id=state.cluster_id, topic=event.topic))
     if topic is None and waiting is not None:
-        return [status(state, event.topic, Status.DELETED, event.event_id), *settled]
+        return [status(state, event.topic, answer, event.event_id), *settled]
     if topic is None:
         refusal = Refusal(
             Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}"
@@ -320,8 +324,9 @@ def _delete(state: ClusterState, event: TopicDelete) -> list[Record]:
             chain_index=shown_index(state, topic, ring, chains),
             cause=event.event_id,
             replication_factor=topic.replication_factor,
+            is_released=answer is Status.RELEASED,
         ),
-        status(state, event.topic, Status.DELETED, event.event_id),
+        status(state, event.topic, answer, event.event_id),
     ]
     for spu_id in restored:
         records.append(ring_event(state, spu_id, RingChange.RESTORED, ring.size, event.event_id))

@@ -27,6 +27,7 @@ class Status(Word):
     VALIDATED = "validated"
     DELETED = "deleted"
     WAITING = "waiting"
+    RELEASED = "released"
 
 
 class RingChange(StrEnum):
@@ -85,7 +86,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMap:
-    """The current replica map of a topic; `replicas` None: the topic is deleted.
+    """The current replica map of a topic; `replicas` None: the topic is deleted or released.
 
     A list that lost a replica and found no other is shorter than `replication_factor`.
     """
@@ -102,6 +103,7 @@ class ReplicaMap:
     ignore_rack: bool = False  # of the request, for when the topic grows
     own_events: tuple[int, ...] = ()  # hashes of its create and last grows; none: `cause` made it
     reason: Reason | None = None  # None: deleted, or written by a release that gave none
+    is_released: bool = False  # with `replicas` None: only forgotten, the data stay in Kafka
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

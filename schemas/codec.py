@@ -39,6 +39,7 @@ EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input 
     "SpuLeft": "spu",
     "TopicCreate": "topic",
     "TopicDelete": "topic",
+    "TopicRelease": "topic",
     "TopicGrow": "topic",
     "ClusterRebalance": "topic",
 }

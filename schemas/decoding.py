@@ -20,6 +20,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.records import (
     Chain,
@@ -145,6 +146,7 @@ BUILDERS: Final[dict[str, Builder]] = {
     "SpuLeft": _spu_left,
     "TopicCreate": _topic_create,
     "TopicDelete": lambda fields: TopicDelete(**fields),
+    "TopicRelease": lambda fields: TopicRelease(**fields),
     "TopicGrow": lambda fields: TopicGrow(**fields),
     "ClusterRebalance": lambda fields: ClusterRebalance(**fields),
     "ReplicaMap": _replica_map,

@@ -21,6 +21,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.shown import shown
 from spu_assigner.schemas.errors import EncodeError
@@ -131,10 +132,6 @@ def _manual_long(index: int, value: Any) -> bytes:
     return long_bytes(value)
 
 
-def _topic_delete(event: TopicDelete) -> bytes:
-    return _topic_common(event)
-
-
 def _topic_grow(event: TopicGrow) -> bytes:
     return _topic_common(event) + _int("partitions", event.partitions)
 
@@ -149,7 +146,8 @@ EVENT_BODIES: Final[dict[type[Event], tuple[str, Callable[[Any], bytes]]]] = {
     SpuJoined: ("SpuJoined", _spu_joined),
     SpuLeft: ("SpuLeft", _spu_left),
     TopicCreate: ("TopicCreate", _topic_create),
-    TopicDelete: ("TopicDelete", _topic_delete),
+    TopicDelete: ("TopicDelete", _topic_common),
+    TopicRelease: ("TopicRelease", _topic_common),
     TopicGrow: ("TopicGrow", _topic_grow),
     ClusterRebalance: ("ClusterRebalance", _cluster_rebalance),
 }

@@ -26,6 +26,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.limits import (
     DEAD_LETTER_RAW_SIZE_MAX,
@@ -331,6 +332,7 @@ _READERS: Final[dict[type[Event], tuple[str, dict[str, _Reader]]]] = {
         },
     ),
     TopicDelete: ("topic_delete", {"topic": _text}),
+    TopicRelease: ("topic_release", {"topic": _text}),
     TopicGrow: ("topic_grow", {"topic": _text, "partitions": _integer}),
     ClusterRebalance: ("cluster_rebalance", {"max_moves": _integer}),
 }

@@ -87,13 +87,15 @@ _ANSWERED_ON: Final = {SPU_EVENTS: RING_EVENTS, TOPIC_EVENTS: TOPIC_STATUS}
 class _Carried:
     """One kind of message that a topic carries."""
 
-    type_name: str  # of its schema; of a tombstone, that of what is gone
+    type_name: str  # of its schema; of a tombstone, that of what is gone or released
     kind: Kind | None = None  # of an output with headers
     is_tombstone: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.type_name}Tombstone" if self.is_tombstone else self.type_name
+        if self.is_tombstone and self.kind is not None:
+            return f"{KINDS[self.kind][1]}Tombstone"
+        return self.type_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +156,10 @@ def _carried(topic: str) -> Iterator[_Carried]:
             types = [each for each, kind in EVENT_KINDS.items() if kind == SOURCE_KINDS[source]]
             yield from (_Carried(type_name=each) for each in types)
     for kind, (name, type_name) in KINDS.items():
-        if name == topic:
+        if kind is Kind.TOPIC_RELEASED and name == topic:  # It has no value of its own.
+            of_maps = KINDS[Kind.REPLICA_MAP][1]
+            yield _Carried(type_name=of_maps, kind=kind, is_tombstone=True)
+        elif name == topic:
             yield _Carried(type_name=type_name, kind=kind)
             if kind is Kind.REPLICA_MAP or kind in KINDS_GONE.values():
                 yield _Carried(type_name=type_name, kind=kind, is_tombstone=True)
@@ -231,7 +236,9 @@ def _message(each: _Carried, topic: str, registry: Registry) -> dict[str, Any]:
     example = _example(entry)
     told: dict[str, Any] = {"name": each.name, "contentType": CONTENT_TYPE}
     shown: dict[str, Any] = {"name": each.name}
-    if each.is_tombstone:
+    if each.kind is Kind.TOPIC_RELEASED:
+        told["summary"] = "The topic that the key names is forgotten; its data stay in Kafka."
+    elif each.is_tombstone:
         told["summary"] = f"What the key names is gone; before, it was a {each.type_name}."
     else:
         told["summary"] = _documented(entry)["doc"]

@@ -121,15 +121,15 @@ CHANNELS: Final[Mapping[str, Channel]] = {
     ),
     TOPIC_EVENTS: Channel(
         title="Topic events",
-        text="Topics are asked for, deleted, grown; clusters are evened out. Each request is "
-        "answered; what is no event becomes a dead letter.",
+        text="Topics are asked for, deleted, released, grown; clusters are evened out. Each "
+        "request is answered; what is no event becomes a dead letter.",
         operation="sendTopicEvents",
         operation_title="Ask for topics",
     ),
     REPLICA_MAP: Channel(
         title="Replica maps",
         text="The current replica map of each topic, with its reason; a tombstone when the topic "
-        "is deleted.",
+        "is deleted, or released, which its `ce_type` tells apart.",
         operation="receiveReplicaMaps",
         operation_title="Learn where replicas are",
     ),
@@ -187,7 +187,8 @@ HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "pattern": "^/spu-assigner/.+$",
     },
     "ce_type": {
-        "description": "The type of the value; of a tombstone, that of what is gone.",
+        "description": "The type of the value; of a tombstone, that of what is gone, or "
+        "`TopicReleased` where the topic was released.",
         "pattern": "^io\\.spuassigner\\.v1\\.[A-Za-z]+$",
     },
     "ce_time": {

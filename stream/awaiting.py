@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from spu_assigner.core.events import Event, TopicDelete
+from spu_assigner.core.events import Event, TopicDelete, TopicRelease
 from spu_assigner.core.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.wire import DeadLetter
 from spu_assigner.stream.client import Reader, Received, Sent
@@ -27,7 +27,7 @@ class Awaited:
         self._events: set[str] = set()
         self._open: dict[str, None] = {}  # in the order of sending
         self._places: dict[tuple[str, int, int], str | None] = {}
-        self._deleted: set[str] = set()
+        self._forgotten: set[str] = set()  # topics that are to be deleted or released
         self._waiting: dict[str, set[str]] = {}  # by event id: the topics that wait for its sake
         self.refused = 0
 
@@ -44,8 +44,8 @@ class Awaited:
     def expect(self, event: Event) -> None:
         """Await the answer to an event that is going to be sent."""
         self.expect_id(event.event_id)
-        if isinstance(event, TopicDelete):
-            self._deleted.add(f"{event.cluster_id}/{event.topic}")
+        if isinstance(event, TopicDelete | TopicRelease):
+            self._forgotten.add(f"{event.cluster_id}/{event.topic}")
 
     def expect_id(self, event_id: str) -> None:
         """Await something to be heard of what is going to be sent under this name."""
@@ -81,7 +81,7 @@ class Awaited:
             case ReplicaMap():
                 return answer.cause in self._events
             case _:
-                return received.topic == REPLICA_MAP and received.key in self._deleted
+                return received.topic == REPLICA_MAP and received.key in self._forgotten
 
     def wait(
         self,

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.stream import topics
+from spu_assigner.stream.cloud_events import TOPIC_RELEASED
 
 BUNDLE_SIZE: Final = 256 * 1024  # bytes before packing; a larger message has a bundle of its own
 PACKED_SIZE_MIN: Final = 64 * 1024  # packing a small one costs time and saves none
@@ -66,6 +67,7 @@ class Kind(IntEnum):
     CHAIN_STATE = 5
     SEEN_STATE = 6
     WAITING_STATE = 7
+    TOPIC_RELEASED = 8  # a tombstone of `replica-map`: the topic is forgotten, its data stay
 
 
 KINDS: Final[Mapping[Kind, tuple[str, str]]] = {  # the topic and the CloudEvents type
@@ -77,6 +79,7 @@ KINDS: Final[Mapping[Kind, tuple[str, str]]] = {  # the topic and the CloudEvent
     Kind.CHAIN_STATE: (topics.ASSIGNER_STATE, "ChainState"),
     Kind.SEEN_STATE: (topics.ASSIGNER_STATE, "SeenState"),
     Kind.WAITING_STATE: (topics.ASSIGNER_STATE, "WaitingState"),
+    Kind.TOPIC_RELEASED: (topics.REPLICA_MAP, TOPIC_RELEASED),
 }
 
 

@@ -31,6 +31,7 @@ from spu_assigner.schemas.codec import decode_record, encode_event
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.wire import DeadLetter
 from spu_assigner.stream.access import hidden
+from spu_assigner.stream.cloud_events import tombstone_is_release
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.patience import ask_leaders
 from spu_assigner.stream.reach import Complaints, UnreachableError, ask_topics, told
@@ -78,8 +79,9 @@ class Received:
 
     topic: str  # without the prefix
     key: str
-    answer: Answer | None  # None: a tombstone, the topic of the key is deleted
+    answer: Answer | None  # None: a tombstone, the topic of the key is deleted or released
     fault: str | None = None  # why the value could not be read
+    is_released: bool = False  # of a tombstone: the topic's data stay in Kafka
 
 
 class Sender:
@@ -339,7 +341,8 @@ def _received(topic: str, message: Message) -> Received:
     key = (message.key() or b"").decode("utf-8", "replace")
     value = message.value()
     if value is None:
-        return Received(topic=topic, key=key, answer=None)
+        is_released = tombstone_is_release(message.headers())
+        return Received(topic=topic, key=key, answer=None, is_released=is_released)
     try:
         record = decode_record(value)
     except DecodeError as error:

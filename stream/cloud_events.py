@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Final
 
 from spu_assigner.schemas.wire import CommitMarker
 
 Headers = tuple[tuple[str, bytes], ...]
+
+TOPIC_RELEASED: Final = "TopicReleased"  # of a tombstone: the topic is released, not deleted
+RELEASED_TYPE: Final = f"io.spuassigner.v1.{TOPIC_RELEASED}".encode()  # the same, as `ce_type`
 
 
 def marker_headers(marker: CommitMarker, time_ms: int) -> Headers:
@@ -20,6 +25,11 @@ def marker_headers(marker: CommitMarker, time_ms: int) -> Headers:
         ("ce_time", rfc3339(time_ms)),
         ("content-type", b"application/avro"),
     )
+
+
+def tombstone_is_release(headers: Iterable[tuple[str, bytes | str | None]] | None) -> bool:
+    """Whether a tombstone of `replica-map` is a release's, by its headers; else a delete's."""
+    return ("ce_type", RELEASED_TYPE) in (headers or ())
 
 
 @lru_cache(maxsize=4_096)

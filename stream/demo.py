@@ -29,6 +29,7 @@ UNANSWERED_NAMED: Final = 8
 WIDTH: Final = 120  # of tables, where there is no terminal to ask
 _INTO_RING: Final = (RingChange.JOINED, RingChange.RESTORED)
 _OUT_OF_RING: Final = (RingChange.LEFT, RingChange.SATURATED)
+_FORGOTTEN: Final = (Status.DELETED, Status.RELEASED)
 
 
 class DemoError(AssignerError):
@@ -257,7 +258,7 @@ def _found_answer(example: Example, step: Step, found: Found) -> str:
     maps = len(found.maps[step.event_id])
     unasked = ["a map"] * (maps - 1 if step.status is Status.ASSIGNED else maps)
     changes = [f"SPU {event.spu_id} {event.change}" for event in found.ring[step.event_id]]
-    tombstone = ["tombstone"] if is_gone and step.status is Status.DELETED else []
+    tombstone = ["tombstone"] if is_gone and step.status in _FORGOTTEN else []
     return ", ".join([*statuses, *unasked, *tombstone, *changes]) or "nothing"
 
 

@@ -12,6 +12,7 @@ from spu_assigner.stream.options import broker_options, output_option
 from spu_assigner.stream.printable import printable
 
 if TYPE_CHECKING:
+    from spu_assigner.core.records import Status
     from spu_assigner.stream.outputs import ClusterOutputs
     from spu_assigner.stream.show import Form
 
@@ -21,12 +22,14 @@ PARTITIONS_SHOWN: Final = 16  # of a topic, as text; JSON has them all
 class TopicUnknownError(AssignerError):
     """There is no such topic now."""
 
-    def __init__(self, *, cluster_id: str, topic: str, was_deleted: bool, known: list[str]) -> None:
+    def __init__(
+        self, *, cluster_id: str, topic: str, gone: Status | None, known: list[str]
+    ) -> None:
         self.cluster_id = cluster_id
         self.topic = topic
-        self.was_deleted = was_deleted
-        if was_deleted:
-            message = f"topic {topic!r} of cluster {cluster_id!r} is deleted"
+        self.gone = gone  # how it went: DELETED or RELEASED; None: it was never there
+        if gone is not None:
+            message = f"topic {topic!r} of cluster {cluster_id!r} is {gone}"
         else:
             names = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if known[5:] else "")
             message = f"no topic {topic!r} in cluster {cluster_id!r}; it has {names or 'no topics'}"
@@ -114,9 +117,7 @@ def _waiting(found: ClusterOutputs, cluster_id: str, topic: str, output: Form) -
     waiting = state.waiting.get(topic)
     if waiting is None:
         known = sorted(state.topics)
-        raise TopicUnknownError(
-            cluster_id=cluster_id, topic=topic, was_deleted=found.was_deleted, known=known
-        )
+        raise TopicUnknownError(cluster_id=cluster_id, topic=topic, gone=found.gone, known=known)
     refusal = why_it_waits(state, waiting)
     code = None if refusal is None else refusal.code
     message = (

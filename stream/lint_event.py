@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, get_args
 
 from spu_assigner.core.errors import Code
 from spu_assigner.core.events import (
-    ClusterRebalance,
     Event,
     Policy,
     SpuId,
@@ -24,6 +23,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, default_capacity
 from spu_assigner.core.machine import decide, step
@@ -109,10 +109,7 @@ def _content_of(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
     return plain
 
 
-_CONTENT: Final = {
-    kind: _content_of(kind)
-    for kind in (SpuJoined, SpuLeft, TopicCreate, TopicDelete, TopicGrow, ClusterRebalance)
-}
+_CONTENT: Final = {kind: _content_of(kind) for kind in get_args(Event)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,7 +117,7 @@ class Asked:
     """What the file has said of a topic last."""
 
     line: int
-    is_deleted: bool = False
+    gone_by: str = ""  # "deletes" or "releases": what the line does to it; "" else
     is_refused: bool = False
     is_certain: bool = False  # refused whatever there was before
 
@@ -174,7 +171,7 @@ class EventLint:
                 cluster.joins[event.spu_id] = self.line
             case TopicCreate() if not event.validate_only:
                 self._note_create(event, refusal, is_certain=is_certain)
-            case TopicDelete() | TopicGrow():
+            case TopicDelete() | TopicRelease() | TopicGrow():
                 self._note_later(event)
             case _:
                 pass
@@ -255,8 +252,8 @@ class EventLint:
     def _hint(self, code: Code) -> str:
         """Which line has to do with a refusal."""
         match self.event:
-            case TopicCreate(topic=topic) | TopicDelete(topic=topic) | TopicGrow(topic=topic):
-                asked = self.cluster.topics.get(topic)
+            case TopicCreate() | TopicDelete() | TopicRelease() | TopicGrow():
+                asked = self.cluster.topics.get(self.event.topic)
             case _:
                 return ""
         if asked is None:
@@ -264,8 +261,8 @@ class EventLint:
         match code:
             case Code.TOPIC_EXISTS:
                 return f" (line {asked.line} asks for it)"
-            case Code.TOPIC_UNKNOWN if asked.is_deleted:
-                return f" (line {asked.line} deletes it)"
+            case Code.TOPIC_UNKNOWN if asked.gone_by:
+                return f" (line {asked.line} {asked.gone_by} it)"
             case Code.TOPIC_UNKNOWN if asked.is_refused:
                 return f" (line {asked.line} asks for it and is refused)"
             case _:
@@ -326,7 +323,7 @@ class EventLint:
             )
         if is_certain:
             return
-        if before is not None and not before.is_deleted and not before.is_certain:
+        if before is not None and not before.gone_by and not before.is_certain:
             said = f"line {before.line} asks for {event.topic!r} already"
             self.tell(ASKED_AGAIN, said, "topic")
         if refusal is None and event.replicas is not None:
@@ -336,14 +333,17 @@ class EventLint:
             said = f"{event.topic!r} and {alike!r} are one name to Kafka, which refuses one"
             self.tell(COLLIDING_NAMES, said, "topic")
 
-    def _note_later(self, event: TopicDelete | TopicGrow) -> None:
-        """A delete or grow."""
+    def _note_later(self, event: TopicDelete | TopicRelease | TopicGrow) -> None:
+        """A delete, release or grow."""
         topics, names = self.cluster.topics, self.cluster.names
         asked = topics.get(event.topic)
-        if asked is not None and asked.is_deleted:
-            self.tell(DELETED_BEFORE, f"line {asked.line} deletes {event.topic!r}", "topic")
+        if asked is not None and asked.gone_by:
+            said = f"line {asked.line} {asked.gone_by} {event.topic!r}"
+            self.tell(DELETED_BEFORE, said, "topic")
+        elif isinstance(event, TopicRelease):  # Kafka keeps it, and so its name.
+            topics[event.topic] = Asked(line=self.line, gone_by="releases")
         elif isinstance(event, TopicDelete):
-            topics[event.topic] = Asked(line=self.line, is_deleted=True)
+            topics[event.topic] = Asked(line=self.line, gone_by="deletes")
             if names.get(event.topic.replace(".", "_")) == event.topic:
                 del names[event.topic.replace(".", "_")]
 

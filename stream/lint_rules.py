@@ -193,7 +193,7 @@ _refusal(
 _refusal(
     "E402",
     Code.TOPIC_UNKNOWN,
-    "a topic is deleted or grown that is not there",
+    "a topic is deleted, released or grown that is not there",
     "create it first",
     by_history=True,
 )
@@ -319,7 +319,7 @@ ASKED_AGAIN: Final = _rule(
 DELETED_BEFORE: Final = _rule(
     "W510",
     "deleted-before",
-    "a topic is deleted or grown that an earlier line deletes",
+    "a topic is deleted, released or grown that an earlier line deletes or releases",
     "create it first, or drop this",
     in_part=True,
 )

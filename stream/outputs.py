@@ -21,11 +21,13 @@ from spu_assigner.core.records import (
     RingEvent,
     SeenEntry,
     SpuChanged,
+    Status,
     Waiting,
 )
 from spu_assigner.core.state import ClusterState
 from spu_assigner.schemas.codec import decode_record
 from spu_assigner.stream.client import Reader
+from spu_assigner.stream.cloud_events import tombstone_is_release
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.topics import ASSIGNER_STATE, REPLICA_MAP, RING_EVENTS
 
@@ -48,7 +50,7 @@ class ClusterOutputs:
 
     outputs: Outputs
     maps: tuple[RetainedMap, ...]  # of the topic asked about, those of its present life
-    was_deleted: bool  # the topic asked about, and it was not made again
+    gone: Status | None  # DELETED or RELEASED: how the topic asked about went, if it did last
 
 
 def read_cluster(connection: Connection, cluster_id: str, topic: str) -> ClusterOutputs:
@@ -81,7 +83,7 @@ class _Reading:
         self._topic_key = f"{cluster_id}/{topic}".encode()
         self._latest: dict[tuple[str, bytes], bytes | None] = {}
         self._maps: list[RetainedMap] = []
-        self._was_deleted = False
+        self._gone: Status | None = None
         self._ring: list[tuple[str, RingEvent]] = []
 
     def take(self, name: str, message: Message) -> None:
@@ -97,11 +99,13 @@ class _Reading:
         if name != REPLICA_MAP or key != self._topic_key:
             return
         record = None if value is None else decode_record(value)
-        self._was_deleted = record is None
+        self._gone = None
         if isinstance(record, ReplicaMap):
             retained = RetainedMap(key=_event_of(message, record.cause), map=record)
             self._maps.append(retained)
         else:
+            is_release = tombstone_is_release(message.headers())
+            self._gone = Status.RELEASED if is_release else Status.DELETED
             self._maps.clear()
 
     def done(self, *, is_whole: bool) -> ClusterOutputs:
@@ -118,7 +122,7 @@ class _Reading:
         return ClusterOutputs(
             outputs=Outputs(state=state, groups=tuple(_grouped(self._ring)), is_whole=is_whole),
             maps=tuple(self._maps),
-            was_deleted=self._was_deleted,
+            gone=self._gone,
         )
 
 

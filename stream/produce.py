@@ -26,6 +26,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.schemas.errors import DecodeError, EncodeError
 from spu_assigner.stream.assignment_file import read_assignment
@@ -169,6 +170,14 @@ def topic_create(
 def topic_delete(**given: Any) -> int:
     """A topic is no longer wanted."""
     return _send_one(TopicDelete, given)
+
+
+@produce.command("topic-release")
+@_topic
+@_common
+def topic_release(**given: Any) -> int:
+    """A topic is to be forgotten; its data stay in Kafka."""
+    return _send_one(TopicRelease, given)
 
 
 @produce.command("topic-grow")

@@ -22,6 +22,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.records import RingChange, Status
 from spu_assigner.schemas.errors import DeadLetterCode
@@ -50,10 +51,10 @@ class Step:
     def topic(self) -> str:
         """The topic that is asked about; a name for what asks of none."""
         match self.event:
-            case TopicCreate(topic=topic) | TopicDelete(topic=topic) | TopicGrow(topic=topic):
-                return topic
             case bytes():
                 return "bytes"
+            case TopicCreate() | TopicDelete() | TopicRelease() | TopicGrow():
+                return self.event.topic
             case _:
                 return self.event.cluster_id
 
@@ -184,6 +185,11 @@ class _Steps:
         ring = tuple((spu_id, RingChange.RESTORED) for spu_id in restored)
         event = TopicDelete(**self._common(), topic=topic)
         return self._request(event, Status.DELETED, ring=ring, leaves_tombstone=True)
+
+    def release(self, topic: str) -> _Steps:
+        """A topic is forgotten that no saturated SPU holds."""
+        event = TopicRelease(**self._common(), topic=topic)
+        return self._request(event, Status.RELEASED, leaves_tombstone=True)
 
     def grow(self, topic: str, partitions: int, replicas: Lists) -> _Steps:
         event = TopicGrow(**self._common(), topic=topic, partitions=partitions)
@@ -398,8 +404,9 @@ def _life(prefix: str) -> Example:
         .grow("orders", 6, grown)
         .rebalance(100)
         .withdraw("large")
+        .release("orders")
         .example(
-            title="A topic grows, another waits for SPUs and is withdrawn, all is even",
+            title="A topic grows and is released, another waits for SPUs and is withdrawn",
             source="worked out by hand",
             ring=range(3),
         )

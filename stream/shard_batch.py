@@ -66,6 +66,7 @@ KINDS_GONE: Final = {EntryKind.SPU: Kind.SPU_STATE, EntryKind.WAITING: Kind.WAIT
 _REPLICA_MAP: Final = Kind.REPLICA_MAP.value  # plain numbers are looked up and packed faster
 _TOPIC_STATUS: Final = Kind.TOPIC_STATUS.value
 _RING_EVENT: Final = Kind.RING_EVENT.value
+_TOPIC_RELEASED: Final = Kind.TOPIC_RELEASED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +283,8 @@ class ShardBatch:
                     name = b"%b/%b" % (key, record.topic.encode())
                     data = None if record.replicas is None else encode(record)
                     self.entries[map_key(name)] = data
-                    put(_REPLICA_MAP, b"%b%d" % (place, ordinal), name, data, time_ms)
+                    kind = _TOPIC_RELEASED if record.is_released else _REPLICA_MAP
+                    put(kind, b"%b%d" % (place, ordinal), name, data, time_ms)
                 case TopicStatus():
                     name = b"%b/%b" % (key, record.topic.encode())
                     put(_TOPIC_STATUS, b"%b%d" % (place, ordinal), name, encode(record), time_ms)

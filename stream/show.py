@@ -28,7 +28,7 @@ def received_line(received: Received, form: Form) -> str:
         if form == "json":
             gone = {"cluster_id": cluster_id, "topic": topic, "replicas": None}
             return json.dumps({"type": "replica_map", **gone}, separators=(",", ":"))
-        return f"map     {printable(received.key)}  none: the topic is deleted"
+        return f"map     {printable(received.key)}  {_gone(is_released=received.is_released)}"
     answer = received.answer
     if isinstance(answer, DeadLetter):
         return _dead_letter(answer, form)
@@ -62,10 +62,15 @@ def sent_line(sent: Sent, form: Form) -> str:
 def _map(answer: ReplicaMap) -> str:
     key = f"{answer.cluster_id}/{answer.topic}"
     if answer.replicas is None:
-        return f"map     {key}  none: the topic is deleted"
+        return f"map     {key}  {_gone(is_released=answer.is_released)}"
     chain = "" if answer.chain_index is None else f", chain index {answer.chain_index}"
     head = f"map     {key}  revision {answer.revision}, policy {answer.policy}{chain}"
     return "\n".join([head, *_lists(answer.replicas, answer.cores)])
+
+
+def _gone(*, is_released: bool) -> str:
+    how = "released, its data stay in Kafka" if is_released else "deleted"
+    return f"none: the topic is {how}"
 
 
 def _status(answer: TopicStatus) -> str:

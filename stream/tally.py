@@ -27,6 +27,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.figures import Figures
 from spu_assigner.core.records import Status
@@ -39,6 +40,7 @@ class Request(StrEnum):
 
     CREATE = "create"
     DELETE = "delete"
+    RELEASE = "release"
     GROW = "grow"
     REBALANCE = "rebalance"
     JOIN = "join"
@@ -49,6 +51,7 @@ class Request(StrEnum):
 REQUESTS: Final[Mapping[type[Event], Request]] = {
     TopicCreate: Request.CREATE,
     TopicDelete: Request.DELETE,
+    TopicRelease: Request.RELEASE,
     TopicGrow: Request.GROW,
     ClusterRebalance: Request.REBALANCE,
     SpuJoined: Request.JOIN,

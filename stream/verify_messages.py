@@ -51,6 +51,8 @@ def fault(placed: Placed, value: bytes | None) -> tuple[str, str] | None:
     if kind is None:
         return None
     name = KINDS[kind][1]
+    if kind is Kind.TOPIC_RELEASED and value is not None:
+        return f"a value of {len(value)} bytes", "a tombstone"
     if value is None:
         return None if placed.read.topic in COMPACTED else ("no value", f"a {name}")
     try:

@@ -28,6 +28,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.machine import step
 from spu_assigner.core.manual import ManualFault, read_lists
@@ -311,7 +312,9 @@ def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
         case "x":
             return SpuLeft(**common, spu_id=source.number(7), mode=LeaveMode.DECOMMISSION)
         case "d":
-            return TopicDelete(**common, topic=f"t{source.byte() % 5}")
+            kind = source.byte()
+            forget = TopicRelease if kind & 8 else TopicDelete
+            return forget(**common, topic=f"t{kind % 5}")
         case "g":
             topic = f"t{source.byte() % 5}"
             return TopicGrow(**common, topic=topic, partitions=source.number(20))
@@ -352,7 +355,7 @@ def core(data: bytes) -> None:
 def _core_seeds() -> list[bytes]:
     joins = bytes(chain.from_iterable((0, spu_id, 1 + spu_id % 3, 0, 4) for spu_id in range(5)))
     creates = bytes(chain.from_iterable((7, 16, topic, 4, 2, 1 + topic, 0) for topic in range(5)))
-    later = bytes((6, 1, 14, 0, 9, 15, 20, 13, 1, 5, 2, 11, 2, 1, 1, 2, 3, 2))
+    later = bytes((6, 1, 14, 0, 14, 8, 9, 15, 20, 13, 1, 5, 2, 11, 2, 1, 1, 2, 3, 2))
     return [joins, joins + creates, joins + creates + later, joins + creates + later + joins]
 
 
@@ -457,6 +460,8 @@ def _shard_batch_seeds() -> list[bytes]:
         SpuLeft(event_id="l", cluster_id="c1", spu_id=0, mode=LeaveMode.DECOMMISSION),
         ClusterRebalance(event_id="b", cluster_id="c1", max_moves=9),
         TopicDelete(event_id="d", cluster_id="c1", topic="t"),
+        TopicCreate(event_id="u", cluster_id="c1", topic="t", partitions=3, replication_factor=2),
+        TopicRelease(event_id="r", cluster_id="c1", topic="t"),
     ]
     parts = [
         (isinstance(event, SpuJoined | SpuLeft), _seed_of(encode_event(event))) for event in events

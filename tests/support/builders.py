@@ -13,6 +13,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 
 
@@ -46,6 +47,9 @@ class Events:
 
     def delete(self, topic: str = "t", **given: Any) -> TopicDelete:
         return TopicDelete(**self._common(given), topic=topic, **given)
+
+    def release(self, topic: str = "t", **given: Any) -> TopicRelease:
+        return TopicRelease(**self._common(given), topic=topic, **given)
 
     def grow(self, topic: str = "t", partitions: int = 2, **given: Any) -> TopicGrow:
         return TopicGrow(**self._common(given), topic=topic, partitions=partitions, **given)

@@ -24,6 +24,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 from spu_assigner.core.records import (
     Chain,
@@ -95,6 +96,7 @@ def events() -> st.SearchStrategy[Event]:
         st.builds(SpuLeft, **COMMON, spu_id=INT32, mode=st.sampled_from(LeaveMode)),
         CREATES,
         st.builds(TopicDelete, **COMMON, topic=NAME),
+        st.builds(TopicRelease, **COMMON, topic=NAME),
         st.builds(TopicGrow, **COMMON, topic=NAME, partitions=INT32),
         st.builds(ClusterRebalance, **COMMON, max_moves=INT32),
     )

@@ -258,7 +258,8 @@ class Story:
                     on_shortage=shortage,
                 )
             case "d":
-                event = events.delete(topic)
+                is_release = len(self._sent) % 3 == 0
+                event = (events.release if is_release else events.delete)(topic)
             case "g":
                 event = events.grow(topic, draw.randint(2, 5))
             case "j":

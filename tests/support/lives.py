@@ -137,7 +137,8 @@ class _Life:
     def delete(self) -> Json:
         topic = self.topic()
         self.asked.pop(topic, None)
-        return {"type": "topic_delete", "topic": topic}
+        kind = self.draw(st.sampled_from(["topic_delete", "topic_delete", "topic_release"]))
+        return {"type": kind, "topic": topic}
 
     def rebalance(self) -> Json:
         """The oracle moves nothing: only where there is nothing to move, or too few moves."""

@@ -169,10 +169,17 @@ class Talk:
         self._keep(after, name, topic, event["event_id"])
 
     def topic_delete(self) -> None:
+        self._forget("deleted")
+
+    def topic_release(self) -> None:
+        self._forget("released")
+
+    def _forget(self, answer: str) -> None:
+        """Only the answer's word tells a release from a delete."""
         cluster, name, cause = self.cluster, self.event["topic"], self.event["event_id"]
         if name in cluster.creates:
             del cluster.creates[name]
-            self._say(name, "deleted", cause)
+            self._say(name, answer, cause)
             return
         if name not in cluster.topics:
             self._say(name, "rejected", cause, code="TOPIC_UNKNOWN")
@@ -191,7 +198,7 @@ class Talk:
         cluster.forget_the_gone()
         topic.revision += 1
         self._say_map(name, topic, cause, is_gone=True)
-        self._say(name, "deleted", cause)
+        self._say(name, answer, cause)
         self._serve()
 
     def topic_grow(self) -> None:

@@ -21,6 +21,7 @@ from spu_assigner.core.events import (
     TopicCreate,
     TopicDelete,
     TopicGrow,
+    TopicRelease,
 )
 
 CLUSTER: Final = "c1"
@@ -97,7 +98,8 @@ class _Author:
             case "d":
                 topic = self.one_of(list(self.asked), self.topics)
                 self.asked.pop(topic, None)
-                return TopicDelete(**common, topic=topic)
+                is_release = common["event_id"][-1] in "369"  # Nothing is drawn for it.
+                return (TopicRelease if is_release else TopicDelete)(**common, topic=topic)
             case "g":
                 topic = self.one_of(list(self.asked), self.topics)
                 partitions = self.asked.get(topic, 0) + self.random.randint(0, 3)
@@ -175,6 +177,7 @@ def as_json(event: Event) -> dict[str, Any]:
             " validate_only on_shortage",
         ),
         TopicDelete: ("topic_delete", "topic"),
+        TopicRelease: ("topic_release", "topic"),
         TopicGrow: ("topic_grow", "topic partitions"),
         ClusterRebalance: ("cluster_rebalance", "max_moves"),
     }

@@ -75,6 +75,7 @@ def test_every_command_of_the_contract_is_there() -> None:
         "produce topic-create",
         "produce topic-delete",
         "produce topic-grow",
+        "produce topic-release",
         "produce cluster-rebalance",
     }
 
@@ -194,7 +195,11 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "count", "completed"),
     [
-        ("spu-assigner produce topic-", 2, ["topic-create", "topic-delete", "topic-grow"]),
+        (
+            "spu-assigner produce topic-",
+            2,
+            ["topic-create", "topic-delete", "topic-grow", "topic-release"],
+        ),
         ("spu-assigner as", 1, ["asyncapi"]),
         ("spu-assigner li", 1, ["lint"]),
         ("spu-assigner lint --st", 2, ["--strict"]),

@@ -144,6 +144,7 @@ def test_each_answer_is_counted_by_request_status_and_code() -> None:
         events.create("big", 1, 5),
         events.create("later", 1, 3, on_shortage=OnShortage.WAIT),
         events.delete("a"),
+        events.release("b"),
         b"no event",
     )
     assert tally.answers == {
@@ -151,10 +152,11 @@ def test_each_answer_is_counted_by_request_status_and_code() -> None:
         ("create", "rejected", "INSUFFICIENT_SPUS"): 1,
         ("create", "waiting", "INSUFFICIENT_SPUS"): 1,
         ("delete", "deleted", ""): 1,
+        ("release", "released", ""): 1,
     }
     assert tally.dead_letters == {"UNDECODABLE": 1}
-    assert tally.events == 8
-    assert tally.observed == (8, 2, 1, 1)
+    assert tally.events == 9
+    assert tally.observed == (9, 2, 1, 1)
     told = Counter[tuple[str, str]]()
     for (_, status, code), count in tally.answers.items():
         told[status, code] += count
