@@ -8,6 +8,7 @@ from spu_assigner.core.answers import answers
 from spu_assigner.core.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.machine import step
 from spu_assigner.core.records import Record, ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.reserved import PRODUCT_NAMES
 from spu_assigner.core.state import ClusterState
 
 
@@ -31,8 +32,14 @@ class Assigner:
     ()
     """
 
-    def __init__(self, default_policy: Policy = DEFAULT_POLICY) -> None:
+    def __init__(
+        self,
+        default_policy: Policy = DEFAULT_POLICY,
+        *,
+        reserved_names: frozenset[str] = PRODUCT_NAMES,
+    ) -> None:
         self.default_policy = default_policy  # of creates that name none
+        self.reserved_names = reserved_names  # of the product's topics: no create may take them
         self.clusters: dict[str, ClusterState] = {}
 
     def apply(self, event: Event) -> tuple[ReplicaMap | TopicStatus | RingEvent, ...]:
@@ -50,4 +57,9 @@ class Assigner:
         state = self.clusters.get(event.cluster_id)
         if state is None:
             state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)
-        return step(state, event, default_policy=self.default_policy)
+        return step(
+            state,
+            event,
+            default_policy=self.default_policy,
+            reserved_names=self.reserved_names,
+        )

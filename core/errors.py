@@ -62,3 +62,4 @@ class Code(StrEnum):
     MANUAL_SPU_LEAVING = "MANUAL_SPU_LEAVING"
     MANUAL_TOPIC = "MANUAL_TOPIC"  # it was placed by hand: it does not grow
     INVALID_MAX_MOVES = "INVALID_MAX_MOVES"
+    RESERVED_NAME = "RESERVED_NAME"  # Kafka's own, or one of the product's topics

@@ -64,6 +64,7 @@ from spu_assigner.core.requests import (
     policy_of,
     shown_index,
 )
+from spu_assigner.core.reserved import PRODUCT_NAMES
 from spu_assigner.core.state import (
     OWN_EVENTS_MAX,
     ClusterState,
@@ -78,17 +79,29 @@ from spu_assigner.core.weights import weights_after
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
 
 
-def step(state: ClusterState, event: Event, *, default_policy: Policy) -> Sequence[Record]:
+def step(
+    state: ClusterState,
+    event: Event,
+    *,
+    default_policy: Policy,
+    reserved_names: frozenset[str] = PRODUCT_NAMES,
+) -> Sequence[Record]:
     """Decide and apply, and what follows too, in the order of application.
 
     An event that was seen before gives no records and changes nothing.
+
+    Args:
+        state: of the event's cluster.
+        event: what came in.
+        default_policy: of creates that name none.
+        reserved_names: the product's own topics, with the prefix that they have.
     """
     if type(event) is TopicCreate:
-        usual = usual_create(state, event, default_policy)
+        usual = usual_create(state, event, default_policy, reserved_names)
         if usual is not None:
             evolve_usual(state, usual)
             return usual
-    records = _decide(state, event, default_policy)
+    records = _decide(state, event, default_policy, reserved_names)
     if isinstance(event, TopicCreate):
         for record in records:
             evolve(state, record)
@@ -111,23 +124,31 @@ def step(state: ClusterState, event: Event, *, default_policy: Policy) -> Sequen
     return with_final_size((*records, *following), state.ring.size)
 
 
-def decide(state: ClusterState, event: Event, *, default_policy: Policy) -> Sequence[Record]:
+def decide(
+    state: ClusterState,
+    event: Event,
+    *,
+    default_policy: Policy,
+    reserved_names: frozenset[str] = PRODUCT_NAMES,
+) -> Sequence[Record]:
     """What an event itself asks for, `EventSeen` last; not yet what follows from it."""
     if isinstance(event, TopicCreate):
-        usual = usual_create(state, event, default_policy)
+        usual = usual_create(state, event, default_policy, reserved_names)
         if usual is not None:
             return usual
-    return _decide(state, event, default_policy)
+    return _decide(state, event, default_policy, reserved_names)
 
 
-def _decide(state: ClusterState, event: Event, default_policy: Policy) -> tuple[Record, ...]:
+def _decide(
+    state: ClusterState, event: Event, default_policy: Policy, reserved_names: frozenset[str]
+) -> tuple[Record, ...]:
     """The same with care."""
     hashed = event_hash(event.event_id)
     if hashed in state.memory or _is_own(state, event, hashed):
         return ()
     match event:
         case TopicCreate():
-            records = _create(state, event, default_policy)
+            records = _create(state, event, default_policy, reserved_names)
         case TopicDelete():
             records = _forget(state, event, Status.DELETED)
         case TopicRelease():
@@ -208,8 +229,10 @@ def _following(state: ClusterState, event: Event, *, frees: bool) -> Iterator[Se
                 yield [*_granted(state, request, grant), settled]
 
 
-def _create(state: ClusterState, event: TopicCreate, default_policy: Policy) -> list[Record]:
-    grant = decide_create(state, event, default_policy)
+def _create(
+    state: ClusterState, event: TopicCreate, default_policy: Policy, reserved_names: frozenset[str]
+) -> list[Record]:
+    grant = decide_create(state, event, default_policy, reserved_names)
     if not isinstance(grant, Grant):
         policy = policy_of(event, default_policy)
         waits = event.on_shortage is OnShortage.WAIT and not event.validate_only

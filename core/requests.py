@@ -26,6 +26,7 @@ from spu_assigner.core.planner import (
 )
 from spu_assigner.core.records import Chain, Mode, Order, Reason
 from spu_assigner.core.replicas import IdMatrix, ReplicaLists, tally
+from spu_assigner.core.reserved import KAFKA_OWN
 from spu_assigner.core.ring import Ring
 from spu_assigner.core.shown import shown
 from spu_assigner.core.state import ClusterState
@@ -33,11 +34,14 @@ from spu_assigner.core.topic import Topic
 
 
 def decide_create(
-    state: ClusterState, event: TopicCreate, default_policy: Policy
+    state: ClusterState,
+    event: TopicCreate,
+    default_policy: Policy,
+    reserved_names: frozenset[str],
 ) -> Grant | Refusal:
     """Grant a create or refuse it; the state is only read."""
     policy = policy_of(event, default_policy)
-    refusal = _refuse_fields(event, policy)
+    refusal = _refuse_fields(event, policy) or _refuse_name(event.topic, reserved_names)
     if refusal is not None:
         return refusal
     if event.topic in state.topics:
@@ -155,6 +159,17 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
             "name the replica lists with policy 'manual', and only with it",
         )
     return None
+
+
+def _refuse_name(topic: str, reserved_names: frozenset[str]) -> Refusal | None:
+    """Why no topic may be called so, whatever there is."""
+    if topic.startswith(KAFKA_OWN):
+        found = f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
+    elif topic in reserved_names:
+        found = "is one of the assigner's own topics"
+    else:
+        return None
+    return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; choose another name")
 
 
 def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant | Refusal:

@@ -13,12 +13,18 @@ from spu_assigner.core.courses import course_of
 from spu_assigner.core.events import Policy, TopicCreate
 from spu_assigner.core.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.records import Usual
+from spu_assigner.core.reserved import KAFKA_OWN, PRODUCT_NAMES
 from spu_assigner.core.state import ClusterState, new_event_hash
 
 PARTITIONS_MAX: Final = 1_024  # a larger one costs so much that nothing is saved here
 
 
-def usual_create(state: ClusterState, event: TopicCreate, default_policy: Policy) -> Usual | None:
+def usual_create(
+    state: ClusterState,
+    event: TopicCreate,
+    default_policy: Policy,
+    reserved_names: frozenset[str] = PRODUCT_NAMES,
+) -> Usual | None:
     """The records of a usual create, as `decide` gives them; None: it is none. Changes nothing."""
     topic, partitions = event.topic, event.partitions
     if (
@@ -28,6 +34,8 @@ def usual_create(state: ClusterState, event: TopicCreate, default_policy: Policy
         or event.shift is not None
         or event.replicas is not None
         or event.validate_only
+        or topic in reserved_names
+        or topic.startswith(KAFKA_OWN)
         or not 1 <= partitions <= PARTITIONS_MAX
         or not 1 <= event.replication_factor <= REPLICATION_FACTOR_MAX
     ):

@@ -73,6 +73,7 @@ _FIELDS: Final[Mapping[Code, str]] = {
     Code.INVALID_RACK: "rack",
     Code.INVALID_MAX_MOVES: "max_moves",
     Code.MAP_TOO_LARGE: "partitions",
+    Code.RESERVED_NAME: "topic",
     Code.TOPIC_EXISTS: "topic",
     Code.TOPIC_UNKNOWN: "topic",
     Code.MANUAL_TOPIC: "topic",
@@ -93,6 +94,7 @@ _MENDED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one afte
     Code.INVALID_CAPACITY: [{"capacity": None}],
     Code.INVALID_RACK: [{"rack": None}],
 }
+OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS)  # the last of what is refused before
 _ASKED_AGAIN_ID: Final = "\x00"  # of what is never applied: an id that nobody types
 BITS_SENT: Final = 63  # of a time: one with as many may not fit into a message
 BITS_MORE: Final = 32  # that it has, beyond any other number
@@ -218,7 +220,7 @@ class EventLint:
                 rule = rule if _refusal_of_grow(event.partitions) else NOT_MORE
             is_certain |= not rule.by_history
             self.tell(rule, message + self._hint(code), _FIELDS.get(code, ""))
-            if _is_manual(event) and code is Code.TOPIC_EXISTS:  # The core has not read the lists.
+            if _is_manual(event) and code in OF_NAMES:  # The core has not read the lists.
                 is_certain |= self._tell_lists(event.replicas)
         return is_certain
 

@@ -111,7 +111,7 @@ def describe() -> str:
 _line("E101", LineFault.NO_JSON, "no JSON in UTF-8, or no object", "one event a line, as JSON")
 _line("E102", LineFault.TOO_LONG, "a line or file over its limit", "split it, or name less")
 _line("E103", LineFault.TOO_DEEP, "lists within lists within lists", "flatten it")
-_line("E104", LineFault.UNKNOWN_TYPE, "`type` is no kind of event", "one of the six kinds")
+_line("E104", LineFault.UNKNOWN_TYPE, "`type` is no kind of event", "one of the seven kinds")
 _line("E105", LineFault.ABSENT_FIELD, "a field is absent that its kind needs", "add it")
 _line("E106", LineFault.UNKNOWN_FIELD, "a field that its kind does not have", "drop or respell it")
 _line("E107", LineFault.REPEATED_FIELD, "a field is given twice", "give it once")
@@ -152,6 +152,12 @@ _refusal("E209", Code.INVALID_RACK, "a rack's name is empty or too long", "1 to 
 _refusal("E210", Code.INVALID_MAX_MOVES, "`max_moves` is out of its limits", "0 to 2147483647")
 _refusal("E211", Code.MAP_TOO_LARGE, "a map larger than a message", "ask for less")
 _refusal("E212", Code.NOT_SUPPORTED, "what release 0.1 did not do", "update the job")
+_refusal(
+    "E213",
+    Code.RESERVED_NAME,
+    "a topic is asked for by a name of Kafka's own topics, or of the assigner's",
+    "choose another name",
+)
 
 _refusal("E301", Code.MANUAL_MALFORMED, "replica lists in neither form", "one of the two forms")
 _refusal(

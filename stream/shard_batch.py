@@ -52,6 +52,7 @@ from spu_assigner.stream.columns import BytesColumn
 from spu_assigner.stream.merge import Longs, merge_order
 from spu_assigner.stream.shard import Shard, Store, read_entries
 from spu_assigner.stream.tally import GRANTED, MEASURED_MAX, REQUESTS, Answered, Request, Tally
+from spu_assigner.stream.topics import own_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -156,6 +157,7 @@ class ShardBatch:
         self.entries: dict[bytes, bytes | None] = {}  # for the state
         self._clusters = clusters
         self._options = options
+        self._reserved_names = own_names(options.topic_prefix)
         self._bundler = Bundler()
         self._put_two = self._bundler.put_two
         self._full: list[bytes] = []  # bundles that are to be given
@@ -261,7 +263,10 @@ class ShardBatch:
                 f"the key is {key[:250]!r}; expected the event's cluster_id, {cluster_id!r}",
             )
         records = step(
-            self._clusters.of(cluster_id), event, default_policy=self._options.default_policy
+            self._clusters.of(cluster_id),
+            event,
+            default_policy=self._options.default_policy,
+            reserved_names=self._reserved_names,
         )
         if type(records) is Usual:  # Nearly all are: the same in fewer steps.
             name = b"%b/%b" % (key, records.event.topic.encode())

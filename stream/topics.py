@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.errors import AssignerError
@@ -19,21 +20,22 @@ from spu_assigner.core.limits import (
     MAP_SIZE_MAX,
     is_legal_name,
 )
+from spu_assigner.core.reserved import ProductTopic
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, TopicMetadata
     from spu_assigner.stream.acls import Role
     from spu_assigner.stream.reach import Complaints
 
-SPU_EVENTS: Final = "spu-events"
-TOPIC_EVENTS: Final = "topic-events"
-REPLICA_MAP: Final = "replica-map"
-TOPIC_STATUS: Final = "topic-status"
-RING_EVENTS: Final = "ring-events"
-DEAD_LETTER: Final = "dead-letter"
-ASSIGNER_STATE: Final = "assigner-state"
-ASSIGNER_COMMITS: Final = "assigner-commits"
-ASSIGNER_AUDIT: Final = "assigner-audit"
+SPU_EVENTS: Final = ProductTopic.SPU_EVENTS.value
+TOPIC_EVENTS: Final = ProductTopic.TOPIC_EVENTS.value
+REPLICA_MAP: Final = ProductTopic.REPLICA_MAP.value
+TOPIC_STATUS: Final = ProductTopic.TOPIC_STATUS.value
+RING_EVENTS: Final = ProductTopic.RING_EVENTS.value
+DEAD_LETTER: Final = ProductTopic.DEAD_LETTER.value
+ASSIGNER_STATE: Final = ProductTopic.ASSIGNER_STATE.value
+ASSIGNER_COMMITS: Final = ProductTopic.ASSIGNER_COMMITS.value
+ASSIGNER_AUDIT: Final = ProductTopic.ASSIGNER_AUDIT.value
 
 INPUTS: Final = (SPU_EVENTS, TOPIC_EVENTS)
 
@@ -137,6 +139,12 @@ class TopicReport:
     created: tuple[str, ...]
     mended: tuple[str, ...]
     unchanged: tuple[str, ...]
+
+
+@lru_cache(maxsize=16)
+def own_names(prefix: str) -> frozenset[str]:
+    """The product's topics in Kafka, of one prefix: names that no create may take."""
+    return frozenset(f"{prefix}{spec.name}" for spec in TOPICS)
 
 
 def topic_name(name: str, *, prefix: str = "") -> str:

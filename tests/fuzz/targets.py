@@ -297,6 +297,11 @@ def events_of(data: bytes) -> list[Event]:
     return events
 
 
+def _topic(byte: int) -> str:
+    """One of five topics; now and then a name that none may have."""
+    return ("__t", "replica-map")[byte % 2] if byte >= 240 else f"t{byte % 5}"
+
+
 def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
     match letter:
         case "j":
@@ -326,12 +331,12 @@ def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
                 for _ in range(source.byte() % 4)
             ]
             replicas = [{"id": place, "replicas": ids} for place, ids in enumerate(lists)]
-            topic = f"t{source.byte() % 5}"
+            topic = _topic(source.byte())
             return TopicCreate(**common, topic=topic, replicas=replicas)
     flags = source.byte()
     return TopicCreate(
         **common,
-        topic=f"t{source.byte() % 5}",
+        topic=_topic(source.byte()),
         partitions=source.number(16),
         replication_factor=source.number(4),
         policy=source.one_of((None, *Policy)),

@@ -151,7 +151,12 @@ class _Life:
             return self.leave("offline")
         if kind == "x":
             return self.leave("decommission")
-        makers = {"j": self.join, "c": self.create, "d": self.delete, "g": self.grow}
+        if kind == "c":
+            event = self.create()
+            if self.draw(st.integers(0, 19)) == 0:  # It is refused, whatever it asks for.
+                event["topic"] = self.draw(st.sampled_from(["__t1", "dead-letter"]))
+            return event
+        makers = {"j": self.join, "d": self.delete, "g": self.grow}
         return makers.get(kind, self.rebalance)()
 
 

@@ -32,6 +32,10 @@ __all__ = ["Index", "Oracle"]
 REMEMBERED = 256
 GROWS_REMEMBERED = 15
 WAITING_MAX = 10_000
+PRODUCT_TOPICS = (
+    *("spu-events", "topic-events", "replica-map", "topic-status", "ring-events", "dead-letter"),
+    *("assigner-state", "assigner-commits", "assigner-audit"),
+)
 
 
 class Oracle:
@@ -149,6 +153,8 @@ class Talk:
         before, is_trial = self.cluster, event.get("validate_only", False)
         try:
             check_fields(event, policy)
+            if name.startswith("__") or name in PRODUCT_TOPICS:
+                raise Refusal("RESERVED_NAME")
             if name in before.topics or name in before.creates:
                 raise Refusal("TOPIC_EXISTS")
             after, topic = _created(before, event, policy)

@@ -26,6 +26,7 @@ from spu_assigner.core.events import (
 
 CLUSTER: Final = "c1"
 MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)  # the oracle places these
+RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
 KINDS: Final = "jjjjjuuuooxxxxcccccccddggggbbrr"  # u: capacity or rack of one that is there
 
 
@@ -46,12 +47,12 @@ class Life:
 
 def life_of(seed: int, *, modelled: bool = False) -> Life:
     """The life of this seed; with `modelled` one that the oracle can follow."""
-    return _Author(Random(seed), modelled=modelled).write(seed)
+    return _Author(seed, modelled=modelled).write(seed)
 
 
 class _Author:
-    def __init__(self, random: Random, *, modelled: bool) -> None:
-        self.random = random
+    def __init__(self, seed: int, *, modelled: bool) -> None:
+        self.random = random = Random(seed)
         self.modelled = modelled
         self.spu_ids = random.sample(range(12), random.randint(2, 7))
         self.racks: list[str | None] = random.choice(
@@ -59,6 +60,8 @@ class _Author:
         )
         self.capacity_max = random.choice([3, 6, 6, 12, 40])
         self.topics = [f"t{number}" for number in range(random.randint(2, 5))]
+        if seed % 8 == 0:
+            self.topics[-1] = RESERVED[seed // 8 % len(RESERVED)]
         others = MODELLED if modelled else (*MODELLED, Policy.BALANCED, Policy.BALANCED)
         self.policies = random.choice([list(others), [random.choice(others)]])
         self.wait_share = random.choice([0.0, 0.5, 0.9])

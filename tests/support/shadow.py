@@ -21,6 +21,7 @@ from spu_assigner.core.records import (
     TopicStatus,
     Wait,
 )
+from spu_assigner.core.reserved import PRODUCT_NAMES
 from spu_assigner.core.state import ClusterState, event_hash
 
 Lists = list[list[int]]
@@ -65,6 +66,8 @@ class Shadow:
         revision = 1 if known is None else known.revision + 1
         _hold(record.revision == revision, f"revision of {name} is {record.revision}: {revision}")
         _hold(record.cause in self.event_ids, f"{record.cause} caused a map and never came")
+        is_reserved = name.startswith("__") or name in PRODUCT_NAMES
+        _hold(not is_reserved, f"{name} is a reserved name, and has a map")
         old = self.lists.pop(name, [])
         for ids in old:
             self.counts.subtract(ids)

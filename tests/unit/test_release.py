@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -236,7 +237,7 @@ def test_watch_shows_that_the_data_of_a_released_topic_stay() -> None:
     )
 
 
-def test_lint_refers_to_the_line_that_releases(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_lint_refers_to_the_line_that_releases(tmp_path: Path) -> None:
     """A grow or delete behind it is refused; and Kafka keeps the name."""
     lines = [
         '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0}',
