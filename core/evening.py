@@ -46,7 +46,10 @@ NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 
 
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
-    """The maps that change, ring events, and one status with the number of moves."""
+    """The maps that change, ring events, and one status with the number of moves.
+
+    Its message also counts the manual topics, which never move.
+    """
     if not 0 <= event.max_moves <= MOVES_MAX:
         refusal = Refusal(
             Code.INVALID_MAX_MOVES,
@@ -75,6 +78,9 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         f"{len(plan.moves)} replicas move, {plan.reorders} lists get another leader "
         "from among their replicas"
     )
+    manual = len(state.topics) - len(names)
+    if manual:
+        message += f"; {manual} manual topic{'' if manual == 1 else 's'} left alone"
     told = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
     return [
         *_records(state, changed, cause=event.event_id),

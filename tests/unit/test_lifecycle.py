@@ -566,6 +566,37 @@ def test_a_rebalance_leaves_manual_topics_alone() -> None:
     assert maps(told) == {}
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, ""), (1, "; 1 manual topic left alone"), (200, "; 200 manual topics left alone")],
+)
+def test_a_rebalance_says_how_many_manual_topics_it_leaves_alone(count: int, said: str) -> None:
+    """Else a cluster that stays uneven would look evened out."""
+    life = Life(*Events().joins(0, 1))
+    life.create("even", 2, 1)
+    for number in range(count):
+        life.apply(life.build.manual(f"m{number}", [0]))
+    [status] = life.apply(life.build.rebalance(100))
+    assert isinstance(status, TopicStatus)
+    assert (status.status, status.code, status.moves) == (Status.ASSIGNED, None, 0)
+    assert status.message == (
+        f"0 replicas move, 0 lists get another leader from among their replicas{said}"
+    )
+
+
+def test_a_rebalance_counts_topics_that_are_there_and_not_creates_that_wait() -> None:
+    """A manual create never waits, and what was deleted is not counted."""
+    life = Life(*Events().joins(0, 1))
+    for name in ("a", "b"):
+        life.apply(life.build.manual(name, [0]))
+    life.wait("c", 1, 3)
+    life.apply(life.build.delete("b"))
+    [status] = life.apply(life.build.rebalance(100))
+    assert isinstance(status, TopicStatus)
+    assert status.message is not None
+    assert status.message.endswith("; 1 manual topic left alone")
+
+
 def test_a_rebalance_frees_a_saturated_spu_and_serves_who_waits() -> None:
     """It comes back at the ring's tail, and a create that waited for it is placed."""
     life = Life()
