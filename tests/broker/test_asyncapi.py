@@ -107,6 +107,7 @@ def sent(settings: Settings, run: Callable[..., Job]) -> list[Event]:
         events.create("refused", 1, 9),
         events.create("waits", 2, 4, on_shortage=OnShortage.WAIT),
         events.delete("walked"),
+        events.release("cores"),
         events.rebalance(10),
     ]
     later: list[Event] = [events.join(3, rack="b", capacity=2)]

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Producer
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.scenario import MANUAL, MANUAL_LIST, TABLE
+from support.reading import committed
 from support.shared_broker import SharedBroker
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
@@ -249,6 +250,59 @@ def test_every_answer_to_a_file_is_awaited(job: list[str]) -> None:
     assert [answer["change"] for answer in ring] == ["joined", "saturated", "restored"]
     assert [answer["status"] for answer in statuses] == ["assigned", "deleted"]
     assert [answer["replicas"] for answer in maps] == [[[0]], None]
+
+
+def test_a_release_is_told_from_a_delete_on_the_wire(job: list[str]) -> None:
+    """By its status, by what is shown, and by the type in the tombstone's headers."""
+    join(job, "free", 1)
+    for topic in ("kept", "dropped"):
+        create = ["produce", "topic-create", "--cluster", "free", "--topic", topic, WAIT, *job]
+        assert call(*create).returncode == 0
+    named = ["--cluster", "free", "--topic"]
+    done = call("produce", "topic-release", *named, "kept", WAIT, *job)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "status  free/kept  released\n" in done.stdout
+    assert "map     free/kept  none: the topic is released, its data stay in Kafka" in done.stdout
+    done = call("produce", "topic-delete", *named, "dropped", WAIT, *job)
+    assert "map     free/dropped  none: the topic is deleted" in done.stdout
+    unknown = call("produce", "topic-release", *named, "kept", WAIT, *job)
+    assert unknown.returncode == 1
+    assert "status  free/kept  rejected TOPIC_UNKNOWN" in unknown.stdout
+    tombstones = {
+        message.key(): dict(message.headers() or ())["ce_type"]
+        for message in committed(job[1], "cli-job.replica-map")
+        if message.value() is None and (message.key() or b"").startswith(b"free/")
+    }
+    assert tombstones == {
+        b"free/kept": b"io.spuassigner.v1.TopicReleased",
+        b"free/dropped": b"io.spuassigner.v1.ReplicaMap",
+    }
+
+
+def test_a_topic_of_the_jobs_own_is_refused_by_its_name_with_the_prefix(job: list[str]) -> None:
+    """The bare name is nobody's there."""
+    join(job, "named", 1)
+    create = ["produce", "topic-create", "--cluster", "named", WAIT, *job, "--topic"]
+    refused = call(*create, "cli-job.replica-map")
+    assert refused.returncode == 1
+    assert (
+        "status  named/cli-job.replica-map  rejected RESERVED_NAME: topic 'cli-job.replica-map' "
+        "is one of the assigner's own topics; choose another name"
+    ) in refused.stdout
+    assert call(*create, "replica-map").returncode == 0
+
+
+def test_a_rebalance_shows_what_it_leaves_alone(job: list[str], tmp_path: Path) -> None:
+    """Who waits for the answer reads it there."""
+    join(job, "still", 3)
+    file = tmp_path / "lists"
+    file.write_text(json.dumps(MANUAL_LIST), encoding="utf-8")
+    create = ["produce", "topic-create", "--cluster", "still", "--topic", "t"]
+    assert call(*create, "--replica-assignment", str(file), WAIT, *job).returncode == 0
+    rebalance = ["produce", "cluster-rebalance", "--cluster", "still", "--max-moves", "5"]
+    done = call(*rebalance, WAIT, *job)
+    assert done.returncode == 0
+    assert "; 1 manual topic left alone\n" in done.stdout
 
 
 def test_a_bad_line_is_reported_and_the_others_are_sent(topics: list[str]) -> None:

@@ -46,13 +46,15 @@ def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[.
             events.create("large", 1, 20, on_shortage=OnShortage.WAIT),
             events.create("gone", 1, 1),
             events.delete("gone"),
+            events.create("freed", 1, 1),
+            events.release("freed"),
         ]
     )
-    kafka.wait("topic-status", 8, job)
+    kafka.wait("topic-status", 10, job)
     kafka.send([events.leave(4, mode=LeaveMode.DECOMMISSION)])
     kafka.wait("ring-events", 10, job)
     kafka.send([events.grow("table", 9)])
-    kafka.wait("topic-status", 9, job)
+    kafka.wait("topic-status", 11, job)
 
     modes = {
         "walk": "rack_walk",
@@ -96,6 +98,7 @@ def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[.
     assert (waiting["type"], waiting["code"]) == ("waiting", "INSUFFICIENT_SPUS")
     for arguments, words in (
         (["c1", "gone"], "topic 'gone' of cluster 'c1' is deleted"),
+        (["c1", "freed"], "topic 'freed' of cluster 'c1' is released"),
         (["c1", "never"], "no topic 'never' in cluster 'c1'; it has even, kafka"),
         (["c1", "walk", "6"], "no partition 6 in topic 'walk'; expected 0 to 5"),
         (["c9", "walk"], "no cluster 'c9' on these topics"),
