@@ -52,7 +52,7 @@ from spu_assigner.stream.columns import BytesColumn
 from spu_assigner.stream.merge import Longs, merge_order
 from spu_assigner.stream.shard import Shard, Store, read_entries
 from spu_assigner.stream.tally import GRANTED, MEASURED_MAX, REQUESTS, Answered, Request, Tally
-from spu_assigner.stream.topics import own_names
+from spu_assigner.stream.topics import TOPICS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -313,6 +313,11 @@ class ShardBatch:
                 self.entries[state_key(key)] = value
                 self._put(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
                 ordinal += 1
+
+
+def own_names(prefix: str) -> frozenset[str]:
+    """The product's topics in Kafka, of one prefix: names that no create may take."""
+    return frozenset(f"{prefix}{spec.name}" for spec in TOPICS)
 
 
 def _answered(event: Event, status: TopicStatus) -> Answered:

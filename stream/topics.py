@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.errors import AssignerError
@@ -139,12 +138,6 @@ class TopicReport:
     created: tuple[str, ...]
     mended: tuple[str, ...]
     unchanged: tuple[str, ...]
-
-
-@lru_cache(maxsize=16)
-def own_names(prefix: str) -> frozenset[str]:
-    """The product's topics in Kafka, of one prefix: names that no create may take."""
-    return frozenset(f"{prefix}{spec.name}" for spec in TOPICS)
 
 
 def topic_name(name: str, *, prefix: str = "") -> str:

@@ -20,7 +20,8 @@ from spu_assigner.core.reserved import PRODUCT_NAMES
 from spu_assigner.core.state import ClusterState
 from spu_assigner.schemas.codec import decode_record
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.topics import TOPICS, own_names
+from spu_assigner.stream.shard_batch import own_names
+from spu_assigner.stream.topics import TOPICS
 from spu_assigner.stream.verify import verify
 from spu_assigner.stream.verify_model import How
 from support.builders import Events
