@@ -129,7 +129,7 @@ CHANNELS: Final[Mapping[str, Channel]] = {
     REPLICA_MAP: Channel(
         title="Replica maps",
         text="The current replica map of each topic, with its reason; a tombstone when the topic "
-        "is deleted, or released, which its `ce_type` tells apart.",
+        "is deleted, or released, and its `ce_type` says which.",
         operation="receiveReplicaMaps",
         operation_title="Learn where replicas are",
     ),

@@ -252,7 +252,7 @@ def test_every_answer_to_a_file_is_awaited(job: list[str]) -> None:
     assert [answer["replicas"] for answer in maps] == [[[0]], None]
 
 
-def test_a_release_is_told_from_a_delete_on_the_wire(job: list[str]) -> None:
+def test_a_release_differs_from_a_delete_on_the_wire(job: list[str]) -> None:
     """By its status, by what is shown, and by the type in the tombstone's headers."""
     join(job, "free", 1)
     for topic in ("kept", "dropped"):

@@ -284,7 +284,9 @@ def fields_of(value: Any) -> Any:
         case Reason():
             return {**_plain(value), "ring_fingerprint": value.ring_fingerprint.to_bytes(8, "big")}
         case ReplicaMap():
-            return {**_plain(value), "own_events": [h.to_bytes(8, "big") for h in value.own_events]}
+            fields = _plain(value)
+            del fields["is_released"]  # It is said of tombstones alone, by their headers.
+            return {**fields, "own_events": [h.to_bytes(8, "big") for h in value.own_events]}
         case SpuChanged():
             return {**_plain(value), "labels": dict(value.labels)}
         case CommitMarker():

@@ -181,7 +181,7 @@ class Talk:
         self._forget("released")
 
     def _forget(self, answer: str) -> None:
-        """Only the answer's word tells a release from a delete."""
+        """A release differs from a delete in the answer's word alone."""
         cluster, name, cause = self.cluster, self.event["topic"], self.event["event_id"]
         if name in cluster.creates:
             del cluster.creates[name]

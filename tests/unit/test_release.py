@@ -1,4 +1,4 @@
-"""`TopicRelease`: a topic is forgotten as by a delete, and it can be told from one."""
+"""`TopicRelease`: a topic is forgotten as by a delete, and a consumer sees which it was."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_name_that_is_merely_like_one_is_granted(name: str) -> None:
 
 
 def test_a_reserved_name_is_refused_before_an_existing_one() -> None:
-    """An earlier release may have granted it; numbers out of range are told first."""
+    """An earlier release may have granted it; numbers out of range are reported first."""
     state = held_by_an_earlier_release("__old")
     events = Events(first=10)
     codes = []
@@ -147,11 +147,11 @@ def test_a_topic_of_an_earlier_release_can_be_grown_repaired_and_forgotten(name:
     for forget, status in ((events.delete, Status.DELETED), (events.release, Status.RELEASED)):
         state = held_by_an_earlier_release(name)
         for event in later:
-            told = answers(step(state, event, default_policy=Policy.FLUVIO))
-            assert [each.topic for each in told if isinstance(each, ReplicaMap)] == [name]
+            found = answers(step(state, event, default_policy=Policy.FLUVIO))
+            assert [each.topic for each in found if isinstance(each, ReplicaMap)] == [name]
         assert not state.topics[name].replicas.holds(0)
-        told = answers(step(state, forget(name), default_policy=Policy.FLUVIO))
-        assert [each.status for each in told if isinstance(each, TopicStatus)] == [status]
+        found = answers(step(state, forget(name), default_policy=Policy.FLUVIO))
+        assert [each.status for each in found if isinstance(each, TopicStatus)] == [status]
         assert state.topics == {}
 
 
