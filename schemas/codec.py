@@ -18,7 +18,7 @@ import fastavro
 from spu_assigner.core.errors import InvalidEventError
 from spu_assigner.core.events import Event, TopicCreate
 from spu_assigner.core.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.records import ReplicaMap, TopicStatus, Usual
+from spu_assigner.core.records import ReplicaMap, Status, TopicStatus, Usual
 from spu_assigner.schemas.decoding import BUILDERS, HOT_READERS, Builder
 from spu_assigner.schemas.encoding import MESSAGE_BODIES, Message, usual_bodies
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
@@ -33,6 +33,10 @@ _CONFLUENT_MARK: Final = b"\x00"
 _CONFLUENT_SIZE: Final = 5
 _SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 _SINGLE_OBJECT_SIZE: Final = 10
+
+# The version with which a type is written where that is not the current one, which is kept for what
+# it cannot hold: so a batch of an earlier release that this one repeats has the same bytes.
+_WRITTEN: Final = {"TopicStatus": 2}  # all but RELEASED
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
     "SpuJoined": "spu",
@@ -124,16 +128,18 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
         EncodeError: the map is deleted.
     """
     header, body = _RECORDS[wire][type(record)]
+    if _is_release(record):
+        header = _RELEASE_HEADERS[wire]
     return header + body(record)
 
 
 def encoder(wire: Wire) -> Callable[[Message], bytes]:
     """`encode_record` for one encoding: it is asked for two messages of each event."""
-    records = _RECORDS[wire]
+    records, release_header = _RECORDS[wire], _RELEASE_HEADERS[wire]
 
     def encode(record: Message) -> bytes:
         header, body = records[type(record)]
-        return header + body(record)
+        return (release_header if _is_release(record) else header) + body(record)
 
     return encode
 
@@ -147,6 +153,10 @@ def usual_encoder(wire: Wire) -> Callable[[Usual], tuple[bytes, bytes]]:
         return map_header + map_body, status_header + status_body
 
     return encode
+
+
+def _is_release(record: Message) -> bool:
+    return type(record) is TopicStatus and record.status is Status.RELEASED
 
 
 def type_name_of(record: Message | Event) -> str:
@@ -178,6 +188,14 @@ def _too_large(size: int) -> DecodeError:
         f"the value has {size} bytes; at most {MESSAGE_SIZE_MAX} are taken, "
         f"{MANUAL_MESSAGE_SIZE_MAX} for a TopicCreate with manual lists",
     )
+
+
+def written_version(registry: Registry, type_name: str) -> Registered:
+    """The version with which messages of a type are written, but those that it cannot hold."""
+    version = _WRITTEN.get(type_name)
+    if version is None:
+        return registry.current(type_name)
+    return registry.versions(type_name)[version - 1]
 
 
 def confluent_header(entry: Registered) -> bytes:
@@ -213,7 +231,7 @@ def _reader(entry: Registered, current: Registered, build: Builder) -> Reader:
         return hot(entry.expanded)
     read_fields = compile_reader(entry.expanded)
     resolve = None
-    if entry is not current:
+    if entry is not current and not differ_in_symbols(entry.expanded, current.expanded):
         writer = fastavro.parse_schema(entry.schema, _write_hint=False)
         reader = fastavro.parse_schema(current.schema, _write_hint=False)
         resolve = partial(fastavro.schemaless_reader, writer_schema=writer, reader_schema=reader)
@@ -227,14 +245,32 @@ def _reader(entry: Registered, current: Registered, build: Builder) -> Reader:
     return read
 
 
+def differ_in_symbols(one: Any, other: Any) -> bool:
+    """Whether two schemas differ in symbols of enums alone: then a value is the same in both."""
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(
+                name == "symbols" or differ_in_symbols(one[name], other[name]) for name in one
+            )
+        case list(), list():
+            pairs = zip(one, other, strict=False)
+            return len(one) == len(other) and all(differ_in_symbols(*pair) for pair in pairs)
+        case _:
+            return bool(one == other)
+
+
 _REGISTRY: Final = Registry.load()
+_HEADER_MAKERS: Final = {
+    Wire.CONFLUENT: confluent_header,
+    Wire.SINGLE_OBJECT: single_object_header,
+}
 _ENTRANCES: Final = entrances(_REGISTRY)
 _HEADERS: Final[dict[Wire, dict[str, bytes]]] = {
-    wire: {name: make(_REGISTRY.current(name)) for name in _REGISTRY.type_names}
-    for wire, make in (
-        (Wire.CONFLUENT, confluent_header),
-        (Wire.SINGLE_OBJECT, single_object_header),
-    )
+    wire: {name: make(written_version(_REGISTRY, name)) for name in _REGISTRY.type_names}
+    for wire, make in _HEADER_MAKERS.items()
+}
+_RELEASE_HEADERS: Final = {
+    wire: make(_REGISTRY.current("TopicStatus")) for wire, make in _HEADER_MAKERS.items()
 }
 _RECORDS: Final[dict[Wire, dict[type[Message], tuple[bytes, Callable[[Any], bytes]]]]] = {
     wire: {

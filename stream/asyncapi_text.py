@@ -39,7 +39,8 @@ writes is its setting `SPU_ASSIGNER_WIRE`, `{_DEFAULTS["wire"]}` by default.
 **Schemas**: every version that was ever written is under `components/schemas`, with its id
 (`x-schema-id`) and both headers in hexadecimal. Ids are for ever, and no registry server is
 needed: who wants one gives it these schemas under these ids. `x-schema-ids` of a message names
-the versions that a topic may still hold; the first is the newest, which is written.
+the versions that a topic may hold; the first is the newest, which is written, but for answers:
+they have the version before, unless they say `RELEASED`, which it does not hold.
 
 **Keys** are UTF-8. All events of a cluster have the same key, and so lie in one partition.
 

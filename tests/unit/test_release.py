@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
+import fastavro
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
@@ -18,7 +21,18 @@ from spu_assigner.core.records import (
     Status,
     TopicStatus,
 )
+from spu_assigner.core.replicas import ReplicaLists
+from spu_assigner.schemas.codec import (
+    confluent_header,
+    decode_record,
+    differ_in_symbols,
+    encode_record,
+    encoder,
+    single_object_header,
+)
 from spu_assigner.schemas.jsonl import answer_to_json
+from spu_assigner.schemas.registry import Registry
+from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream.bundle import KINDS, Kind
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client import Received
@@ -253,3 +267,38 @@ def test_lint_refers_to_the_line_that_releases(tmp_path: Path) -> None:
         "E402 topic: no topic 'a.b' in cluster 'c1' (line 3 releases it)",
         "W508 topic: 'a_b' and 'a.b' are one name to Kafka, which refuses one",
     ]
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("status", Status)
+def test_a_release_alone_is_written_with_the_new_version(status: Status, wire: Wire) -> None:
+    """A batch of an earlier release that is repeated has the same bytes, and readers that know
+    no release go on with all other answers."""
+    answer = TopicStatus(
+        cluster_id="c1",
+        topic="t",
+        status=status,
+        code=None,
+        message="any",
+        replicas=ReplicaLists(np.array([[0]], dtype=np.int32)),
+        cause="e1",
+        moves=3,
+    )
+    versions = Registry.load().versions("TopicStatus")
+    entry = versions[2 if status is Status.RELEASED else 1]
+    make = confluent_header if wire is Wire.CONFLUENT else single_object_header
+    data = encode_record(answer, wire=wire)
+    assert data.startswith(make(entry))
+    assert encoder(wire)(answer) == data
+    schema = fastavro.parse_schema(entry.schema)
+    read = fastavro.schemaless_reader(BytesIO(data[len(make(entry)) :]), schema, None)
+    assert read["status"] == status.name
+    assert decode_record(data) == answer
+
+
+def test_a_value_needs_no_resolution_where_symbols_alone_were_added() -> None:
+    """Most answers are of the version before, and reading them is to stay as fast."""
+    _, second, third = (entry.expanded for entry in Registry.load().versions("TopicStatus"))
+    assert differ_in_symbols(second, third)
+    first, _, _ = (entry.expanded for entry in Registry.load().versions("TopicStatus"))
+    assert not differ_in_symbols(first, third)  # It has no moves.
