@@ -1,4 +1,4 @@
-"""A checkpoint of the last release, and its topics: this release goes on with them."""
+"""Checkpoints of earlier releases, and their topics: this release resumes them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ from support.builders import Events
 from support.kafka import PATIENCE_SECONDS
 from support.pictures import picture
 from support.profiled import ENVIRON, PROFILE
-from support.released import INPUTS, PREFIX, Left, fill, unpack
+from support.released import INPUTS, PREFIX, Left, fill, note_ids, unpack
 from support.streams import Streams
 
 SHARDS_THEN = 2
-RELEASED = Path(__file__).parents[1] / "data/release-0.2.0.tar.gz"
+DATA = Path(__file__).parents[1] / "data"
+# The archive of each release, and what its markers call it: 0.2.0 wrote neither name nor positions.
+RELEASES = {"release-0.2.0": "", "release-0.3.0": "0.3.0"}
 
 
 @pytest.fixture
@@ -43,10 +45,16 @@ def own_kafka() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
+@pytest.fixture(params=RELEASES)
+def released(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def left(own_kafka: EmbeddedBroker, tmp_path: Path) -> list[Left]:
-    messages = unpack(RELEASED, tmp_path)
+def left(own_kafka: EmbeddedBroker, released: str, tmp_path: Path) -> list[Left]:
+    messages = unpack(DATA / f"{released}.tar.gz", tmp_path)
     fill(own_kafka.bootstrap_servers, messages)
+    note_ids(own_kafka.bootstrap_servers, tmp_path / "checkpoint")
     return messages
 
 
@@ -108,13 +116,13 @@ def until_applied(streams: Streams, count: int, job: Job) -> None:
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])
-def test_a_checkpoint_of_the_last_release_is_gone_on_with(
-    settings: Settings, left: list[Left], is_repeated: bool
+def test_a_checkpoint_of_an_earlier_release_is_resumed(
+    settings: Settings, left: list[Left], released: str, is_repeated: bool
 ) -> None:
     """Also where its last batch was sent and not noted: repeated by this release it is the same."""
     streams = Streams(settings.bootstrap_servers, PREFIX)
     clusters, markers = state_of(left), markers_of(left)
-    assert markers[-1].release == ""
+    assert markers[-1].release == RELEASES[released]
     last = markers[-1].batch
     if is_repeated:
         Path(settings.checkpoint, "commits", str(last)).unlink()
@@ -169,10 +177,10 @@ def is_new(topic: str, partition: int, offset: int, messages: list[Left]) -> boo
 
 
 @pytest.mark.usefixtures("java")
-def test_what_the_last_release_left_can_be_recovered(
+def test_what_an_earlier_release_left_can_be_recovered(
     settings: Settings, left: list[Left], tmp_path: Path
 ) -> None:
-    """It told no positions; all its markers together do."""
+    """Where the last marker has no positions, all markers together give them."""
     report = survey(
         Settings.load(
             flags={
@@ -183,7 +191,8 @@ def test_what_the_last_release_left_can_be_recovered(
             environ=ENVIRON,
         )
     )
-    assert report.positions == positions_of(settings, markers_of(left)[-1])
+    last = markers_of(left)[-1]
+    assert report.positions == (last.positions or positions_of(settings, last))
     read = {
         (topic.removeprefix(PREFIX), part.partition): part.next
         for topic, parts in report.positions.items()

@@ -13,6 +13,8 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.stream.data_loss import topic_ids
+from spu_assigner.stream.inputs import NOTE
 from spu_assigner.stream.topics import PARTITIONS, TOPICS, create_topics
 
 PREFIX = "released."
@@ -49,6 +51,14 @@ def unpack(archive: Path, folder: Path) -> list[Left]:
         path.write_text(re.sub(r'"file:[^"]*?/checkpoint/state/', place, text), encoding="utf-8")
     lines = (folder / "messages.jsonl").read_text(encoding="utf-8").splitlines()
     return [_left(json.loads(line)) for line in lines]
+
+
+def note_ids(bootstrap_servers: str, checkpoint: Path) -> None:
+    """Where a checkpoint notes Kafka's ids of its topics, note those of the topics put back."""
+    note = checkpoint / NOTE
+    if note.exists():
+        ids = topic_ids({"bootstrap.servers": bootstrap_servers}, [*json.loads(note.read_text())])
+        note.write_text(json.dumps(ids, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _left(told: dict[str, Any]) -> Left:
