@@ -51,8 +51,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(
     option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the start it is a wrong address; later nobody leaves for it."""
-    monkeypatch.setattr(reach, "REQUEST_SECONDS_MAX", 0.2)
-    monkeypatch.setattr(reach, "REFUSED_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(reach, "PATIENCE", reach.Patience(request=0.2, refused=0.1))
     done = CliRunner().invoke(cli, [*COMMAND, "--once", option, "127.0.0.1:9"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("spu-assigner: no Kafka broker answers at 127.0.0.1:9 (")
