@@ -12,6 +12,7 @@ only then is read what was said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -134,6 +135,20 @@ class Watched:
             else:
                 said = "no answer"
             raise UnreachableError(f"{address(self._settings)}: {said}") from reason
+
+    def replicas_held(self) -> Counter[int]:
+        """How many replicas each broker holds, of the topics that this user may see.
+
+        Raises:
+            UnreachableError: nothing can be seen.
+        """
+        found = ask_topics(self._admin, self._settings, self._complaints)
+        return Counter(
+            replica
+            for topic in found.topics.values()
+            for partition in topic.partitions.values()
+            for replica in partition.replicas
+        )
 
     def close(self) -> None:
         """Ask no more."""

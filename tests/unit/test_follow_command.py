@@ -188,6 +188,22 @@ def test_events_are_told_for_people_and_as_simulate_reads_them(
     assert event_from_json(lines[4]) == left()
 
 
+def test_a_crowded_broker_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It joins again with each restart; JSON on standard output stays JSON."""
+    teller = Teller("json")
+    for capacity in (6_998, 7_000):
+        teller.crowded(1, held=3_500, capacity=capacity)
+    teller.crowded(2, held=9, capacity=5)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert [line.split(",")[0] for line in told.err.splitlines()] == [
+        "follow-brokers: warning: broker 1 holds 3",
+        "follow-brokers: warning: broker 2 holds 9 replicas in Kafka already",
+    ]
+    assert "holds 3,500 replicas in Kafka already, more than half of the 6,998 slots" in told.err
+    assert told.err.count("set --capacity, or --sizes for single brokers") == 2
+
+
 def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
     """A line at each look would hide what matters."""
     teller = Teller("table")
