@@ -26,6 +26,7 @@ HERE: Final = ROOT / "docker"
 BUILD: Final = ROOT / "build" / "docker"
 
 LABEL: Final = "spu-assigner.inputs"
+BUILDER_LABEL: Final = "spu-assigner.builder"  # of a stage that is no image of its own
 IMAGES: Final[Mapping[str, str]] = {"kafka": "spu-assigner-kafka", "job": "spu-assigner"}
 IMAGE_VARIABLES: Final = {"kafka": "KAFKA_IMAGE", "job": "SPU_ASSIGNER_IMAGE"}
 BASE_VARIABLE: Final = "DOCKER_BASE"
@@ -134,12 +135,14 @@ def ensure_image(name: str) -> str:
     proxies = [value for proxy in PROXIES for value in _build_argument(proxy)]
     command = [
         *("docker", "build", "--file", str(HERE / f"{name}.Dockerfile"), "--tag", IMAGES[name]),
-        *("--label", f"{LABEL}={inputs}", "--build-arg", f"BASE={base}", *proxies, str(folder)),
+        *("--label", f"{LABEL}={inputs}", "--build-arg", f"BASE={base}"),
+        *("--build-arg", f"BUILDER={inputs}", *proxies, str(folder)),
     ]
     with (BUILD / f"{name}.log").open("wb") as log:
         status = subprocess.call(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
+    _remove_leftovers(inputs, label.stdout.strip())
     if status != 0:
         text = (BUILD / f"{name}.log").read_text(encoding="utf-8", errors="replace")
         raise ImageError(
@@ -147,6 +150,16 @@ def ensure_image(name: str) -> str:
             f"{BUILD / f'{name}.log'}"
         )
     return IMAGES[name]
+
+
+def _remove_leftovers(inputs: str, before: str) -> None:
+    """Images without a name that a build leaves: its stages, without BuildKit, and the older image.
+
+    Only those of these inputs, and only if no container uses them.
+    """
+    labels = [f"{BUILDER_LABEL}={inputs}", *([f"{LABEL}={before}"] if before else ())]
+    for label in labels:
+        said(["docker", "image", "prune", "--force", "--filter", f"label={label}"])
 
 
 def _build_argument(proxy: str) -> list[str]:
