@@ -40,6 +40,7 @@ PROXIES: Final = ("http_proxy", "https_proxy", "no_proxy")
 
 SOURCES: Final = ("pyproject.toml", "README.md", "core", "schemas", "stream")
 JOB_JARS: Final[tuple[Group, ...]] = ("spark-kafka",)
+KAFKA_JARS: Final[tuple[Group, ...]] = ("broker", "kafka-tools")
 
 
 class EngineError(AssignerError):
@@ -196,9 +197,12 @@ def _sources() -> Iterator[Path]:
 def _gather_kafka() -> Path:
     folder = _emptied(BUILD / "kafka")
     (folder / "jars").mkdir()
-    for jar in ensure_all(["broker"], tell=tell)["broker"]:
-        shutil.copy2(jar, folder / "jars")
+    for jars in ensure_all(KAFKA_JARS, tell=tell).values():
+        for jar in jars:
+            shutil.copy2(jar, folder / "jars")
     shutil.copy2(HERE / "kafka-run", folder / "run")
+    shutil.copy2(HERE / "kafka-tool", folder)
+    shutil.copy2(HERE / "kafka-tools-log4j2.properties", folder / "tools-log4j2.properties")
     shutil.copy2(HERE / "kafka-log4j2.properties", folder / "log4j2.properties")
     return folder
 
