@@ -26,6 +26,7 @@ HERE: Final = ROOT / "docker"
 BUILD: Final = ROOT / "build" / "docker"
 
 LABEL: Final = "spu-assigner.inputs"
+BUILDER_LABEL: Final = "spu-assigner.builder"  # of a stage that is no image of its own
 IMAGES: Final[Mapping[str, str]] = {"kafka": "spu-assigner-kafka", "job": "spu-assigner"}
 IMAGE_VARIABLES: Final = {"kafka": "KAFKA_IMAGE", "job": "SPU_ASSIGNER_IMAGE"}
 BASE_VARIABLE: Final = "DOCKER_BASE"
@@ -39,6 +40,7 @@ PROXIES: Final = ("http_proxy", "https_proxy", "no_proxy")
 
 SOURCES: Final = ("pyproject.toml", "README.md", "core", "schemas", "stream")
 JOB_JARS: Final[tuple[Group, ...]] = ("spark-kafka",)
+KAFKA_JARS: Final[tuple[Group, ...]] = ("broker", "kafka-tools")
 
 
 class EngineError(AssignerError):
@@ -134,12 +136,14 @@ def ensure_image(name: str) -> str:
     proxies = [value for proxy in PROXIES for value in _build_argument(proxy)]
     command = [
         *("docker", "build", "--file", str(HERE / f"{name}.Dockerfile"), "--tag", IMAGES[name]),
-        *("--label", f"{LABEL}={inputs}", "--build-arg", f"BASE={base}", *proxies, str(folder)),
+        *("--label", f"{LABEL}={inputs}", "--build-arg", f"BASE={base}"),
+        *("--build-arg", f"BUILDER={inputs}", *proxies, str(folder)),
     ]
     with (BUILD / f"{name}.log").open("wb") as log:
         status = subprocess.call(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
+    _remove_leftovers(inputs, label.stdout.strip())
     if status != 0:
         text = (BUILD / f"{name}.log").read_text(encoding="utf-8", errors="replace")
         raise ImageError(
@@ -147,6 +151,16 @@ def ensure_image(name: str) -> str:
             f"{BUILD / f'{name}.log'}"
         )
     return IMAGES[name]
+
+
+def _remove_leftovers(inputs: str, before: str) -> None:
+    """Images without a name that a build leaves: its stages, without BuildKit, and the older image.
+
+    Only those of these inputs, and only if no container uses them.
+    """
+    labels = [f"{BUILDER_LABEL}={inputs}", *([f"{LABEL}={before}"] if before else ())]
+    for label in labels:
+        said(["docker", "image", "prune", "--force", "--filter", f"label={label}"])
 
 
 def _build_argument(proxy: str) -> list[str]:
@@ -183,9 +197,12 @@ def _sources() -> Iterator[Path]:
 def _gather_kafka() -> Path:
     folder = _emptied(BUILD / "kafka")
     (folder / "jars").mkdir()
-    for jar in ensure_all(["broker"], tell=tell)["broker"]:
-        shutil.copy2(jar, folder / "jars")
+    for jars in ensure_all(KAFKA_JARS, tell=tell).values():
+        for jar in jars:
+            shutil.copy2(jar, folder / "jars")
     shutil.copy2(HERE / "kafka-run", folder / "run")
+    shutil.copy2(HERE / "kafka-tool", folder)
+    shutil.copy2(HERE / "kafka-tools-log4j2.properties", folder / "tools-log4j2.properties")
     shutil.copy2(HERE / "kafka-log4j2.properties", folder / "log4j2.properties")
     return folder
 

@@ -1,6 +1,7 @@
 # Kafka in KRaft mode, of the jars that stream/jars.lock.json names; `make docker-build` builds it.
 # It is started and configured as the official image apache/kafka is (KAFKA_* variables, CLUSTER_ID,
 # /var/lib/kafka/data), so that docker/compose.yaml works with either: KAFKA_IMAGE names the other.
+# Kafka's command-line tools are where the official image has them, /opt/kafka/bin, and on the PATH.
 ARG BASE=debian:bookworm-slim
 FROM ${BASE}
 
@@ -15,7 +16,10 @@ RUN groupadd --gid 1000 appuser \
  && install -d -o appuser -g appuser /var/lib/kafka/data
 
 COPY jars /opt/kafka/libs
-COPY log4j2.properties run /etc/kafka/docker/
+COPY log4j2.properties tools-log4j2.properties run /etc/kafka/docker/
+COPY kafka-tool /opt/kafka/bin/
+RUN /opt/kafka/bin/kafka-tool
+ENV PATH=/opt/kafka/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 USER appuser
 WORKDIR /tmp

@@ -55,9 +55,9 @@ def up() -> int:
     """Start everything, and print what the scenario's maps became; the exit status."""
     check_engine()
     command = _compose()
+    ports = _free_ports()  # Before anything is built, which takes minutes.
     for name in IMAGES:
         ensure_image(name)
-    ports = _free_ports()
     tell("starting Kafka, Spark's master, two workers and the job; about a minute")
     log = BUILD / "up.log"
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from spu_assigner.core.events import Event, TopicDelete, TopicRelease
+from spu_assigner.core.events import Event, LeaveMode, SpuLeft, TopicDelete, TopicRelease
 from spu_assigner.core.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.wire import DeadLetter
 from spu_assigner.stream.client import Reader, Received, Sent
@@ -29,6 +29,8 @@ class Awaited:
         self._places: dict[tuple[str, int, int], str | None] = {}
         self._forgotten: set[str] = set()  # topics that are to be deleted or released
         self._waiting: dict[str, set[str]] = {}  # by event id: the topics that wait for its sake
+        self._decommissions: set[str] = set()
+        self._left: dict[tuple[str, int], str] = {}  # the decommission of (cluster, SPU) that holds
         self.refused = 0
 
     @property
@@ -41,11 +43,25 @@ class Awaited:
         """The topics, with their clusters, that still wait for SPUs or slots."""
         return sorted({topic for topics in self._waiting.values() for topic in topics})
 
+    @property
+    def drained(self) -> dict[str, list[int]]:
+        """By cluster: the SPUs that replica maps no longer use, by a decommission that was sent.
+
+        The assignment alone is known here: a storage node keeps its replicas until they are moved.
+        """
+        found: dict[str, list[int]] = {}
+        for cluster_id, spu_id in sorted(self._left):
+            if self._left[cluster_id, spu_id] not in self._waiting:
+                found.setdefault(cluster_id, []).append(spu_id)
+        return found
+
     def expect(self, event: Event) -> None:
         """Await the answer to an event that is going to be sent."""
         self.expect_id(event.event_id)
         if isinstance(event, TopicDelete | TopicRelease):
             self._forgotten.add(f"{event.cluster_id}/{event.topic}")
+        if isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION:
+            self._decommissions.add(event.event_id)
 
     def expect_id(self, event_id: str) -> None:
         """Await something to be heard of what is going to be sent under this name."""
@@ -77,6 +93,7 @@ class Awaited:
                 self._note_waiting(answer)
                 return self._answered(answer.cause, refused=answer.status is Status.REJECTED)
             case RingEvent():
+                self._note_ring(answer)
                 return self._answered(answer.cause, refused=answer.change is RingChange.IGNORED)
             case ReplicaMap():
                 return answer.cause in self._events
@@ -112,6 +129,13 @@ class Awaited:
 
     def _is_due(self) -> bool:
         return bool(self._open or self._waiting)
+
+    def _note_ring(self, answer: RingEvent) -> None:
+        place = (answer.cluster_id, answer.spu_id)
+        if answer.change is RingChange.LEFT and answer.cause in self._decommissions:
+            self._left[place] = answer.cause
+        elif answer.change in (RingChange.JOINED, RingChange.UPDATED):
+            self._left.pop(place, None)  # It is back: the decommission has ended.
 
     def _note_waiting(self, answer: TopicStatus) -> None:
         topic = f"{answer.cluster_id}/{answer.topic}"

@@ -45,6 +45,7 @@ from spu_assigner.stream.reach import (
     Refusal,
     UnreachableError,
     ask_topics,
+    host_not_found,
 )
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import INPUTS, TOPICS, topic_name
@@ -158,6 +159,8 @@ def _connect_to(servers: Sequence[_Server], seconds: float) -> dict[str, str]:
             socket.create_connection((server.host, server.port), seconds).close()
         except TimeoutError:
             pass
+        except socket.gaierror as reason:
+            refused[str(server)] = host_not_found({server.host: reason.strerror or str(reason)})
         except OSError as reason:
             refused[str(server)] = reason.strerror or str(reason)
         else:

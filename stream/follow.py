@@ -208,6 +208,25 @@ def decide(
     )
 
 
+def crowded(
+    events: Sequence[Announcement], held: Mapping[int, int]
+) -> Mapping[int, tuple[int, int]]:
+    """Of the brokers that join with too little room: replicas that Kafka holds there, capacity.
+
+    Too little is less than twice what is there: as many replicas again would fill the SPU. Who
+    joins with a capacity of 0 is to take nothing, and has enough.
+
+    Args:
+        held: replicas by broker, as the watched cluster has them now.
+    """
+    joins = [event for event in events if isinstance(event, SpuJoined)]
+    return {
+        join.spu_id: (held.get(join.spu_id, 0), capacity)
+        for join in joins
+        if (capacity := join.capacity or 0) and 2 * held.get(join.spu_id, 0) > capacity
+    }
+
+
 def followed_clusters(said: Mapping[int, Said]) -> Sequence[str]:
     """The Kafka clusters whose brokers the SPUs were said to be, of those that are ours."""
     return sorted(

@@ -12,6 +12,7 @@ only then is read what was said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,7 +37,13 @@ from spu_assigner.stream.connection import Connection, address
 from spu_assigner.stream.follow import Announcement
 from spu_assigner.stream.follow_said import Place, SaidOfCluster
 from spu_assigner.stream.patience import deliver, patiently, unmasked
-from spu_assigner.stream.reach import Complaints, UnreachableError, ask_topics, told
+from spu_assigner.stream.reach import (
+    Complaints,
+    UnreachableError,
+    ask_topics,
+    host_not_found,
+    told,
+)
 from spu_assigner.stream.topics import (
     ACCESS,
     ASSIGNER_COMMITS,
@@ -97,7 +104,6 @@ class Watched:
 
     def __init__(self, connection: Connection) -> None:
         self._settings = connection.client()
-        self._complaints = Complaints()
         self._admin = self._made()
 
     def first_look(self) -> Look:
@@ -122,8 +128,27 @@ class Watched:
         try:
             return self._asked(REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX)
         except (KafkaException, TimeoutError) as reason:
-            said = told(reason.args[0]) if isinstance(reason, KafkaException) else "no answer"
+            if unknown := self._complaints.unknown_hosts():
+                said = host_not_found(unknown)
+            elif isinstance(reason, KafkaException):
+                said = told(reason.args[0])
+            else:
+                said = "no answer"
             raise UnreachableError(f"{address(self._settings)}: {said}") from reason
+
+    def replicas_held(self) -> Counter[int]:
+        """How many replicas each broker holds, of the topics that this user may see.
+
+        Raises:
+            UnreachableError: nothing can be seen.
+        """
+        found = ask_topics(self._admin, self._settings, self._complaints)
+        return Counter(
+            replica
+            for topic in found.topics.values()
+            for partition in topic.partitions.values()
+            for replica in partition.replicas
+        )
 
     def close(self) -> None:
         """Ask no more."""
@@ -137,6 +162,7 @@ class Watched:
         )
 
     def _made(self) -> AdminClient:
+        self._complaints = Complaints()  # What an earlier client complained of may be over.
         given = {"log_level": 0, "error_cb": self._complaints.note, **self._settings}
         return AdminClient(given)
 

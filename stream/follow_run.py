@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+from spu_assigner.core.events import SpuJoined
 from spu_assigner.stream.client import ClientError
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.follow import (
@@ -20,6 +21,7 @@ from spu_assigner.stream.follow import (
     Decision,
     Rules,
     Sight,
+    crowded,
     decide,
     followed_clusters,
 )
@@ -110,6 +112,7 @@ class _Follower:
         self._kafka_cluster = ""
         self._seat: Seat | None = None
         self._session: _Session | None = None
+        self._counted: set[str] = set()  # ids of the joins that the warning was considered for
 
     def begin(self) -> None:
         """The first look, and the queue for the seat."""
@@ -211,6 +214,7 @@ class _Follower:
             occurred_at=time.time_ns() // 1_000_000,
         )
         self._teller.decided(decision, self._sight)
+        self._warn_of_crowded(decision.events)
         if session.voice is not None:
             if decision.events:
                 for event, place in session.voice.say(decision.events):
@@ -222,6 +226,20 @@ class _Follower:
                 session.announced.add(event.event_id)
                 self._tell(event)
         return decision
+
+    def _warn_of_crowded(self, events: Sequence[Announcement]) -> None:
+        """Before a broker joins with a capacity that Kafka has half used: once for each broker."""
+        joins = [event for event in events if isinstance(event, SpuJoined)]
+        if all(join.event_id in self._counted for join in joins):
+            return
+        try:
+            held = self._watched.replicas_held()
+        except UnreachableError as reason:
+            self._teller.uncounted(str(reason))
+            return
+        self._counted.update(join.event_id for join in joins)
+        for broker, (count, capacity) in crowded(joins, held).items():
+            self._teller.crowded(broker, held=count, capacity=capacity)
 
     def _tell(self, event: Announcement) -> None:
         self._teller.event(event, missing_for=self._sight.missing_for(event.spu_id))

@@ -29,6 +29,7 @@ class Teller:
         self._dry_run = dry_run
         self._told: dict[str, str | None] = {}  # by what it is about
         self._missing: tuple[int, ...] = ()
+        self._crowded: set[int] = set()  # brokers, warned of
 
     def watches(self, look: Look, cluster_id: str) -> None:
         self._say(
@@ -64,6 +65,21 @@ class Teller:
     def sizes(self, reason: str | None) -> None:
         """What is wrong with the file of sizes."""
         self._note("sizes", None if reason is None else printable(reason))
+
+    def crowded(self, broker: int, *, held: int, capacity: int) -> None:
+        """That Kafka has used more than half of what a broker joins with; once for each."""
+        if broker in self._crowded:
+            return
+        self._crowded.add(broker)
+        self._say(
+            f"warning: broker {broker} holds {held:,} replicas in Kafka already, more than half of "
+            f"the {capacity:,} slots that it joins with, and it takes no new ones once they are "
+            "assigned; set --capacity, or --sizes for single brokers"
+        )
+
+    def uncounted(self, reason: str) -> None:
+        """That nobody knows whether a capacity is too small."""
+        self._note("count", f"cannot count the replicas that brokers hold: {printable(reason)}")
 
     def decided(self, decision: Decision, sight: Sight) -> None:
         """What is not done, and why."""

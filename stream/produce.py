@@ -114,11 +114,16 @@ def spu_joined(labels: tuple[str, ...], **given: Any) -> int:
     type=click.Choice([mode.value for mode in LeaveMode]),
     default=LeaveMode.OFFLINE.value,
     show_default=True,
-    help="offline: it keeps its replicas; decommission: they must go.",
+    help="offline: it keeps its replicas; decommission: replica maps use it no longer. Its broker "
+    "holds them until they are moved: `plan --reassignment-file`, kafka-reassign-partitions.",
 )
 @_common
 def spu_left(mode: str, **given: Any) -> int:
-    """An SPU is gone, for a while or for good."""
+    """An SPU is gone, for a while or for good.
+
+    With --mode decommission --wait, status 0 says that no replica map uses the SPU. It does not say
+    that its broker may be switched off: Kafka moves no replica by itself.
+    """
     return _send_one(SpuLeft, {**given, "mode": LeaveMode(mode)})
 
 
@@ -282,6 +287,8 @@ def _send(
                 _complain(f"{name}: {error}")
         sender.flush()
         in_time = reader is None or awaited.wait(reader, seconds=wait or 0, tell=tell_received)
+    for cluster_id, spu_ids in awaited.drained.items():
+        _complain(_drained(cluster_id, spu_ids))
     if not in_time:
         _complain(_not_answered(awaited, wait or 0))
         return NOT_ANSWERED
@@ -296,6 +303,18 @@ def _not_answered(awaited: Awaited, seconds: float) -> str:
     return (
         f"not answered within {seconds:g} s: {named}; is the job running on these topics? "
         "An event whose id was used before is not answered"
+    )
+
+
+def _drained(cluster_id: str, spu_ids: list[int]) -> str:
+    """What is true of SPUs that left the maps, and what is still to do."""
+    named = ", ".join(map(str, spu_ids[:IDS_NAMED])) + (", …" if len(spu_ids) > IDS_NAMED else "")
+    return (
+        f"cluster {cluster_id}: replica maps no longer use SPU {named}; in Kafka its replicas stay "
+        "on the broker until they are moved: run `spu-assigner plan "
+        f"--cluster {cluster_id} --reassignment-file moves.json`, execute that file with "
+        "kafka-reassign-partitions, and switch the broker off only when `plan` ends with 0 and no "
+        "topic without a map (Kafka's own, the job's) is left on it"
     )
 
 

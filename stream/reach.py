@@ -1,11 +1,14 @@
 """Asking Kafka for its topics, and saying why it does not answer, in one line with what to do.
 
-librdkafka tells a wrong host name and an unknown authority in the same words, and of a wrong
-protocol nothing but silence. So after a failure the port is tried once more by hand.
+librdkafka tells a wrong host name in a certificate and an unknown authority in the same words, and
+of a wrong protocol nothing but silence. So after a failure the port is tried once more by hand. A
+name that is in no name service fails every request as any lost connection does; only what the
+client complains of between requests names it.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -37,6 +40,7 @@ _DENIED: Final = (
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
 )
+_UNRESOLVED: Final = re.compile(r"Failed to resolve '(?P<host>.+?)(?::\d+)?': (?P<why>[^(]+)")
 _EXPIRED: Final = (9, 10)  # not valid yet, not any more
 
 
@@ -89,12 +93,21 @@ class Complaints:
     def says(self, words: str) -> bool:
         return any(words in error.str() for error in self._errors)
 
+    def unknown_hosts(self) -> dict[str, str]:
+        """The host names that were not found, each with the reason of the system's resolver."""
+        found = (
+            _UNRESOLVED.search(error.str())
+            for error in self._errors
+            if error.code() == KafkaError._RESOLVE
+        )
+        return {each["host"]: each["why"].strip() for each in found if each is not None}
+
 
 def ask_topics(
     client: AdminClient | Producer | Consumer,
     settings: Mapping[str, Any],
     complaints: Complaints,
-    patience: Patience = PATIENCE,
+    patience: Patience | None = None,
 ) -> ClusterMetadata:
     """The topics that this client may see.
 
@@ -104,6 +117,7 @@ def ask_topics(
     Raises:
         UnreachableError: no broker answers; it says why and what to do.
     """
+    patience = patience or PATIENCE
     deadline = time.monotonic() + patience.request
     seconds = patience.refused
     while True:
@@ -117,10 +131,15 @@ def ask_topics(
                 refusal, message = found
                 raise UnreachableError(f"Kafka at {message}", refusal) from reason
             if seconds < ANSWER_SECONDS_LEAST:
-                raise UnreachableError(
-                    f"no Kafka broker answers at {address(settings)} ({reason.args[0].str()}); "
-                    f"check the address and that it runs{_hint(settings)}"
-                ) from reason
+                raise UnreachableError(_silence(settings, complaints, reason)) from reason
+
+
+def host_not_found(unknown: Mapping[str, str]) -> str:
+    """The sentence about host names that were not found, each with the resolver's reason."""
+    names = ", ".join(repr(each) for each in sorted(unknown))
+    reasons = ", ".join(sorted({*unknown.values()}))
+    what = f"host name {names} was" if len(unknown) == 1 else f"host names {names} were"
+    return f"{what} not found ({reasons})"
 
 
 def told(error: KafkaError) -> str:
@@ -139,7 +158,11 @@ def _fault(
             f"{servers} refuses user {settings.get('sasl.username')!r}: name or password is "
             f"wrong, or it has none for {settings.get('sasl.mechanism')}; check {_USER}",
         )
-    server = servers.split(",")[0]
+    unknown = complaints.unknown_hosts()
+    known = [each for each in servers.split(",") if _host(each) not in unknown]
+    if not known:
+        return None
+    server = known[0]
     host, _, port = server.rpartition(":")
     protocol = str(settings.get("security.protocol", "PLAINTEXT"))
     found: tuple[Refusal, str] | None
@@ -152,6 +175,25 @@ def _fault(
     except OSError:
         return None
     return None if found is None else (found[0], f"{server} {found[1]}")
+
+
+def _silence(settings: Mapping[str, Any], complaints: Complaints, reason: KafkaException) -> str:
+    """That nobody answers, and what to check."""
+    nobody = f"no Kafka broker answers at {address(settings)}"
+    unknown = complaints.unknown_hosts()
+    if not unknown:
+        return (
+            f"{nobody} ({reason.args[0].str()}); check the address and that it runs"
+            f"{_hint(settings)}"
+        )
+    others = [each for each in address(settings).split(",") if _host(each) not in unknown]
+    also = f", and that {', '.join(others)} runs" if others else " and this machine's name service"
+    return f"{nobody}: {host_not_found(unknown)}; check bootstrap servers{also}"
+
+
+def _host(server: str) -> str:
+    """Of host:port, as librdkafka names it."""
+    return server.rpartition(":")[0]
 
 
 def _hint(settings: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ It is made by `make setup`, since it takes longer than it saves at one start.
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,9 +30,15 @@ if TYPE_CHECKING:
 
 MAKE_SECONDS_MAX: Final = 300.0
 END_SECONDS_MAX: Final = 120.0  # of a JVM that writes its archive: 100 MB
+PROBE_SECONDS_MAX: Final = 20.0  # a JVM prints its version in 0.1 s
 _ARCHIVE: Final = "classes.jsa"
 _PACKAGE: Final = "pyspark-folder"  # names the folder that the archive is of, and its jars
 _REVISION: Final = 2  # counted up when an archive's making changes
+_WITHOUT: Final = "Spark starts without an archive of its classes"
+_MARK: Final = "spark_image: "  # before the reason that the run gives itself
+_OWN: Final = re.compile(rf"^{_MARK}(.+)$", re.MULTILINE)
+_RAISED: Final = re.compile(r"^Traceback .*\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
+_OF_JVM: Final = re.compile(r"\[(?:warning|error) *\]\[cds[^]]*\] *(.+)$", re.MULTILINE)
 
 
 def jvm_options(
@@ -53,7 +60,8 @@ def ensure_spark_image(
 ) -> None:
     """Make the archive for this Java and these jars unless it is there; half a minute.
 
-    Without it the job works as well, so what fails here is told and no error.
+    Without it the job works as well, so what fails here is reported and no error. The broker's
+    image must be there (`broker.prepare`): who makes it waits for the lock that is held here.
 
     Args:
         jars: what Spark is given besides its own, in the order of its class path.
@@ -67,12 +75,15 @@ def ensure_spark_image(
         if folder.is_dir():  # Another process may have made it while this one waited.
             return
         _remove_orphans(folder.parent)
+        if problem := _unable(java):
+            tell(f"{_WITHOUT}: {problem}")
+            return
         tell("running the job once, so that Spark starts in half the time from now on (30 s)")
         with scratch(home) as made:
             archive = made / "image" / _ARCHIVE
             archive.parent.mkdir()
             if problem := _run(archive, made / "log", environ):
-                tell(f"it did not work, so Spark starts as ever: {problem}")
+                tell(f"{_WITHOUT}: {problem}")
                 return
             note = archive.parent / _PACKAGE
             note.write_text("\n".join(_package_key(_package())), encoding="utf-8")
@@ -126,12 +137,47 @@ def _run(archive: Path, log: Path, environ: Mapping[str, str] | None) -> str | N
                 timeout=MAKE_SECONDS_MAX,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as reason:
+        except subprocess.TimeoutExpired:
+            return f"the run that makes it did not end within {MAKE_SECONDS_MAX:.0f} s"
+        except OSError as reason:
             return str(reason)
     if done.returncode == 0 and archive.is_file():
         return None
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return said[-1] if said else f"status {done.returncode}"
+    said = log.read_text(encoding="utf-8", errors="replace")
+    return cause_in(said) or f"the run that makes it ended with status {done.returncode}"
+
+
+def cause_in(log: str) -> str | None:
+    """Why the run made no archive: our own word, else an exception's, else the JVM's.
+
+    The end of a log is no cause: Spark goes on to report while it is being stopped.
+    """
+    for pattern in (_OWN, _RAISED, _OF_JVM):
+        if found := pattern.findall(log):
+            return str(found[-1]).strip()
+    return None
+
+
+def _unable(java: Java) -> str | None:
+    """Why this Java can make no archive at all; None: it can."""
+    command = [str(java.executable), "-Xshare:on", "-version"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as reason:
+        return f"{java.executable} does not run ({reason})"
+    if done.returncode == 0:
+        return None
+    return (
+        "this Java has no archive of its own classes, on which others are built; "
+        f"`{java.executable} -Xshare:dump` makes it"
+    )
 
 
 def _make(archive: Path) -> None:
@@ -172,7 +218,7 @@ def main() -> int:
     try:
         _make(Path(sys.argv[1]))
     except AssignerError as reason:
-        print(reason, file=sys.stderr)
+        print(f"{_MARK}{reason}", file=sys.stderr)
         return 1
     return 0
 

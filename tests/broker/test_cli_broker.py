@@ -188,7 +188,7 @@ def test_a_create_that_waits_is_awaited_until_it_is_served(job: list[str]) -> No
 
 
 def test_a_decommission_is_awaited_until_no_list_is_short(job: list[str]) -> None:
-    """The SPU may be switched off then, which is what its operator wants to know."""
+    """What waits is no end: a map may still name the SPU."""
     join(job, "drain", 2)
     create = ["produce", "topic-create", "--cluster", "drain", "--topic", "t"]
     assert call(*create, "--replication-factor", "2", WAIT, *job).returncode == 0
@@ -201,10 +201,30 @@ def test_a_decommission_is_awaited_until_no_list_is_short(job: list[str]) -> Non
     done = call(*leave, "--spu-id", "1", f"--wait={SURELY}", *job)
     assert done.returncode == 3
     assert "      0  [7]" in done.stdout
+    assert "no longer use" not in done.stderr
     rebalance = ["produce", "cluster-rebalance", "--cluster", "drain", "--max-moves", "5"]
     done = call(*rebalance, WAIT, *job)
     assert done.returncode == 0
     assert "status  drain/  assigned: 0 replicas move" in done.stdout
+
+
+def test_the_end_of_a_decommission_says_that_the_broker_still_holds_the_replicas(
+    job: list[str],
+) -> None:
+    """Who switches the broker off then loses data: only the maps have changed."""
+    join(job, "drained", 3)
+    create = ["produce", "topic-create", "--cluster", "drained", "--topic", "t"]
+    assert call(*create, "--replication-factor", "2", WAIT, *job).returncode == 0
+    leave = ["produce", "spu-left", "--cluster", "drained", "--mode", "decommission"]
+    done = call(*leave, "--spu-id", "0", WAIT, "-o", "json", *job)
+    assert (done.returncode, len(done.stderr.splitlines())) == (0, 1)
+    assert {line["type"] for line in json_lines(done.stdout)} >= {"sent", "ring_event"}
+    assert done.stderr.startswith(
+        "spu-assigner produce: cluster drained: replica maps no longer use SPU 0; in Kafka its "
+        "replicas stay on the broker until they are moved: run `spu-assigner plan --cluster "
+        "drained --reassignment-file moves.json`"
+    )
+    assert "kafka-reassign-partitions" in done.stderr
 
 
 def test_an_ignored_membership_event_is_status_1(job: list[str]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from spu_assigner.core.events import Event, Policy
 from spu_assigner.stream.checkpoint import ProfileShardsError, ShardsChangedError
+from spu_assigner.stream.client import Reader, Sender, Sent
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
 from spu_assigner.stream.marker_check import FencedError, ForeignCheckpointError
@@ -22,7 +23,7 @@ from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard_batch import read_shards
 from spu_assigner.stream.sink import TransactionalSink
 from spu_assigner.stream.source import shard_labels
-from spu_assigner.stream.topics import TopicsError
+from spu_assigner.stream.topics import TopicsError, create_topics
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka, expected_maps
 from support.profiled import ENVIRON, SHARDS
@@ -247,3 +248,22 @@ def test_a_broker_that_does_not_answer_is_told() -> None:
     """One line, no stack trace."""
     with pytest.raises(TopicsError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
         start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ=ENVIRON))
+
+
+def test_an_unknown_host_beside_a_broker_stops_nobody(
+    settings: Settings, run: Callable[..., Job]
+) -> None:
+    """A list of brokers is there to be incomplete: topics, job and clients use the one that is."""
+    mixed = replace(settings, bootstrap_servers=f"brokr.invalid:9092,{settings.bootstrap_servers}")
+    create_topics(mixed.connection().client(), prefix=mixed.topic_prefix)
+    kafka, events = Kafka(settings), Events()
+    job = run(mixed)
+    sent: list[Sent] = []
+    with Reader(mixed.connection(), ["topic-status"]) as reader:
+        sender = Sender(mixed.connection(), sent.append)
+        for event in (events.join(0), events.create("a")):
+            sender.send(event)
+        sender.flush()
+        kafka.wait("topic-status", 1, job)
+        assert [each.error for each in sent] == [None, None]
+        assert len(reader.drain()) == 1

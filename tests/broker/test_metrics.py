@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from spu_assigner.core.events import LeaveMode, OnShortage
 from spu_assigner.core.records import TopicStatus
@@ -30,11 +31,19 @@ from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka
 from support.profiled import ENVIRON, SHARDS
 from support.programs import running
-from support.promql import dashboard_faults, expressions, samples_of, with_values
+from support.promql import (
+    alert_faults,
+    alert_rules,
+    dashboard_faults,
+    expressions,
+    samples_of,
+    with_values,
+)
 
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "docker/grafana/spu-assigner.json").read_text(encoding="utf-8")
 )
+ALERTS = Path(__file__).parents[2] / "docker/prometheus/alerts.yml"
 PREFIX = "test-metrics."
 PROMETHEUS = shutil.which("prometheus")
 
@@ -50,6 +59,7 @@ class Watched:
     sent: int  # messages of topic-events
     pages: tuple[str, str, str]  # our metrics, those of Spark's driver, of its executors
     queried: dict[str, int]  # how much a Prometheus found by each query; empty: there is none
+    rules: dict[str, str]  # of the alerts, what it says of their health; empty: there is none
     live: Answer
     ready: Answer
     live_when_stopped: Answer
@@ -149,7 +159,7 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
             f"{job.ui_url}/metrics/executors/prometheus",
         ]
         pages = (page, *(asked(place)[1] for place in places))
-        queried = queried_by_prometheus([url, *places], folder)
+        queried, rules = queried_by_prometheus([url, *places], folder)
         live, ready = as_json(f"{base}/live"), as_json(f"{base}/ready")
         job.query.stop()
         stopped = until(lambda: as_json(f"{base}/live"), lambda answer: answer[0] != 200)
@@ -171,6 +181,7 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         sent=sent,
         pages=pages,
         queried=queried,
+        rules=rules,
         live=live,
         ready=ready,
         live_when_stopped=stopped,
@@ -183,13 +194,14 @@ def lags(found: Values) -> Values:
     return {name: value for name, value in found.items() if name[0] == "spu_assigner_lag_messages"}
 
 
-def queried_by_prometheus(urls: list[str], folder: Path) -> dict[str, int]:
-    """How many results a real Prometheus gives for each query of the dashboard, where there is one.
+def queried_by_prometheus(urls: list[str], folder: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """How many results a real Prometheus gives for each query of the dashboard, and each alert's
+    health, where there is one.
 
     It looks every second, and is asked until each query finds something: a rate takes two looks.
     """
     if PROMETHEUS is None:
-        return {}
+        return {}, {}
     jobs = [
         {
             "job_name": f"job-{number}",
@@ -198,7 +210,11 @@ def queried_by_prometheus(urls: list[str], folder: Path) -> dict[str, int]:
         }
         for number, url in enumerate(urls)
     ]
-    wanted = {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}
+    wanted = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(ALERTS)],
+        "scrape_configs": jobs,
+    }
     config = folder / "prometheus.yml"
     config.write_text(json.dumps(wanted), encoding="utf-8")  # JSON is YAML
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -220,13 +236,21 @@ def queried_by_prometheus(urls: list[str], folder: Path) -> dict[str, int]:
         except (OSError, ValueError):  # It is starting, and may say so in plain words.
             return {}
 
+    def health() -> dict[str, str]:
+        _, answer = as_json(f"http://{address}/api/v1/rules?type=alert")
+        return {rule["name"]: rule["health"] for rule in alert_rules(answer["data"])}
+
     with running(command, folder / "prometheus.log"):
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (found := counts()) or not all(found.values()):
             if time.monotonic() > deadline:
                 break  # The test tells which find nothing.
             time.sleep(0.2)
-    return found
+        while "unknown" in (rules := health()).values():  # They were not evaluated yet.
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+    return found, rules
 
 
 def test_counts_are_those_of_the_answers_in_kafka(watched: Watched) -> None:
@@ -336,6 +360,16 @@ def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> No
     ):
         assert right in whole
         assert dashboard_faults(json.loads(whole.replace(right, wrong)), samples) != []
+
+
+def test_each_alert_is_of_what_is_there(watched: Watched) -> None:
+    """A rule that names what no job shows never fires."""
+    file = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
+    assert len(alert_rules(file)) == 5
+    samples = samples_of(watched.pages[0])
+    assert alert_faults(file, samples, job="spu-assigner") == []
+    if PROMETHEUS is not None:
+        assert watched.rules == dict.fromkeys((rule["alert"] for rule in alert_rules(file)), "ok")
 
 
 @pytest.mark.skipif(PROMETHEUS is None, reason="no `prometheus` on the PATH")

@@ -20,6 +20,7 @@ from support.streams import Streams
 
 OF_THE_JOB = ("job", "scenario", "spark-master", "spark-worker-1", "spark-worker-2", "topics")
 LASTING = ("kafka", "spark-master", "spark-worker-1", "spark-worker-2", "job")
+BUILDER = "spu-assigner.builder"  # the label of a stage that is no image of its own
 CREATES = 480
 BATCH = 24  # so that work is under way for many batches, and a kill meets it
 _numbers = itertools.count(1)
@@ -80,6 +81,12 @@ class Work:
 def test_the_scenario_is_verified(stack: Stack) -> None:
     """`up` has held its maps against the documents; the audit holds every message against both."""
     assert stack.verified()["findings"] == []
+
+
+def test_the_build_has_left_no_image_without_a_name(stack: Stack) -> None:
+    """Stages of the job's image are gigabytes."""
+    left = docker("images", "--quiet", "--filter", "dangling=true", "--filter", f"label={BUILDER}")
+    assert left == ""
 
 
 def test_every_lasting_container_is_healthy(stack: Stack) -> None:

@@ -1,7 +1,8 @@
-"""Queries of a dashboard held against a scrape: each name, label and value must be there.
+"""Queries of a dashboard and of alerts against a scrape: each name, label and value must be there.
 
-It reads as much of PromQL as a dashboard needs: selectors with matchers, functions, aggregations
-and labels that they name. What it does not know is a fault too, never passed over.
+It reads as much of PromQL as these need: selectors with matchers, functions, aggregations, labels
+that they name, comparisons and set operators. What it does not know is a fault too, never passed
+over.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ VARIABLES: Final[Mapping[str, str]] = {
     "$instance": ".*",
     "$cluster": ".*",
 }
+SEVERITIES: Final = ("critical", "warning")
+_RULE_PARTS: Final = frozenset({"alert", "expr", "for", "labels", "annotations"})
 _AGGREGATIONS: Final = frozenset({"sum", "avg", "min", "max", "count"})
 _FUNCTIONS: Final = frozenset({"rate", "increase", "histogram_quantile", "scalar", "clamp_min"})
+_OPERATORS: Final = frozenset({"and", "or", "unless", "offset"})
 _LISTS: Final = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _TOKENS: Final = re.compile(
-    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<duration>\[[0-9]+[smhd]\])|(?P<number>[0-9.]+)
+    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<duration>\[[0-9]+[smhd]\]|[0-9]+[smhd]\b)|(?P<number>[0-9.]+)
     |(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)|(?P<operator>=~|!~|!=|==|<=|>=|[-+*/(){},=<>]))""",
     re.VERBOSE,
 )
@@ -75,6 +79,44 @@ def dashboard_faults(dashboard: Mapping[str, Any], samples: Sequence[Sample]) ->
     return told
 
 
+def alert_rules(file: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """All rules of a file of Prometheus's."""
+    return [rule for group in file["groups"] for rule in group["rules"]]
+
+
+def alert_faults(file: Mapping[str, Any], samples: Sequence[Sample], *, job: str) -> list[str]:
+    """What is wrong with rules: parts that are missing, and what they name that no sample has.
+
+    Args:
+        samples: what the scraped job shows.
+        job: the name that Prometheus's configuration gives it.
+    """
+    there = [Sample(each.name, {**each.labels, "job": job}) for each in samples]
+    there.append(Sample("up", {**dict.fromkeys(TARGET_LABELS, "somewhere:1"), "job": job}))
+    told = []
+    for rule in alert_rules(file):
+        if rule.keys() != _RULE_PARTS:
+            told.append(f"{rule.get('alert')}: has {sorted(rule)}; expected {sorted(_RULE_PARTS)}")
+            continue
+        found = faults(rule["expr"], there)
+        if re.fullmatch(r"[0-9]+[smhd]", rule["for"]) is None:
+            found.append(f"for is {rule['for']!r}")
+        if rule["labels"].get("severity") not in SEVERITIES:
+            found.append(f"labels are {rule['labels']}; expected a severity of {SEVERITIES}")
+        lists = re.findall(r"by \(([^)]*)\)", rule["expr"])
+        kept = [set(re.findall(r"\w+", labels)) for labels in lists]
+        kept.append({label for each in there if each.name in rule["expr"] for label in each.labels})
+        for part in ("summary", "description"):
+            text = rule["annotations"].get(part, "")
+            asked = set(re.findall(r"\$labels\.(\w+)", text))
+            if not text:
+                found.append(f"has no {part}")
+            if lacking := asked - set.intersection(*kept):
+                found.append(f"no result has the labels {sorted(lacking)} of its {part}")
+        told += [f"{rule['alert']}: {fault}" for fault in found]
+    return told
+
+
 def with_values(expression: str) -> str:
     """The expression as Prometheus takes it."""
     for variable in sorted(VARIABLES, key=len, reverse=True):
@@ -95,6 +137,8 @@ def faults(expression: str, samples: Sequence[Sample], *, legend: str = "") -> l
         kind, text = tokens[position]
         following = tokens[position + 1][1] if position + 1 < len(tokens) else ""
         position += 1
+        if kind == "name" and text in _OPERATORS:
+            continue
         if kind == "name" and text in _LISTS:
             position, labels = _label_list(tokens, position)
             named |= labels

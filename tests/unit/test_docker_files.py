@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -50,6 +52,87 @@ def test_a_missing_engine_is_one_line_that_says_how_to_get_one(
     [line] = done.stderr.splitlines()
     assert re.match(r"docker-(up|down|build): the command `docker` is not there; install ", line)
     assert "make run" in line
+
+
+_ENGINE = """\
+#!/bin/sh
+# A Docker engine without images that can build everything, and writes down what it is asked for.
+echo "$*" >> "{log}"
+case "$1 $2" in
+  "version "*) echo amd64 ;;
+  "image inspect") case "$3$4$5" in *Config*) exit 1 ;; esac ;;
+esac
+exit {status}
+"""
+
+
+def calls(engine: Path) -> list[str]:
+    """What the engine was asked for."""
+    return (engine / "log").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Path:
+    """A folder with a command `docker` in it, for the PATH."""
+    command = tmp_path / "docker"
+    command.write_text(_ENGINE.format(log=tmp_path / "log", status=0), encoding="utf-8")
+    command.chmod(0o755)
+    return tmp_path
+
+
+def test_a_port_that_is_taken_is_reported_before_anything_is_built(engine: Path) -> None:
+    """A build takes five minutes, after which nothing could be started."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, str(DOCKER / "stack.py"), "up"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": f"{engine}:/usr/bin:/bin", "KAFKA_PORT": str(port)},
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"docker-up: 127.0.0.1:{port} cannot be had for Kafka (Address already in use); end what "
+        "listens there, or name another port with KAFKA_PORT\n"
+    )
+    assert not [call for call in calls(engine) if call.startswith(("build", "image", "pull"))]
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_build_removes_what_it_leaves_without_a_name(
+    engine: Path, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The stages of an image are gigabytes, and `docker image ls` shows them as `<none>`."""
+    monkeypatch.syspath_prepend(str(DOCKER))
+    images = importlib.import_module("images")
+    monkeypatch.setenv("PATH", f"{engine}:/usr/bin:/bin")
+    monkeypatch.setattr(images, "BUILD", tmp_path)
+    monkeypatch.setattr(images, "_gather_kafka", lambda: tmp_path)
+    monkeypatch.setattr(images, "check_engine", lambda: "x86_64")
+    if status:
+        text = (engine / "docker").read_text(encoding="utf-8")
+        (engine / "docker").write_text(f"#!/bin/sh\n[ $1 != build ] || exit 1\n{text}", "utf-8")
+        with pytest.raises(images.ImageError, match="could not be built"):
+            images.ensure_image("kafka")
+    else:
+        images.ensure_image("kafka")
+    asked = calls(engine)
+    inputs = images._inputs("kafka", images.BASE, "x86_64")
+    assert f"image prune --force --filter label={images.BUILDER_LABEL}={inputs}" in asked
+    assert not [call for call in asked if "prune" in call and "label=" not in call]
+
+
+def test_every_stage_that_is_no_image_can_be_found_again() -> None:
+    """By its label; the last stage has none of it, or a cleaning would take the image along."""
+    text = (DOCKER / "job.Dockerfile").read_text(encoding="utf-8")
+    stages = re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
+    named = [stage.splitlines()[0] for stage in stages if "LABEL spu-assigner.builder=" in stage]
+    assert named == ["system AS packages"]
+    assert [stage.splitlines()[0] for stage in stages] == [
+        *("${BASE} AS system", "system AS packages", "packages AS product", "system")
+    ]
 
 
 def test_every_published_port_is_on_the_loopback() -> None:

@@ -18,6 +18,7 @@ from spu_assigner.stream.follow import (
     Rules,
     Sight,
     Size,
+    crowded,
     decide,
     followed_clusters,
 )
@@ -306,6 +307,26 @@ def test_whoever_decides_the_same_sends_the_same_ids() -> None:
         twin.look(racks)
     assert [event.event_id for event in life.sent] == [event.event_id for event in twin.sent]
     assert all(event.event_id.startswith(f"{MARK}/t.") for event in life.sent)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "held", "is_crowded"),
+    [
+        (6_998, 3_499, False),  # half of the default: as many topics again can come
+        (6_998, 3_500, True),
+        (10, 0, False),
+        (10, 11, True),  # more than it may ever have
+        (0, 5, False),  # it is to take nothing
+    ],
+)
+def test_a_capacity_of_which_kafka_has_used_more_than_half_is_crowded(
+    capacity: int, held: int, is_crowded: bool
+) -> None:
+    """Slots that are gone too soon are noticed when a create is refused."""
+    life = Life(replace(RULES, size=Size(capacity=capacity)))
+    events = life.look({1: None, 2: None}).events
+    expected = {1: (held, capacity)} if is_crowded else {}
+    assert crowded(events, {1: held, 3: 10_000}) == expected
 
 
 def test_the_clusters_of_spus_that_are_ours_are_told() -> None:

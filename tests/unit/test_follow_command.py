@@ -51,8 +51,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(
     option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the start it is a wrong address; later nobody leaves for it."""
-    monkeypatch.setattr(reach, "REQUEST_SECONDS_MAX", 0.2)
-    monkeypatch.setattr(reach, "REFUSED_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(reach, "PATIENCE", reach.Patience(request=0.2, refused=0.1))
     done = CliRunner().invoke(cli, [*COMMAND, "--once", option, "127.0.0.1:9"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("spu-assigner: no Kafka broker answers at 127.0.0.1:9 (")
@@ -187,6 +186,22 @@ def test_events_are_told_for_people_and_as_simulate_reads_them(
         "would leave  SPU 1: missing for 61 s",
     ]
     assert event_from_json(lines[4]) == left()
+
+
+def test_a_crowded_broker_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It joins again with each restart; JSON on standard output stays JSON."""
+    teller = Teller("json")
+    for capacity in (6_998, 7_000):
+        teller.crowded(1, held=3_500, capacity=capacity)
+    teller.crowded(2, held=9, capacity=5)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert [line.split(",")[0] for line in told.err.splitlines()] == [
+        "follow-brokers: warning: broker 1 holds 3",
+        "follow-brokers: warning: broker 2 holds 9 replicas in Kafka already",
+    ]
+    assert "holds 3,500 replicas in Kafka already, more than half of the 6,998 slots" in told.err
+    assert told.err.count("set --capacity, or --sizes for single brokers") == 2
 
 
 def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:

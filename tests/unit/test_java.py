@@ -104,6 +104,36 @@ def test_the_package_s_java_is_started_without_the_module_it_lacks(tmp_path: Pat
     assert ensure_java(environ, search=(), package=package) == found
 
 
+def test_the_package_s_java_is_started_with_the_archive_of_its_classes(tmp_path: Path) -> None:
+    """It comes without one, and without one no archive of Spark's classes can be made."""
+    dump = 'case "$1" in -Xshare:dump) : > "${2#*=}";; *) printf "<%s>" "$@";; esac'
+    package = _home(tmp_path / "it's here", "21.0.8", says=dump)
+    (package / "lib").mkdir()
+    (package / "lib" / "modules").write_bytes(b"one")
+    environ = {"PATH": "", "SPU_ASSIGNER_CACHE": str(tmp_path / "cache")}
+    found = ensure_java(environ, search=(), package=package)
+    told = subprocess.run([found.executable, "-cp"], capture_output=True, text=True, check=True)
+    assert told.stdout == f"<-XX:SharedArchiveFile={found.home / 'classes.jsa'}><-cp>"
+    assert (found.home / "classes.jsa").is_file()
+    (package / "lib" / "modules").write_bytes(b"another Java at the same place")
+    assert ensure_java(environ, search=(), package=package) != found
+
+
+def test_the_package_s_java_is_given_no_jar_twice(tmp_path: Path) -> None:
+    """Spark names one jar and then the whole folder; of that Java 21 refuses its own archive."""
+    package = _home(tmp_path / "package", "21.0.8", says='printf "<%s>" "$@"')
+    environ = {"PATH": "", "SPU_ASSIGNER_CACHE": str(tmp_path / "cache")}
+    found = ensure_java(environ, search=(), package=package)
+    jars = tmp_path / "all jars"
+    jars.mkdir()
+    for name in ("a.jar", "b.jar", "c.txt"):
+        (jars / name).write_bytes(b"")
+    given = ["-cp", f"x:/no where:{jars}/b.jar:{jars}/*", "Main", "-Dx=*", f"{jars}/*"]
+    told = subprocess.run([found.executable, *given], capture_output=True, text=True, check=True)
+    path = f"x:/no where:{jars}/b.jar:{jars}/a.jar"
+    assert told.stdout == f"<-cp><{path}><Main><-Dx=*><{jars}/*>"
+
+
 def test_the_package_is_pinned_and_locked_by_hash() -> None:
     """Set-up installs it unasked: it must be the one that was tried."""
     lines = PACKAGE_LOCK.read_text(encoding="utf-8").splitlines()

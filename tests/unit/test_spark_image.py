@@ -19,6 +19,8 @@ def java(tmp_path: Path) -> Java:
     home = tmp_path / "java"
     home.mkdir()
     (home / "release").write_text('JAVA_VERSION="17.0.1"')
+    (home / "bin").mkdir()
+    (home / "bin" / "java").symlink_to("/bin/true")
     return Java(home=home, version=17, source="PATH")
 
 
@@ -62,9 +64,52 @@ def test_what_cannot_be_made_is_told_and_done_without(
     told: list[str] = []
     monkeypatch.setattr(sys, "executable", "/bin/false")
     spark_image.ensure_spark_image(java, JARS, environ, told.append)
-    assert told[-1] == "it did not work, so Spark starts as ever: status 1"
+    assert told[-1] == (
+        "Spark starts without an archive of its classes: the run that makes it ended with status 1"
+    )
     assert spark_image.jvm_options(java, JARS, environ) == []
     assert list(Path(environ["SPU_ASSIGNER_CACHE"]).glob(".scratch-*")) == []
+
+
+def test_a_java_without_an_archive_of_its_own_classes_is_named_at_once(
+    java: Java, environ: dict[str, str]
+) -> None:
+    """A jlinked Java has none; the run would take half a minute, and end with nothing."""
+    java.executable.unlink()
+    java.executable.symlink_to("/bin/false")
+    told: list[str] = []
+    spark_image.ensure_spark_image(java, JARS, environ, told.append)
+    assert told == [
+        "Spark starts without an archive of its classes: this Java has no archive of its own "
+        f"classes, on which others are built; `{java.executable} -Xshare:dump` makes it"
+    ]
+
+
+WORKER = "Streaming TransformWithStateInPandas Python worker Completed execution of batch 3"
+TRACEBACK = """Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+    start()
+OSError: [Errno 28] No space left on device
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (f"spark_image: the broker did not start\n{WORKER}\n", "the broker did not start"),
+        (f"{WORKER}\n{TRACEBACK}{WORKER}\n", "OSError: [Errno 28] No space left on device"),
+        (
+            f"[0.017s][warning][cds] -XX:ArchiveClassesAtExit is unsupported\n{WORKER}\n",
+            "-XX:ArchiveClassesAtExit is unsupported",
+        ),
+        (f"[9.1s][warning][cds,dynamic] Unable to write\n{WORKER}\n", "Unable to write"),
+        (f"{WORKER}\n", None),
+        ("", None),
+    ],
+)
+def test_the_cause_of_a_failure_is_not_the_last_line_of_a_log(log: str, cause: str | None) -> None:
+    """Spark's workers go on to report while they are stopped."""
+    assert spark_image.cause_in(log) == cause
 
 
 def test_archives_of_environments_that_are_gone_are_removed(

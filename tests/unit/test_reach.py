@@ -1,0 +1,87 @@
+"""Why no broker answers: a name that is in no name service is said to be the reason.
+
+Names are under `.invalid`, which no name service has (RFC 2606).
+"""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient
+from spu_assigner.stream import reach
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.reach import Complaints, Patience, UnreachableError, ask_topics
+
+SOON = Patience(request=1.0, refused=0.5, probe=0.5)  # a lookup under .invalid takes milliseconds
+CLOSED = "127.0.0.1:1"  # nobody listens there
+
+
+def why_not(servers: str) -> str:
+    """What is said of brokers that do not answer."""
+    complaints = Complaints()
+    settings = {"bootstrap.servers": servers}
+    given = {**settings, "log_level": 0, "error_cb": complaints.note}
+    with AdminClient(given) as admin, pytest.raises(UnreachableError) as caught:
+        ask_topics(admin, settings, complaints, SOON)
+    return str(caught.value)
+
+
+def test_an_unknown_host_name_is_said_to_be_not_found() -> None:
+    """ "Broker transport failure" sends the user to the network instead of to his spelling."""
+    said = why_not("brokr.invalid:9092")
+    assert said.startswith(
+        "no Kafka broker answers at brokr.invalid:9092: host name 'brokr.invalid' was not found ("
+    )
+    assert said.endswith("; check bootstrap servers and this machine's name service")
+    assert "transport" not in said
+
+
+def test_of_several_brokers_each_unknown_name_is_named() -> None:
+    """One misspelt name may hide another."""
+    said = why_not("one.invalid:9092,two.invalid:9093")
+    assert "host names 'one.invalid', 'two.invalid' were not found (" in said
+
+
+def test_an_unknown_name_beside_a_silent_broker_names_both() -> None:
+    """The name alone may not be the whole reason."""
+    said = why_not(f"brokr.invalid:9092,{CLOSED}")
+    assert "host name 'brokr.invalid' was not found (" in said
+    assert said.endswith(f"; check bootstrap servers, and that {CLOSED} runs")
+
+
+def test_a_broker_that_does_not_listen_is_no_unknown_name() -> None:
+    """The message of a broker that is down stays what it was."""
+    said = why_not(CLOSED)
+    assert said.startswith(f"no Kafka broker answers at {CLOSED} (")
+    assert "was not found" not in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topics", "create"],
+        ["topics", "check"],
+        ["produce", "spu-joined", "--cluster", "c1", "--spu-id", "1"],
+        ["watch"],
+        ["explain", "c1", "t"],
+        ["plan", "--cluster", "c1"],
+        ["apply", "--cluster", "c1"],
+        ["follow-brokers", "--cluster", "c1", "--once"],
+        ["verify"],
+        ["play"],
+        ["ui", "--port", "0"],
+        ["run", "--checkpoint", "UNUSED"],
+        ["recover", "--checkpoint", "UNUSED", "--dry-run"],
+        ["doctor"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_command_names_an_unknown_host(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    """Each reaches Kafka in its own way."""
+    monkeypatch.setattr(reach, "PATIENCE", SOON)
+    given = [str(tmp_path) if each == "UNUSED" else each for each in command]
+    done = CliRunner().invoke(cli, [*given, "-b", "brokr.invalid:9092"])
+    assert done.exit_code == (2 if command == ["verify"] else 1)
+    assert "host name 'brokr.invalid' was not found" in " ".join(done.output.split())
