@@ -58,6 +58,16 @@ def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:
     return [name for name in names if allowed[name] == []]
 
 
+def may_write(admin: AdminClient, topic: str) -> bool | None:
+    """Whether this client may write to a topic; None: it is not there, or not told.
+
+    Raises:
+        KafkaException: the broker does not answer.
+    """
+    allowed = _allowed(admin, [topic])[topic]
+    return None if allowed is None else "Write" in allowed
+
+
 def _allowed(admin: AdminClient, names: Sequence[str]) -> dict[str, list[str] | None]:
     """What may be done with each topic; None: it is not there, or the broker does not tell."""
     futures: Mapping[str, Future[Any]] = admin.describe_topics(

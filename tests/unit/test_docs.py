@@ -86,7 +86,7 @@ def test_the_release_is_that_of_the_package() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["version"] == RELEASE
     headings = re.findall(r"^## (\S+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
-    assert headings[0] == RELEASE
+    assert next(each for each in headings if each != "Unreleased") == RELEASE
 
 
 # Errors of the other commands and of values; those of the job are in README's table.
@@ -120,6 +120,7 @@ _NOT_OF_THE_JOB = {
     "TopicUnknownError",
     # plan, apply
     "MapsError",
+    "NotConfirmedError",
     "PlanFileError",
     "StalePlanError",
     "TargetError",
