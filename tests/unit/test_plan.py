@@ -390,7 +390,7 @@ def test_a_topic_that_only_waits_is_not_taken_for_one_as_mapped() -> None:
 
 @pytest.mark.parametrize("origin", [Origin.CREATED, Origin.FOUND, Origin.SEEN])
 def test_a_topic_that_is_gone_is_created_again_only_on_request(origin: Origin) -> None:
-    """It came back empty, and nobody was the wiser."""
+    """It came back empty, and nothing was reported."""
     asked = maps({"t": wanted([[1]])})
     assert refusal(planned(asked, kafka(), applied=recorded(t=origin))) == GONE
     again = only(planned(asked, kafka(), applied=recorded(t=origin), recreate=True))
