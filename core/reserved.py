@@ -23,6 +23,7 @@ class ProductTopic(StrEnum):
     ASSIGNER_STATE = "assigner-state"
     ASSIGNER_COMMITS = "assigner-commits"
     ASSIGNER_AUDIT = "assigner-audit"
+    APPLIED_TOPICS = "applied-topics"
 
 
 PRODUCT_NAMES: Final = frozenset(topic.value for topic in ProductTopic)

@@ -45,8 +45,10 @@ from spu_assigner.schemas.strict import (
     undecodable,
 )
 from spu_assigner.schemas.wire import (
+    AppliedTopic,
     CommitMarker,
     DeadLetter,
+    Origin,
     PartitionOffsets,
     PartitionPosition,
     RecoveredFrom,
@@ -141,6 +143,11 @@ def _commit_marker(fields: Fields) -> CommitMarker:
     return CommitMarker(**fields)
 
 
+def _applied_topic(fields: Fields) -> AppliedTopic:
+    fields["origin"] = Origin[fields["origin"]]
+    return AppliedTopic(**fields)
+
+
 BUILDERS: Final[dict[str, Builder]] = {
     "SpuJoined": lambda fields: SpuJoined(**fields),
     "SpuLeft": _spu_left,
@@ -158,6 +165,7 @@ BUILDERS: Final[dict[str, Builder]] = {
     "SeenState": _seen_entry,
     "DeadLetter": lambda fields: DeadLetter(**fields),
     "CommitMarker": _commit_marker,
+    "AppliedTopic": _applied_topic,
 }
 HOT_READERS: Final[dict[str, Callable[[Any], Reader]]] = {
     "TopicCreate": topic_create_reader,

@@ -35,7 +35,7 @@ from spu_assigner.core.records import (
 )
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.lists import lists_bytes, nullable_lists
-from spu_assigner.schemas.wire import CommitMarker, DeadLetter
+from spu_assigner.schemas.wire import AppliedTopic, CommitMarker, DeadLetter, Origin
 from spu_assigner.schemas.writing import (
     PREPARED_LONGS,
     array_bytes,
@@ -47,7 +47,7 @@ from spu_assigner.schemas.writing import (
     text_bytes,
 )
 
-Message = Answer | Entry | DeadLetter | CommitMarker
+Message = Answer | Entry | DeadLetter | CommitMarker | AppliedTopic
 
 _RINGS_MAX: Final = 1_024  # states of rings whose bytes are remembered
 
@@ -58,6 +58,7 @@ _CHANGES: Final = {change: long_bytes(index) for index, change in enumerate(Ring
 _ORDERS: Final = {order: long_bytes(index) for index, order in enumerate(Order)}
 _MODES: Final = {mode: long_bytes(index) for index, mode in enumerate(Mode)}
 _WAITS: Final = {wait: long_bytes(index) for index, wait in enumerate(Wait)}
+_ORIGINS: Final = {origin: long_bytes(index) for index, origin in enumerate(Origin)}
 _FIRST_REVISION: Final = long_bytes(1)
 _PLAINLY_ASSIGNED: Final = _STATUSES[Status.ASSIGNED] + bytes(3)  # no code, message, lists
 
@@ -352,6 +353,19 @@ def _commit_marker(marker: CommitMarker) -> bytes:
     )
 
 
+def _applied_topic(record: AppliedTopic) -> bytes:
+    return b"".join(
+        (
+            text_bytes(record.cluster_id),
+            text_bytes(record.topic),
+            nullable_text(record.topic_id),
+            _ORIGINS[record.origin],
+            long_bytes(record.recorded_at),
+            text_bytes(record.lists),
+        )
+    )
+
+
 # By type: the name of its schema, and its bytes.
 
 MESSAGE_BODIES: Final[dict[type[Message], tuple[str, Callable[[Any], bytes]]]] = {
@@ -364,4 +378,5 @@ MESSAGE_BODIES: Final[dict[type[Message], tuple[str, Callable[[Any], bytes]]]] =
     SeenEntry: ("SeenState", _seen_entry),
     DeadLetter: ("DeadLetter", _dead_letter),
     CommitMarker: ("CommitMarker", _commit_marker),
+    AppliedTopic: ("AppliedTopic", _applied_topic),
 }

@@ -1,4 +1,5 @@
-"""What is on the wire beside events and the core's records: dead letters and commit markers."""
+"""What is on the wire beside events and the core's records: dead letters, commit markers, and what
+`apply` records of topics."""
 
 from __future__ import annotations
 
@@ -101,3 +102,25 @@ class CommitMarker:
     # By input topic, with all batches before; a partition that never had a message is left out.
     positions: Mapping[str, tuple[PartitionPosition, ...]] = field(default_factory=dict)
     recovered_from: RecoveredFrom | None = None
+
+
+class Origin(StrEnum):
+    """How `apply` knows a topic in Kafka."""
+
+    CREATED = "created"  # it made it
+    FOUND = "found"  # it was there, as mapped
+    SEEN = "seen"  # `plan` saw it there, as mapped
+    RELEASED = "released"  # its map was released: no concern of ours any more
+    INTENT = "intent"  # it is about to be created
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedTopic:
+    """What `apply` has recorded of one topic of a cluster."""
+
+    cluster_id: str  # the assigner's
+    topic: str
+    topic_id: str | None  # Kafka's; None: of an INTENT
+    origin: Origin
+    recorded_at: int  # ms since the epoch
+    lists: str  # a fingerprint of its replica lists then; of an INTENT, of those that it is to have

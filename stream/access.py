@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
-from spu_assigner.stream.acls import Resource, Role, acls
+from spu_assigner.stream.acls import ANY_TOPIC, Resource, Role, acls
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -32,14 +32,14 @@ _NAMES: Final = {
 def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
     """By topic, where the role needs more than this client may: what it may, and what is needed.
 
-    Topics that are not there are left out.
+    Topics that are not there are left out, and those that maps name, which are not known here.
 
     Raises:
         KafkaException: the broker does not answer.
     """
     needed: dict[str, list[str]] = {}
     for acl in acls(role, prefix=prefix, query_name="", group=""):
-        if acl.resource is Resource.TOPIC:
+        if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
             needed.setdefault(acl.name, []).append(acl.operation)
     found: dict[str, tuple[str, str]] = {}
     for name, allowed in _allowed(admin, list(needed)).items():
@@ -56,6 +56,16 @@ def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:
     """
     allowed = _allowed(admin, names) if names else {}
     return [name for name in names if allowed[name] == []]
+
+
+def may_write(admin: AdminClient, topic: str) -> bool | None:
+    """Whether this client may write to a topic; None: it is not there, or not known.
+
+    Raises:
+        KafkaException: the broker does not answer.
+    """
+    allowed = _allowed(admin, [topic])[topic]
+    return None if allowed is None else "Write" in allowed
 
 
 def _allowed(admin: AdminClient, names: Sequence[str]) -> dict[str, list[str] | None]:

@@ -17,10 +17,12 @@ from enum import StrEnum
 from typing import Final
 
 from spu_assigner.stream.topics import (
+    APPLIED_TOPICS,
     ASSIGNER_AUDIT,
     ASSIGNER_COMMITS,
     ASSIGNER_STATE,
     DEAD_LETTER,
+    JOB_TOPICS,
     REPLICA_MAP,
     RING_EVENTS,
     SPU_EVENTS,
@@ -89,7 +91,9 @@ GRANTS: Final = (
     Grant(
         role=Role.JOB,
         resource=Resource.TOPIC,
-        names=tuple(spec.name for spec in TOPICS if spec.name not in (*INPUTS, ASSIGNER_COMMITS)),
+        names=tuple(
+            spec.name for spec in JOB_TOPICS if spec.name not in (*INPUTS, ASSIGNER_COMMITS)
+        ),
         operations=("Write", "DescribeConfigs"),
         reason="answers; looks at its start whether maps fit",
     ),
@@ -139,7 +143,7 @@ GRANTS: Final = (
     Grant(
         role=Role.AUDITOR,
         resource=Resource.TOPIC,
-        names=tuple(spec.name for spec in TOPICS),
+        names=tuple(spec.name for spec in JOB_TOPICS),
         operations=("Read",),
         reason="`verify` reads everything, and answers the inputs once more",
     ),
@@ -226,6 +230,13 @@ GRANTS: Final = (
         names=(REPLICA_MAP, ASSIGNER_STATE),
         operations=("Read",),
         reason="`plan`, `apply`: the maps, and what waits",
+    ),
+    Grant(
+        role=Role.APPLIER,
+        resource=Resource.TOPIC,
+        names=(APPLIED_TOPICS,),
+        operations=("Read", "Write", "Create"),
+        reason="`apply` records what it made, where the mapped topics are; `plan` needs Read alone",
     ),
     Grant(
         role=Role.APPLIER,

@@ -28,9 +28,10 @@ from spu_assigner.schemas.codec import (
 )
 from spu_assigner.schemas.encoding import Message
 from spu_assigner.schemas.registry import FOLDER, Registered, Registry
-from spu_assigner.schemas.wire import CommitMarker, DeadLetter, Wire
+from spu_assigner.schemas.wire import AppliedTopic, CommitMarker, DeadLetter, Wire
 from spu_assigner.stream.asyncapi_text import (
     ADDRESS,
+    APPLIED_KEY,
     CHANNELS,
     CLUSTER_KEY,
     DEAD_LETTER_KEY,
@@ -50,6 +51,7 @@ from spu_assigner.stream.cloud_events import marker_headers
 from spu_assigner.stream.release import RELEASE
 from spu_assigner.stream.shard_batch import KINDS_GONE, SOURCE_KINDS, entry_key
 from spu_assigner.stream.topics import (
+    APPLIED_TOPICS,
     ASSIGNER_AUDIT,
     ASSIGNER_COMMITS,
     DEAD_LETTER,
@@ -78,6 +80,7 @@ _LEAD: Final = (
     "# Written by `make asyncapi` from the schemas and the table of topics; edit those.\n"
 )
 _MARKER: Final = "CommitMarker"
+_APPLIED: Final = "AppliedTopic"
 _HEADERS: Final = "CloudEventsHeaders"
 _MARKER_HEADERS: Final = "MarkerHeaders"
 _ANSWERED_ON: Final = {SPU_EVENTS: RING_EVENTS, TOPIC_EVENTS: TOPIC_STATUS}
@@ -93,9 +96,10 @@ class _Carried:
 
     @property
     def name(self) -> str:
-        if self.is_tombstone and self.kind is not None:
-            return f"{KINDS[self.kind][1]}Tombstone"
-        return self.type_name
+        if not self.is_tombstone:
+            return self.type_name
+        what = self.type_name if self.kind is None else KINDS[self.kind][1]
+        return f"{what}Tombstone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +169,9 @@ def _carried(topic: str) -> Iterator[_Carried]:
                 yield _Carried(type_name=type_name, kind=kind, is_tombstone=True)
     if topic in (ASSIGNER_COMMITS, ASSIGNER_AUDIT):
         yield _Carried(type_name=_MARKER)
+    if topic == APPLIED_TOPICS:
+        yield _Carried(type_name=_APPLIED)
+        yield _Carried(type_name=_APPLIED, is_tombstone=True)
 
 
 def _channel(spec: TopicSpec, carried: tuple[_Carried, ...]) -> dict[str, Any]:
@@ -293,6 +300,8 @@ def _key_of(each: _Carried, topic: str) -> Mapping[str, Any]:
             return DEAD_LETTER_KEY
         case _ if each.type_name == _MARKER:
             return QUERY_KEY
+        case _ if each.type_name == _APPLIED:
+            return APPLIED_KEY
         case _:
             return ENTRY_KEYS[each.type_name]
 
@@ -380,6 +389,8 @@ def _record_key(record: Message) -> str:
             return f"{cluster_id}/{topic}"
         case RingEvent(cluster_id=cluster_id):
             return cluster_id
+        case AppliedTopic(cluster_id=cluster_id, topic=topic):
+            return f"{cluster_id}/{topic}"
         case _:
             return entry_key(record).decode()[1:]  # The state keeps it after a letter.
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from spu_assigner.schemas.wire import Wire
 from spu_assigner.stream.settings import SPECS
 from spu_assigner.stream.topics import (
+    APPLIED_TOPICS,
     ASSIGNER_AUDIT,
     ASSIGNER_COMMITS,
     ASSIGNER_STATE,
@@ -174,6 +175,15 @@ CHANNELS: Final[Mapping[str, Channel]] = {
         operation="receiveMarkers",
         operation_title="Audit the batches",
     ),
+    APPLIED_TOPICS: Channel(
+        title="Topics that were applied",
+        text="What `spu-assigner apply` made in Kafka or found there, by Kafka's id of each topic: "
+        "only what it made is ever deleted by it. It lies in the Kafka cluster of the mapped "
+        "topics, and the job has no part in it: messages have no headers. A tombstone when the "
+        "topic is deleted, or an intended creation is settled.",
+        operation="receiveAppliedTopics",
+        operation_title="Learn which topics apply made",
+    ),
 }
 
 HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -228,6 +238,11 @@ STATUS_KEY: Final = {
 }
 DEAD_LETTER_KEY: Final = {
     "description": "The first 1,024 bytes of the source message's key: any bytes, or none.",
+}
+APPLIED_KEY: Final = {
+    "type": "string",
+    "description": "cluster_id/topic; cluster_id/topic/intent of an INTENT.",
+    "pattern": f"^{_NAME}/{_NAME}(/intent)?$",
 }
 QUERY_KEY: Final = {
     "type": "string",

@@ -27,6 +27,11 @@ class Connection:
         """Settings for confluent-kafka."""
         return {SERVERS: self.bootstrap_servers, **self.security.client()}
 
+    def kafka_python(self) -> dict[str, Any]:
+        """Settings for kafka-python."""
+        servers = self.bootstrap_servers.split(",")
+        return {"bootstrap_servers": servers, **self.security.kafka_python()}
+
     def spark(self) -> dict[str, str]:
         """Options for Spark's Kafka source."""
         return {f"kafka.{SERVERS}": self.bootstrap_servers, **self.security.spark()}

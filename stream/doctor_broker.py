@@ -17,7 +17,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.stream.access import hidden, missing_rights
-from spu_assigner.stream.acls import Resource, Role, acls
+from spu_assigner.stream.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.connection import Connection, address
 from spu_assigner.stream.doctor_check import Check, Unchecked
 from spu_assigner.stream.doctor_finding import Rule
@@ -214,7 +214,8 @@ def check_rights(check: Check[Any], broker: Broker, role: Role, query: str) -> R
     """Whether the user may do what the role does; topics that are missing come with the topics."""
     prefix = broker.connection.prefix
     wanted = acls(role, prefix=prefix, query_name=query, group="")
-    names = list(dict.fromkeys(acl.name for acl in wanted if acl.resource is Resource.TOPIC))
+    topics = [acl.name for acl in wanted if acl.resource is Resource.TOPIC]
+    names = list(dict.fromkeys(name for name in topics if name != ANY_TOPIC))
     try:
         lacking = missing_rights(broker.admin, role, prefix=prefix)
         unseen = hidden(broker.admin, [name for name in names if name not in broker.topics])
@@ -233,6 +234,8 @@ def check_rights(check: Check[Any], broker: Broker, role: Role, query: str) -> R
     if others:
         named = ", ".join(f"{resource} {name}" for resource, name in others.items())
         check.summary += f"; not those to {named}, which show when they are used"
+    if ANY_TOPIC in topics:
+        check.summary += "; not those to topics that maps name, which show when they are used"
     return Rights(hidden=frozenset(unseen), lacking=frozenset(lacking))
 
 

@@ -43,6 +43,8 @@ def check_topics(check: Check[Any], broker: Broker, rights: Rights, role: Role) 
     for name in names:
         if name in rights.hidden:
             check.left_out.append(f"{name}: this user may not see it")
+        elif name not in there and specs[name].is_applys:
+            check.left_out.append(f"{name}: not there yet; the first `apply` makes it")
         elif name not in there:
             check.tell(TOPIC_MISSING, f"{name} is missing", create)
     seen = {*topics_of(role, _SEES_SETTINGS, prefix=prefix)}

@@ -5,13 +5,15 @@
 
 Rules: nothing is asked for by name that asking could make. A topic that the user may not see is an
 error: it would look as if it were not there. After a failure of the whole connection nothing more
-is sent.
+is sent. A topic is deleted only while it has the Kafka id that it had when that was decided.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -19,10 +21,20 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.stream.access import may_write
 from spu_assigner.stream.connection import Connection, address
-from spu_assigner.stream.plan_model import Change, KafkaCluster, Partition
+from spu_assigner.stream.plan_model import (
+    Change,
+    KafkaCluster,
+    Kind,
+    Partition,
+    Rows,
+    TopicSize,
+)
+from spu_assigner.stream.plan_requests import LOST, Batch, Failure, batched, failures_of, lost
 from spu_assigner.stream.reach import Complaints, UnreachableError, ask_topics
-from spu_assigner.stream.topics import GRANTING, TOPICS, topic_name
+from spu_assigner.stream.topic_sizes import topic_sizes, untouched
+from spu_assigner.stream.topics import APPLIED_TOPICS, GRANTING, TOPICS, topic_name
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -30,32 +42,17 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
 
 REQUEST_SECONDS_MAX: Final = 60.0  # a controller makes some thousand partitions in a second
-TOPICS_MAX: Final = 200  # of a request
-PARTITIONS_MAX: Final = 2_000  # of a request; Kafka's controller refuses 10,000 records at once
+TOPICS_MAX: Final = 200  # of a request that only asks
 BROKERS_ASKED_MAX: Final = 16  # one by one, each through a client of its own
 TRIES_MAX: Final = 20  # to have a broker's own answer
+DONE_SECONDS_MAX: Final = 5.0  # from the controller's answer to what one broker shows: milliseconds
+POLL_SECONDS: Final = 0.02
 BY_ADDRESS: Final = -1  # stands for the broker that a client was given, until its id is known
 NAMES_TOLD_MAX: Final = 5
-
-_DENIED: Final = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-)
-_LOST: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 class TargetError(AssignerError):
     """The Kafka cluster whose topics are to be as mapped cannot be looked at."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """What Kafka said to one request for one topic."""
-
-    topic: str
-    reason: str
-    is_denied: bool = False  # a right is missing
-    is_lost: bool = False  # Kafka did not answer
 
 
 Request = Callable[[Sequence[Change]], Mapping[str, "Future[Any]"]]
@@ -105,13 +102,14 @@ class Target:
 
         Args:
             topics: those that are asked about: an error if one is hidden from this user.
-            deleted: those whose Kafka ids are wanted.
+            deleted: those that are deleted: no error if they are hidden.
             own: topics of the product, if they are in this cluster.
 
         Raises:
             TargetError: this user may not see all of them.
             UnreachableError: no broker answers.
         """
+        topics = list(topics)
         found = self._told()
         there = {
             name: tuple(
@@ -129,7 +127,7 @@ class Target:
             kafka_id=str(found.cluster_id),
             brokers=tuple(sorted(found.brokers)),
             topics=there,
-            ids=self._ids([name for name in deleted if name in there]),
+            ids=self._ids([name for name in (*topics, *deleted) if name in there]),
             own=own,
         )
 
@@ -170,8 +168,72 @@ class Target:
             with Target(connection, broker) as target:
                 yield target
 
-    def create(self, changes: Sequence[Change], *, dry: bool) -> Iterator[list[Failure]]:
-        """Make topics, or only ask whether Kafka would; failures batch by batch."""
+    def sizes(self, changes: Sequence[Change]) -> dict[str, TopicSize]:
+        """How much data topics hold that are there.
+
+        Raises:
+            TargetError: Kafka does not tell.
+        """
+        counts = {change.topic: len(change.before) for change in changes}
+        with self._telling(list(counts)):
+            return topic_sizes(self._admin, self._connection, counts)
+
+    def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
+        """Those of the topics to which nothing was ever written.
+
+        Raises:
+            TargetError: Kafka does not tell.
+        """
+        with self._telling(names):
+            return untouched(self._admin, {name: len(cluster.topics[name]) for name in names})
+
+    @contextmanager
+    def _telling(self, names: Sequence[str]) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as reason:
+            raise TargetError(
+                f"how much data {listed(names)} hold is not known: {_words(reason)}"
+            ) from reason
+
+    def may_write(self, topic: str) -> bool:
+        """Whether this user may write to a topic; no, where Kafka does not tell."""
+        try:
+            return bool(may_write(self._admin, topic))
+        except KafkaException:
+            return False
+
+    def done(self, changes: Sequence[Change]) -> dict[str, str]:
+        """Topics that are as planned, as one broker shows them, with their ids; "" if deleted.
+
+        Those that are not so within DONE_SECONDS_MAX are left out.
+        """
+        pending = {change.topic: change for change in changes}
+        found: dict[str, str] = {}
+        deadline = time.monotonic() + DONE_SECONDS_MAX
+        while True:
+            with suppress(TargetError):  # Its answer is looked for again in the end.
+                for name, told in self._described(list(pending)):
+                    topic_id = _id_if_done(pending[name], told)
+                    if topic_id is not None:
+                        found[name] = topic_id
+            pending = {name: change for name, change in pending.items() if name not in found}
+            if not pending or time.monotonic() > deadline:
+                return found
+            time.sleep(POLL_SECONDS)
+
+    def create(
+        self,
+        changes: Sequence[Change],
+        *,
+        dry: bool,
+        before: Callable[[Sequence[Change]], None] = lambda changes: None,
+    ) -> Iterator[Batch]:
+        """Make topics, or only ask whether Kafka would, batch by batch.
+
+        Args:
+            before: called with each batch before it is sent.
+        """
 
         def request(batch: Sequence[Change]) -> Mapping[str, Future[Any]]:
             topics = [
@@ -187,9 +249,9 @@ class Target:
             )
             return futures
 
-        return self._batches(changes, request)
+        return self._batches(changes, request, before)
 
-    def grow(self, changes: Sequence[Change], *, dry: bool) -> Iterator[list[Failure]]:
+    def grow(self, changes: Sequence[Change], *, dry: bool) -> Iterator[Batch]:
         """Make the partitions that are missing, or only ask whether Kafka would."""
 
         def request(batch: Sequence[Change]) -> Mapping[str, Future[Any]]:
@@ -208,25 +270,44 @@ class Target:
 
         return self._batches(changes, request)
 
-    def delete(self, changes: Sequence[Change]) -> Iterator[list[Failure]]:
-        """Delete topics."""
+    def delete(self, changes: Sequence[Change]) -> Iterator[Batch]:
+        """Delete topics that still have the ids of the changes; what is gone is left out."""
 
         def request(batch: Sequence[Change]) -> Mapping[str, Future[Any]]:
             names = [change.topic for change in batch]
             futures: Mapping[str, Future[Any]] = self._admin.delete_topics(names, **_TIMES)
             return futures
 
-        return self._batches(changes, request)
-
-    def _batches(self, changes: Sequence[Change], request: Request) -> Iterator[list[Failure]]:
-        is_lost = False
-        for batch in _batched(changes):
-            if is_lost:
-                yield [_lost(change.topic) for change in batch]
+        for piece in batched(changes):
+            # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
+            try:
+                ids = self._ids([change.topic for change in piece])
+            except TargetError:
+                yield Batch(changes=piece, failures=[lost(change.topic) for change in piece])
                 continue
-            failures = _failures(request(batch))
+            others = [each for each in piece if ids.get(each.topic) not in (None, each.topic_id)]
+            if others:
+                reason = "it was deleted and made again meanwhile"
+                failures = [Failure(topic=each.topic, reason=reason) for each in others]
+                yield Batch(changes=others, failures=failures)
+            same = [each for each in piece if ids.get(each.topic) == each.topic_id]
+            yield from self._batches(same, request)
+
+    def _batches(
+        self,
+        changes: Sequence[Change],
+        request: Request,
+        before: Callable[[Sequence[Change]], None] = lambda changes: None,
+    ) -> Iterator[Batch]:
+        is_lost = False
+        for batch in batched(changes):
+            if is_lost:
+                yield Batch(changes=batch, failures=[lost(change.topic) for change in batch])
+                continue
+            before(batch)
+            failures = failures_of(request(batch))
             is_lost = len(failures) == len(batch) and all(each.is_lost for each in failures)
-            yield failures
+            yield Batch(changes=batch, failures=failures)
 
     def _require_sight(self, names: Sequence[str]) -> None:
         denied = [
@@ -258,7 +339,7 @@ class Target:
                 try:
                     yield name, future.result()
                 except KafkaException as reason:
-                    if reason.args[0].code() in _LOST:
+                    if reason.args[0].code() in LOST:
                         raise TargetError(
                             f"Kafka at {address(self._client)} does not describe its topics: "
                             f"{_words(reason)}"
@@ -272,9 +353,14 @@ _TIMES: Final = {
 }
 
 
-def own_topics(prefix: str) -> frozenset[str]:
-    """The product's own topics, by their names in Kafka."""
-    return frozenset(topic_name(spec.name, prefix=prefix) for spec in TOPICS)
+def own_topics(prefix: str, *, is_elsewhere: bool) -> frozenset[str]:
+    """The product's own topics in the Kafka cluster, by their names there.
+
+    Args:
+        is_elsewhere: whether the job's are in another one; that of `apply` is in each.
+    """
+    specs = [spec for spec in TOPICS if spec.name == APPLIED_TOPICS or not is_elsewhere]
+    return frozenset(topic_name(spec.name, prefix=prefix) for spec in specs)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -284,47 +370,28 @@ def listed(names: Sequence[str]) -> str:
     return f"{told} and {more} more" if more > 0 else told
 
 
-def _batched(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Pieces that the controller takes at once."""
-    batch: list[Change] = []
-    count = 0
-    for change in changes:
-        size = len(change.added)
-        if batch and (len(batch) >= TOPICS_MAX or count + size > PARTITIONS_MAX):
-            yield batch
-            batch, count = [], 0
-        batch.append(change)
-        count += size
-    if batch:
-        yield batch
-
-
 def _pieces(names: Sequence[str], size: int) -> Iterator[list[str]]:
     rest = iter(names)
     while piece := list(islice(rest, size)):
         yield piece
 
 
-def _failures(futures: Mapping[str, Future[Any]]) -> list[Failure]:
-    failures = []
-    for topic, future in futures.items():
-        try:
-            future.result()
-        except KafkaException as reason:
-            error = reason.args[0]
-            failures.append(
-                Failure(
-                    topic=topic,
-                    reason=str(error.str()),
-                    is_denied=error.code() in _DENIED,
-                    is_lost=error.code() in _LOST,
-                )
-            )
-    return failures
-
-
-def _lost(topic: str) -> Failure:
-    return Failure(topic=topic, reason="Kafka does not answer any more", is_lost=True)
+def _id_if_done(change: Change, told: Any) -> str | None:
+    """The id of a topic that a broker shows as planned; None: it is not so yet."""
+    if isinstance(told, KafkaException):
+        is_gone = told.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return "" if is_gone and change.kind is Kind.DELETE else None
+    rows: Rows = tuple(tuple(node.id for node in each.replicas) for each in told.partitions)
+    topic_id = str(told.topic_id)
+    match change.kind:
+        case Kind.CREATE:
+            # One that is gone may be shown for a moment more by a broker that lags behind.
+            is_done = rows == change.after and topic_id != change.gone_id
+        case Kind.CHANGE:
+            is_done = rows[len(change.before) :] == change.added
+        case Kind.DELETE:
+            return "" if topic_id != change.topic_id else None
+    return topic_id if is_done else None
 
 
 def _words(reason: Exception) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.plan_options import Ask, made_plan, plan_options
+from spu_assigner.stream.plan_options import Ask, Found, made_plan, plan_options
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.plan_cluster import Target
 
 
 class OneForErrors(click.Command):
@@ -46,21 +50,38 @@ class OneForErrors(click.Command):
     type=click.Path(path_type=Path),
     help="Write the moves of existing partitions for kafka-reassign-partitions.",
 )
+@click.option(
+    "--read-only",
+    is_flag=True,
+    help="Do not record in applied-topics which topics were seen as mapped.",
+)
 @plan_options
-def plan(*, ask: Ask, is_json: bool, out: Path | None, reassignment_file: Path | None) -> int:
-    """Show what would make Kafka's topics as the replica maps of a cluster say. Changes nothing.
+def plan(
+    *,
+    ask: Ask,
+    is_json: bool,
+    out: Path | None,
+    reassignment_file: Path | None,
+    read_only: bool,
+) -> int:
+    """Show what would make Kafka's topics as the replica maps of a cluster say. Changes none.
 
     SPU ids are the ids of Kafka's brokers. Only the assignment of replicas is compared: topics are
     created with the brokers' settings, and the settings of those that exist are not looked at.
 
     \b
-    + topic  is created with exactly its map
+    + topic  is created with exactly its map; one that was there and is gone only with --recreate
     ~ topic  gets more partitions, or its partitions move to other brokers: apply makes the first,
              kafka-reassign-partitions the second, by what --reassignment-file writes
-    - topic  is deleted (with --delete, and only if its replica map was deleted)
-    ! topic  cannot be made as mapped, and why
+    - topic  is deleted, with its records and bytes (with --delete, and only if apply made it and
+             its replica map was deleted)
+    ! topic  cannot be made as mapped, and why; or is as mapped, and apply did not make it
+    . topic  is mapped no more, and what follows
     ? topic  waits for SPUs or slots; what is in Kafka stays
     = count  of topics that are as mapped
+
+    Where applied-topics exists and this user may write to it, topics that are as mapped are
+    recorded as seen, so that a later run notices when they are gone.
 
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
@@ -69,7 +90,9 @@ def plan(*, ask: Ask, is_json: bool, out: Path | None, reassignment_file: Path |
     from spu_assigner.stream.plan_show import plan_lines
 
     with ask.target() as target:
-        kept = made_plan(ask, target)
+        kept, found = made_plan(ask, target)
+        if not read_only:
+            _record_seen(found, target)
     document = plan_json(kept)
     if out is not None:
         write_json(out, document)
@@ -83,3 +106,14 @@ def plan(*, ask: Ask, is_json: bool, out: Path | None, reassignment_file: Path |
     if kept.plan.refused:
         return 1
     return 2 if kept.plan.changes else 0
+
+
+def _record_seen(found: Found, target: Target) -> None:
+    """Record what was seen where that is possible; a plan is as good without it."""
+    from spu_assigner.stream.client import ClientError
+    from spu_assigner.stream.plan_notes import seen
+
+    noted = seen(found.notes, found.applied)
+    if noted and found.ledger.is_there and target.may_write(found.ledger.topic):
+        with suppress(ClientError):
+            found.ledger.note(noted)

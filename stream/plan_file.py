@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.limits import is_legal_name
+from spu_assigner.stream.applied import Applied
 from spu_assigner.stream.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.plan_maps import checked_rows
 from spu_assigner.stream.plan_model import (
@@ -27,15 +28,16 @@ from spu_assigner.stream.plan_model import (
     Kind,
     Maps,
     Plan,
-    Row,
     Rows,
     Told,
+    TopicSize,
     reserved,
+    row_text,
 )
 from spu_assigner.stream.printable import printable
 from spu_assigner.stream.release import RELEASE
 
-FORMAT: Final = 1
+FORMAT: Final = 2  # 1: of 0.3.0, which recorded nothing of topics
 SIZE_MAX: Final = 1024 * 1024 * 1024  # a hundred thousand topics of a hundred partitions
 CHANGES_TOLD_MAX: Final = 3
 AGAIN: Final = "plan again"
@@ -89,13 +91,19 @@ def plan_json(kept: SavedPlan) -> dict[str, Any]:
                 "after": change.after,
                 "moving": sorted(change.moving),
                 "topic_id": change.topic_id,
+                "gone_id": change.gone_id,
+                "records": None if change.size is None else change.size.records,
+                "bytes": None if change.size is None else change.size.size_bytes,
             }
             for change in plan.changes
         ],
         "refused": [{"topic": told.topic, "reason": told.reason} for told in plan.refused],
         "waiting": [{"topic": told.topic, "reason": told.reason} for told in plan.waiting],
         "deletable": list(plan.deletable),
+        "staying": [{"topic": told.topic, "reason": told.reason} for told in plan.staying],
+        "first_seen": list(plan.first_seen),
         "unchanged": dict(plan.unchanged),
+        "recreate": plan.recreate,
         "maps": dict(kept.prints),
     }
 
@@ -166,7 +174,10 @@ def _plan_of(found: Any) -> SavedPlan:
         refused=tuple(map(_told, found["refused"])),
         waiting=tuple(map(_told, found["waiting"])),
         deletable=tuple(map(_topic, found["deletable"])),
+        staying=tuple(map(_told, found["staying"])),
+        first_seen=tuple(map(_topic, found["first_seen"])),
         unchanged={_topic(name): _rows(rows) for name, rows in found["unchanged"].items()},
+        recreate=_flag(found["recreate"]),
     )
     prints = {_topic(name): _text(digest) for name, digest in found["maps"].items()}
     for change in plan.changes:
@@ -184,7 +195,9 @@ def _change(found: Any) -> Change:
     )
     if not has_both or (after and len(after) < len(before)):
         raise ValueError(f"a {kind} that is none")
-    topic_id = found["topic_id"]
+    topic_id, gone_id = found["topic_id"], found["gone_id"]
+    if (topic_id is None) is not (kind is Kind.CREATE) or (gone_id and kind is not Kind.CREATE):
+        raise ValueError(f"a {kind} of no topic")
     return Change(
         topic=_topic(found["topic"]),
         kind=kind,
@@ -192,11 +205,20 @@ def _change(found: Any) -> Change:
         after=after,
         moving=frozenset(map(_number, found["moving"])),
         topic_id=None if topic_id is None else _text(topic_id),
+        gone_id=None if gone_id is None else _text(gone_id),
+        size=_size(found["records"], found["bytes"]),
     )
 
 
 def _rows(found: Any) -> Rows:
     return checked_rows(found) if found != [] else ()
+
+
+def _size(records: Any, size_bytes: Any) -> TopicSize | None:
+    if records is None:
+        return None
+    known = None if size_bytes is None else _number(size_bytes)
+    return TopicSize(records=_number(records), size_bytes=known)
 
 
 def _told(found: Any) -> Told:
@@ -215,22 +237,31 @@ def _text(found: Any) -> str:
     return found
 
 
+def _flag(found: Any) -> bool:
+    if not isinstance(found, bool):
+        raise TypeError(f"{found!r:.80} for a flag")
+    return found
+
+
 def _number(found: Any) -> int:
     if type(found) is not int or found < 0:
         raise TypeError(f"{found!r:.80} for a number")
     return found
 
 
-def require_fresh(kept: SavedPlan, cluster: KafkaCluster, maps: Maps | None) -> None:
+def require_fresh(
+    kept: SavedPlan, cluster: KafkaCluster, maps: Maps | None, applied: Applied
+) -> None:
     """Return if the plan still speaks of what is there.
 
     Args:
         maps: as they are now; None where they came from a file.
+        applied: what is recorded now: whose the topics are is asked again.
 
     Raises:
         StalePlanError: it does not; one line says what has changed.
     """
-    found = list(_differences(kept.plan, cluster))
+    found = list(_differences(kept.plan, cluster, applied))
     if maps is not None:
         now = _prints(maps, kept.prints)
         found += [
@@ -238,35 +269,50 @@ def require_fresh(kept: SavedPlan, cluster: KafkaCluster, maps: Maps | None) -> 
             for topic, digest in kept.prints.items()
             if now.get(topic) != digest
         ]
+        found += [
+            f"topic {change.topic} was released"
+            for change in kept.plan.of(Kind.DELETE)
+            if (wanted := maps.topics.get(change.topic)) is not None
+            and change.topic in cluster.topics
+            and (
+                wanted.is_released
+                or not applied.is_made(
+                    change.topic, change.topic_id, released_at=wanted.released_at
+                )
+            )
+        ]
     if found:
         raise StalePlanError(found)
 
 
-def _differences(plan: Plan, cluster: KafkaCluster) -> Iterator[str]:
+def _differences(plan: Plan, cluster: KafkaCluster, applied: Applied) -> Iterator[str]:
     if plan.kafka_id != cluster.kafka_id:
         yield f"it is for Kafka cluster {printable(plan.kafka_id)}, this is {cluster.kafka_id}"
         return
     if plan.brokers != cluster.brokers:
-        yield f"brokers were {_row(plan.brokers)} and are {_row(cluster.brokers)}"
+        yield f"brokers were {row_text(plan.brokers)} and are {row_text(cluster.brokers)}"
     for change in plan.changes:
         if reserved(change.topic, cluster) is not None:
             yield f"topic {change.topic} is none that may be changed"
-        elif (told := _difference(change, cluster)) is not None:
+        elif (told := _difference(change, cluster, applied)) is not None:
             yield f"topic {change.topic} {told}"
     for topic, rows in plan.unchanged.items():
         if (told := _other(rows, rows, cluster.rows(topic))) is not None:
             yield f"topic {topic} {told}"
 
 
-def _difference(change: Change, cluster: KafkaCluster) -> str | None:
+def _difference(change: Change, cluster: KafkaCluster, applied: Applied) -> str | None:
     rows = cluster.rows(change.topic)
     if change.kind is Kind.CREATE:
+        if rows is None and applied.gone_id(change.topic) != change.gone_id:
+            return "was in Kafka since and is gone, with its data"
         return None if rows in (None, change.after) else "is there, made otherwise"
-    if change.kind is Kind.DELETE:
-        if rows is None:
-            return None
-        if cluster.ids.get(change.topic) != change.topic_id:
-            return "was deleted and made anew"
+    if change.kind is Kind.DELETE and rows is None:
+        return None
+    if rows is not None and cluster.ids.get(change.topic) != change.topic_id:
+        return "was deleted and made again"
+    if change.kind is Kind.DELETE and not applied.is_made(change.topic, change.topic_id):
+        return "was not made by apply"
     after = change.before if change.kind is Kind.DELETE else change.after
     return _other(change.before, after, rows)
 
@@ -282,7 +328,7 @@ def _other(before: Rows, after: Rows, rows: Rows | None) -> str | None:
         target = after[number]
         is_on_its_way = set(row) == set(was) | set(target) and row[: len(target)] == target
         if row not in (was, target) and not is_on_its_way:
-            return f"had partition {number} on {_row(was)} and has it on {_row(row)}"
+            return f"had partition {number} on {row_text(was)} and has it on {row_text(row)}"
     return None
 
 
@@ -293,7 +339,3 @@ def _prints(maps: Maps, topics: Mapping[str, str] | set[str]) -> dict[str, str]:
         for topic, wanted in sorted(maps.topics.items())
         if topic in topics
     }
-
-
-def _row(row: Row) -> str:
-    return f"[{', '.join(map(str, row))}]"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO, Final
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.limits import MAP_SIZE_MAX, SPU_ID_MAX, is_legal_name
 from spu_assigner.core.records import EntryKind, ReplicaMap, Status, Wait, Waiting
+from spu_assigner.stream.cloud_events import tombstone_is_release
 from spu_assigner.stream.connection import Connection
 from spu_assigner.stream.lines import chunks_of_lines
 from spu_assigner.stream.plan_model import Maps, Rows, Wanted
@@ -49,6 +51,8 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
     own = f"{cluster_id}/".encode()
     creates = f"{cluster_id}/{EntryKind.WAITING}/".encode()
     latest: dict[tuple[str, bytes], tuple[bytes | None, tuple[int, int]]] = {}
+    released: dict[bytes, int] = {}  # of each key the last release that is still to be read
+    last_released: set[bytes] = set()  # keys of which that is the last message
     is_known = False
     with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
         for name, message in reader.drain_messages():
@@ -57,6 +61,11 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
             if key.startswith(own if name == REPLICA_MAP else creates):
                 place = int(message.partition() or 0), int(message.offset() or 0)
                 latest[name, key] = message.value(), place
+                if name == REPLICA_MAP:
+                    last_released.discard(key)
+                    if message.value() is None and tombstone_is_release(message.headers()):
+                        released[key] = max(1, message.timestamp()[1])
+                        last_released.add(key)
     if not is_known:
         raise MapsError(
             f"no cluster {cluster_id!r} on {topic_name(REPLICA_MAP, prefix=connection.prefix)}; "
@@ -70,7 +79,10 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
             continue
         record = None if value is None else _record(connection, name, key, value, place)
         if name == REPLICA_MAP:
-            topics[topic] = Wanted(replicas=None) if record is None else _wanted(record)
+            wanted = Wanted(replicas=None) if record is None else _wanted(record)
+            topics[topic] = replace(
+                wanted, is_released=key in last_released, released_at=released.get(key)
+            )
         elif isinstance(record, Waiting) and record.kind is Wait.CREATE:
             waiting[topic] = (
                 f"its create of {record.partitions} partitions waits for room for "
@@ -147,6 +159,8 @@ class _Lines:
         self._is_known = False
         self._maps: dict[str, Rows | None] = {}
         self._waits: dict[str, str] = {}  # topic: what its last status says
+        self._released: set[str] = set()  # topics that were released at some time
+        self._last_released: set[str] = set()  # and are so now
 
     def take(self, number: int, line: bytes) -> None:
         if len(line) > LINE_SIZE_MAX:
@@ -174,11 +188,15 @@ class _Lines:
             if not isinstance(topic, str) or not is_legal_name(topic):
                 raise self._error(number, f"has a topic that Kafka would not take ({topic!r:.80})")
             self._maps[topic] = self._rows(number, found.get("replicas"))
+            self._last_released.discard(topic)
         elif kind == "topic_status" and isinstance(topic, str):
             if found.get("status") == Status.WAITING:
                 self._waits[topic] = str(found.get("message"))
-            elif found.get("status") in (Status.ASSIGNED, Status.DELETED):
+            elif found.get("status") in (Status.ASSIGNED, Status.DELETED, Status.RELEASED):
                 self._waits.pop(topic, None)  # A refusal of something else settles nothing.
+            if found.get("status") == Status.RELEASED:
+                self._released.add(topic)
+                self._last_released.add(topic)
 
     def done(self, is_meant: Callable[[str], bool]) -> Maps:
         if not self._is_known:
@@ -192,7 +210,12 @@ class _Lines:
             is_even = all(len(row) == width for row in rows or ())
             asked = width + 1 if topic in self._waits and is_even else width
             if is_meant(topic):
-                topics[topic] = Wanted(replicas=rows, replication_factor=asked)
+                topics[topic] = Wanted(
+                    replicas=rows,
+                    replication_factor=asked,
+                    is_released=topic in self._last_released,
+                    released_at=0 if topic in self._released else None,
+                )
         waiting = {
             topic: f"its create waits: {printable(told)}"
             for topic, told in self._waits.items()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.stream.connection import Connection
@@ -14,9 +15,17 @@ from spu_assigner.stream.options import FILE, Command, broker_options, reading
 from spu_assigner.stream.settings import Settings, has_target
 
 if TYPE_CHECKING:
+    from spu_assigner.stream.applied import Applied
+    from spu_assigner.stream.applied_store import Ledger
     from spu_assigner.stream.plan_cluster import Target
     from spu_assigner.stream.plan_file import SavedPlan
-    from spu_assigner.stream.plan_model import Maps
+    from spu_assigner.stream.plan_model import KafkaCluster, Maps, Plan
+    from spu_assigner.stream.plan_notes import Notes
+
+LOOKS_MAX: Final = (
+    3  # at topics that are recorded and not seen: another run may just have made them
+)
+LOOK_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +38,20 @@ class Ask:
     file: Path | None
     globs: tuple[str, ...]
     delete: bool
+    recreate: bool
+    foreign: tuple[str, ...]
+
+    def is_foreign(self, topic: str) -> bool:
+        """Whether a topic may be changed though apply did not make it."""
+        from spu_assigner.stream.plan_maps import matcher
+
+        return bool(self.foreign) and matcher(self.foreign)(topic)
+
+    @property
+    def records_connection(self) -> Connection:
+        """To the Kafka cluster of the mapped topics, with the prefix of the job's topics."""
+        found = self.target_connection or self.connection
+        return replace(found, prefix=self.connection.prefix)
 
     def target(self) -> Target:
         """The Kafka cluster whose topics are to be as mapped."""
@@ -45,7 +68,7 @@ class Ask:
             and self.file is None
             and self._kafka_id() != kafka_id
         )
-        return frozenset() if is_elsewhere else own_topics(self.connection.prefix)
+        return own_topics(self.connection.prefix, is_elsewhere=is_elsewhere)
 
     def _kafka_id(self) -> str:
         """The id of the cluster that the job's topics are in."""
@@ -67,6 +90,8 @@ def plan_options(command: Command) -> Command:
         maps: Path | None,
         topics: tuple[str, ...],
         delete: bool,
+        recreate: bool,
+        foreign: tuple[str, ...],
         target_bootstrap_servers: str | None,
         target_config: Path | None,
         **given: Any,
@@ -78,6 +103,8 @@ def plan_options(command: Command) -> Command:
             file=maps,
             globs=topics,
             delete=delete,
+            recreate=recreate,
+            foreign=foreign,
         )
         return command(ask=ask, **given)
 
@@ -96,7 +123,19 @@ def plan_options(command: Command) -> Command:
         click.option(
             "--delete",
             is_flag=True,
-            help="Delete topics whose replica maps were deleted; no others.",
+            help="Delete topics that apply made and whose replica maps were deleted; no others.",
+        ),
+        click.option(
+            "--recreate",
+            is_flag=True,
+            help="Create topics again that were in Kafka and are gone; they are empty then.",
+        ),
+        click.option(
+            "--foreign",
+            metavar="GLOB",
+            multiple=True,
+            help="Change such topics though apply did not make them; may be repeated. They are "
+            "never deleted.",
         ),
         click.option(
             "--topics", metavar="GLOB", multiple=True, help="Only such topics; may be repeated."
@@ -110,7 +149,17 @@ def plan_options(command: Command) -> Command:
     return asked
 
 
-def made_plan(ask: Ask, target: Target) -> SavedPlan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a plan is made of, and what is recorded of it."""
+
+    cluster: KafkaCluster
+    applied: Applied  # with what runs that broke off have created
+    ledger: Ledger
+    notes: Notes  # what apply records before it does anything
+
+
+def made_plan(ask: Ask, target: Target) -> tuple[SavedPlan, Found]:
     """A plan of the maps and the topics as they are now.
 
     Raises:
@@ -120,13 +169,75 @@ def made_plan(ask: Ask, target: Target) -> SavedPlan:
     from spu_assigner.stream.plan_model import make_plan
 
     maps = read_wanted(ask)
-    cluster = target.look(
-        [name for name, wanted in maps.topics.items() if wanted.replicas is not None],
+    found = find(
+        ask,
+        target,
+        maps,
+        topics=[name for name, wanted in maps.topics.items() if wanted.replicas is not None],
         deleted=[name for name, wanted in maps.topics.items() if wanted.replicas is None],
     )
+    plan = make_plan(
+        maps,
+        found.cluster,
+        applied=found.applied,
+        delete=ask.delete,
+        recreate=ask.recreate,
+        is_foreign=ask.is_foreign,
+    )
+    plan = sized(plan, found.cluster, target)
+    return saved(plan, maps, is_live=ask.file is None), found
+
+
+def find(
+    ask: Ask, target: Target, maps: Maps, *, topics: Iterable[str], deleted: Iterable[str]
+) -> Found:
+    """The topics that are there, and what is recorded of them.
+
+    The topics are looked at before the records are read: what another run makes meanwhile is then
+    recorded, or not seen yet.
+
+    Args:
+        topics, deleted: those that are looked at.
+    """
+    from spu_assigner.stream.applied_store import Ledger, now_ms
+    from spu_assigner.stream.plan_notes import Notes, notes, open_intents, resolved
+    from spu_assigner.stream.topics import APPLIED_TOPICS, topic_name
+
+    topics, deleted = list(topics), list(deleted)
+    connection = ask.records_connection
+    records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
+
+    def look() -> KafkaCluster:
+        return target.look([*topics, records], deleted=deleted)
+
+    cluster = look()
+    ledger = Ledger(connection, maps.cluster_id, is_there=records in cluster.topics)
+    applied = ledger.read()
+    for _ in range(LOOKS_MAX):
+        if all(name in cluster.topics or not applied.gone_id(name) for name in topics):
+            break
+        time.sleep(LOOK_SECONDS)
+        cluster = look()
     cluster = replace(cluster, own=ask.own_topics(cluster.kafka_id))
-    plan = make_plan(maps, cluster, delete=ask.delete)
-    return saved(plan, maps, is_live=ask.file is None)
+    now = now_ms()
+    untouched = target.untouched(cluster, open_intents(applied, cluster))
+    applied, settled = resolved(applied, cluster, untouched=untouched, now_ms=now)
+    noted = notes(maps, cluster, applied, now_ms=now)
+    everything = Notes(records=(*settled, *noted.records), forgotten=noted.forgotten)
+    return Found(cluster=cluster, applied=applied, ledger=ledger, notes=everything)
+
+
+def sized(plan: Plan, cluster: KafkaCluster, target: Target) -> Plan:
+    """The plan with how much data its deletions concern, as it is now."""
+    from spu_assigner.stream.plan_model import Kind
+
+    there = [change for change in plan.of(Kind.DELETE) if change.topic in cluster.topics]
+    sizes = target.sizes(there)
+    changes = tuple(
+        replace(change, size=sizes.get(change.topic)) if change.kind is Kind.DELETE else change
+        for change in plan.changes
+    )
+    return replace(plan, changes=changes)
 
 
 def read_wanted(ask: Ask) -> Maps:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from spu_assigner.stream.plan_model import Change, Kind, Plan, Row, Told
+from spu_assigner.stream.plan_model import Change, Kind, Plan, Row, Told, TopicSize, row_text
 from spu_assigner.stream.printable import printable
 
 ROWS_SHOWN_MAX: Final = 16  # of a topic; JSON has all
 _SIGNS: Final = {Kind.CREATE: "+", Kind.CHANGE: "~", Kind.DELETE: "-"}
 REASSIGN: Final = "kafka-reassign-partitions"
+FIRST_SEEN: Final = (
+    "exists in Kafka and was not made by apply; it is as mapped: the next apply records it as "
+    "found, and never deletes it"
+)
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_UNIT: Final = 1_024
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -22,9 +28,12 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         if len(rows) > ROWS_SHOWN_MAX:
             yield f"    … {len(rows) - ROWS_SHOWN_MAX} more (--json has all)"
     yield from _told("!", plan.refused)
+    for topic in plan.first_seen:
+        yield f"! {topic}  {FIRST_SEEN}"
     yield from _told("?", plan.waiting)
     for topic in plan.deletable:
         yield f". {topic}  is mapped no more; --delete deletes it"
+    yield from _told(".", plan.staying)
     if plan.unchanged:
         yield f"= {counted(len(plan.unchanged), 'topic')} as mapped"
     yield summary(plan)
@@ -39,6 +48,8 @@ def summary(plan: Plan) -> str:
     ]
     if plan.refused:
         parts.append(f"{len(plan.refused)} that cannot be made as mapped")
+    if plan.first_seen:
+        parts.append(f"{len(plan.first_seen)} not made by apply")
     if plan.waiting:
         parts.append(f"{len(plan.waiting)} waiting")
     nothing = "" if plan.changes else "nothing to do: "
@@ -50,12 +61,33 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+def deletion(change: Change) -> str:
+    """What is lost with a topic."""
+    partitions = counted(len(change.before), "partition")
+    return partitions if change.size is None else f"{partitions}, {size_text(change.size)}"
+
+
+def size_text(size: TopicSize) -> str:
+    """Records, and bytes where they are known."""
+    records = counted(size.records, "record")
+    return records if size.size_bytes is None else f"{records}, {bytes_text(size.size_bytes)}"
+
+
+def bytes_text(size: int) -> str:
+    """A number of bytes in the largest unit that leaves a whole number before the point."""
+    value, unit = float(size), 0
+    while value >= _UNIT and unit < len(_UNITS) - 1:
+        value, unit = value / _UNIT, unit + 1
+    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
 def _about(change: Change) -> str:
     if change.kind is Kind.DELETE:
-        return counted(len(change.before), "partition")
+        return deletion(change)
     if change.kind is Kind.CREATE:
         width = len(change.after[0])
-        return f"{counted(len(change.after), 'partition')} of {counted(width, 'replica')}"
+        again = "" if change.gone_id is None else " (was in Kafka before; its data are gone)"
+        return f"{counted(len(change.after), 'partition')} of {counted(width, 'replica')}{again}"
     parts = []
     if change.added:
         parts.append(f"{len(change.before)} → {len(change.after)} partitions")
@@ -71,17 +103,17 @@ def _rows(change: Change) -> Iterator[str]:
         return
     for number, after in enumerate(change.after):
         if number >= len(change.before):
-            yield f"    + {number}  {_row(after)}"
+            yield f"    + {number}  {row_text(after)}"
         elif number in change.moving:
-            yield f"    ~ {number}  {_row(change.before[number])} → {_row(after)}, in progress"
+            yield f"    ~ {number}  {_move(change.before[number], after)}, in progress"
         elif change.before[number] != after:
-            yield f"    ~ {number}  {_row(change.before[number])} → {_row(after)}"
+            yield f"    ~ {number}  {_move(change.before[number], after)}"
+
+
+def _move(before: Row, after: Row) -> str:
+    return f"{row_text(before)} → {row_text(after)}"
 
 
 def _told(sign: str, listed: tuple[Told, ...]) -> Iterator[str]:
     for told in listed:
         yield f"{sign} {printable(told.topic)}  {printable(told.reason)}"
-
-
-def _row(row: Row) -> str:
-    return f"[{', '.join(map(str, row))}]"

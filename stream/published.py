@@ -31,15 +31,24 @@ class PublishedError(AssignerError):
 class DamagedOutputError(PublishedError):
     """A message is none that the job has written."""
 
-    def __init__(self, *, topic: str, partition: int, offset: int, key: bytes, told: str) -> None:
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes,
+        told: str,
+        writer: str = "the job",
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.key = key
         super().__init__(
             f"{topic} has under key {key!r} (partition {partition}, offset {offset}) {told}; only "
-            "the job may write there. Write the value of before under this key again, out of a "
-            "copy of the topic, or a tombstone if the key was never the job's"
+            f"{writer} may write there. Write the value of before under this key again, out of a "
+            f"copy of the topic, or a tombstone if the key was never that of {writer}"
         )
 
 

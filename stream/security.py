@@ -1,4 +1,4 @@
-"""Encryption and authentication: one description for librdkafka and for Spark.
+"""Encryption and authentication: one description for librdkafka, kafka-python and Spark.
 
 Rules: host names and certificates are always verified. A secret comes from the environment or from
 a file that its owner alone can read; no setting, message or representation shows it. Spark is told
@@ -9,6 +9,7 @@ cluster the variable or file must therefore be on each node, under the same name
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -100,6 +101,34 @@ class Security:
                 "sasl.mechanism": self.mechanism.value,
                 "sasl.username": self.username,
                 "sasl.password": self.password.value,
+            }
+        return settings
+
+    def kafka_python(self) -> dict[str, Any]:
+        """Settings for kafka-python, which is asked for what librdkafka cannot ask for.
+
+        Raises:
+            OSError, ssl.SSLError: a certificate or a key cannot be read.
+        """
+        if self.protocol is Protocol.PLAINTEXT:
+            return {}
+        settings: dict[str, Any] = {"security_protocol": self.protocol.value}
+        if self.protocol.has_tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
+            if self.ca_file is None:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(self.ca_file)
+            if self.certificate_file is not None and self.key_file is not None:
+                # Without a password OpenSSL would ask for one on the terminal.
+                password = "" if self.key_password is None else self.key_password.value
+                context.load_cert_chain(self.certificate_file, self.key_file, password)
+            settings["ssl_context"] = context
+        if self.protocol.has_sasl and self.password is not None:
+            settings |= {
+                "sasl_mechanism": self.mechanism.value,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password.value,
             }
         return settings
 

@@ -1,6 +1,6 @@
 """The product's Kafka topics: what each must be like, making them, and telling what is wrong.
 
-One table, TOPICS; the job checks it at start, so that a missing topic is one line and no stack
+One table, TOPICS; the job checks its own at start, so that a missing topic is one line and no stack
 trace. Settings named `required` are promises the job relies on; `tuning` is only set at creation.
 """
 
@@ -35,9 +35,9 @@ DEAD_LETTER: Final = ProductTopic.DEAD_LETTER.value
 ASSIGNER_STATE: Final = ProductTopic.ASSIGNER_STATE.value
 ASSIGNER_COMMITS: Final = ProductTopic.ASSIGNER_COMMITS.value
 ASSIGNER_AUDIT: Final = ProductTopic.ASSIGNER_AUDIT.value
+APPLIED_TOPICS: Final = ProductTopic.APPLIED_TOPICS.value
 
 INPUTS: Final = (SPU_EVENTS, TOPIC_EVENTS)
-
 PARTITIONS: Final = 4  # of topics keyed by cluster: as many readers as a small machine has cores
 ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
 REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
@@ -46,8 +46,7 @@ MENDING: Final = "run `spu-assigner topics create`"
 GRANTING: Final = "grant what `spu-assigner topics acls` lists"
 
 # Kafka holds a whole producer batch against max.message.bytes, not one message, and librdkafka
-# batches up to 1 MB: the inputs' limit is therefore that of the larger message for both. That an
-# ordinary event is at most 64 KiB is the decoder's to say.
+# batches up to 1 MB: the inputs' limit is that of the larger message; the decoder holds to 64 KiB.
 MESSAGE_SIZE_MAX: Final = MANUAL_MESSAGE_SIZE_MAX + MAP_ENVELOPE_SIZE
 MAP_MESSAGE_SIZE_MAX: Final = MAP_SIZE_MAX + MAP_ENVELOPE_SIZE
 
@@ -78,6 +77,7 @@ class TopicSpec:
     message_size_max: int = MESSAGE_SIZE_MAX
     is_input: bool = False
     single: bool = False  # one partition, and no more
+    is_applys: bool = False  # `apply` writes it; the job starts without it
     tuning: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -112,7 +112,11 @@ TOPICS: Final = (
         tuning={**_COMPACTED_OFTEN, "segment.bytes": str(4 * 1024 * 1024)},
     ),
     TopicSpec(name=ASSIGNER_AUDIT, cleanup="delete", single=True),
+    TopicSpec(
+        name=APPLIED_TOPICS, cleanup="compact", single=True, is_applys=True, tuning=_COMPACTED_OFTEN
+    ),
 )
+JOB_TOPICS: Final = tuple(spec for spec in TOPICS if not spec.is_applys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,11 +182,11 @@ def create_topics(
     created: set[str] = set()
     mended: set[str] = set()
     with _admin(client) as (admin, complaints):
-        _require_sight(admin, client, complaints, prefix)
+        _require_sight(admin, client, complaints, list(names))
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         # Kafka's controller answers before its brokers know, and somebody else may do the same now:
         # look again until all is well.
-        while faults := _faults(admin, client, prefix, complaints):
+        while faults := _faults(admin, client, complaints, names):
             if stuck := [fault for fault in faults if not _can_be_mended(fault)]:
                 raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
             if time.monotonic() > deadline:
@@ -193,7 +197,7 @@ def create_topics(
             wrong = [
                 fault for fault in faults if not _is_missing(fault) and fault.topic not in created
             ]
-            created |= _create(
+            created |= create_missing(
                 admin,
                 {name: names[name] for name in missing if name not in created},
                 counts=counts,
@@ -208,7 +212,7 @@ def create_topics(
     )
 
 
-def _create(
+def create_missing(
     admin: AdminClient,
     specs: Mapping[str, TopicSpec],
     *,
@@ -271,7 +275,8 @@ def find_faults(
     """
     with _admin(client) as (admin, complaints):
         _present(admin, client, complaints)  # says best why nobody answers
-        return _access_faults(admin, prefix, role) or _faults(admin, client, prefix, complaints)
+        names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
+        return _access_faults(admin, prefix, role) or _faults(admin, client, complaints, names)
 
 
 def _access_faults(admin: AdminClient, prefix: str, role: Role | None) -> tuple[Fault, ...]:
@@ -352,13 +357,12 @@ def _admin(client: Mapping[str, Any]) -> Iterator[tuple[AdminClient, Complaints]
 
 
 def _require_sight(
-    admin: AdminClient, client: Mapping[str, Any], complaints: Complaints, prefix: str
+    admin: AdminClient, client: Mapping[str, Any], complaints: Complaints, names: Sequence[str]
 ) -> None:
     from confluent_kafka import KafkaException
     from spu_assigner.stream.access import hidden
 
     present = _present(admin, client, complaints)
-    names = [topic_name(spec.name, prefix=prefix) for spec in TOPICS]
     try:
         unseen = hidden(admin, [name for name in names if name not in present])
     except KafkaException as reason:
@@ -381,12 +385,14 @@ def _present(
 
 
 def _faults(
-    admin: AdminClient, client: Mapping[str, Any], prefix: str, complaints: Complaints
+    admin: AdminClient,
+    client: Mapping[str, Any],
+    complaints: Complaints,
+    names: Mapping[str, TopicSpec],
 ) -> tuple[Fault, ...]:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import ConfigResource
 
-    names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     present = _present(admin, client, complaints)
     resources = {
         name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names if name in present

@@ -20,7 +20,7 @@ from spu_assigner.core.records import (
 )
 from spu_assigner.schemas.codec import decode_record, type_name_of
 from spu_assigner.schemas.encoding import Message as Record
-from spu_assigner.schemas.wire import CommitMarker, DeadLetter
+from spu_assigner.schemas.wire import AppliedTopic, CommitMarker, DeadLetter
 from spu_assigner.stream.bundle import KINDS, Kind, Message
 from spu_assigner.stream.verify_model import (
     COMPACTED,
@@ -86,7 +86,7 @@ def _key_of(record: Record) -> str:
             return f"{record.cluster_id}/chains/all"
         case SeenEntry():
             return f"{record.cluster_id}/seen/{record.block}"
-        case DeadLetter() | CommitMarker():
+        case DeadLetter() | CommitMarker() | AppliedTopic():  # None of these has come this far.
             return ""
     assert_never(record)
 

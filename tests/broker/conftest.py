@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.acls import Role
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.job import Job, start
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.topics import create_topics
+from support.kafka_cluster import KafkaCluster
+from support.operator import Operator
 from support.profiled import ENVIRON, SHARDS
 from support.secured import Secured, secured_broker
 from support.shared_broker import SharedBroker
 
-RIGHTS_OF_A_ROLE_MAX = 30
+RIGHTS_OF_A_ROLE_MAX = 40
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +57,16 @@ def run(settings: Settings) -> Iterator[Callable[..., Job]]:
     yield begin
     for job in jobs:
         job.stop()
+
+
+@pytest.fixture
+def operator(kafka_cluster: KafkaCluster, topic_prefix: str) -> Iterator[Operator]:
+    """The shared cluster is left without the topics of the test."""
+    with AdminClient(kafka_cluster.client) as admin:
+        yield Operator(kafka_cluster, topic_prefix, admin)
+    with AdminClient(kafka_cluster.client) as admin:
+        left = [
+            name for name in admin.list_topics(timeout=20).topics if name.startswith(topic_prefix)
+        ]
+        for future in admin.delete_topics(left).values() if left else ():
+            future.result(timeout=60)

@@ -22,10 +22,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.errors import AssignerError
 from spu_assigner.core.events import SpuJoined, TopicDelete
-from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.schemas.wire import AppliedTopic, CommitMarker, Origin
 from spu_assigner.stream import follow_run
 from spu_assigner.stream import recover as recover_module
-from spu_assigner.stream.acls import ANSWERS, INPUTS, Acl, Resource, Role, acls
+from spu_assigner.stream.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
+from spu_assigner.stream.applied_store import Ledger
 from spu_assigner.stream.apply import apply_plan
 from spu_assigner.stream.bundle import KINDS, Bundler, Message
 from spu_assigner.stream.client import Reader, Sender, Sent
@@ -39,14 +40,16 @@ from spu_assigner.stream.job import Jars, build_session
 from spu_assigner.stream.outbox import Outbox
 from spu_assigner.stream.plan_cluster import Target
 from spu_assigner.stream.plan_maps import matcher, read_maps
-from spu_assigner.stream.plan_model import Maps, Wanted, make_plan
+from spu_assigner.stream.plan_model import Kind, Maps, Wanted, make_plan
+from spu_assigner.stream.plan_options import sized
 from spu_assigner.stream.recover import recover
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import TransactionalSink
 from spu_assigner.stream.topics import (
+    APPLIED_TOPICS,
     ASSIGNER_STATE,
+    JOB_TOPICS,
     REPLICA_MAP,
-    TOPICS,
     AccessError,
     TopicsError,
     _admin,
@@ -89,6 +92,12 @@ def users(secured: Secured) -> Secured:
             own = list(rights(role, prefix_of(role, user)))
             if number:
                 own[number - 1 : number] = weaker(own[number - 1])
+            if role is Role.APPLIER:  # Rights to any topic would be some to that of its records.
+                own = [
+                    replace(acl, name=name)
+                    for acl in own
+                    for name in (mapped(user) if acl.name == ANY_TOPIC else [acl.name])
+                ]
             given[user] = [*own, *(rights(Role.CONSUMER) if role is Role.GROUP else ())]
     secured.allow(given)
     for prefix in (PREFIX, RECOVERED_PREFIX):
@@ -207,7 +216,8 @@ def produce(settings: Settings) -> None:
 def check_settings(client: Mapping[str, Any], *, prefix: str, role: Role | None = None) -> None:
     """As `check_topics`, but without the look at the role's rights."""
     with _admin(client) as (admin, complaints):
-        if faults := _faults(admin, client, prefix, complaints):
+        names = {f"{prefix}{each.name}": each for each in JOB_TOPICS}
+        if faults := _faults(admin, client, complaints, names):
             raise TopicsError(str(faults[0]))
 
 
@@ -235,7 +245,7 @@ def audit(settings: Settings) -> None:
     with Spool() as spool:
         read_history(settings.connection(), settings.query_name, spool, lambda _: None)
         assert {topic for topic, _ in spool._pieces | spool._begun} == {
-            each.name for each in TOPICS
+            each.name for each in JOB_TOPICS
         }
 
 
@@ -253,11 +263,31 @@ def apply_maps(settings: Settings) -> None:
     new, wide, old = mapped(str(settings.sasl_username))
     two = Wanted(replicas=((1,), (1,)), replication_factor=1)
     maps = Maps(cluster_id="c1", topics={new: two, wide: two, old: Wanted(replicas=None)})
+    records = f"{connection.prefix}{APPLIED_TOPICS}"
     with Target(connection) as target:
-        plan = make_plan(maps, target.look([new, wide], deleted=[old]), delete=True)
-        report = apply_plan(plan, target)
+        cluster = target.look([new, wide, records], deleted=[old])
+        ledger = Ledger(connection, "c1", is_there=records in cluster.topics)
+        applied = ledger.read()
+        if old in cluster.ids:  # As if a run before had made it.
+            made = recorded(old, cluster.ids[old])
+            applied = replace(applied, records={**applied.records, old: made})
+        plan = make_plan(maps, cluster, applied=applied, delete=True, is_foreign=wide.__eq__)
+        plan = sized(plan, cluster, target)
+        report = apply_plan(plan, target, ledger)
     assert not report.failed, report.failed
+    assert all(change.size is not None for change in plan.of(Kind.DELETE))
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
+
+
+def recorded(topic: str, topic_id: str) -> AppliedTopic:
+    return AppliedTopic(
+        cluster_id="c1",
+        topic=topic,
+        topic_id=topic_id,
+        origin=Origin.CREATED,
+        recorded_at=0,
+        lists="",
+    )
 
 
 def mapped(user: str) -> list[str]:
@@ -331,10 +361,21 @@ def spoil(secured: Secured, name: str) -> None:
             time.sleep(0.02)
 
 
-def prepare(secured: Secured, role: Role, user: str, spoiled: str | None) -> None:
-    """What must be there for all rights to be used."""
+def remove(secured: Secured, name: str) -> None:
+    with AdminClient(secured.plain) as admin:
+        admin.delete_topics([name])[name].result(timeout=60)
+        while name in admin.list_topics(timeout=60).topics:
+            time.sleep(0.02)
+
+
+def prepare(
+    secured: Secured, role: Role, user: str, spoiled: str | None, *, has_records: bool = True
+) -> None:
+    """What must be there for all rights to be used; for those to make something, must not."""
     for name in mapped(user)[1:] if role is Role.APPLIER else ():
         spoil(secured, name)
+    if role is Role.APPLIER and not has_records:
+        remove(secured, f"{RECOVERED_PREFIX}{APPLIED_TOPICS}")
     if spoiled is not None:
         spoil(secured, spoiled)
     if role is Role.RECOVERER:
@@ -363,7 +404,14 @@ def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: i
     missing = rights(role, prefix)[number - 1]
     inputs = {f"{prefix}{each}" for each in INPUTS}
     settings = settings_of(users, user, prefix)
-    prepare(users, role, user, missing.name if missing.operation == "AlterConfigs" else None)
+    prepare(
+        users,
+        role,
+        user,
+        missing.name if missing.operation == "AlterConfigs" else None,
+        has_records=(role, missing.operation, missing.name)
+        != (Role.APPLIER, "Create", f"{prefix}{APPLIED_TOPICS}"),
+    )
     with pytest.raises((AssignerError, KafkaException, AssertionError)) as caught:
         WORK[role](settings)
     told = str(caught.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.events import Event, OnShortage, Policy
 from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.core.replicas import ReplicaLists
+from spu_assigner.schemas.wire import AppliedTopic, Origin
+from spu_assigner.stream.applied_store import Ledger
 from spu_assigner.stream.job import Job
 from spu_assigner.stream.settings import Settings
 from support.builders import Events
@@ -126,6 +129,17 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
 ) -> None:
     """With confluent-kafka's own Avro deserializer, and a registry filled from the document."""
     contract = Contract()
+    made = AppliedTopic(
+        cluster_id="c1",
+        topic="even",
+        topic_id="id",
+        origin=Origin.CREATED,
+        recorded_at=1,
+        lists="0",
+    )
+    ledger = Ledger(settings.connection(), "c1", is_there=True)
+    ledger.record([made])
+    ledger.forget(["walked"])
     with registry(contract) as client:
         read = {
             name: received(
@@ -152,6 +166,12 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
         b"c1/spu/2": "b",
         b"c1/spu/3": "b",
     }
+    applied = read.pop("receiveAppliedTopics")
+    assert by_key(applied) == {
+        "c1/even": [{**asdict(made), "origin": "CREATED"}],
+        "c1/walked": [None],
+        "c1/walked/intent": [None],
+    }
     markers = read.pop("receiveMarkers")
     assert read.pop("receiveLastMarkers")[-1] == markers[-1]
     batches = [f"{each.value['checkpoint_id']}/{each.value['batch']}" for each in markers]
@@ -159,7 +179,9 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
     assert [each.headers["ce_id"] for each in markers] == [f"{query}/{batch}" for batch in batches]
     written = [message.headers["ce_id"] for messages in read.values() for message in messages]
     assert sum(marker.value["count"] for marker in markers) == len(written) == len(set(written))
-    names = {message.name for messages in [markers, *read.values()] for message in messages}
+    names = {
+        message.name for messages in [applied, markers, *read.values()] for message in messages
+    }
     outputs = contract.operations("receive").values()
     told_of = {each["name"] for operation in outputs for each in operation["messages"]}
     assert told_of - names == {"SpuStateTombstone"}  # only a decommission leads to one

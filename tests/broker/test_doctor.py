@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ from spu_assigner.stream.doctor import doctor
 from spu_assigner.stream.java import Java
 from spu_assigner.stream.marker import read_marker
 from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.topics import create_topics
 from support.doctor_seeds import SEEDS, Seed, slug
 from support.patients import PREFIX, Clinic, Patient
 from support.secured import Secured
@@ -146,3 +148,25 @@ def test_a_user_with_the_jobs_rights_has_no_findings_over_tls(
     found = findings(call(patient, monkeypatch, "--json", "--role", "auditor"))
     assert {each["code"] for each in found} == {"D301"}
     assert f"{PREFIX}replica-map: this user has" in " ".join(each["message"] for each in found)
+
+
+def test_what_apply_has_not_made_yet_is_no_fault(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An installation of before has no applied-topics, and needs none until the first apply."""
+    patient = clinic.sound(tmp_path)
+    name = f"{PREFIX}applied-topics"
+    with AdminClient(clinic.client) as admin:
+        admin.delete_topics([name])[name].result(timeout=60)
+        while name in admin.list_topics(timeout=60).topics:
+            time.sleep(0.02)
+    try:
+        assert findings(call(patient, monkeypatch, "--json", "--strict")) == []
+        told = call(patient, monkeypatch, "--json", "--strict", "--role", "applier")
+        assert findings(told) == []
+        (topics,) = (
+            each for each in json.loads(told.stdout)["checks"] if each["check"] == "topics"
+        )
+        assert topics["left_out"] == [f"{name}: not there yet; the first `apply` makes it"]
+    finally:
+        create_topics(clinic.client, prefix=PREFIX)

@@ -2,142 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
-from spu_assigner.core.events import DEFAULT_POLICY, Event
-from spu_assigner.schemas.jsonl import event_to_json
 from spu_assigner.stream import apply
-from spu_assigner.stream.cli import cli
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import ensure_java
 from spu_assigner.stream.plan_cluster import BY_ADDRESS, Target
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.simulate import answer_lines
-from spu_assigner.stream.topics import create_topics
 from support.builders import Events
-from support.kafka_cluster import KafkaCluster
 from support.kafka_reassign import TOOL
-from support.profiled import ENVIRON
-from support.small_job import SmallJob, small_job
+from support.operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
+from support.small_job import SmallJob
 
 TOPICS = 1_000
-SEEN_SECONDS_MAX = 240.0  # until brokers tell of what was done: milliseconds
 VALUE_SIZE = 512 * 1024
 VALUES = 8  # more than a broker fetches at once: a throttled copy stands still then
-Lists = list[list[int]]
-
-
-class Operator:
-    """Who calls the commands on the cluster: the job's topics and the mapped ones are both there.
-
-    The test's prefix is that of the job's topics and, so that tests do not meet, of mapped ones.
-    """
-
-    def __init__(self, cluster: KafkaCluster, prefix: str, admin: AdminClient) -> None:
-        self.cluster = cluster
-        self.prefix = prefix
-        self.events = Events()
-        self._admin = admin
-        self._environ = {
-            "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
-            "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
-        }
-
-    def __call__(self, *arguments: object) -> Result:
-        """A command of ours; a broken one is no answer."""
-        done = CliRunner().invoke(cli, [str(each) for each in arguments], env=self._environ)
-        assert isinstance(done.exception, SystemExit | None), done.exc_info
-        return done
-
-    def plan(self, *options: object) -> Result:
-        return self("plan", "--cluster", "c1", *options)
-
-    def apply(self, *options: object) -> Result:
-        return self("apply", "--cluster", "c1", *options)
-
-    def name(self, topic: str) -> str:
-        return f"{self.prefix}{topic}"
-
-    def settings(self) -> Settings:
-        flags = {
-            "bootstrap_servers": self.cluster.bootstrap_servers,
-            "topic_prefix": self.prefix,
-        }
-        return Settings.load(flags=flags, environ=ENVIRON)
-
-    def lists(self, *topics: str) -> dict[str, Lists]:
-        """What the brokers tell of topics, now."""
-        return self._lists(self._admin.list_topics(timeout=20), topics)
-
-    def each(self, *topics: str) -> list[dict[str, Lists] | None]:
-        """What each running broker tells of topics by itself, now; None: it does not answer."""
-        told = [self.cluster.told_by(each) for each in self.cluster.running]
-        return [None if found is None else self._lists(found, topics) for found in told]
-
-    def make(self, topic: str, lists: Lists) -> None:
-        """A topic that is none of the product's; back when every broker tells of it."""
-        new = NewTopic(self.name(topic), len(lists), replica_assignment=lists)
-        self._admin.create_topics([new])[self.name(topic)].result(timeout=20)
-        self.until(topic, lists)
-
-    def remove(self, *topics: str) -> None:
-        """Back when no broker tells of them any more."""
-        for future in self._admin.delete_topics([self.name(each) for each in topics]).values():
-            future.result(timeout=20)
-        self.wait(topics, lambda found: found == {})
-
-    def until(self, topic: str, lists: Lists) -> None:
-        self.wait([topic], lambda found: found == {topic: lists})
-
-    def wait(self, topics: Sequence[str], is_so: Callable[[dict[str, Lists]], bool]) -> None:
-        """Until each running broker tells so by itself: a command may ask any of them."""
-        deadline = time.monotonic() + SEEN_SECONDS_MAX
-        told = self.each(*topics)
-        while not all(found is not None and is_so(found) for found in told):
-            assert time.monotonic() < deadline, told
-            time.sleep(0.1)
-            told = self.each(*topics)
-
-    def _lists(self, told: ClusterMetadata, topics: Sequence[str]) -> dict[str, Lists]:
-        return {
-            topic: [list(parts[number].replicas) for number in sorted(parts)]
-            for topic in topics
-            if self.name(topic) in told.topics
-            for parts in [told.topics[self.name(topic)].partitions]
-        }
-
-
-@pytest.fixture
-def operator(kafka_cluster: KafkaCluster, topic_prefix: str) -> Iterator[Operator]:
-    """The shared cluster is left without the topics of the test."""
-    with AdminClient(kafka_cluster.client) as admin:
-        yield Operator(kafka_cluster, topic_prefix, admin)
-    with AdminClient(kafka_cluster.client) as admin:
-        left = [
-            name for name in admin.list_topics(timeout=20).topics if name.startswith(topic_prefix)
-        ]
-        for future in admin.delete_topics(left).values() if left else ():
-            future.result(timeout=60)
 
 
 @pytest.fixture
 def job(operator: Operator) -> Iterator[SmallJob]:
     """What the job leaves in Kafka: maps, statuses, state."""
-    create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
-    with small_job(operator.settings()) as job:
-        job.apply(
-            [operator.events.join(n, rack=rack) for n, rack in operator.cluster.racks.items()]
-        )
+    with operator.job() as job:
         yield job
 
 
@@ -155,16 +46,6 @@ def test_a_broker_is_heard_by_itself(operator: Operator) -> None:
 def mapped(job: SmallJob, topic: str) -> Lists:
     """As the job knows it."""
     return job.states()["c1"].topics[topic].replicas.lists().tolist()
-
-
-def simulated(path: Path, events: Sequence[Event]) -> dict[str, Lists | None]:
-    """Write `simulate`'s answers; gives the maps in them."""
-    lines = "".join(f"{event_to_json(event)}\n" for event in events).encode()
-    answers = io.BytesIO()
-    assert answer_lines(io.BytesIO(lines), answers, DEFAULT_POLICY) == 0
-    path.write_bytes(answers.getvalue())
-    found = [json.loads(line) for line in answers.getvalue().splitlines()]
-    return {each["topic"]: each["replicas"] for each in found if each["type"] == "replica_map"}
 
 
 def reassign(operator: Operator, file: Path, *options: str) -> str:
@@ -238,7 +119,7 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     assert len(grown["orders"]) == 9
     assert operator.lists("orders") == grown
     assert f". {logs}  is mapped no more" in operator.plan().stdout
-    deleted = operator.apply("--delete")
+    deleted = operator.apply("--delete", "--yes")
     assert (deleted.exit_code, deleted.stderr) == (0, "")
     assert operator.lists("orders", "logs", "foreign") == {**grown, "foreign": [[1, 2]]}
     assert operator.plan("--delete").exit_code == 0
@@ -303,7 +184,7 @@ def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: P
         assert told.exit_code == 1
         lines = told.stderr.splitlines()
         assert lines[0].startswith(f"apply: {vast}: was not created: ")
-        assert lines[0].endswith("; mend that and run again")
+        assert lines[0].endswith("; fix that and run again")
         assert lines[1:] == [
             "apply: __own: begins like Kafka's own topics, which are left alone; use another name",
             f"apply: {absent}: its map names SPUs 3, and Kafka's live brokers are 1, 2; start "
@@ -335,26 +216,29 @@ def test_a_saved_plan_is_refused_when_the_cluster_has_changed(
 ) -> None:
     """What was decided on something else is not done, not even in part."""
     events, file = operator.events, tmp_path / "plan.json"
-    job.apply([events.create(operator.name(each), 1, 2) for each in ("a", "b")])
-    job.apply([events.create(operator.name("c"), 1, 1), events.delete(operator.name("c"))])
-    operator.make("c", [[1]])
+    job.apply([events.create(operator.name(each), 1, 2) for each in ("a", "b", "c")])
+    assert operator.apply("--topics", "*c").exit_code == 0
+    job.apply([events.delete(operator.name("c"))])
     assert operator.plan("--delete", "--out", file).exit_code == 2
     operator.make("b", [[3], [2]])
-    refused = operator("apply", file)
+    refused = operator("apply", file, "--yes")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert f"topic {operator.name('b')} is there, made otherwise; nothing was" in refused.stderr
+    lists = operator.lists("c")["c"]
     operator.remove("b", "c")
-    operator.make("c", [[1]])  # Another topic, though it looks the same.
-    refused = operator("apply", file)
-    assert f"topic {operator.name('c')} was deleted and made anew" in refused.stderr
-    assert operator.plan("--delete", "--out", file).exit_code == 2
+    operator.make("c", lists)  # Another topic, though it looks the same.
+    refused = operator("apply", file, "--yes")
+    assert f"topic {operator.name('c')} was deleted and made again" in refused.stderr
+    planned = operator.plan("--delete", "--out", file)
+    assert planned.exit_code == 2
+    assert f". {operator.name('c')}  is mapped no more; apply did not make it" in planned.stdout
     job.apply([events.delete(operator.name("a"))])
     refused = operator("apply", file)
     assert f"the map of topic {operator.name('a')} has changed" in refused.stderr
     assert list(operator.lists("a", "b", "c")) == ["c"]
     assert operator.plan("--delete", "--out", file).exit_code == 2
     assert operator("apply", file).exit_code == 0
-    assert list(operator.lists("a", "b", "c")) == ["b"]
+    assert list(operator.lists("a", "b", "c")) == ["b", "c"]
 
 
 def test_a_thousand_topics_are_made_exactly_as_mapped(
@@ -380,7 +264,7 @@ def test_a_thousand_topics_are_made_exactly_as_mapped(
     assert planned.exit_code == 0
     assert json.loads(planned.stdout)["changes"] == []
     simulated(file, [*asked, *(events.delete(name) for name in names)])
-    assert operator.apply("--maps", file, "--delete").exit_code == 0
+    assert operator.apply("--maps", file, "--delete", "--yes").exit_code == 0
     assert read_back(operator, names) == {}
     print(f"{TOPICS} topics made in {seconds:.1f} s")
 

@@ -14,7 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from pyspark.sql import SparkSession
+from spu_assigner.stream import topic_sizes
 from spu_assigner.stream.acls import Role, acls
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java
@@ -269,3 +280,55 @@ def test_a_client_without_tls_or_user_is_told_what_the_port_wants(secured: Secur
     ca_file = {"SPU_ASSIGNER_SSL_CA_FILE": str(secured.certificates.path("ca.pem"))}
     without_user = {**port, **ca_file, "SPU_ASSIGNER_SECURITY_PROTOCOL": "SSL"}
     assert "if it asks for a user, set SPU_ASSIGNER_SECURITY_PROTOCOL" in refusal(without_user, "")
+
+
+def test_bytes_of_topics_are_asked_over_tls_as_everything_else_is(
+    secured: Secured, topic_prefix: str
+) -> None:
+    """By another client library, from the same settings: certificates, encrypted keys, SCRAM.
+
+    Who may not Describe the cluster, or has to do with a broker that is none, learns nothing.
+    """
+    topic = f"{topic_prefix}full"
+    with AdminClient(secured.plain) as admin:
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(timeout=60)
+        binding = AclBinding(
+            *(ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL),
+            *("User:viewer", "*", AclOperation.DESCRIBE, AclPermissionType.ALLOW),
+        )
+        admin.create_acls([binding])[binding].result(timeout=60)
+    producer = Producer(secured.plain)
+    producer.produce(topic, bytes(1_000))
+    assert producer.flush(60) == 0
+    environs = [secured.machine(), secured.machine(locked=True)]
+    for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256"):
+        secured.add_user("viewer", PASSWORDS["job"], mechanism)
+        environs.append(
+            {
+                **secured.environ("viewer", SPU_ASSIGNER_SASL_MECHANISM=mechanism),
+                "SPU_ASSIGNER_SASL_PASSWORD": PASSWORDS["job"],
+            }
+        )
+    found = [bytes_of(environ, topic) for environ in environs]
+    assert all(1_000 < size < 10_000 for size in found if size is not None), found
+    assert None not in found
+    secured.add_user("nobody-to-see", PASSWORDS["admin"])
+    hidden = {
+        **secured.environ("nobody-to-see"),
+        "SPU_ASSIGNER_SASL_PASSWORD": PASSWORDS["admin"],
+    }
+    stranger = str(secured.certificates.path("stranger.pem"))
+    for environ in (
+        hidden,
+        {**hidden, "SPU_ASSIGNER_SASL_PASSWORD": "another"},
+        {**secured.machine(), "KAFKA_BOOTSTRAP_SERVERS": secured.address("MISNAMED")},
+        {**secured.machine(), "SPU_ASSIGNER_SSL_CA_FILE": stranger},
+    ):
+        assert bytes_of(environ, topic) is None
+
+
+def bytes_of(environ: Mapping[str, str], topic: str) -> int | None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topic_sizes, "REQUEST_SECONDS_MAX", 5.0)
+        connection = Settings.load(environ=dict(environ)).connection()
+        return topic_sizes.topic_bytes(connection, {topic: 1}).get(topic)

@@ -9,6 +9,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer, Topic
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from spu_assigner.core.limits import MAP_SIZE_MAX
 from spu_assigner.stream.topics import (
+    JOB_TOPICS,
     TOPICS,
     Fault,
     TopicReport,
@@ -38,6 +39,10 @@ def _names(prefix: str) -> tuple[str, ...]:
     return tuple(topic_name(spec.name, prefix=prefix) for spec in TOPICS)
 
 
+def _names_of_the_job(prefix: str) -> tuple[str, ...]:
+    return tuple(topic_name(spec.name, prefix=prefix) for spec in JOB_TOPICS)
+
+
 def test_all_topics_are_made_once(kafka: SharedBroker, topic_prefix: str) -> None:
     """The command may be repeated, by two people too."""
     names = _names(topic_prefix)
@@ -56,7 +61,7 @@ def test_partitions_are_as_asked_but_one_for_the_markers(
     with AdminClient(_client(kafka)) as admin:
         topics = admin.list_topics(timeout=60).topics
     counts = [len(topics[name].partitions) for name in _names(topic_prefix)]
-    assert counts == [3, 3, 3, 3, 3, 3, 3, 1, 1]
+    assert counts == [3, 3, 3, 3, 3, 3, 3, 1, 1, 1]
 
 
 def test_an_input_s_time_is_the_broker_s(kafka: SharedBroker, topic_prefix: str) -> None:
@@ -99,7 +104,7 @@ def test_missing_topics_are_named_in_one_line(kafka: SharedBroker, topic_prefix:
         check_topics(_client(kafka), prefix=topic_prefix)
     assert str(caught.value) == (
         "the topics are not as the job needs them: "
-        f"missing {', '.join(_names(topic_prefix))}; run `spu-assigner topics create`"
+        f"missing {', '.join(_names_of_the_job(topic_prefix))}; run `spu-assigner topics create`"
     )
 
 

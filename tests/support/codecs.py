@@ -45,8 +45,10 @@ from spu_assigner.core.records import (
 )
 from spu_assigner.core.replicas import ReplicaLists, Table
 from spu_assigner.schemas.wire import (
+    AppliedTopic,
     CommitMarker,
     DeadLetter,
+    Origin,
     PartitionOffsets,
     PartitionPosition,
     RecoveredFrom,
@@ -265,6 +267,15 @@ def messages() -> st.SearchStrategy[Any]:
             default_policy=TEXT,
             positions=st.dictionaries(NAME, st.lists(positions, max_size=3).map(tuple), max_size=3),
             recovered_from=st.none() | st.builds(RecoveredFrom, checkpoint_id=TEXT, batch=COUNT),
+        ),
+        st.builds(
+            AppliedTopic,
+            cluster_id=NAME,
+            topic=NAME,
+            topic_id=st.none() | TEXT,
+            origin=st.sampled_from(Origin),
+            recorded_at=LONG,
+            lists=TEXT,
         ),
     )
 

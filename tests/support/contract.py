@@ -82,7 +82,9 @@ class Contract:
         found: list[dict[str, Any]] = []
         for each in operation["messages"]:
             if value is None:
-                is_it = each["payload"] == {"type": "null"} and _fits(headers, each["headers"])
+                is_it = each["payload"] == {"type": "null"} and _fits(
+                    headers, each.get("headers", {})
+                )
             else:
                 size = len(bytes.fromhex(self.schemas[1]["x-confluent-header"]))
                 known = {self.schemas[number]["x-confluent-header"] for number in _ids(each)}

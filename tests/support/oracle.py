@@ -34,7 +34,7 @@ GROWS_REMEMBERED = 15
 WAITING_MAX = 10_000
 PRODUCT_TOPICS = (
     *("spu-events", "topic-events", "replica-map", "topic-status", "ring-events", "dead-letter"),
-    *("assigner-state", "assigner-commits", "assigner-audit"),
+    *("assigner-state", "assigner-commits", "assigner-audit", "applied-topics"),
 )
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.stream.patience import ask_leaders
-from spu_assigner.stream.topics import TOPICS
+from spu_assigner.stream.topics import JOB_TOPICS
 
 SETTLED_SECONDS_MAX = 240.0  # a commit's markers are written in milliseconds
 ANSWER_SECONDS_MAX = 10.0  # then it is asked again: the leader may be another one by now
@@ -54,7 +54,7 @@ def committed(bootstrap_servers: str, topic: str) -> list[Message]:
 
 def outputs(prefix: str) -> list[str]:
     """The topics that a job writes to."""
-    return [f"{prefix}{spec.name}" for spec in TOPICS if not spec.is_input]
+    return [f"{prefix}{spec.name}" for spec in JOB_TOPICS if not spec.is_input]
 
 
 def settled(

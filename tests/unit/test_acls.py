@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 from spu_assigner.stream.acls import ANSWERS, INPUTS, Resource, Role, acls
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.topics import TOPICS
+from spu_assigner.stream.topics import JOB_TOPICS, TOPICS
 
 
 def test_the_job_reads_its_inputs_and_writes_all_else_by_whole_names() -> None:
@@ -16,7 +16,7 @@ def test_the_job_reads_its_inputs_and_writes_all_else_by_whole_names() -> None:
     reading = {acl.name for acl in given if acl.operation == "Read"}
     writing = {acl.name for acl in given if acl.operation == "Write"}
     assert reading == {*(f"p.{name}" for name in INPUTS), "p.assigner-commits"}
-    others = {f"p.{spec.name}" for spec in TOPICS if spec.name not in INPUTS}
+    others = {f"p.{spec.name}" for spec in JOB_TOPICS if spec.name not in INPUTS}
     assert writing == {*others, "p.q"}
     assert {acl.resource for acl in given} == {Resource.TOPIC, Resource.TRANSACTIONAL_ID}
 
@@ -25,7 +25,14 @@ def test_the_jobs_topics_can_be_asked_for_without_prefix_and_query() -> None:
     """The job looks at its own rights on topics; without a prefix it once did not start."""
     given = acls(Role.JOB, query_name="", group="")
     topics = {acl.name for acl in given if acl.resource is Resource.TOPIC}
-    assert topics == {spec.name for spec in TOPICS}
+    assert topics == {spec.name for spec in JOB_TOPICS}
+
+
+def test_the_job_has_no_right_to_what_apply_records() -> None:
+    """An installation of before 0.4, whose rights are those of then, must start."""
+    assert {spec.name for spec in TOPICS} - {spec.name for spec in JOB_TOPICS} == {"applied-topics"}
+    given = acls(Role.JOB, query_name="", group="")
+    assert "applied-topics" not in {acl.name for acl in given}
 
 
 def test_a_role_s_rights_are_printed_as_commands() -> None:
@@ -72,6 +79,7 @@ def test_an_appliers_rights_are_for_the_topics_that_are_named() -> None:
     assert listed == [
         f"{add} --operation Read --topic replica-map",
         f"{add} --operation Read --topic assigner-state",
+        f"{add} --operation Read --operation Write --operation Create --topic applied-topics",
         f"{add} --operation Create --operation Alter --operation Delete --topic '*'",
     ]
     named = CliRunner().invoke(cli, [*asked, "--mapped-topic", "orders"]).output.splitlines()

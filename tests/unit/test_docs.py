@@ -120,6 +120,7 @@ _NOT_OF_THE_JOB = {
     "TopicUnknownError",
     # plan, apply
     "MapsError",
+    "NotConfirmedError",
     "PlanFileError",
     "StalePlanError",
     "TargetError",

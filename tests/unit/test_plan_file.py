@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.errors import AssignerError
+from spu_assigner.schemas.wire import AppliedTopic, Origin
+from spu_assigner.stream.applied import Applied
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.plan_file import (
     PlanFileError,
@@ -25,7 +27,15 @@ from spu_assigner.stream.plan_file import (
     write_json,
 )
 from spu_assigner.stream.plan_maps import MapsError, maps_of_file, matcher
-from spu_assigner.stream.plan_model import KafkaCluster, Maps, Partition, Wanted, make_plan
+from spu_assigner.stream.plan_model import (
+    KafkaCluster,
+    Maps,
+    Partition,
+    Plan,
+    TopicSize,
+    Wanted,
+    make_plan,
+)
 from spu_assigner.stream.settings import Settings, SettingsError
 
 EVENTS = [
@@ -85,6 +95,28 @@ def test_a_list_that_lost_its_replica_is_short_though_all_are() -> None:
     assert (pair.replicas, pair.short) == (((2,), (2,)), frozenset({0, 1}))
 
 
+RELEASE = [
+    {"type": "replica_map", "cluster_id": "c1", "topic": "orders", "replicas": None},
+    {"type": "topic_status", "cluster_id": "c1", "topic": "orders", "status": "released"},
+]
+AGAIN = {"type": "replica_map", "cluster_id": "c1", "topic": "orders", "replicas": [[1]]}
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (RELEASE, Wanted(replicas=None, is_released=True, released_at=0)),
+        ([*RELEASE, AGAIN], Wanted(replicas=((1,),), replication_factor=1, released_at=0)),
+        ([*RELEASE, AGAIN, RELEASE[0]], Wanted(replicas=None, released_at=0)),
+        ([RELEASE[0]], Wanted(replicas=None)),
+    ],
+)
+def test_a_release_is_read_as_one(lines: list[dict[str, Any]], found: Wanted) -> None:
+    """Both look alike but for the status: a map that is gone."""
+    printed = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    assert read(simulated(EVENTS) + printed).topics["orders"] == found
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -119,6 +151,26 @@ def kafka(**topics: list[list[int]]) -> KafkaCluster:
     return KafkaCluster(kafka_id="k", brokers=(1, 2, 3), topics=parts, ids=ids)
 
 
+def record(topic: str, origin: Origin, topic_id: str | None = None) -> AppliedTopic:
+    return AppliedTopic(
+        cluster_id="c1",
+        topic=topic,
+        topic_id=topic_id or f"id-of-{topic}",
+        origin=origin,
+        recorded_at=10,
+        lists="",
+    )
+
+
+def made(*topics: str, origin: Origin = Origin.CREATED) -> Applied:
+    return Applied(records={topic: record(topic, origin) for topic in topics})
+
+
+def planned(maps: Maps, cluster: KafkaCluster, **options: Any) -> Plan:
+    """Of topics that apply made."""
+    return make_plan(maps, cluster, applied=made(*cluster.topics), **options)
+
+
 WANTED = Maps(
     cluster_id="c1",
     topics={
@@ -133,8 +185,17 @@ WANTED = Maps(
 THEN = {"old": [[1]], "same": [[3]], "wide": [[1, 2]], "foreign": [[1]]}
 
 
+APPLIED = made(*THEN)
+
+
 def kept() -> SavedPlan:
-    return saved(make_plan(WANTED, kafka(**THEN), delete=True), WANTED, is_live=True)
+    """With all that a plan can tell."""
+    plan = planned(WANTED, kafka(**THEN), delete=True, recreate=True)
+    size = TopicSize(records=7, size_bytes=None)
+    changes = tuple(
+        replace(change, size=size) if change.topic == "old" else change for change in plan.changes
+    )
+    return saved(replace(plan, changes=changes), WANTED, is_live=True)
 
 
 def test_a_saved_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -154,7 +215,8 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 SPOILED: list[Callable[[dict[str, Any]], object]] = [
-    lambda plan: plan.update(format=2),
+    lambda plan: plan.update(format=1),  # of 0.3.0
+    lambda plan: plan.update(recreate=1),
     lambda plan: plan.pop("kafka_id"),
     lambda plan: plan.update(brokers=[True]),
     lambda plan: plan.update(maps={}),
@@ -165,6 +227,10 @@ SPOILED: list[Callable[[dict[str, Any]], object]] = [
     lambda plan: plan["changes"][0].update(after=[[1, 1]]),
     lambda plan: plan["changes"][2].update(after=[[1]], before=[[1], [2]]),
     lambda plan: plan["changes"][0].update(topic_id=7),
+    lambda plan: plan["changes"][0].update(topic_id="x"),
+    lambda plan: plan["changes"][1].update(topic_id=None),
+    lambda plan: plan["changes"][1].update(gone_id="x"),
+    lambda plan: plan["changes"][1].update(records=-1),
     lambda plan: plan.update(changes={"topic": "x"}),
 ]
 
@@ -204,16 +270,16 @@ def test_a_plan_is_fresh_while_all_is_as_it_was_or_as_it_is_to_be(
     now: dict[str, list[list[int]]],
 ) -> None:
     """So that a run that broke off can be finished by the same plan."""
-    require_fresh(kept(), kafka(**{**THEN, **now}), WANTED)
+    require_fresh(kept(), kafka(**{**THEN, **now}), WANTED, APPLIED)
 
 
 def test_a_partition_on_its_way_is_no_change_of_the_cluster() -> None:
     """While Kafka moves it, both old and new replicas are listed, the new ones first."""
     asked = replace(WANTED, topics={"t": Wanted(replicas=((2, 3),), replication_factor=2)})
-    plan = saved(make_plan(asked, kafka(t=[[1, 2]])), asked, is_live=False)
-    require_fresh(plan, kafka(t=[[2, 3, 1]]), None)
+    plan = saved(planned(asked, kafka(t=[[1, 2]])), asked, is_live=False)
+    require_fresh(plan, kafka(t=[[2, 3, 1]]), None, APPLIED)
     with pytest.raises(StalePlanError, match=r"partition 0 on \[1, 2\] and has it on \[2, 1, 3\]"):
-        require_fresh(plan, kafka(t=[[2, 1, 3]]), None)
+        require_fresh(plan, kafka(t=[[2, 1, 3]]), None, APPLIED)
 
 
 @pytest.mark.parametrize(
@@ -235,33 +301,69 @@ def test_a_plan_of_topics_that_have_changed_is_refused(
     """What would be done now was decided on something else."""
     topics = {name: lists for name, lists in {**THEN, **now}.items() if lists is not None}
     with pytest.raises(StalePlanError) as caught:
-        require_fresh(kept(), kafka(**topics), WANTED)
+        require_fresh(kept(), kafka(**topics), WANTED, APPLIED)
     assert told in str(caught.value)
     assert str(caught.value).endswith("nothing was done, plan again")
 
 
-def test_a_topic_that_was_made_anew_is_not_deleted_by_an_old_plan() -> None:
+def test_a_topic_that_was_made_again_is_not_touched_by_an_old_plan() -> None:
     """It is another topic under the same name, told by Kafka's id of it."""
-    cluster = replace(kafka(**THEN), ids={"old": "another"})
-    with pytest.raises(StalePlanError, match="old was deleted and made anew"):
-        require_fresh(kept(), cluster, WANTED)
+    ids = kafka(**THEN).ids
+    for topic in ("old", "wide"):
+        cluster = replace(kafka(**THEN), ids={**ids, topic: "another"})
+        with pytest.raises(StalePlanError, match=f"{topic} was deleted and made again"):
+            require_fresh(kept(), cluster, WANTED, APPLIED)
+    cluster = replace(kafka(**THEN), ids={**ids, "old": "another"})
+    with pytest.raises(StalePlanError, match="old was deleted and made again"):
+        require_fresh(kept(), cluster, WANTED, APPLIED)
+
+
+def test_a_plan_deletes_only_what_apply_made_whatever_its_file_says() -> None:
+    """A file can be written by hand, and a topic be released after it was planned."""
+    for applied in (Applied(), made("old", origin=Origin.FOUND)):
+        with pytest.raises(StalePlanError, match="topic old was not made by apply"):
+            require_fresh(kept(), kafka(**THEN), WANTED, applied)
+    released = Wanted(replicas=None, is_released=True, released_at=11)
+    now = replace(WANTED, topics={**WANTED.topics, "old": released})
+    with pytest.raises(StalePlanError, match="topic old was released"):
+        require_fresh(kept(), kafka(**THEN), now, APPLIED)
+
+
+def test_a_plan_that_was_applied_does_not_create_again_what_is_gone_since() -> None:
+    """It came back empty, without a word."""
+    since = Applied(records={**APPLIED.records, **made("new").records})
+    require_fresh(kept(), kafka(**THEN, new=[[1, 2]]), WANTED, since)
+    with pytest.raises(StalePlanError, match="topic new was in Kafka since and is gone, with its"):
+        require_fresh(kept(), kafka(**THEN), WANTED, since)
+
+
+def test_a_plan_to_create_again_what_is_gone_does_so_once() -> None:
+    """It was asked for by --recreate, of that topic and no later one."""
+    gone = Applied(records={**APPLIED.records, **made("new").records})
+    plan = make_plan(WANTED, kafka(**THEN), applied=gone, recreate=True)
+    again = saved(plan, WANTED, is_live=True)
+    require_fresh(again, kafka(**THEN), WANTED, gone)
+    later = {"new": record("new", Origin.CREATED, "a-later-one")}
+    for applied in (APPLIED, Applied(records={**APPLIED.records, **later})):
+        with pytest.raises(StalePlanError, match="topic new was in Kafka since and is gone"):
+            require_fresh(again, kafka(**THEN), WANTED, applied)
 
 
 def test_a_plan_is_for_its_own_kafka_cluster_and_its_brokers() -> None:
     """A broker that came or went since may have changed what is right."""
     with pytest.raises(StalePlanError, match="for Kafka cluster k, this is other"):
-        require_fresh(kept(), replace(kafka(**THEN), kafka_id="other"), WANTED)
+        require_fresh(kept(), replace(kafka(**THEN), kafka_id="other"), WANTED, APPLIED)
     with pytest.raises(StalePlanError, match=r"brokers were \[1, 2, 3\] and are \[1, 3\]"):
-        require_fresh(kept(), replace(kafka(**THEN), brokers=(1, 3)), WANTED)
+        require_fresh(kept(), replace(kafka(**THEN), brokers=(1, 3)), WANTED, APPLIED)
 
 
 def test_a_plan_whose_maps_have_changed_is_refused() -> None:
     """An SPU may have been decommissioned since; other topics' maps do not matter."""
     other = {**WANTED.topics, "another": Wanted(replicas=((1,),), replication_factor=1)}
-    require_fresh(kept(), kafka(**THEN), replace(WANTED, topics=other))
+    require_fresh(kept(), kafka(**THEN), replace(WANTED, topics=other), APPLIED)
     changed = {**WANTED.topics, "old": Wanted(replicas=((1,),), replication_factor=1)}
     with pytest.raises(StalePlanError, match="the map of topic old has changed"):
-        require_fresh(kept(), kafka(**THEN), replace(WANTED, topics=changed))
+        require_fresh(kept(), kafka(**THEN), replace(WANTED, topics=changed), APPLIED)
 
 
 def test_a_plan_that_was_tampered_with_touches_no_reserved_topic() -> None:
@@ -270,7 +372,7 @@ def test_a_plan_that_was_tampered_with_touches_no_reserved_topic() -> None:
     changes = tuple(replace(each, topic="__consumer_offsets") for each in plan.plan.changes)
     forged = replace(plan, plan=replace(plan.plan, changes=changes))
     with pytest.raises(StalePlanError, match="none that may be changed"):
-        require_fresh(forged, kafka(**THEN), None)
+        require_fresh(forged, kafka(**THEN), None, APPLIED)
 
 
 @pytest.mark.parametrize(
@@ -304,6 +406,8 @@ def test_of_plan_no_error_ends_with_two(
         (["apply", "--no-such"], "No such option"),
         (["apply"], "Missing option '--cluster'"),
         (["apply", "plan.json", "--delete"], "PLAN says what to do"),
+        (["apply", "plan.json", "--recreate"], "PLAN says what to do"),
+        (["apply", "plan.json", "--foreign", "t*"], "PLAN says what to do"),
     ],
 )
 def test_of_apply_wrong_usage_ends_with_two(arguments: list[str], told: str) -> None:

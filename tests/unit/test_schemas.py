@@ -32,6 +32,7 @@ from spu_assigner.schemas.event_encoding import EVENT_BODIES
 from spu_assigner.schemas.evolution import breaks
 from spu_assigner.schemas.registry import FOLDER, Registry, faults, fingerprint_of, main
 from spu_assigner.schemas.strict import SchemaError, compile_reader, read_whole
+from spu_assigner.schemas.wire import Origin
 from support.builders import Events
 
 REGISTRY = Registry.load()
@@ -128,6 +129,7 @@ def symbols_of(schema: Any, name: str) -> list[str]:
         ("ReplicaMap", Mode),
         ("WaitingState", Wait),
         ("WaitingState", Policy),
+        ("AppliedTopic", Origin),
     ],
 )
 def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order(
