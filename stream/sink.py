@@ -16,6 +16,7 @@ known, so the producer is thrown away and this sequence is gone through again.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -60,6 +61,11 @@ TRANSACTION_SECONDS_MAX: Final = (
 )
 QUEUE_SIZE: Final = 256 * 1024  # KiB in the producer; beyond it sending waits
 POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
+
+# librdkafka writes a fatal error to standard error by itself, whatever its level; the error is
+# raised as well. A program that has log handlers gets the line, our own commands have none.
+_LOGGER: Final = logging.getLogger("spu_assigner.kafka")
+_LOGGER.addHandler(logging.NullHandler())
 
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -301,6 +307,7 @@ class TransactionalSink:
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": QUEUE_SIZE,
             "log_level": 0,  # what goes wrong is raised
+            "logger": _LOGGER,
             "delivery.report.only.error": True,
             "on_delivery": self._note_undelivered,
         }

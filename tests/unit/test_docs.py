@@ -82,11 +82,11 @@ def test_every_topic_is_told_of() -> None:
 
 
 def test_the_release_is_that_of_the_package() -> None:
-    """Markers name it, and the first heading of the changelog too."""
+    """Markers name it, and the first heading of the changelog that is of a release."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["version"] == RELEASE
     headings = re.findall(r"^## (\S+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
-    assert headings[0] == RELEASE
+    assert next(each for each in headings if each != "Unreleased") == RELEASE
 
 
 # Errors of the other commands and of values; those of the job are in README's table.
