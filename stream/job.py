@@ -23,7 +23,6 @@ from spu_assigner.stream import spark_image
 from spu_assigner.stream.callbacks import require_token
 from spu_assigner.stream.checkpoint import (
     SHUFFLE_PARTITIONS,
-    Checkpoint,
     CheckpointError,
     absolute,
     choose_shards,
@@ -38,13 +37,14 @@ from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
 from spu_assigner.stream.private import private_files
 from spu_assigner.stream.query import answers
-from spu_assigner.stream.recovery import (
-    AGAIN,
-    Recovery,
-    RecoveryError,
-    pending_recovery,
-)
+from spu_assigner.stream.recovery import pending_recovery
 from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.start_marker import (
+    as_recovery,
+    is_early,
+    refuse_foreign_early,
+    require_own_marker,
+)
 from spu_assigner.stream.topics import check_topics
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ def start(
         InputError: what was to be read next is no longer in Kafka.
     """
     check_topics(settings.connection().client(), prefix=settings.topic_prefix)
+    refuse_foreign_early(settings)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
         spark = build_session(settings, java=None, jars=None)
     else:
@@ -228,7 +229,10 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             positions_after=lambda batch: read_positions(spark, place, batch),
             metrics=watch.metrics,
         )
-        _open(sink, checkpoint, recovery, place)
+        if not is_early(place):
+            require_own_marker(spark, settings, place)
+        with as_recovery(recovery, place):
+            sink.open(checkpoint.id)
         watch.health.done(Step.MARKER)
         check_inputs(settings, read_inputs(spark, place, recovery))
         watch.health.done(Step.TOPICS)
@@ -259,23 +263,6 @@ def _jvm_may_be_gone() -> suppress:
     from py4j.protocol import Py4JNetworkError
 
     return suppress(Py4JNetworkError, OSError)
-
-
-def _open(
-    sink: TransactionalSink, checkpoint: Checkpoint, recovery: Recovery | None, place: str
-) -> None:
-    """Take over the output; a recovery that does not go with it is told as such."""
-    from spu_assigner.stream.marker_check import ForeignCheckpointError
-
-    try:
-        sink.open(checkpoint.id)
-    except ForeignCheckpointError as reason:
-        if recovery is None:
-            raise
-        raise RecoveryError(
-            f"the recovery of checkpoint {place} was not finished, or another checkpoint has been "
-            f"run since ({reason}); {AGAIN}, to the same folder"
-        ) from reason
 
 
 def _named(

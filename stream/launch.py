@@ -27,6 +27,7 @@ from spu_assigner.stream.job import Jars, Job, SparkGoneError, build_session, st
 from spu_assigner.stream.private import open_private
 from spu_assigner.stream.scenario import examples
 from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.start_marker import refuse_foreign_early
 from spu_assigner.stream.topics import check_topics, create_topics
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def _prepare_kafka(plan: Plan, stack: ExitStack, say: Callable[[str], None]) -> 
         say(f"topics: {len(report.created)} made, {len(report.unchanged)} were there")
     if plan.home is None:
         check_topics(connection.client(), prefix=connection.prefix)
+        refuse_foreign_early(settings)
     if plan.demo_prefix is not None:
         play = Play(connection, examples(plan.demo_prefix))
         say(f"scenario: {play.send()} messages sent to Kafka")

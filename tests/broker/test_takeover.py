@@ -7,6 +7,7 @@ show Spark's own words for it.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,11 +17,13 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.events import Event
+from spu_assigner.stream.java import Java
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import TransactionalSink
 from support.audits import audit
 from support.builders import Events
 from support.kafka import Kafka
+from support.outboxes import outbox
 from support.profiled import SHARDS
 from support.programs import running
 
@@ -134,3 +137,26 @@ def test_a_job_that_kafka_shuts_out_says_one_line_and_librdkafka_none(jobs: Jobs
     jobs.wait_shut_out(older)
     other.close()
     assert not any(words in jobs.said(older) for words in LIBRDKAFKAS_WORDS)
+
+
+def test_a_foreign_checkpoint_is_refused_before_a_jvm_starts_and_shuts_nobody_out(
+    jobs: Jobs, tmp_path: Path, java: Java
+) -> None:
+    """A Java that notes when it is run stands where Spark would find it."""
+    settings = jobs.settings
+    owner = TransactionalSink(settings, shards=SHARDS)
+    owner.open("one")
+    owner.bind("one")
+    owner._send_once(outbox(b"a"), 0)
+    noted, home = tmp_path / "noted", tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    wrapper = home / "bin/java"
+    wrapper.write_text(f'#!/bin/sh\ntouch {noted}\nexec {java.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    job = jobs.begin(environ={"JAVA_HOME": str(home), "PATH": f"{home}/bin:{os.environ['PATH']}"})
+    assert job.wait(PATIENCE_SECONDS) == 1
+    (line,) = [line for line in jobs.said(job).splitlines() if line.startswith("spu-assigner: ")]
+    assert "is of checkpoint one, and this is a new one" in line
+    assert not noted.exists()
+    owner._send_once(outbox(b"b", first=1), 1)
+    owner.close()
