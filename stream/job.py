@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,10 +31,11 @@ from spu_assigner.stream.checkpoint import (
     read_checkpoint,
     read_positions,
 )
-from spu_assigner.stream.faults import JobError, named
+from spu_assigner.stream.faults import JobError, is_by_others, named
 from spu_assigner.stream.inputs import check_inputs, note_topics, read_inputs
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
+from spu_assigner.stream.ownership import Ownership, OwnerWatch, files_of
 from spu_assigner.stream.private import private_files
 from spu_assigner.stream.query import answers
 from spu_assigner.stream.recovery import pending_recovery
@@ -50,11 +51,15 @@ from spu_assigner.stream.topics import check_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from spu_assigner.stream.marker_check import FencedError
     from spu_assigner.stream.metrics_watch import Watch
     from spu_assigner.stream.sink import TransactionalSink
 
 LOCAL_MASTER: Final = "local[*,4]"  # all cores; a task is tried four times, as on a cluster
 LOOPBACK: Final = "127.0.0.1"
+# Restarts of the query in a row, without a batch of its own between them. A process that was shut
+# out plans one batch at most before it notices, so each costs one.
+RESTARTS_MAX: Final = 5
 BROADCAST_BUFFER: Final = "spark.broadcast.blockSize"
 _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
@@ -88,20 +93,32 @@ class Job:
 
     def __init__(
         self,
-        query: StreamingQuery,
+        begin: Callable[[], StreamingQuery],
         sink: TransactionalSink,
         spark: SparkSession,
         settings: Settings,
         *,
         shards: int,
         watch: Watch,
+        ownership: Ownership,
     ) -> None:
-        self.query = query
+        """Start the query.
+
+        Args:
+            begin: starts it, and again where it stopped.
+        """
         self.watch = watch
         self.sink = sink
         self.spark = spark
         self.shards = shards
+        self.restarts = 0  # of the query, since the job was started
         self._settings = settings
+        self._begin = begin
+        self._restarts_in_a_row = 0
+        self._batch_before = -1  # the last one that was sent before the last restart
+        self._fenced: FencedError | None = None
+        self.query = begin()
+        self._owner_watch = OwnerWatch(ownership, self._shut_out)
 
     @property
     def ui_url(self) -> str | None:
@@ -123,19 +140,73 @@ class Job:
         from py4j.protocol import Py4JNetworkError
         from pyspark.errors import StreamingQueryException
 
+        while True:
+            try:
+                if self._fenced is not None:
+                    raise self._fenced
+                if timeout_seconds is None:
+                    self.query.awaitTermination()
+                    ended = True
+                else:
+                    ended = bool(self.query.awaitTermination(timeout_seconds))  # type: ignore[arg-type]  # a float will do
+                if not ended or self._fenced is None:
+                    return ended
+            except StreamingQueryException as reason:
+                if not self._may_restart(reason):
+                    raise _named(
+                        reason,
+                        self.spark,
+                        self._settings,
+                        failure=self._fenced or self.sink.failure,
+                    ) from reason
+                self._restart()
+                if timeout_seconds is not None:
+                    return False
+            except (Py4JNetworkError, OSError) as reason:
+                raise SparkGoneError(
+                    "Spark's JVM has ended: killed, or out of memory; start the job again, it goes "
+                    "on where it stopped"
+                ) from reason
+
+    def _may_restart(self, reason: BaseException) -> bool:
+        """Whether the query stopped because a process that was shut out had written its checkpoint:
+        one that stood still, and planned a batch before it noticed.
+
+        Raises:
+            FencedError: this process is the one that was shut out.
+        """
+        if self._fenced is not None or self.sink.failure is not None or not is_by_others(reason):
+            return False
+        self.sink.check_owner()
+        sent = -1 if self.sink.last is None else self.sink.last.batch
+        if sent > self._batch_before:
+            self._restarts_in_a_row, self._batch_before = 0, sent
+        return self._restarts_in_a_row < RESTARTS_MAX
+
+    def _restart(self) -> None:
+        """Take what is planned in the checkpoint as this query's own plan.
+
+        The sink stays as it is. Were the transactional id taken again, this would shut out a
+        process that has taken it since; so Kafka says at the next batch whose it is.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        self.restarts += 1
+        self._restarts_in_a_row += 1
         try:
-            if timeout_seconds is None:
-                self.query.awaitTermination()
-                return True
-            ended = self.query.awaitTermination(timeout_seconds)  # type: ignore[arg-type]  # a float will do
-            return bool(ended)
-        except StreamingQueryException as reason:
-            raise _named(reason, self.spark, self._settings, failure=self.sink.failure) from reason
-        except (Py4JNetworkError, OSError) as reason:
-            raise SparkGoneError(
-                "Spark's JVM has ended: killed, or out of memory; start the job again, it goes on "
-                "where it stopped"
-            ) from reason
+            self.query = self._begin()
+        except (PySparkException, Py4JJavaError) as reason:
+            raise _named(reason, self.spark, self._settings) from reason
+        self.watch.resumed(self.query)
+
+    def _shut_out(self, reason: FencedError) -> None:
+        """Stop the query at once: what it wrote from now on would be in its successor's way."""
+        from py4j.protocol import Py4JError
+
+        self._fenced = reason
+        with suppress(Py4JError, OSError):  # Who waits for its end says why.
+            self.query.stop()
 
     def stop(self) -> None:
         """Stop the query and Spark; what was not committed is repeated at the next start."""
@@ -145,6 +216,7 @@ class Job:
 
     def end_query(self) -> None:
         """Stop the query, and all of ours that looks at it; Spark goes on."""
+        self._owner_watch.close()
         self.watch.close()
         with _jvm_may_be_gone():
             self.query.stop()
@@ -213,6 +285,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     sink = None
     try:
         make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
+        files = files_of(spark, place)
         checkpoint = read_checkpoint(spark, place)
         recovery = pending_recovery(
             spark, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
@@ -223,14 +296,16 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             checkpoint, wanted=settings.shards, profile=settings.profile, place=place
         )
         spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
+        ownership = Ownership(files, place, query=settings.query_name)
         sink = TransactionalSink(
             settings,
             shards=shards,
             positions_after=lambda batch: read_positions(spark, place, batch),
             metrics=watch.metrics,
+            ownership=ownership,
         )
         if not is_early(place):
-            require_own_marker(spark, settings, place)
+            require_own_marker(files, settings, place)
         with as_recovery(recovery, place):
             sink.open(checkpoint.id)
         watch.health.done(Step.MARKER)
@@ -238,24 +313,30 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         watch.health.done(Step.TOPICS)
         note_topics(spark, settings, place)
         require_token(spark)
-        query = (
-            answers(spark, settings, shards=shards, recovery=recovery)
-            .writeStream.queryName(settings.query_name)
-            .option("checkpointLocation", place)
-            .outputMode("append")
-            .foreachBatch(sink)
-            .start()
-        )
-        sink.bind(query.id)
-        watch.begin(query)
+        plan = answers(spark, settings, shards=shards, recovery=recovery)
+
+        def begin() -> StreamingQuery:
+            return (
+                plan.writeStream.queryName(settings.query_name)
+                .option("checkpointLocation", place)
+                .outputMode("append")
+                .foreachBatch(sink)
+                .start()
+            )
+
+        sink.check_owner()
+        job = Job(begin, sink, spark, settings, shards=shards, watch=watch, ownership=ownership)
+        sink.bind(job.query.id)
+        watch.begin(job.query)
     except BaseException as reason:
         watch.close()
         if sink is not None:
             sink.close()
-        if isinstance(reason, PySparkException | Py4JJavaError):
+        is_file = isinstance(reason, OSError) and reason.filename is not None
+        if is_file or isinstance(reason, PySparkException | Py4JJavaError):
             raise _named(reason, spark, settings) from reason
         raise
-    return Job(query, sink, spark, settings, shards=shards, watch=watch)
+    return job
 
 
 def _jvm_may_be_gone() -> suppress:

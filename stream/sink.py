@@ -41,6 +41,7 @@ from spu_assigner.stream.marker_check import (
 )
 from spu_assigner.stream.metrics import BatchReport, Metrics, by_place
 from spu_assigner.stream.outbox import Outbox, Summary, summarised
+from spu_assigner.stream.ownership import Ownership
 from spu_assigner.stream.patience import PATIENCE_SECONDS, deliver, patiently, unmasked
 from spu_assigner.stream.reach import told
 from spu_assigner.stream.release import RELEASE
@@ -109,6 +110,7 @@ class TransactionalSink:
         shards: int,
         positions_after: Callable[[int], Positions] | None = None,
         metrics: Metrics | None = None,
+        ownership: Ownership | None = None,
     ) -> None:
         """A sink that is not yet connected.
 
@@ -118,6 +120,7 @@ class TransactionalSink:
             positions_after: how far the input had been read by a batch, out of the checkpoint;
                 asked where the last marker is of a release that did not tell.
             metrics: are told of each batch.
+            ownership: this process's in the checkpoint; None: there is no checkpoint.
         """
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
@@ -125,6 +128,7 @@ class TransactionalSink:
         self._settings = settings
         self._shards = shards
         self._positions_after = positions_after
+        self._ownership = ownership
         self._positions: Positions = {}  # how far the input was read by the last marker's batch
         self._producer: Any = None
         self._marker: CommitMarker | None = None
@@ -156,6 +160,7 @@ class TransactionalSink:
 
         Raises:
             ForeignCheckpointError: the marker belongs to another one.
+            FencedError: a process that was started later has taken over meanwhile.
             SinkError: the broker does not answer.
         """
         self._connect()
@@ -189,6 +194,15 @@ class TransactionalSink:
         self._checkpoint_id = checkpoint_id
         self._bound.set()
 
+    def check_owner(self) -> None:
+        """Look whether a process that was started later owns the checkpoint; Kafka is not asked.
+
+        Raises:
+            FencedError: so it is.
+        """
+        if self._ownership is not None:
+            self._ownership.check()
+
     def close(self) -> None:
         """Let the producer go; what was open is aborted."""
         producer, self._producer = self._producer, None
@@ -199,6 +213,7 @@ class TransactionalSink:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Send a batch. Raises what stops the query; `failure` then holds it."""
         try:
+            self.check_owner()  # before the batch's tasks run: they write state where others do
             self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
             spark = frame.sparkSession.sparkContext
             spark.setJobDescription(self.metrics.description(self._settings.query_name, batch))
@@ -267,7 +282,10 @@ class TransactionalSink:
         """The start sequence: shut out older processes, settle what they left, read the marker."""
         try:
             producer = Producer(self._producer_options())
-            patiently(producer.init_transactions)
+            if self._ownership is None:
+                patiently(producer.init_transactions)
+            else:
+                self._ownership.take(lambda: patiently(producer.init_transactions))
             found = read_placed_marker(
                 self._settings, topic=self._marker_topics[0], patience=PATIENCE_SECONDS
             )
@@ -383,6 +401,7 @@ class TransactionalSink:
                 # It may name a successor that the first error did not name. Of a transaction that
                 # was open too long it says the same, and that one may be sent again.
                 is_fenced |= refusal.args[0].code() in _FENCED and not self._is_expired()
+        self.check_owner()  # Where a successor is known, all else follows from it.
         if is_fenced:
             raise self._fenced(batch) from reason
         if error.code() in _UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
