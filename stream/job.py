@@ -23,7 +23,6 @@ from spu_assigner.stream import spark_image
 from spu_assigner.stream.callbacks import require_token
 from spu_assigner.stream.checkpoint import (
     SHUFFLE_PARTITIONS,
-    CheckpointError,
     absolute,
     choose_shards,
     is_local,
@@ -31,13 +30,14 @@ from spu_assigner.stream.checkpoint import (
     read_checkpoint,
     read_positions,
 )
-from spu_assigner.stream.faults import JobError, is_by_others, named
+from spu_assigner.stream.faults import is_by_others
 from spu_assigner.stream.inputs import check_inputs, note_topics, read_inputs
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
 from spu_assigner.stream.ownership import Ownership, OwnerWatch, files_of
 from spu_assigner.stream.private import private_files
 from spu_assigner.stream.query import answers
+from spu_assigner.stream.query_end import Restarts, SparkGoneError, jvm_may_be_gone, named_end
 from spu_assigner.stream.recovery import pending_recovery
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.start_marker import (
@@ -57,9 +57,6 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER: Final = "local[*,4]"  # all cores; a task is tried four times, as on a cluster
 LOOPBACK: Final = "127.0.0.1"
-# Restarts of the query in a row, without a batch of its own between them. A process that was shut
-# out plans one batch at most before it notices, so each costs one.
-RESTARTS_MAX: Final = 5
 BROADCAST_BUFFER: Final = "spark.broadcast.blockSize"
 _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
@@ -74,10 +71,6 @@ JVM: Final = (
 METRICS_NAMESPACE: Final = "spu_assigner"
 _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-
-class SparkGoneError(JobError):
-    """The JVM that Spark runs in has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,23 +95,22 @@ class Job:
         watch: Watch,
         ownership: Ownership,
     ) -> None:
-        """Start the query.
-
-        Args:
-            begin: starts it, and again where it stopped.
-        """
+        """Start the query; `begin` does that, and again where it stopped."""
         self.watch = watch
         self.sink = sink
         self.spark = spark
         self.shards = shards
-        self.restarts = 0  # of the query, since the job was started
         self._settings = settings
         self._begin = begin
-        self._restarts_in_a_row = 0
-        self._batch_before = -1  # the last one that was sent before the last restart
+        self._restarts = Restarts()
         self._fenced: FencedError | None = None
         self.query = begin()
         self._owner_watch = OwnerWatch(ownership, self._shut_out)
+
+    @property
+    def restarts(self) -> int:
+        """Of the query, since the job was started."""
+        return self._restarts.count
 
     @property
     def ui_url(self) -> str | None:
@@ -153,7 +145,7 @@ class Job:
                     return ended
             except StreamingQueryException as reason:
                 if not self._may_restart(reason):
-                    raise _named(
+                    raise named_end(
                         reason,
                         self.spark,
                         self._settings,
@@ -169,19 +161,11 @@ class Job:
                 ) from reason
 
     def _may_restart(self, reason: BaseException) -> bool:
-        """Whether the query stopped because a process that was shut out had written its checkpoint:
-        one that stood still, and planned a batch before it noticed.
-
-        Raises:
-            FencedError: this process is the one that was shut out.
-        """
+        """Raises FencedError: this process is the one that was shut out."""
         if self._fenced is not None or self.sink.failure is not None or not is_by_others(reason):
             return False
         self.sink.check_owner()
-        sent = -1 if self.sink.last is None else self.sink.last.batch
-        if sent > self._batch_before:
-            self._restarts_in_a_row, self._batch_before = 0, sent
-        return self._restarts_in_a_row < RESTARTS_MAX
+        return self._restarts.may_follow(-1 if self.sink.last is None else self.sink.last.batch)
 
     def _restart(self) -> None:
         """Take what is planned in the checkpoint as this query's own plan.
@@ -192,12 +176,10 @@ class Job:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
-        self.restarts += 1
-        self._restarts_in_a_row += 1
         try:
             self.query = self._begin()
         except (PySparkException, Py4JJavaError) as reason:
-            raise _named(reason, self.spark, self._settings) from reason
+            raise named_end(reason, self.spark, self._settings) from reason
         self.watch.resumed(self.query)
 
     def _shut_out(self, reason: FencedError) -> None:
@@ -211,14 +193,14 @@ class Job:
     def stop(self) -> None:
         """Stop the query and Spark; what was not committed is repeated at the next start."""
         self.end_query()
-        with _jvm_may_be_gone():
+        with jvm_may_be_gone():
             self.spark.stop()
 
     def end_query(self) -> None:
         """Stop the query, and all of ours that looks at it; Spark goes on."""
         self._owner_watch.close()
         self.watch.close()
-        with _jvm_may_be_gone():
+        with jvm_may_be_gone():
             self.query.stop()
         self.sink.close()
 
@@ -334,35 +316,9 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             sink.close()
         is_file = isinstance(reason, OSError) and reason.filename is not None
         if is_file or isinstance(reason, PySparkException | Py4JJavaError):
-            raise _named(reason, spark, settings) from reason
+            raise named_end(reason, spark, settings) from reason
         raise
     return job
-
-
-def _jvm_may_be_gone() -> suppress:
-    """Where there is no JVM, nothing is to be stopped."""
-    from py4j.protocol import Py4JNetworkError
-
-    return suppress(Py4JNetworkError, OSError)
-
-
-def _named(
-    error: BaseException,
-    spark: SparkSession,
-    settings: Settings,
-    *,
-    failure: BaseException | None = None,
-) -> AssignerError:
-    """What Spark raised, as an error that says what to do."""
-    from py4j.protocol import Py4JError
-
-    place = absolute(settings.checkpoint)
-
-    def look() -> None:
-        with suppress(Py4JError, CheckpointError):  # What is wrong with these is told by `error`.
-            check_inputs(settings, read_inputs(spark, place))
-
-    return named(error, checkpoint=place, failure=failure, look=look)
 
 
 def build_session(

@@ -23,8 +23,9 @@ from spu_assigner.stream.demo import Play
 from spu_assigner.stream.interrupts import Interrupts
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import ensure_java
-from spu_assigner.stream.job import Jars, Job, SparkGoneError, build_session, start_query
+from spu_assigner.stream.job import Jars, Job, build_session, start_query
 from spu_assigner.stream.private import open_private
+from spu_assigner.stream.query_end import SparkGoneError
 from spu_assigner.stream.scenario import examples
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.start_marker import refuse_foreign_early

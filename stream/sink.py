@@ -19,19 +19,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from spu_assigner.schemas.codec import encode_record
-from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange
+from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.stream.bundle import KINDS
 from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.cloud_events import marker_headers, rfc3339
 from spu_assigner.stream.failpoints import Failpoint, armed
-from spu_assigner.stream.marker import read_placed_marker
+from spu_assigner.stream.marker import offsets_read, positions_moved, read_placed_marker
 from spu_assigner.stream.marker_check import (
     FencedError,
     SinkError,
@@ -237,7 +237,7 @@ class TransactionalSink:
             batch=batch,
             count=summary.count,
             digest=summary.digest,
-            offsets=_offsets(summary.ranges, self._settings.topic_prefix),
+            offsets=offsets_read(summary.ranges, self._settings.topic_prefix),
             release=RELEASE,
             shards=self._shards,
             default_policy=self._settings.default_policy.value,
@@ -249,7 +249,9 @@ class TransactionalSink:
                 # Found at a later attempt, it is what an earlier one of this process has sent.
                 repeated = is_sent(marker, self._marker, topic=self._marker_topics[0])
                 if not repeated:
-                    marker = replace(marker, positions=_moved(self._positions, marker.offsets))
+                    marker = replace(
+                        marker, positions=positions_moved(self._positions, marker.offsets)
+                    )
                     self._transact(outbox, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
@@ -433,29 +435,3 @@ class TransactionalSink:
 
     def _is_expired(self) -> bool:
         return time.time() - self._begun >= TRANSACTION_SECONDS_MAX
-
-
-def _offsets(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[PartitionOffsets, ...]]:
-    offsets: dict[str, tuple[PartitionOffsets, ...]] = {}
-    for each in ranges:
-        topic = prefix + SOURCE_TOPICS[each.source]
-        read = PartitionOffsets(
-            partition=each.partition, first=each.first, last=each.last, count=each.count
-        )
-        offsets[topic] = (*offsets.get(topic, ()), read)
-    return offsets
-
-
-def _moved(
-    before: Positions, offsets: Mapping[str, tuple[PartitionOffsets, ...]]
-) -> dict[str, tuple[PartitionPosition, ...]]:
-    """How far the input has been read after a batch."""
-    moved = dict(before)
-    for topic, read in offsets.items():
-        after = {each.partition: each.next for each in moved.get(topic, ())}
-        after |= {each.partition: each.last + 1 for each in read}
-        moved[topic] = tuple(
-            PartitionPosition(partition=partition, next=after[partition])
-            for partition in sorted(after)
-        )
-    return moved
