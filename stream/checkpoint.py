@@ -222,9 +222,12 @@ def read_lines(files: Files, path: str) -> list[str] | None:
     return str(text).splitlines()
 
 
-def write_text(spark: SparkSession, path: str, text: str) -> None:
+def write_text(files: Files, path: str, text: str) -> None:
     """Write a small text file, whole or not at all; an older one is replaced."""
-    system, place = _file_system(spark, path)
+    if isinstance(files, LocalFiles):
+        files.write(path, text)
+        return
+    system, place = _file_system(files, path)
     half = place.suffix(".half")
     stream = system.create(half, True)
     try:
@@ -252,9 +255,12 @@ def put_file(spark: SparkSession, file: Path, path: str) -> None:
     system.copyFromLocalFile(False, True, source, place)
 
 
-def remove(spark: SparkSession, path: str) -> None:
+def remove(files: Files, path: str) -> None:
     """Remove a file, or a folder with all that is in it; nothing if there is none."""
-    system, place = _file_system(spark, path)
+    if isinstance(files, LocalFiles):
+        files.remove(path)
+        return
+    system, place = _file_system(files, path)
     system.delete(place, True)
 
 

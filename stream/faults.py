@@ -37,6 +37,11 @@ _DAMAGE: Final = (  # conditions begin with one of these
     "STREAMING_STATEFUL_OPERATOR_",
 )
 _NO_DAMAGE: Final = ("OUT_OF_MEMORY", "UNRELEASED_THREAD_ERROR", "CANNOT_WRITE_STATE_STORE")
+_SHARED: Final = (  # what Spark finds in its logs, or beside its query, was not written by it
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "CONCURRENT_QUERY",
+    "_LEGACY_ERROR_TEMP_2207",
+)
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming."
 _READERS: Final = (  # the parts of it that read and write a checkpoint
     f"{_STREAMING}checkpointing.",
@@ -55,6 +60,10 @@ class CheckpointFormatError(CheckpointError):
     """The checkpoint is of a release that keeps its state otherwise."""
 
 
+class CheckpointSharedError(CheckpointError):
+    """Another process writes the checkpoint, and did not stop when this one had taken over."""
+
+
 class JobError(AssignerError):
     """The query ended by an error that has no better name."""
 
@@ -68,6 +77,11 @@ class Cause:
     condition: str = ""  # Spark's class of error
     parameters: dict[str, str]
     source: str = ""  # of Java's: class and method of the first part of Spark's streaming
+
+    @property
+    def is_by_others(self) -> bool:
+        """Whether another process wrote the checkpoint."""
+        return self.condition.startswith(_SHARED)
 
     @property
     def is_damage(self) -> bool:
@@ -100,8 +114,18 @@ def named(
     if isinstance(failure, AssignerError):
         return failure
     chain = [*causes(error), *(() if failure is None else causes(failure))]
+    if any(cause.is_by_others for cause in chain):
+        return CheckpointSharedError(
+            f"another process writes checkpoint {checkpoint} as well, and has planned a batch "
+            "there; stop all jobs on this checkpoint, then start one: it goes on where they stopped"
+        )
     known = _lost(chain, look) or _own(chain, checkpoint) or _damaged(chain, checkpoint)
     return known or JobError(f"the query stopped: {_told(chain)}")
+
+
+def is_by_others(error: BaseException) -> bool:
+    """Whether Spark stopped because another process wrote the checkpoint."""
+    return any(cause.is_by_others for cause in causes(error))
 
 
 def causes(error: BaseException) -> Iterator[Cause]:

@@ -68,6 +68,12 @@ class Health:
         with self._lock:
             self._ended = self._ended or reason
 
+    def resumed(self) -> None:
+        """The query runs again."""
+        with self._lock:
+            self._ended = None
+            self._sign = self._clock()
+
     def live(self) -> Verdict:
         """Whether to leave it running."""
         with self._lock:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +23,6 @@ from spu_assigner.stream import spark_image
 from spu_assigner.stream.callbacks import require_token
 from spu_assigner.stream.checkpoint import (
     SHUFFLE_PARTITIONS,
-    Checkpoint,
-    CheckpointError,
     absolute,
     choose_shards,
     is_local,
@@ -32,24 +30,28 @@ from spu_assigner.stream.checkpoint import (
     read_checkpoint,
     read_positions,
 )
-from spu_assigner.stream.faults import JobError, named
+from spu_assigner.stream.faults import is_by_others
 from spu_assigner.stream.inputs import check_inputs, note_topics, read_inputs
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import Java, ensure_java
+from spu_assigner.stream.ownership import Ownership, OwnerWatch, files_of
 from spu_assigner.stream.private import private_files
 from spu_assigner.stream.query import answers
-from spu_assigner.stream.recovery import (
-    AGAIN,
-    Recovery,
-    RecoveryError,
-    pending_recovery,
-)
+from spu_assigner.stream.query_end import Restarts, SparkGoneError, jvm_may_be_gone, named_end
+from spu_assigner.stream.recovery import pending_recovery
 from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.start_marker import (
+    as_recovery,
+    is_early,
+    refuse_foreign_early,
+    require_own_marker,
+)
 from spu_assigner.stream.topics import check_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from spu_assigner.stream.marker_check import FencedError
     from spu_assigner.stream.metrics_watch import Watch
     from spu_assigner.stream.sink import TransactionalSink
 
@@ -71,10 +73,6 @@ _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-class SparkGoneError(JobError):
-    """The JVM that Spark runs in has ended."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jars:
     """The jars that Spark is given."""
@@ -88,20 +86,31 @@ class Job:
 
     def __init__(
         self,
-        query: StreamingQuery,
+        begin: Callable[[], StreamingQuery],
         sink: TransactionalSink,
         spark: SparkSession,
         settings: Settings,
         *,
         shards: int,
         watch: Watch,
+        ownership: Ownership,
     ) -> None:
-        self.query = query
+        """Start the query; `begin` does that, and again where it stopped."""
         self.watch = watch
         self.sink = sink
         self.spark = spark
         self.shards = shards
         self._settings = settings
+        self._begin = begin
+        self._restarts = Restarts()
+        self._fenced: FencedError | None = None
+        self.query = begin()
+        self._owner_watch = OwnerWatch(ownership, self._shut_out)
+
+    @property
+    def restarts(self) -> int:
+        """Of the query, since the job was started."""
+        return self._restarts.count
 
     @property
     def ui_url(self) -> str | None:
@@ -123,30 +132,75 @@ class Job:
         from py4j.protocol import Py4JNetworkError
         from pyspark.errors import StreamingQueryException
 
+        while True:
+            try:
+                if self._fenced is not None:
+                    raise self._fenced
+                if timeout_seconds is None:
+                    self.query.awaitTermination()
+                    ended = True
+                else:
+                    ended = bool(self.query.awaitTermination(timeout_seconds))  # type: ignore[arg-type]  # a float will do
+                if not ended or self._fenced is None:
+                    return ended
+            except StreamingQueryException as reason:
+                if not self._may_restart(reason):
+                    raise named_end(
+                        reason,
+                        self.spark,
+                        self._settings,
+                        failure=self._fenced or self.sink.failure,
+                    ) from reason
+                self._restart()
+                if timeout_seconds is not None:
+                    return False
+            except (Py4JNetworkError, OSError) as reason:
+                raise SparkGoneError(
+                    "Spark's JVM has ended: killed, or out of memory; start the job again, it goes "
+                    "on where it stopped"
+                ) from reason
+
+    def _may_restart(self, reason: BaseException) -> bool:
+        """Raises FencedError: this process is the one that was shut out."""
+        if self._fenced is not None or self.sink.failure is not None or not is_by_others(reason):
+            return False
+        self.sink.check_owner()
+        return self._restarts.may_follow(-1 if self.sink.last is None else self.sink.last.batch)
+
+    def _restart(self) -> None:
+        """Take what is planned in the checkpoint as this query's own plan.
+
+        The sink stays as it is. Were the transactional id taken again, this would shut out a
+        process that has taken it since; so Kafka says at the next batch whose it is.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
         try:
-            if timeout_seconds is None:
-                self.query.awaitTermination()
-                return True
-            ended = self.query.awaitTermination(timeout_seconds)  # type: ignore[arg-type]  # a float will do
-            return bool(ended)
-        except StreamingQueryException as reason:
-            raise _named(reason, self.spark, self._settings, failure=self.sink.failure) from reason
-        except (Py4JNetworkError, OSError) as reason:
-            raise SparkGoneError(
-                "Spark's JVM has ended: killed, or out of memory; start the job again, it goes on "
-                "where it stopped"
-            ) from reason
+            self.query = self._begin()
+        except (PySparkException, Py4JJavaError) as reason:
+            raise named_end(reason, self.spark, self._settings) from reason
+        self.watch.resumed(self.query)
+
+    def _shut_out(self, reason: FencedError) -> None:
+        """Stop the query at once: what it wrote from now on would be in its successor's way."""
+        from py4j.protocol import Py4JError
+
+        self._fenced = reason
+        with suppress(Py4JError, OSError):  # Who waits for its end says why.
+            self.query.stop()
 
     def stop(self) -> None:
         """Stop the query and Spark; what was not committed is repeated at the next start."""
         self.end_query()
-        with _jvm_may_be_gone():
+        with jvm_may_be_gone():
             self.spark.stop()
 
     def end_query(self) -> None:
         """Stop the query, and all of ours that looks at it; Spark goes on."""
+        self._owner_watch.close()
         self.watch.close()
-        with _jvm_may_be_gone():
+        with jvm_may_be_gone():
             self.query.stop()
         self.sink.close()
 
@@ -181,6 +235,7 @@ def start(
         InputError: what was to be read next is no longer in Kafka.
     """
     check_topics(settings.connection().client(), prefix=settings.topic_prefix)
+    refuse_foreign_early(settings)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
         spark = build_session(settings, java=None, jars=None)
     else:
@@ -212,6 +267,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     sink = None
     try:
         make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
+        files = files_of(spark, place)
         checkpoint = read_checkpoint(spark, place)
         recovery = pending_recovery(
             spark, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
@@ -222,79 +278,47 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             checkpoint, wanted=settings.shards, profile=settings.profile, place=place
         )
         spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
+        ownership = Ownership(files, place, query=settings.query_name)
         sink = TransactionalSink(
             settings,
             shards=shards,
             positions_after=lambda batch: read_positions(spark, place, batch),
             metrics=watch.metrics,
+            ownership=ownership,
         )
-        _open(sink, checkpoint, recovery, place)
+        if not is_early(place):
+            require_own_marker(files, settings, place)
+        with as_recovery(recovery, place):
+            sink.open(checkpoint.id)
         watch.health.done(Step.MARKER)
         check_inputs(settings, read_inputs(spark, place, recovery))
         watch.health.done(Step.TOPICS)
         note_topics(spark, settings, place)
         require_token(spark)
-        query = (
-            answers(spark, settings, shards=shards, recovery=recovery)
-            .writeStream.queryName(settings.query_name)
-            .option("checkpointLocation", place)
-            .outputMode("append")
-            .foreachBatch(sink)
-            .start()
-        )
-        sink.bind(query.id)
-        watch.begin(query)
+        plan = answers(spark, settings, shards=shards, recovery=recovery)
+
+        def begin() -> StreamingQuery:
+            return (
+                plan.writeStream.queryName(settings.query_name)
+                .option("checkpointLocation", place)
+                .outputMode("append")
+                .foreachBatch(sink)
+                .start()
+            )
+
+        sink.check_owner()
+        job = Job(begin, sink, spark, settings, shards=shards, watch=watch, ownership=ownership)
+        sink.bind(job.query.id)
+        watch.begin(job.query)
     except BaseException as reason:
         watch.close()
         if sink is not None:
             sink.close()
-        if isinstance(reason, PySparkException | Py4JJavaError):
-            raise _named(reason, spark, settings) from reason
+        is_file = isinstance(reason, OSError) and reason.filename is not None
+        if is_file or isinstance(reason, PySparkException | Py4JJavaError):
+            raise named_end(reason, spark, settings) from reason
         raise
-    return Job(query, sink, spark, settings, shards=shards, watch=watch)
-
-
-def _jvm_may_be_gone() -> suppress:
-    """Where there is no JVM, nothing is to be stopped."""
-    from py4j.protocol import Py4JNetworkError
-
-    return suppress(Py4JNetworkError, OSError)
-
-
-def _open(
-    sink: TransactionalSink, checkpoint: Checkpoint, recovery: Recovery | None, place: str
-) -> None:
-    """Take over the output; a recovery that does not go with it is told as such."""
-    from spu_assigner.stream.marker_check import ForeignCheckpointError
-
-    try:
-        sink.open(checkpoint.id)
-    except ForeignCheckpointError as reason:
-        if recovery is None:
-            raise
-        raise RecoveryError(
-            f"the recovery of checkpoint {place} was not finished, or another checkpoint has been "
-            f"run since ({reason}); {AGAIN}, to the same folder"
-        ) from reason
-
-
-def _named(
-    error: BaseException,
-    spark: SparkSession,
-    settings: Settings,
-    *,
-    failure: BaseException | None = None,
-) -> AssignerError:
-    """What Spark raised, as an error that says what to do."""
-    from py4j.protocol import Py4JError
-
-    place = absolute(settings.checkpoint)
-
-    def look() -> None:
-        with suppress(Py4JError, CheckpointError):  # What is wrong with these is told by `error`.
-            check_inputs(settings, read_inputs(spark, place))
-
-    return named(error, checkpoint=place, failure=failure, look=look)
+    return job
 
 
 def build_session(

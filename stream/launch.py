@@ -23,10 +23,12 @@ from spu_assigner.stream.demo import Play
 from spu_assigner.stream.interrupts import Interrupts
 from spu_assigner.stream.jars import ensure_all
 from spu_assigner.stream.java import ensure_java
-from spu_assigner.stream.job import Jars, Job, SparkGoneError, build_session, start_query
+from spu_assigner.stream.job import Jars, Job, build_session, start_query
 from spu_assigner.stream.private import open_private
+from spu_assigner.stream.query_end import SparkGoneError
 from spu_assigner.stream.scenario import examples
 from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.start_marker import refuse_foreign_early
 from spu_assigner.stream.topics import check_topics, create_topics
 
 if TYPE_CHECKING:
@@ -121,6 +123,7 @@ def _prepare_kafka(plan: Plan, stack: ExitStack, say: Callable[[str], None]) -> 
         say(f"topics: {len(report.created)} made, {len(report.unchanged)} were there")
     if plan.home is None:
         check_topics(connection.client(), prefix=connection.prefix)
+        refuse_foreign_early(settings)
     if plan.demo_prefix is not None:
         play = Play(connection, examples(plan.demo_prefix))
         say(f"scenario: {play.send()} messages sent to Kafka")

@@ -1,4 +1,4 @@
-"""A checkpoint's files on this machine's own disk, read without Spark.
+"""A checkpoint's files on this machine's own disk, read and written without Spark.
 
 What they hold is judged by the same code that reads them through Hadoop's file systems.
 """
@@ -6,11 +6,14 @@ What they hold is judged by the same code that reads them through Hadoop's file 
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 
 class LocalFiles:
-    """Reads small files and folders; places may begin with `file:`."""
+    """Reads and writes small files, lists folders; places may begin with `file:`."""
 
     def lines(self, path: str) -> list[str] | None:
         """The lines of a text file; None: there is none."""
@@ -35,6 +38,25 @@ class LocalFiles:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             return None
+
+    def write(self, path: str, text: str) -> None:
+        """Write a text file of this user's alone, whole or not at all; an older one is replaced."""
+        place = local_path(path)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        half = place.with_name(f".{place.name}.half")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(half, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        half.replace(place)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it; nothing if there is none."""
+        place = local_path(path)
+        with suppress(FileNotFoundError):
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            else:
+                place.unlink()
 
 
 def local_path(place: str) -> Path:

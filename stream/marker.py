@@ -1,15 +1,18 @@
-"""Reading the last commit marker back from Kafka."""
+"""What a commit marker holds of the input, and reading the last one back from Kafka."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from spu_assigner.core.errors import InvariantError
 from spu_assigner.schemas.codec import decode_record
-from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
+from spu_assigner.stream.bundle import SOURCE_TOPICS, SourceRange
+from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.patience import ask_leaders
 from spu_assigner.stream.settings import Settings
 
@@ -105,3 +108,30 @@ def _placed(message: Message) -> PlacedMarker | None:
         raise InvariantError(f"the marker's topic holds a {type(marker).__name__}")
     _, milliseconds = message.timestamp()
     return PlacedMarker(marker=marker, written_at=milliseconds / 1000)
+
+
+def offsets_read(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[PartitionOffsets, ...]]:
+    """What a batch has read, as its marker has it."""
+    offsets: dict[str, tuple[PartitionOffsets, ...]] = {}
+    for each in ranges:
+        topic = prefix + SOURCE_TOPICS[each.source]
+        read = PartitionOffsets(
+            partition=each.partition, first=each.first, last=each.last, count=each.count
+        )
+        offsets[topic] = (*offsets.get(topic, ()), read)
+    return offsets
+
+
+def positions_moved(
+    before: Positions, offsets: Mapping[str, tuple[PartitionOffsets, ...]]
+) -> dict[str, tuple[PartitionPosition, ...]]:
+    """How far the input has been read after a batch."""
+    moved = dict(before)
+    for topic, read in offsets.items():
+        after = {each.partition: each.next for each in moved.get(topic, ())}
+        after |= {each.partition: each.last + 1 for each in read}
+        moved[topic] = tuple(
+            PartitionPosition(partition=partition, next=after[partition])
+            for partition in sorted(after)
+        )
+    return moved

@@ -48,6 +48,7 @@ class Watch:
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
         self._server: MetricsServer | None = None
+        self._spark: _Spark | None = None
         listening = listen(settings)
         if listening is not None:
             from spu_assigner.stream.metrics_text import registry_of
@@ -65,10 +66,16 @@ class Watch:
         self.health.done(Step.QUERY)
         if self._server is None:
             return  # Nobody will ask.
-        for name, look in (("watch-spark", _Spark(query, self)), ("watch-kafka", _Kafka(self))):
+        self._spark = _Spark(query, self)
+        for name, look in (("watch-spark", self._spark), ("watch-kafka", _Kafka(self))):
             thread = UnwaitedThread(look.run, name)
             thread.start()
             self._threads.append(thread)
+
+    def resumed(self, query: StreamingQuery) -> None:
+        """Watch a query that goes on where the former one stopped."""
+        if self._spark is not None:
+            self._spark.resumed(query)
 
     def close(self) -> None:
         """Look no more, and show nothing any more."""
@@ -90,8 +97,15 @@ class _Spark:
 
     def __init__(self, query: StreamingQuery, watch: Watch) -> None:
         self._query: Any = query._jsq  # JSON at once, not by fields
+        self._lock = threading.Lock()
         self._watch = watch
         self._seen = -1  # the last batch whose progress was told
+
+    def resumed(self, query: StreamingQuery) -> None:
+        """Look at this one from now on."""
+        with self._lock:
+            self._query = query._jsq
+            self._watch.health.resumed()
 
     def run(self) -> None:
         from py4j.protocol import Py4JError
@@ -109,21 +123,23 @@ class _Spark:
                 return
 
     def _look(self) -> None:
-        health = self._watch.health
-        if not self._query.isActive():
-            self._tell_progress()
-            health.ended(ENDED)
+        health, query = self._watch.health, self._query
+        if not query.isActive():
+            self._tell_progress(query)
+            with self._lock:
+                if query is self._query:  # Else another one goes on in its place.
+                    health.ended(ENDED)
             return
-        status = json.loads(self._query.status().json())
+        status = json.loads(query.status().json())
         if not status["isTriggerActive"]:
             health.sign()
-        self._tell_progress()
+        self._tell_progress(query)
 
-    def _tell_progress(self) -> None:
-        latest = self._query.lastProgress()
+    def _tell_progress(self, query: Any) -> None:
+        latest = query.lastProgress()
         if latest is None or latest.batchId() <= self._seen:
             return
-        recent = self._query.recentProgress()
+        recent = query.recentProgress()
         news = []
         for place in range(len(recent) - 1, -1, -1):
             if recent[place].batchId() <= self._seen:

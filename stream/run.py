@@ -141,8 +141,8 @@ def _finish_demo(running: Running) -> int:
 
     def check() -> None:
         running.interrupts.check()
-        if not running.job.query.isActive:
-            running.job.await_termination()  # tells why
+        # Reports why it ended; a query that is restarted has not.
+        if not running.job.query.isActive and running.job.await_termination(LOOK_SECONDS):
             raise QueryEndedError("the query was stopped from outside")
 
     found = running.play.gather(check)
@@ -192,9 +192,12 @@ def _program() -> str:
 
 def _stay(job: Job, interrupts: Interrupts) -> None:
     """Until Ctrl-C, or until the query ends; a line of progress now and then."""
-    last_batch, events, last_told = -1, 0, time.monotonic()
+    last_batch, events, last_told, restarts = -1, 0, time.monotonic(), 0
     while not job.await_termination(LOOK_SECONDS):
         interrupts.check()
+        if job.restarts > restarts:
+            restarts = job.restarts
+            click.echo("query restarted: a process that was shut out had planned a batch")
         for progress in job.query.recentProgress:
             if progress["batchId"] > last_batch:
                 last_batch = progress["batchId"]

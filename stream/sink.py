@@ -16,21 +16,22 @@ known, so the producer is thrown away and this sequence is gone through again.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from spu_assigner.schemas.codec import encode_record
-from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.bundle import KINDS, SOURCE_TOPICS, SourceRange
+from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.stream.bundle import KINDS
 from spu_assigner.stream.checkpoint import Positions
 from spu_assigner.stream.cloud_events import marker_headers, rfc3339
 from spu_assigner.stream.failpoints import Failpoint, armed
-from spu_assigner.stream.marker import read_placed_marker
+from spu_assigner.stream.marker import offsets_read, positions_moved, read_placed_marker
 from spu_assigner.stream.marker_check import (
     FencedError,
     SinkError,
@@ -40,6 +41,7 @@ from spu_assigner.stream.marker_check import (
 )
 from spu_assigner.stream.metrics import BatchReport, Metrics, by_place
 from spu_assigner.stream.outbox import Outbox, Summary, summarised
+from spu_assigner.stream.ownership import Ownership
 from spu_assigner.stream.patience import PATIENCE_SECONDS, deliver, patiently, unmasked
 from spu_assigner.stream.reach import told
 from spu_assigner.stream.release import RELEASE
@@ -60,6 +62,11 @@ TRANSACTION_SECONDS_MAX: Final = (
 )
 QUEUE_SIZE: Final = 256 * 1024  # KiB in the producer; beyond it sending waits
 POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
+
+# librdkafka writes a fatal error to standard error by itself, whatever its level; the error is
+# raised as well. A program that has log handlers gets the line, our own commands have none.
+_LOGGER: Final = logging.getLogger("spu_assigner.kafka")
+_LOGGER.addHandler(logging.NullHandler())
 
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -103,6 +110,7 @@ class TransactionalSink:
         shards: int,
         positions_after: Callable[[int], Positions] | None = None,
         metrics: Metrics | None = None,
+        ownership: Ownership | None = None,
     ) -> None:
         """A sink that is not yet connected.
 
@@ -112,6 +120,7 @@ class TransactionalSink:
             positions_after: how far the input had been read by a batch, out of the checkpoint;
                 asked where the last marker is of a release that did not tell.
             metrics: are told of each batch.
+            ownership: this process's in the checkpoint; None: there is no checkpoint.
         """
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
@@ -119,6 +128,7 @@ class TransactionalSink:
         self._settings = settings
         self._shards = shards
         self._positions_after = positions_after
+        self._ownership = ownership
         self._positions: Positions = {}  # how far the input was read by the last marker's batch
         self._producer: Any = None
         self._marker: CommitMarker | None = None
@@ -150,6 +160,7 @@ class TransactionalSink:
 
         Raises:
             ForeignCheckpointError: the marker belongs to another one.
+            FencedError: a process that was started later has taken over meanwhile.
             SinkError: the broker does not answer.
         """
         self._connect()
@@ -183,6 +194,15 @@ class TransactionalSink:
         self._checkpoint_id = checkpoint_id
         self._bound.set()
 
+    def check_owner(self) -> None:
+        """Look whether a process that was started later owns the checkpoint; Kafka is not asked.
+
+        Raises:
+            FencedError: so it is.
+        """
+        if self._ownership is not None:
+            self._ownership.check()
+
     def close(self) -> None:
         """Let the producer go; what was open is aborted."""
         producer, self._producer = self._producer, None
@@ -193,6 +213,7 @@ class TransactionalSink:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Send a batch. Raises what stops the query; `failure` then holds it."""
         try:
+            self.check_owner()  # before the batch's tasks run: they write state where others do
             self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
             spark = frame.sparkSession.sparkContext
             spark.setJobDescription(self.metrics.description(self._settings.query_name, batch))
@@ -216,7 +237,7 @@ class TransactionalSink:
             batch=batch,
             count=summary.count,
             digest=summary.digest,
-            offsets=_offsets(summary.ranges, self._settings.topic_prefix),
+            offsets=offsets_read(summary.ranges, self._settings.topic_prefix),
             release=RELEASE,
             shards=self._shards,
             default_policy=self._settings.default_policy.value,
@@ -228,7 +249,9 @@ class TransactionalSink:
                 # Found at a later attempt, it is what an earlier one of this process has sent.
                 repeated = is_sent(marker, self._marker, topic=self._marker_topics[0])
                 if not repeated:
-                    marker = replace(marker, positions=_moved(self._positions, marker.offsets))
+                    marker = replace(
+                        marker, positions=positions_moved(self._positions, marker.offsets)
+                    )
                     self._transact(outbox, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
@@ -261,7 +284,10 @@ class TransactionalSink:
         """The start sequence: shut out older processes, settle what they left, read the marker."""
         try:
             producer = Producer(self._producer_options())
-            patiently(producer.init_transactions)
+            if self._ownership is None:
+                patiently(producer.init_transactions)
+            else:
+                self._ownership.take(lambda: patiently(producer.init_transactions))
             found = read_placed_marker(
                 self._settings, topic=self._marker_topics[0], patience=PATIENCE_SECONDS
             )
@@ -301,6 +327,7 @@ class TransactionalSink:
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": QUEUE_SIZE,
             "log_level": 0,  # what goes wrong is raised
+            "logger": _LOGGER,
             "delivery.report.only.error": True,
             "on_delivery": self._note_undelivered,
         }
@@ -376,6 +403,7 @@ class TransactionalSink:
                 # It may name a successor that the first error did not name. Of a transaction that
                 # was open too long it says the same, and that one may be sent again.
                 is_fenced |= refusal.args[0].code() in _FENCED and not self._is_expired()
+        self.check_owner()  # Where a successor is known, all else follows from it.
         if is_fenced:
             raise self._fenced(batch) from reason
         if error.code() in _UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
@@ -407,29 +435,3 @@ class TransactionalSink:
 
     def _is_expired(self) -> bool:
         return time.time() - self._begun >= TRANSACTION_SECONDS_MAX
-
-
-def _offsets(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[PartitionOffsets, ...]]:
-    offsets: dict[str, tuple[PartitionOffsets, ...]] = {}
-    for each in ranges:
-        topic = prefix + SOURCE_TOPICS[each.source]
-        read = PartitionOffsets(
-            partition=each.partition, first=each.first, last=each.last, count=each.count
-        )
-        offsets[topic] = (*offsets.get(topic, ()), read)
-    return offsets
-
-
-def _moved(
-    before: Positions, offsets: Mapping[str, tuple[PartitionOffsets, ...]]
-) -> dict[str, tuple[PartitionPosition, ...]]:
-    """How far the input has been read after a batch."""
-    moved = dict(before)
-    for topic, read in offsets.items():
-        after = {each.partition: each.next for each in moved.get(topic, ())}
-        after |= {each.partition: each.last + 1 for each in read}
-        moved[topic] = tuple(
-            PartitionPosition(partition=partition, next=after[partition])
-            for partition in sorted(after)
-        )
-    return moved

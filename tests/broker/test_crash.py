@@ -26,8 +26,10 @@ from spu_assigner.stream import sink as sink_module
 from spu_assigner.stream.broker import EmbeddedBroker
 from spu_assigner.stream.failpoints import Failpoint
 from spu_assigner.stream.java import Java
+from spu_assigner.stream.local_files import LocalFiles
 from spu_assigner.stream.marker_check import FencedError, TransactionExpiredError
 from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.ownership import Ownership
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.sink import Sent, TransactionalSink
 from spu_assigner.stream.topics import create_topics
@@ -196,6 +198,25 @@ def test_a_transaction_that_was_open_too_long_is_no_other_process(
     sink.open("one")
     sink._send_once(outbox(b"b", first=1), 1)
     assert sink.last == Sent(batch=1, count=1, repeated=False)
+
+
+def test_a_process_that_took_over_from_one_that_stood_still_is_named(
+    sink: Interrupted, broker: EmbeddedBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """Kafka says the same of both; the checkpoint has the successor's note."""
+    earlier, later = (Ownership(LocalFiles(), str(tmp_path), query="q") for _ in range(2))
+    sink._ownership = earlier
+    earlier.take(lambda: None)
+
+    def stand_still(sink: Interrupted) -> None:
+        sink._producer.flush()
+        later.take(lambda: None)
+        time.sleep(OPEN_SECONDS)
+        settled(broker.bootstrap_servers, [f"{topic_prefix}{name}" for name in WRITTEN])
+
+    sink.happens = stand_still
+    with pytest.raises(FencedError, match="another process has taken over query 'q'"):
+        sink._send_once(outbox(b"b", first=1), 1)
 
 
 def test_messages_that_did_not_arrive_are_sent_again(

@@ -19,10 +19,11 @@ from spu_assigner.schemas.codec import encode_event, encode_record
 from spu_assigner.schemas.wire import CommitMarker, RecoveredFrom, Wire
 from spu_assigner.stream.cloud_events import marker_headers
 from spu_assigner.stream.clusters import Clusters
+from spu_assigner.stream.marker import offsets_read, positions_moved
 from spu_assigner.stream.outbox import Outbox, summarised
 from spu_assigner.stream.settings import Settings
 from spu_assigner.stream.shard_batch import Batch, Options, ShardBatch
-from spu_assigner.stream.sink import TransactionalSink, _moved, _offsets
+from spu_assigner.stream.sink import TransactionalSink
 from spu_assigner.stream.source import shard_labels
 from spu_assigner.stream.verify_model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
 from support.builders import Events
@@ -155,7 +156,7 @@ class Writer:
                 for sequence, bundle in enumerate(bundles):
                     outbox.add(label, sequence, bundle)
             summary = summarised(outbox)
-            offsets = _offsets(summary.ranges, PREFIX)
+            offsets = offsets_read(summary.ranges, PREFIX)
             before = self._marker
             marker = CommitMarker(
                 query="q",
@@ -164,7 +165,7 @@ class Writer:
                 count=summary.count,
                 digest=summary.digest,
                 offsets=offsets,
-                positions=_moved({} if before is None else before.positions, offsets),
+                positions=positions_moved({} if before is None else before.positions, offsets),
                 **self._told(),
             )
             written = set()

@@ -18,7 +18,11 @@ GRACE_SECONDS = 10.0  # for what a program has started, to end with it
 
 @contextmanager
 def running(
-    command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
+    command: Sequence[str],
+    log: Path,
+    environ: Mapping[str, str] | None = None,
+    *,
+    cwd: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The program, ended with the block by SIGTERM if it still runs; then all that it started.
 
@@ -32,6 +36,7 @@ def running(
             stderr=subprocess.STDOUT,
             env={**os.environ, **(environ or {})},
             start_new_session=True,
+            cwd=cwd,
         )
     try:
         yield process

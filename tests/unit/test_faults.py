@@ -97,6 +97,24 @@ def test_damage_is_told_by_sparks_class_of_error_or_by_who_raised_it(
     assert cause.is_damage is is_damage
 
 
+@pytest.mark.parametrize(
+    ("condition", "is_by_others"),
+    [
+        ("CONCURRENT_STREAM_LOG_UPDATE", True),  # a batch in the logs that it did not write
+        ("CONCURRENT_QUERY", True),
+        ("_LEGACY_ERROR_TEMP_2207", True),  # a file that was not there a moment before
+        ("STREAM_FAILED", False),
+        ("", False),
+    ],
+)
+def test_what_another_process_wrote_is_found_by_sparks_class_of_error(
+    condition: str, is_by_others: bool
+) -> None:
+    """Its sentence speaks of streaming jobs, and names no way out."""
+    cause = Cause(kind="x", message="y", condition=condition, parameters={}, source="")
+    assert cause.is_by_others is is_by_others
+
+
 def test_what_nobody_knows_is_told_in_its_own_words() -> None:
     """The line that says most, and no stack trace."""
     error = named(ValueError("first\nsecond"), checkpoint="/c")

@@ -387,6 +387,18 @@ def test_ready_is_said_when_every_step_is_done() -> None:
     assert health.ready().body["reason"] is None
 
 
+def test_a_query_that_is_restarted_is_live_and_ready_again() -> None:
+    """Between its end and its restart it was neither."""
+    health = Health("q")
+    for step in Step:
+        health.done(step)
+    health.ended("the query has ended")
+    assert not health.live().ok
+    health.resumed()
+    assert health.live().ok
+    assert health.ready().ok
+
+
 def test_a_query_without_a_sign_of_life_is_stuck() -> None:
     """A new start mends it; while the job starts nobody expects one."""
     clock = Clock()
