@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spu_assigner.stream.release import RELEASE
 from support.ailments import (
     be_another,
     be_of_another_program,
@@ -94,7 +95,7 @@ SEEDS: Sequence[Seed] = (
         name="package missing",
         codes=("D111",),
         mend="pip install no-such-package==1.0",
-        prepare=package("spu-assigner", "0.3.0", "no-such-package==1.0"),
+        prepare=package("spu-assigner", RELEASE, "no-such-package==1.0"),
     ),
     Seed(
         name="package of another version",
