@@ -153,7 +153,7 @@ bench-quick: $(READY) ## most of that on small sizes in a few minutes; keeps not
 	@$(BIN)/python tests/bench/run.py --quick $(if $(ONLY),--only $(ONLY))
 
 .PHONY: figures
-figures: $(READY) ## the table, README's tables and the curves of the results that are stored
+figures: $(READY) ## the tables of the documentation and the curves of the results that are stored
 	@$(BIN)/python tests/bench/run.py --stored
 
 .PHONY: docker-build
@@ -175,7 +175,7 @@ docker-test: $(READY) ## the same in a project of its own: the scenario, then co
 	@$(BIN)/pytest -m docker --durations 5 tests/docker
 
 .PHONY: pictures
-pictures: $(READY) ## README's pictures of Spark's UI, of a real job in a browser
+pictures: $(READY) ## the documentation's pictures of Spark's UI, of a real job in a browser
 	@$(BIN)/pytest -q tests/broker/test_spark_ui.py --write-pictures
 
 SEEDS ?= 100000

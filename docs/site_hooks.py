@@ -26,6 +26,8 @@ DOCS: Final = ROOT / "docs"
 PAGES: Final = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "project/architecture.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security-policy.md",
     "CHANGELOG.md": "project/changelog.md",
     "LICENSE": "project/LICENSE.txt",
     "asyncapi.yaml": "project/asyncapi.yaml",
