@@ -6,6 +6,7 @@ No figure in them is written by hand.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,18 @@ CLOSES: Final = "<!-- /{name} -->"
 # Which page has which tables, by the names of their places.
 PAGES: Final = {
     "README.md": ("headline",),
-    "docs/performance.md": ("targets", "curves", "neighbours", "profiles"),
+    "docs/performance.md": (
+        *("targets", "curves", "neighbours", "profiles"),
+        *("evenness", "evenness-capacities", "movement"),
+    ),
+}
+# Scenarios of comparison.json, and incidents of movement.json, as the page calls them.
+_UNEVEN: Final = "3 uneven racks (500, 300, 200), equal capacities"
+_CAPACITIES: Final = "3 uneven racks (500, 300, 200), capacities 100, 200, 400"
+_INCIDENTS: Final = {
+    "decommission": ("one SPU decommissioned", -1),
+    "2 join": ("2 empty SPUs join, rebalance", 2),
+    "3 join": ("3 empty SPUs join, rebalance", 3),
 }
 
 
@@ -32,6 +44,9 @@ def tables(results: Results) -> dict[str, str]:
         "neighbours": _neighbours(results),
         "profiles": _profiles(results),
         "curves": _curves(results),
+        "evenness": _evenness(results, _UNEVEN),
+        "evenness-capacities": _evenness(results, _CAPACITIES),
+        "movement": _movement(results),
     }
 
 
@@ -132,3 +147,70 @@ def _curves(results: Results) -> str:
         f"![{picture.caption}](../tests/bench/curves/{name}.png)\n"
         for name, picture in drawable(results).items()
     )
+
+
+def _evenness(results: Results, scenario: str) -> str:
+    """A line for each placer; of several seeds the range."""
+    rows = [
+        "| placer | leaders on an SPU | replicas on an SPU | largest difference of SPUs alike "
+        "| furthest off its fair share | lists on distinct racks | peers of an SPU |",
+        f"|{' --- |' * 7}",
+    ]
+    figures: dict[str, Any] = results.get("comparison", {}).get("figures", {})
+    for placer, runs in figures.get(scenario, {}).items():
+        cells = [
+            *(
+                f"{_range(runs, f'{what}_min', '…')} – {_range(runs, f'{what}_max', '…')}"
+                for what in ("leaders", "replicas")
+            ),
+            _range(runs, "alike_replicas_spread"),
+            _range(runs, "replicas_off"),
+            f"{_range(runs, 'diverse_percent')} %",
+            _range(runs, "peers_median"),
+        ]
+        rows.append(f"| {' | '.join([placer, *cells])} |")
+    return "\n".join(rows) + "\n"
+
+
+def _range(runs: Sequence[dict[str, Any]], figure: str, sign: str = " … ") -> str:
+    low, high = (f"{end(run[figure] for run in runs):.10g}" for end in (min, max))
+    return low if low == high else f"{low}{sign}{high}"
+
+
+def _movement(results: Results) -> str:
+    """A line for each incident of the topics that `balanced` placed."""
+    tool = "kafka-reassign-partitions --generate"
+    rows = [
+        f"| 3,600 replicas in 3 racks | least possible | ours | `{tool}` "
+        "| the policy run once more | replicas / leaders on an SPU, ours | Kafka's |",
+        f"|{' --- |' * 7}",
+    ]
+    figures: dict[str, Any] = results.get("movement", {}).get("figures", {})
+    balanced = [each for each in figures.values() if each["policy"] == "balanced"]
+    for ours in (each for each in balanced if each["by"] == "spu-assigner"):
+        theirs, once_more = (
+            next(
+                each
+                for each in balanced
+                if each["by"] == by and (each["spus"], each["incident"]) == _of(ours)
+            )
+            for by in (tool, "balanced run once more")
+        )
+        what, joined = _INCIDENTS[ours["incident"]]
+        cells = [
+            f"{ours['spus'] - joined} SPUs: {what}",
+            f"{ours['at_least']:,}",
+            f"**{ours['moved']:,}**",
+            f"{theirs['moved']:,}",
+            f"{once_more['moved']:,}",
+            *(
+                " / ".join("–".join(map(str, each[what])) for what in ("replicas", "leaders"))
+                for each in (ours, theirs)
+            ),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _of(row: dict[str, Any]) -> tuple[int, str]:
+    return row["spus"], row["incident"]
