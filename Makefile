@@ -11,7 +11,8 @@ BIN := $(VENV)/bin
 PACKAGES := $(VENV)/packages.stamp
 READY := $(VENV)/ready.stamp
 SETUP_LOG := $(VENV)/setup.log
-SOURCES := core schemas stream tests docker
+MERMAID := build/mermaid/mermaidx/assets/mermaid.js
+SOURCES := core schemas stream tests docker docs
 
 # Set PYTHON to choose another interpreter than the first that fits.
 PYTHON ?=
@@ -112,6 +113,7 @@ lint: $(READY) build/types
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/mypy -p spu_assigner.core -p spu_assigner.schemas -p spu_assigner.stream
 	@MYPYPATH=docker:build/types $(BIN)/mypy docker/*.py
+	@$(BIN)/mypy docs/*.py
 	@$(BIN)/lint-imports --no-logo
 
 .PHONY: audit
@@ -122,6 +124,19 @@ audit: $(READY) ## dependencies: locks, hashes, what is installed, licences, adv
 build/types: Makefile
 	@mkdir -p $@/spu_assigner
 	@for package in core schemas stream; do ln -sfn ../../../$$package $@/spu_assigner/$$package; done
+	@touch $@
+
+.PHONY: docs
+docs: $(READY) build/types $(MERMAID) ## build the documentation into build/docs; a broken link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "docs: build/docs/index.html"
+
+# The wheel is only unpacked, never installed: of it the pages need mermaid.js alone.
+$(MERMAID): docs/requirements-mermaid.lock
+	@rm -rf build/mermaid && mkdir -p build/mermaid
+	@$(BIN)/python -m pip --disable-pip-version-check --no-input download --quiet --no-deps \
+	  --require-hashes --only-binary :all: --requirement $< --dest build/mermaid
+	@$(BIN)/python -m zipfile --extract build/mermaid/mermaidx-*.whl build/mermaid
 	@touch $@
 
 .PHONY: format
@@ -138,7 +153,7 @@ bench-quick: $(READY) ## most of that on small sizes in a few minutes; keeps not
 	@$(BIN)/python tests/bench/run.py --quick $(if $(ONLY),--only $(ONLY))
 
 .PHONY: figures
-figures: $(READY) ## the table, README's tables and the curves of the results that are stored
+figures: $(READY) ## the tables of the documentation and the curves of the results that are stored
 	@$(BIN)/python tests/bench/run.py --stored
 
 .PHONY: docker-build
@@ -160,7 +175,7 @@ docker-test: $(READY) ## the same in a project of its own: the scenario, then co
 	@$(BIN)/pytest -m docker --durations 5 tests/docker
 
 .PHONY: pictures
-pictures: $(READY) ## README's pictures of Spark's UI, of a real job in a browser
+pictures: $(READY) ## the documentation's pictures of Spark's UI, of a real job in a browser
 	@$(BIN)/pytest -q tests/broker/test_spark_ui.py --write-pictures
 
 SEEDS ?= 100000
@@ -236,6 +251,7 @@ lock: ## resolve the dependencies anew and write the lock files
 	compile pyproject.toml --extra dev --output-file requirements.lock; \
 	compile --group pyproject.toml:build --output-file requirements-build.lock; \
 	compile --group pyproject.toml:java --output-file stream/requirements-java.lock; \
+	compile --no-deps --group pyproject.toml:mermaid --output-file docs/requirements-mermaid.lock; \
 	compile tests/bench/neighbours/quix.in --output-file tests/bench/neighbours/quix.lock
 
 .PHONY: clean

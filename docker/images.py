@@ -38,7 +38,7 @@ GLIBC_MINOR: Final = 36
 ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 PROXIES: Final = ("http_proxy", "https_proxy", "no_proxy")
 
-SOURCES: Final = ("pyproject.toml", "README.md", "core", "schemas", "stream")
+SOURCES: Final = ("pyproject.toml", "README.md", "LICENSE", "core", "schemas", "stream")
 JOB_JARS: Final[tuple[Group, ...]] = ("spark-kafka",)
 KAFKA_JARS: Final[tuple[Group, ...]] = ("broker", "kafka-tools")
 

@@ -103,7 +103,7 @@ def rule_of(code: str) -> Rule | None:
 
 
 def describe() -> str:
-    """The table of all rules for README."""
+    """The table of all rules for docs/lint.md."""
     rows = [f"| {rule.code} | {rule.name} | {rule.about} |" for rule in _BY_CODE.values()]
     return "\n".join(["| code | name | what is found |", "| --- | --- | --- |", *rows])
 

@@ -41,7 +41,9 @@ os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SPARK_OPTIONS)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What changes files of the project is done when it is asked for."""
-    parser.addoption("--write-pictures", action="store_true", help="keep README's pictures")
+    parser.addoption(
+        "--write-pictures", action="store_true", help="keep the pictures of the documentation"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -62,7 +62,7 @@ class Row:
     """A job between the two profiles, or one without a lever that both have."""
 
     name: str
-    shown: str  # in README
+    shown: str  # in the documentation
     taken: tuple[str, ...] = ()  # of profile latency; the rest is throughput's
 
 

@@ -4,7 +4,8 @@
 
 Each part is a program of its own; what it says is shown as it comes and kept beside its results in
 build/bench. A part that fails takes nothing from the others. Results of parts that ended well go to
-results/, the table as bench.json once all did; curves and README's tables show what is kept.
+results/, the table as bench.json once all did; curves and the tables of the documentation show what
+is kept.
 
 With --quick sizes are small, some parts are left out, and nothing is kept: it shows roughly where
 things stand. With --stored nothing is measured: all that is made of results is made of those kept.
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
-from support.bench_readme import with_tables
+from support.bench_pages import publish_tables
 from support.bench_table import kept, lines_missed, show
 from support.curves import draw
 from support.figures import STORED, keep, say
@@ -36,7 +37,6 @@ from support.targets import Results, read_results
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 CURVES: Final = HERE / "curves"
-README: Final = ROOT / "README.md"
 FAILED: Final = 1
 NOT_RUN: Final = 3  # as neighbours/run.py says it
 
@@ -276,10 +276,10 @@ def main() -> int:
 
 
 def publish() -> None:
-    """The curves and README's tables, of what is stored."""
+    """The curves and the documentation's tables, of what is stored."""
     stored = read_results(STORED)
     draw(stored, CURVES)
-    README.write_text(with_tables(README.read_text(encoding="utf-8"), stored), encoding="utf-8")
+    publish_tables(stored)
 
 
 def summary(results: Results) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Spark's own pages of a real job, as a browser shows them.
 
-`python -m pytest tests/broker/test_spark_ui.py --write-pictures` keeps what README shows.
+`python -m pytest tests/broker/test_spark_ui.py --write-pictures` keeps what docs/ shows.
 """
 
 from __future__ import annotations

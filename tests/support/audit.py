@@ -37,6 +37,7 @@ DECIDED = Path(__file__).with_name("audit.toml")
 ADVISORIES = "https://api.osv.dev/v1/querybatch"
 ADVISORY_SECONDS_MAX = 3.0
 OWN = "spu-assigner"
+LOCKS = ("*.lock", "stream/*.lock", "docs/*.lock")
 NEEDED = {"requirements.lock", "requirements-build.lock"}  # what other locks hold may be absent
 UNLOCKED = frozenset({"pip"})  # it comes with Python, and is what reads the locks
 APART = "tests/bench/neighbours/*.lock"  # of environments of their own, which hold nothing else
@@ -225,7 +226,7 @@ def _python(decided: Mapping[str, Any]) -> tuple[list[Locked], list[str]]:
     """All locks, what is installed, and its licences."""
     locks: dict[Path, list[Locked]] = {}
     faults: list[str] = []
-    for path in sorted([*ROOT.glob("*.lock"), *ROOT.glob("stream/*.lock")]):
+    for path in sorted(chain.from_iterable(ROOT.glob(pattern) for pattern in LOCKS)):
         locks[path], wrong = read_requirements(path.read_text(encoding="utf-8"))
         faults += [f"{path.relative_to(ROOT)}: {fault}" for fault in wrong]
     needed = [each for path in locks if path.name in NEEDED for each in locks[path]]

@@ -96,7 +96,7 @@ def kept(results: Results) -> list[dict[str, Any]]:
 
 
 def markdown(results: Results) -> str:
-    """The same for README: a line for each target, a column for each policy; bold: missed."""
+    """The same for docs/: a line for each target, a column for each policy; bold: missed."""
     lines: dict[tuple[str, str, str], dict[str, str]] = {}
     bounds: dict[tuple[str, str, str], tuple[str, str]] = {}
     for target in targets(results):

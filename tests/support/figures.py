@@ -17,7 +17,7 @@ from typing import Any
 STORED = Path(__file__).parents[1] / "bench" / "results"
 RESULTS = Path(os.environ.get("BENCH_RESULTS") or STORED)  # `make bench` keeps a run apart at first
 QUICK = bool(os.environ.get("BENCH_QUICK"))  # small sizes: figures of an impression, none to keep
-WRITTEN = ("tests/*/results/*", "tests/bench/curves/*", "README.md")
+WRITTEN = ("tests/*/results/*", "tests/bench/curves/*", "README.md", "docs/performance.md")
 PACKAGES = ("pyspark", "confluent-kafka", "fastavro", "numpy", "pyarrow")
 
 

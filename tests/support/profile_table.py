@@ -1,4 +1,4 @@
-"""What each part of the two profiles is worth, as a table for README."""
+"""What each part of the two profiles is worth, as a table for the documentation."""
 
 from __future__ import annotations
 

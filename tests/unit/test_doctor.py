@@ -48,7 +48,7 @@ def check(name: str, what: Callable[[Check[Any]], Any], *, seconds: float = LATE
 
 
 def test_codes_are_told_apart_and_explained() -> None:
-    """Scripts and README name them: none twice, each with all its parts."""
+    """Scripts and docs/doctor.md name them: none twice, each with all its parts."""
     codes = [rule.code for rule in rules()]
     assert len({*codes}) == len(codes) > 50
     assert len({rule.name for rule in rules()}) == len(codes)

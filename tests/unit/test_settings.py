@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_described() -> None:
-    """The table in the README is this one."""
+    """The table in docs/settings.md is this one."""
     table = Settings.describe()
     for spec in SPECS:
         flag = "none: a secret" if spec.is_secret else f"`{spec.flag}`"
