@@ -43,7 +43,7 @@ setup: $(PACKAGES) ## install what the project needs; the other commands do it w
 	$(BRING)
 
 # Asked for by name, set-up always looks whether Java and jars are still there; the others trust the stamp.
-$(READY): $(PACKAGES) stream/requirements-java.lock stream/jars.lock.json
+$(READY): $(PACKAGES) stream/jvm/requirements-java.lock stream/jvm/jars.lock.json
 	$(BRING)
 
 define BRING
@@ -250,7 +250,7 @@ lock: ## resolve the dependencies anew and write the lock files
 	  --custom-compile-command 'make lock' "$$@"; }; \
 	compile pyproject.toml --extra dev --output-file requirements.lock; \
 	compile --group pyproject.toml:build --output-file requirements-build.lock; \
-	compile --group pyproject.toml:java --output-file stream/requirements-java.lock; \
+	compile --group pyproject.toml:java --output-file stream/jvm/requirements-java.lock; \
 	compile --no-deps --group pyproject.toml:mermaid --output-file docs/requirements-mermaid.lock; \
 	compile tests/bench/neighbours/quix.in --output-file tests/bench/neighbours/quix.lock
 

@@ -10,10 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from spu_assigner.core.answers import answers
     from spu_assigner.core.assigner import Assigner
-    from spu_assigner.core.errors import AssignerError, Code, InvalidEventError, InvariantError
-    from spu_assigner.core.events import (
+    from spu_assigner.core.base.errors import AssignerError, Code, InvalidEventError, InvariantError
+    from spu_assigner.core.base.events import (
         ClusterRebalance,
         Event,
         LeaveMode,
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
         TopicGrow,
         TopicRelease,
     )
-    from spu_assigner.core.machine import decide, step
-    from spu_assigner.core.records import (
+    from spu_assigner.core.base.records import (
         Answer,
         Record,
         ReplicaMap,
@@ -36,8 +34,10 @@ if TYPE_CHECKING:
         Status,
         TopicStatus,
     )
-    from spu_assigner.core.replicas import ReplicaLists
-    from spu_assigner.core.state import ClusterState, evolve
+    from spu_assigner.core.base.replica_lists import ReplicaLists
+    from spu_assigner.core.decision.answers import answers
+    from spu_assigner.core.decision.machine import decide, step
+    from spu_assigner.core.state.cluster_state import ClusterState, evolve
 
 __all__ = [
     "Answer",
@@ -72,10 +72,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "answers": ("answers",),
+    "decision.answers": ("answers",),
     "assigner": ("Assigner",),
-    "errors": ("AssignerError", "Code", "InvalidEventError", "InvariantError"),
-    "events": (
+    "base.errors": ("AssignerError", "Code", "InvalidEventError", "InvariantError"),
+    "base.events": (
         "ClusterRebalance",
         "Event",
         "LeaveMode",
@@ -88,8 +88,8 @@ _HOMES: Final = {
         "TopicGrow",
         "TopicRelease",
     ),
-    "machine": ("decide", "step"),
-    "records": (
+    "decision.machine": ("decide", "step"),
+    "base.records": (
         "Answer",
         "Record",
         "ReplicaMap",
@@ -98,8 +98,8 @@ _HOMES: Final = {
         "Status",
         "TopicStatus",
     ),
-    "replicas": ("ReplicaLists",),
-    "state": ("ClusterState", "evolve"),
+    "base.replica_lists": ("ReplicaLists",),
+    "state.cluster_state": ("ClusterState", "evolve"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

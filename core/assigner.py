@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spu_assigner.core.answers import answers
-from spu_assigner.core.events import DEFAULT_POLICY, Event, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import Record, ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.core.reserved import PRODUCT_NAMES
-from spu_assigner.core.state import ClusterState
+from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
+from spu_assigner.core.base.records import Record, ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
 
 
 class Assigner:

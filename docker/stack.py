@@ -20,7 +20,7 @@ from contextlib import closing
 from typing import Final
 
 from images import BUILD, HERE, IMAGES, check_engine, compose, ensure_image, last_line, said, tell
-from spu_assigner.core.errors import AssignerError
+from spu_assigner.core.base.errors import AssignerError
 
 LOOPBACK: Final = "127.0.0.1"
 PROJECT_VARIABLE: Final = "COMPOSE_PROJECT_NAME"

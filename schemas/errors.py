@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from spu_assigner.core.errors import AssignerError
+from spu_assigner.core.base.errors import AssignerError
 
 MESSAGE_LENGTH_MAX: Final = 500  # characters; a message may quote what came, which may be 1 MiB
 

@@ -20,33 +20,33 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 import click
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.unwaited import is_any_at_work
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.daemon_threads import is_any_at_work
 
 PROGRAM: Final = "spu-assigner"
 
-# command: (module in this package, its short help; kept here so that `--help` imports none of them)
+# command: (its module, its short help; kept here so that `--help` imports none of them)
 _COMMANDS: Final = {
-    "simulate": ("simulate", "Answer events from a file, without Kafka or Spark."),
-    "lint": ("lint", "Find all faults of event files and replica lists, before they are sent."),
-    "run": ("run", "Run the job: events in on Kafka, replica maps out."),
-    "produce": ("produce", "Send events to Kafka, and wait for their answers."),
-    "play": ("play_command", "Play the documents' examples through a job that runs."),
-    "watch": ("watch", "Show replica maps and answers as they come."),
-    "inspect": ("inspect_command", "Show what a job knows, from its checkpoint."),
-    "recover": ("recover_command", "Make a new checkpoint out of what the job has published."),
-    "verify": ("verify_command", "Audit what the job has written."),
-    "explain": ("explain", "Tell why a topic's replicas are where they are."),
-    "ui": ("ui", "Show clusters, rings, loads and maps in a browser."),
-    "follow-brokers": ("follow_command", "Say who joins and leaves as a Kafka cluster shows it."),
-    "plan": ("plan_command", "Show what would make Kafka's topics as their replica maps."),
-    "apply": ("apply_command", "Make Kafka's topics as their replica maps."),
-    "doctor": ("doctor", "Find what keeps a job from its work, each with what to do."),
-    "topics": ("topics_command", "Create or check the Kafka topics."),
-    "schemas": ("schemas_command", "Put the schemas into a Schema Registry, or check one."),
-    "asyncapi": ("asyncapi_command", "Print the contract of the topics as AsyncAPI."),
-    "broker": ("broker_command", "Run the embedded Kafka broker alone."),
-    "completion": ("completion", "Print the script that completes this command in a shell."),
+    "simulate": ("client.simulate", "Answer events from a file, without Kafka or Spark."),
+    "lint": ("lint.command", "Find faults of event files and replica lists before they are sent."),
+    "run": ("run.command", "Run the job: events in on Kafka, replica maps out."),
+    "produce": ("client.produce", "Send events to Kafka, and wait for their answers."),
+    "play": ("run.play_command", "Play the documents' examples through a job that runs."),
+    "watch": ("client.watch", "Show replica maps and answers as they come."),
+    "inspect": ("inspect.command", "Show what a job knows, from its checkpoint."),
+    "recover": ("recover.command", "Make a new checkpoint out of what the job has published."),
+    "verify": ("verify.command", "Audit what the job has written."),
+    "explain": ("explain.command", "Tell why a topic's replicas are where they are."),
+    "ui": ("ui.command", "Show clusters, rings, loads and maps in a browser."),
+    "follow-brokers": ("follow.command", "Say who joins and leaves as a Kafka cluster shows it."),
+    "plan": ("plan.command", "Show what would make Kafka's topics as their replica maps."),
+    "apply": ("plan.apply_command", "Make Kafka's topics as their replica maps."),
+    "doctor": ("doctor.command", "Find what keeps a job from its work, each with what to do."),
+    "topics": ("client.topics_command", "Create or check the Kafka topics."),
+    "schemas": ("contract.registry_command", "Put schemas into a Schema Registry, or check one."),
+    "asyncapi": ("contract.asyncapi_command", "Print the contract of the topics as AsyncAPI."),
+    "broker": ("broker.command", "Run the embedded Kafka broker alone."),
+    "completion": ("client.completion", "Print the script that completes this command in a shell."),
 }
 
 

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.broker import prepare
-from spu_assigner.stream.cache import cache_home
-from spu_assigner.stream.jars import Group, ensure_all
-from spu_assigner.stream.java import Java, JavaError, ensure_java, install_java
-from spu_assigner.stream.spark_image import ensure_spark_image
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.broker.embedded import prepare
+from spu_assigner.stream.jvm.build_cache import cache_home
+from spu_assigner.stream.jvm.jars import Group, ensure_all
+from spu_assigner.stream.jvm.java import Java, JavaError, ensure_java, install_java
+from spu_assigner.stream.run.spark_class_archive import ensure_spark_image
 
 NEEDED: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "broker")
 

@@ -20,13 +20,13 @@ from pathlib import Path
 
 def main() -> int:
     """Run the job, or tell what to submit."""
-    from spu_assigner.core.errors import AssignerError
+    from spu_assigner.core.base.errors import AssignerError
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        from spu_assigner.stream.job import main as run_job
+        from spu_assigner.stream.job.lifecycle import main as run_job
 
         return run_job()
-    from spu_assigner.stream.jars import ensure
+    from spu_assigner.stream.jvm.jars import ensure
 
     try:
         jars = ensure("spark-kafka")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.java import Java, ensure_java
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.jvm.java import Java, ensure_java
 from support.kafka_cluster import KafkaCluster
 from support.shared_broker import VARIABLE, SharedBroker, shared_broker
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.core.events import Event
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.core.base.events import Event
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.memory import role_of

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.core.events import (
+from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
     LeaveMode,
@@ -32,7 +32,7 @@ from spu_assigner.core.events import (
     TopicDelete,
     TopicGrow,
 )
-from spu_assigner.schemas.codec import EventKind, decode_event
+from spu_assigner.schemas.messages.codec import EventKind, decode_event
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

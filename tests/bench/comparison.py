@@ -29,8 +29,8 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 
-from spu_assigner.core.events import Policy
-from spu_assigner.stream.jars import ROOTS
+from spu_assigner.core.base.events import Policy
+from spu_assigner.stream.jvm.jars import ROOTS
 from support.comparing import PARTITIONS, REPLICAS, SCENARIOS, Life, Scenario, fill, goals_missed
 from support.evenness import Evenness, Hosts, evenness
 from support.figures import keep

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spu_assigner.core import Assigner
-from spu_assigner.core.events import (
+from spu_assigner.core.base.events import (
     Event,
     LeaveMode,
     Policy,

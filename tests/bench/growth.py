@@ -29,8 +29,8 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spu_assigner.core.events import Event, TopicCreate, TopicDelete
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.core.base.events import Event, TopicCreate, TopicDelete
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from support.figures import keep, percentiles, spread
 from support.growing import Backlog, GrowingJob
 from support.loadrun import say

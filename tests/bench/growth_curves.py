@@ -23,8 +23,8 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spu_assigner.core.events import Event, Policy, SpuJoined, TopicCreate
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.core.base.events import Event, Policy, SpuJoined, TopicCreate
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from support.figures import keep, percentiles
 from support.growing import GrowingJob
 from support.loadrun import say

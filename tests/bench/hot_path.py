@@ -28,22 +28,22 @@ from typing import Any, Final
 
 import numpy as np
 from confluent_kafka import Producer
-from spu_assigner.core.events import Event, Policy
-from spu_assigner.core.machine import decide, step
-from spu_assigner.core.records import Usual
-from spu_assigner.core.state import ClusterState, evolve_usual
-from spu_assigner.schemas.codec import decode_event, encode_event, usual_encoder
-from spu_assigner.schemas.wire import Wire
-from spu_assigner.stream import keeper_messages
-from spu_assigner.stream.bundle import Bundler, Kind, Source
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.keeper import YOUNG_OBJECTS_MAX
-from spu_assigner.stream.merge import merge_order
-from spu_assigner.stream.outbox import Outbox, summarised
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Options, process
-from spu_assigner.stream.sink import TransactionalSink
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.records import Usual
+from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.state.cluster_state import ClusterState, evolve_usual
+from spu_assigner.schemas.messages.codec import decode_event, encode_event, usual_encoder
+from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import Outbox, summarised
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.shard import protocol as keeper_messages
+from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.bundle import Bundler, Kind, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.merge import merge_order
+from spu_assigner.stream.shard.server import YOUNG_OBJECTS_MAX
+from spu_assigner.stream.shard.state_log import Shard
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.stores import DictStore

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.core.events import Event, SpuJoined, TopicCreate, TopicDelete, TopicGrow
+from spu_assigner.core.base.events import Event, SpuJoined, TopicCreate, TopicDelete, TopicGrow
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -27,7 +27,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 
 from spu_assigner.core import Assigner, Event, Policy, ReplicaMap, Status, TopicStatus
-from spu_assigner.core.events import LeaveMode
+from spu_assigner.core.base.events import LeaveMode
 from support.builders import Events
 from support.figures import keep
 from support.kafka_reassign import KafkaReassign, running_kafka_reassign

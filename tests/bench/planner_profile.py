@@ -16,7 +16,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 
-from spu_assigner.core.events import Policy
+from spu_assigner.core.base.events import Policy
 from test_planner_bench import LARGE, SHAPES, WARM_UP, create
 
 PROFILES: Final = Path(__file__).parent / "profiles"

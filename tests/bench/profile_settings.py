@@ -32,12 +32,12 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spu_assigner.core.events import Policy
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.stream import profile as profiles
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.profile import Profile
-from spu_assigner.stream.topics import (
+from spu_assigner.core.base.events import Policy
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config import profile as profiles
+from spu_assigner.stream.config.profile import Profile
+from spu_assigner.stream.kafka.topics import (
     REPLICA_MAP,
     RING_EVENTS,
     SPU_EVENTS,
@@ -207,7 +207,8 @@ def ratios(own: Job, its: Job) -> dict[str, Any]:
 
 def run_job(row: Row) -> int:
     """The row's job; until it is ended."""
-    from spu_assigner.stream import job, source
+    from spu_assigner.stream.job import lifecycle as job
+    from spu_assigner.stream.job import source
 
     latency = profiles.TUNINGS[Profile.LATENCY]
     values = {name: getattr(latency, name) for name in row.taken}

@@ -26,9 +26,9 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.stream.profile import tuning
-from spu_assigner.stream.settings import TOPIC_EVENTS_PER_BATCH_MAX
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.config.profile import tuning
+from spu_assigner.stream.config.settings import TOPIC_EVENTS_PER_BATCH_MAX
 from support.figures import RESULTS, STORED, keep
 from support.loadrun import say
 from support.workload import creates

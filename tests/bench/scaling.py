@@ -25,7 +25,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pyspark
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from support.figures import keep, percentiles, spread
 from support.growing import GrowingJob
 from support.loadrun import say

@@ -25,17 +25,17 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spu_assigner.core.events import Event
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.bundle import Bundle, Source
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Options, process
-from spu_assigner.stream.sink import TransactionalSink
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.core.base.events import Event
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.bundle import Bundle, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.state_log import Shard
 from support.figures import keep, spread
 from support.loadrun import say
 from support.stores import DictStore

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from support.doctor_seeds import SEEDS, slug
 from support.figures import QUICK, keep, spread
 from support.patients import Clinic, Patient, program

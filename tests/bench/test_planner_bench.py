@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spu_assigner.core.events import Policy, SpuJoined, TopicCreate
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.core.state import ClusterState
+from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
 from support.figures import QUICK, keep, say, spread
 from support.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
 from support.kraft_placer import running_kraft_placer

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.core.events import SpuJoined
-from spu_assigner.schemas.jsonl import event_to_json
+from spu_assigner.core.base.events import SpuJoined
+from spu_assigner.schemas.json_lines.lines import event_to_json
 from support.figures import QUICK, keep, spread
 
 ROUNDS: Final = 5 if QUICK else 15

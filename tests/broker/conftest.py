@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.acls import Role
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Job, start
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job, start
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.topics import create_topics
 from support.kafka_cluster import KafkaCluster
 from support.operator import Operator
 from support.profiled import ENVIRON, SHARDS

@@ -20,32 +20,23 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.core.events import SpuJoined, TopicDelete
-from spu_assigner.schemas.wire import AppliedTopic, CommitMarker, Origin
-from spu_assigner.stream import follow_run
-from spu_assigner.stream import recover as recover_module
-from spu_assigner.stream.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
-from spu_assigner.stream.applied_store import Ledger
-from spu_assigner.stream.apply import apply_plan
-from spu_assigner.stream.bundle import KINDS, Bundler, Message
-from spu_assigner.stream.client import Reader, Sender, Sent
-from spu_assigner.stream.follow import Rules, Size
-from spu_assigner.stream.follow_kafka import require_rights
-from spu_assigner.stream.follow_run import Order, follow
-from spu_assigner.stream.follow_show import Teller
-from spu_assigner.stream.jars import ensure_all
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Jars, build_session
-from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.plan_cluster import Target
-from spu_assigner.stream.plan_maps import matcher, read_maps
-from spu_assigner.stream.plan_model import Kind, Maps, Wanted, make_plan
-from spu_assigner.stream.plan_options import sized
-from spu_assigner.stream.recover import recover
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import TransactionalSink
-from spu_assigner.stream.topics import (
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import SpuJoined, TopicDelete
+from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, Origin
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.follow import loop as follow_run
+from spu_assigner.stream.follow.decision import Rules, Size
+from spu_assigner.stream.follow.kafka import require_rights
+from spu_assigner.stream.follow.loop import Order, follow
+from spu_assigner.stream.follow.rendering import Teller
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.lifecycle import Jars, build_session
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
+from spu_assigner.stream.kafka.client import Reader, Sender, Sent
+from spu_assigner.stream.kafka.topics import (
     APPLIED_TOPICS,
     ASSIGNER_STATE,
     JOB_TOPICS,
@@ -57,7 +48,16 @@ from spu_assigner.stream.topics import (
     check_topics,
     create_topics,
 )
-from spu_assigner.stream.verify_read import Spool, read_history
+from spu_assigner.stream.plan.applied_store import Ledger
+from spu_assigner.stream.plan.apply import apply_plan
+from spu_assigner.stream.plan.model import Kind, Maps, Wanted, make_plan
+from spu_assigner.stream.plan.options import sized
+from spu_assigner.stream.plan.target_cluster import Target
+from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
+from spu_assigner.stream.recover import rebuild as recover_module
+from spu_assigner.stream.recover.rebuild import recover
+from spu_assigner.stream.shard.bundle import KINDS, Bundler, Message
+from spu_assigner.stream.verify.reading import Spool, read_history
 from support.builders import Events
 from support.profiled import ENVIRON
 from support.secured import PLAIN_PASSWORD, Secured

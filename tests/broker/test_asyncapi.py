@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event, OnShortage, Policy
-from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.core.replicas import ReplicaLists
-from spu_assigner.schemas.wire import AppliedTopic, Origin
-from spu_assigner.stream.applied_store import Ledger
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.settings import Settings
+from spu_assigner.core.base.events import Event, OnShortage, Policy
+from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.plan.applied_store import Ledger
 from support.builders import Events
 from support.contract import Contract, Received, received, registry
 from support.kafka import Kafka

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.stream.broker import BrokerError, EmbeddedBroker
+from spu_assigner.stream.broker.embedded import BrokerError, EmbeddedBroker
 from support.shared_broker import SharedBroker
 
 _QUIET = {"log_level": 0}
 _CHILD = """
 import sys, time
 from pathlib import Path
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
 broker = EmbeddedBroker(Path(sys.argv[1])).start()
 print(broker.pid, flush=True)
 time.sleep(600)

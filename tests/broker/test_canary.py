@@ -30,9 +30,9 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.stream.acls import Role, acls
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.kafka.acls import Role, acls
+from spu_assigner.stream.kafka.topics import create_topics
 from support.builders import Events
 from support.canary import Canary, crawl, every_file
 from support.programs import running

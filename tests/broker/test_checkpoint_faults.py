@@ -21,21 +21,21 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event, Policy, TopicCreate
-from spu_assigner.stream import sink
-from spu_assigner.stream.checkpoint import CheckpointDamagedError, CheckpointError
-from spu_assigner.stream.inspect_checkpoint import inspect_checkpoint
-from spu_assigner.stream.jars import ensure_all
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Jars, Job, build_session, start_query
-from spu_assigner.stream.marker_check import (
+from spu_assigner.core.base.events import Event, Policy, TopicCreate
+from spu_assigner.stream.checkpoint.files import CheckpointDamagedError, CheckpointError
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
+from spu_assigner.stream.job import sink
+from spu_assigner.stream.job.lifecycle import Jars, Job, build_session, start_query
+from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
     ForeignCheckpointError,
     MarkerGapError,
 )
-from spu_assigner.stream.release import RELEASE
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import TOPICS, create_topics, topic_name
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import TOPICS, create_topics, topic_name
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka, expected_maps
 from support.pictures import picture

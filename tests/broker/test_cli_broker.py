@@ -18,8 +18,8 @@ from typing import IO
 
 import pytest
 from confluent_kafka import Producer
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.scenario import MANUAL, MANUAL_LIST, TABLE
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.run.scenario import MANUAL, MANUAL_LIST, TABLE
 from support.reading import committed
 from support.shared_broker import SharedBroker
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.schemas.wire import PartitionPosition
-from spu_assigner.stream.acls import Role
-from spu_assigner.stream.client import Reader
-from spu_assigner.stream.connection import Connection
-from spu_assigner.stream.data_loss import check_there, topic_ids
-from spu_assigner.stream.doctor_examine import Patient, examine
-from spu_assigner.stream.follow_kafka import SaidReader, Watched, require_rights
-from spu_assigner.stream.plan_cluster import Target
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import check_topics, create_topics, partition_counts
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import PartitionPosition
+from spu_assigner.stream.checkpoint.data_loss import check_there, topic_ids
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.doctor.check_list import Patient, examine
+from spu_assigner.stream.follow.kafka import SaidReader, Watched, require_rights
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.topics import check_topics, create_topics, partition_counts
+from spu_assigner.stream.plan.target_cluster import Target
 from support.kafka_threads import kafka_threads
 from support.profiled import ENVIRON
 from support.shared_broker import SharedBroker

@@ -19,9 +19,9 @@ from pathlib import Path
 import pyspark
 import pytest
 from spu_assigner.core import Assigner, Event, Policy, ReplicaMap
-from spu_assigner.schemas.codec import EventKind, decode_event, decode_record
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_record
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
 from support.builders import Events
 from support.profiled import SHARDS
 from support.programs import left_after, running, session
@@ -77,7 +77,7 @@ def local_cluster(
     streams = prepared(kafka, "local-cluster.")
     environ = environ_of(kafka, "local-cluster.", folder / "checkpoint")
     environ["SPU_ASSIGNER_MASTER"] = "local-cluster[2,1,1024]"
-    command = [sys.executable, "-m", "spu_assigner.stream.job"]
+    command = [sys.executable, "-m", "spu_assigner.stream.job.lifecycle"]
     with running(command, folder / "job.log", environ) as process:
         yield Running(process=process, streams=streams, log=folder / "job.log")
 

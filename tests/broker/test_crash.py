@@ -21,18 +21,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream import sink as sink_module
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.failpoints import Failpoint
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.local_files import LocalFiles
-from spu_assigner.stream.marker_check import FencedError, TransactionExpiredError
-from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.ownership import Ownership
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import Sent, TransactionalSink
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job import sink as sink_module
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.failpoints import Failpoint
+from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
+from spu_assigner.stream.job.ownership import Ownership
+from spu_assigner.stream.job.sink import Sent, TransactionalSink
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
 from support import blind_sink, short_transactions
 from support.outboxes import outbox
 from support.profiled import ENVIRON

@@ -15,13 +15,17 @@ import pytest
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
-from spu_assigner.stream.data_loss import DataLossError, PartitionsGoneError, TopicReplacedError
-from spu_assigner.stream.jars import ensure_all
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Jars, Job, build_session, start_query
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import TransactionalSink
-from spu_assigner.stream.topics import TopicsError
+from spu_assigner.stream.checkpoint.data_loss import (
+    DataLossError,
+    PartitionsGoneError,
+    TopicReplacedError,
+)
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Jars, Job, build_session, start_query
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import TopicsError
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka
 from support.profiled import ENVIRON

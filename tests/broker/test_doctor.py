@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from spu_assigner.stream import java as java_module
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.doctor import doctor
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.marker import read_marker
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.doctor.command import doctor
+from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.jvm import java as java_module
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
 from support.doctor_seeds import SEEDS, Seed, slug
 from support.patients import PREFIX, Clinic, Patient
 from support.secured import Secured

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from click.testing import CliRunner, Result
-from spu_assigner.core.events import LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.connection import Connection
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.outputs import read_cluster
-from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.kafka.outputs import read_cluster
 from support.builders import Events
 from support.kafka import Kafka
 

@@ -18,12 +18,12 @@ import pytest
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import LeaveMode, SpuJoined, SpuLeft
-from spu_assigner.schemas.codec import decode_event, encode_event, encode_record
-from spu_assigner.stream.connection import Connection
-from spu_assigner.stream.follow import LABEL
-from spu_assigner.stream.follow_kafka import OvertakenError, SaidReader, Voice
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
+from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.follow.decision import LABEL
+from spu_assigner.stream.follow.kafka import OvertakenError, SaidReader, Voice
+from spu_assigner.stream.kafka.topics import create_topics
 from support.kafka_cluster import KafkaCluster
 from support.reading import committed, settled
 

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from spu_assigner.stream import inspect_checkpoint as reader
-from spu_assigner.stream.inspect_checkpoint import (
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.inspect import checkpoint_reading as reader
+from spu_assigner.stream.inspect.checkpoint_reading import (
     BatchNotKeptError,
     NoCheckpointError,
     OtherProgramError,
     inspect_checkpoint,
 )
-from spu_assigner.stream.inspect_report import report
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Job, start
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.inspect.report import report
+from spu_assigner.stream.job.lifecycle import Job, start
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka
 from support.profiled import ENVIRON, SHARDS

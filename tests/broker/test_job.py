@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spu_assigner.core.events import Event, Policy
-from spu_assigner.stream.checkpoint import ProfileShardsError, ShardsChangedError
-from spu_assigner.stream.client import Reader, Sender, Sent
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Job, start
-from spu_assigner.stream.marker_check import FencedError, ForeignCheckpointError
-from spu_assigner.stream.profile import Profile
-from spu_assigner.stream.recover import recover
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard_batch import read_shards
-from spu_assigner.stream.sink import TransactionalSink
-from spu_assigner.stream.source import shard_labels
-from spu_assigner.stream.topics import TopicsError, create_topics
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.stream.checkpoint.files import ProfileShardsError, ShardsChangedError
+from spu_assigner.stream.config.profile import Profile
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job, start
+from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointError
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.client import Reader, Sender, Sent
+from spu_assigner.stream.kafka.topics import TopicsError, create_topics
+from spu_assigner.stream.recover.rebuild import recover
+from spu_assigner.stream.shard.batch import read_shards
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka, expected_maps
 from support.profiled import ENVIRON, SHARDS

@@ -14,7 +14,7 @@ from pathlib import Path
 import docker
 import pytest
 from docker.errors import NotFound
-from spu_assigner.stream.plan_show import REASSIGN
+from spu_assigner.stream.plan.rendering import REASSIGN
 from support.kafka_container import (
     IMAGES,
     LOOPBACK,

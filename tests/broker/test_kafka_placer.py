@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 from py4j.protocol import Py4JJavaError
-from spu_assigner.core import placement
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.core.events import Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import ReplicaMap, TopicStatus
-from spu_assigner.core.state import ClusterState
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import ReplicaMap, TopicStatus
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.rules import placement
+from spu_assigner.core.state.cluster_state import ClusterState
 from support.builders import Events
 from support.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from spu_assigner.core.errors import AssignerError
+from spu_assigner.core.base.errors import AssignerError
 from support.kafka_placer import Racks, running_kafka_placer
 from support.kraft_placer import KraftPlacer, running_kraft_placer
 

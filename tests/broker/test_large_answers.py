@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spu_assigner.core.events import Event
-from spu_assigner.stream import outbox
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.overflow import Note, read_note
-from spu_assigner.stream.settings import Settings
+from spu_assigner.core.base.events import Event
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job import batch_buffer as outbox
+from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.shard.spill import Note, read_note
 from support.builders import Events
 from support.kafka import Kafka, expected_maps
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from urllib.request import urlopen
 
-from spu_assigner.core.records import TopicStatus
-from spu_assigner.schemas.codec import decode_record
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.settings import Settings
+from spu_assigner.core.base.records import TopicStatus
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job
 from support.builders import Events
 from support.kafka import Kafka
 

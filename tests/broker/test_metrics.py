@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from spu_assigner.core.events import LeaveMode, OnShortage
-from spu_assigner.core.records import TopicStatus
-from spu_assigner.schemas.codec import decode_record
-from spu_assigner.schemas.wire import DeadLetter
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import start
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.core.base.events import LeaveMode, OnShortage
+from spu_assigner.core.base.records import TopicStatus
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import start
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka
 from support.profiled import ENVIRON, SHARDS

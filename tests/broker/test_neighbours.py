@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core import Assigner, Event, Policy, SpuJoined, TopicCreate
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.schemas.codec import encode_event, encode_record
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.schemas.messages.codec import encode_event, encode_record
 from support.programs import running
 from support.reading import committed
 from support.shared_broker import SharedBroker

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from spu_assigner.stream import apply
-from spu_assigner.stream.jars import ensure_all
-from spu_assigner.stream.java import ensure_java
-from spu_assigner.stream.plan_cluster import BY_ADDRESS, Target
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import ensure_java
+from spu_assigner.stream.plan import apply
+from spu_assigner.stream.plan.target_cluster import BY_ADDRESS, Target
 from support.builders import Events
 from support.kafka_reassign import TOOL
 from support.operator import SEEN_SECONDS_MAX, Lists, Operator, simulated

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
-from spu_assigner.core.events import Event
-from spu_assigner.stream.client import Reader
-from spu_assigner.stream.cloud_events import RELEASED_TYPE
-from spu_assigner.stream.plan_requests import CHANGES_MAX
-from spu_assigner.stream.topics import REPLICA_MAP, check_topics
+from spu_assigner.core.base.events import Event
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.cloud_events import RELEASED_TYPE
+from spu_assigner.stream.kafka.topics import REPLICA_MAP, check_topics
+from spu_assigner.stream.plan.requests import CHANGES_MAX
 from support.operator import Lists, Operator, simulated
 from support.small_job import SmallJob
 
@@ -308,10 +308,10 @@ def test_an_old_request_for_a_topic_of_kafkas_is_ignored_once_it_is_deleted(
 
 DYING = """
 import os, signal, sys
-from spu_assigner.stream import apply
-from spu_assigner.stream.applied_store import Ledger
+from spu_assigner.stream.plan import apply
+from spu_assigner.stream.plan.applied_store import Ledger
 from spu_assigner.stream.cli import main
-from spu_assigner.stream.plan_cluster import Target
+from spu_assigner.stream.plan.target_cluster import Target
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from confluent_kafka import Producer
-from spu_assigner.core.limits import DEAD_LETTER_RAW_SIZE_MAX
-from spu_assigner.core.records import RingEvent, TopicStatus
-from spu_assigner.schemas.codec import decode_record, encode_event
-from spu_assigner.schemas.wire import DeadLetter
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard_batch import DEAD_LETTER_KEY_SIZE_MAX
+from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX
+from spu_assigner.core.base.records import RingEvent, TopicStatus
+from spu_assigner.schemas.messages.codec import decode_record, encode_event
+from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX
 from support.builders import Events
 from support.kafka import Kafka
 from support.poisons import FAR_FUTURE_MS, MESSAGES, SPU_EVENTS, TOPIC_EVENTS, Poison

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 from spu_assigner.core import Assigner, LeaveMode, OnShortage, Policy
-from spu_assigner.core.events import Event
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.schemas.codec import decode_event, decode_record
-from spu_assigner.schemas.wire import RecoveredFrom
-from spu_assigner.stream.failpoints import VARIABLE, Failpoint
-from spu_assigner.stream.inspect_checkpoint import NoCheckpointError, inspect_checkpoint
-from spu_assigner.stream.job import Job, start_query
-from spu_assigner.stream.marker_check import FencedError, ForeignCheckpointError
-from spu_assigner.stream.recover import last_marker, recover, survey
-from spu_assigner.stream.recovery import RecoveryError
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import TransactionalSink
+from spu_assigner.core.base.events import Event
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.schemas.messages.codec import decode_event, decode_record
+from spu_assigner.schemas.messages.wire import RecoveredFrom
+from spu_assigner.stream.checkpoint.recovered import RecoveryError
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.inspect.checkpoint_reading import NoCheckpointError, inspect_checkpoint
+from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
+from spu_assigner.stream.job.lifecycle import Job, start_query
+from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointError
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.recover.rebuild import last_marker, recover, survey
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS
 from support.pictures import picture

@@ -11,23 +11,23 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from spu_assigner.core.records import EntryKind
-from spu_assigner.schemas.codec import decode_record
-from spu_assigner.schemas.wire import PartitionPosition, RecoveredFrom
-from spu_assigner.stream import sink as sink_module
-from spu_assigner.stream.past_positions import LostInputError, NoPositionsError
-from spu_assigner.stream.profile import Profile
-from spu_assigner.stream.published import DamagedOutputError, UnsoundError
-from spu_assigner.stream.recover import (
+from spu_assigner.core.base.records import EntryKind
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
+from spu_assigner.stream.checkpoint.past_positions import LostInputError, NoPositionsError
+from spu_assigner.stream.config.profile import Profile
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job import sink as sink_module
+from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.recover.command import recover as command
+from spu_assigner.stream.recover.published import DamagedOutputError, UnsoundError
+from spu_assigner.stream.recover.rebuild import (
     FolderTakenError,
     NothingToRecoverError,
     last_marker,
     recover,
     survey,
 )
-from spu_assigner.stream.recover_command import recover as command
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
 from support.builders import Events
 from support.profiled import ENVIRON
 from support.reading import committed

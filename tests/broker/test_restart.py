@@ -23,12 +23,12 @@ from spu_assigner.core import (
     ReplicaMap,
     TopicStatus,
 )
-from spu_assigner.core.records import Answer, Mode, Status
-from spu_assigner.schemas.codec import decode_record
-from spu_assigner.schemas.jsonl import answer_to_json, event_to_json
-from spu_assigner.schemas.wire import DeadLetter
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.core.base.records import Answer, Mode, Status
+from spu_assigner.schemas.json_lines.lines import answer_to_json, event_to_json
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
 from support.audits import audit
 from support.judge import place_of, restored, value_of
 from support.pictures import picture
@@ -41,7 +41,7 @@ from support.streams import OUTPUTS, Read, Streams
 SEED = 20
 STOCK = 300  # events: what is not yet applied when a job is stopped
 PATIENCE_SECONDS = 240.0
-JOB = [sys.executable, "-m", "spu_assigner.stream.job"]
+JOB = [sys.executable, "-m", "spu_assigner.stream.job.lifecycle"]
 PROGRAM = [sys.executable, "-m", "spu_assigner.stream.cli", "run"]
 ByKey = dict[bytes | None, list[Any]]
 

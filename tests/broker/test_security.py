@@ -25,14 +25,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from pyspark.sql import SparkSession
-from spu_assigner.stream import topic_sizes
-from spu_assigner.stream.acls import Role, acls
-from spu_assigner.stream.jars import ensure_all
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Jars, build_session
-from spu_assigner.stream.settings import Settings, SettingsError
-from spu_assigner.stream.source import read_events
-from spu_assigner.stream.topics import TopicsError, check_topics, create_topics
+from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.job.lifecycle import Jars, build_session
+from spu_assigner.stream.job.source import read_events
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.acls import Role, acls
+from spu_assigner.stream.kafka.topics import TopicsError, check_topics, create_topics
+from spu_assigner.stream.plan import topic_sizes
 from support.profiled import ENVIRON
 from support.secured import Secured
 

@@ -10,23 +10,23 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaException, Message
-from spu_assigner.schemas.codec import decode_record, encode_record
-from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream import patience as patience_module
-from spu_assigner.stream.marker import read_marker
-from spu_assigner.stream.marker_check import (
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
     FencedError,
     ForeignCheckpointError,
     MarkerGapError,
     SinkError,
 )
-from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.patience import unmasked
-from spu_assigner.stream.release import RELEASE
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import Sent, TransactionalSink
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.job.sink import Sent, TransactionalSink
+from spu_assigner.stream.kafka import retry as patience_module
+from spu_assigner.stream.kafka.retry import unmasked
+from spu_assigner.stream.kafka.topics import create_topics
 from support.outboxes import outbox
 from support.profiled import ENVIRON
 from support.reading import committed, outputs, settled

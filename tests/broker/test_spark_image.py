@@ -6,17 +6,18 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from spu_assigner.stream import spark_image
-from spu_assigner.stream.jars import ensure
-from spu_assigner.stream.java import Java, ensure_java
-from spu_assigner.stream.job import Job
+from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.jvm import spark_class_archive as lookup
+from spu_assigner.stream.jvm.jars import ensure
+from spu_assigner.stream.jvm.java import Java, ensure_java
+from spu_assigner.stream.run import spark_class_archive as spark_image
 
 
 def test_the_job_s_jvm_uses_the_archive(run: Callable[..., Job]) -> None:
     """`make setup` has made it; a session of tests without it makes none by itself."""
     java, jars = ensure_java(), ensure("spark-local")
     spark_image.ensure_spark_image(java, jars)
-    option, *_ = spark_image.jvm_options(java, jars)
+    option, *_ = lookup.jvm_options(java, jars)
     _, _, archive = option.partition("=")
     job = run()
     pid = job.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()

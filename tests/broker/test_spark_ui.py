@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Job, start
-from spu_assigner.stream.query import OBSERVATION
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job, start
+from spu_assigner.stream.job.query import OBSERVATION
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
 from support.builders import Events
 from support.kafka import Kafka
 from support.profiled import ENVIRON, SHARDS

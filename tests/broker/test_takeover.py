@@ -17,16 +17,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from spu_assigner.core.events import Event
-from spu_assigner.stream.faults import CheckpointSharedError
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.local_files import LocalFiles
-from spu_assigner.stream.marker_check import FencedError
-from spu_assigner.stream.ownership import FOLDER, Ownership
-from spu_assigner.stream.query_end import RESTARTS_MAX
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.sink import TransactionalSink
+from spu_assigner.core.base.events import Event
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.faults import CheckpointSharedError
+from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.job.marker_check import FencedError
+from spu_assigner.stream.job.ownership import FOLDER, Ownership
+from spu_assigner.stream.job.query_end import RESTARTS_MAX
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.jvm.java import Java
 from support.audits import audit
 from support.builders import Events
 from support.kafka import Kafka
@@ -326,7 +326,7 @@ def test_a_process_that_never_stops_planning_is_reported_by_name(
     settings: Settings, run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not ours, or of a release that does not notice; the job does not restart for ever."""
-    monkeypatch.setattr("spu_assigner.stream.query_end.RESTARTS_MAX", 0)
+    monkeypatch.setattr("spu_assigner.stream.job.query_end.RESTARTS_MAX", 0)
     kafka, events = Kafka(settings), Events()
     job = run()
     kafka.send([*events.joins(0, 1), events.create("a")])

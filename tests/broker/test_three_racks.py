@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from spu_assigner.core.events import Event, LeaveMode
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.core.base.events import Event, LeaveMode
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
 from support.audits import audit
 from support.builders import Events
 from support.kafka import Kafka, expected_maps
@@ -21,7 +21,7 @@ from support.profiled import ENVIRON, SHARDS
 SPARE = 4  # an SPU that is no broker here, in the rack of the one that goes
 TOPICS = 10  # in each part of the story
 PARTITIONS = 6
-KAFKAS_PATIENCE_MS = 60_000  # `default.api.timeout.ms`, which stream/source.py sets lower
+KAFKAS_PATIENCE_MS = 60_000  # `default.api.timeout.ms`, which stream/job/source.py sets lower
 
 
 @pytest.fixture

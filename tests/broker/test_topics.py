@@ -7,8 +7,8 @@ import time
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
-from spu_assigner.core.limits import MAP_SIZE_MAX
-from spu_assigner.stream.topics import (
+from spu_assigner.core.base.limits import MAP_SIZE_MAX
+from spu_assigner.stream.kafka.topics import (
     JOB_TOPICS,
     TOPICS,
     Fault,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from spu_assigner.core.events import LeaveMode
-from spu_assigner.stream.acls import Role, acls
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.core.base.events import LeaveMode
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.acls import Role, acls
+from spu_assigner.stream.kafka.topics import create_topics
 from support.browser import Complaints
 from support.builders import Events
 from support.profiled import ENVIRON

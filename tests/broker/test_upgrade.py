@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spu_assigner.core.answers import answers
-from spu_assigner.core.events import DEFAULT_POLICY, Event, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import ReplicaMap, TopicStatus
-from spu_assigner.schemas.codec import decode_event, decode_record
-from spu_assigner.schemas.wire import CommitMarker
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.inspect_checkpoint import inspect_checkpoint
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.job import Job, start
-from spu_assigner.stream.past_positions import positions_of
-from spu_assigner.stream.recover import survey
-from spu_assigner.stream.release import RELEASE
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard_batch import map_key, state_key
-from spu_assigner.stream.sink import Sent
+from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
+from spu_assigner.core.base.records import ReplicaMap, TopicStatus
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import step
+from spu_assigner.schemas.messages.codec import decode_event, decode_record
+from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.checkpoint.past_positions import positions_of
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
+from spu_assigner.stream.job.lifecycle import Job, start
+from spu_assigner.stream.job.sink import Sent
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.recover.rebuild import survey
+from spu_assigner.stream.shard.batch import map_key, state_key
+from spu_assigner.stream.shard.clusters import Clusters
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS
 from support.pictures import picture

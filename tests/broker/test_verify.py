@@ -14,10 +14,10 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
 )
-from spu_assigner.core.events import OnShortage
+from spu_assigner.core.base.events import OnShortage
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job
 from support.audits import audit
 from support.builders import Events
 from support.kafka import PATIENCE_SECONDS, Kafka

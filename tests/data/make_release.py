@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from spu_assigner.core.events import SpuJoined, SpuLeft
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.schemas.jsonl import event_from_json
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.job import start
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import TOPICS, create_topics
+from spu_assigner.core.base.events import SpuJoined, SpuLeft
+from spu_assigner.schemas.json_lines.lines import event_from_json
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import start
+from spu_assigner.stream.kafka.topics import TOPICS, create_topics
 
 PREFIX = "released."
 PATIENCE_SECONDS = 120.0

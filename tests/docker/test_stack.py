@@ -12,8 +12,8 @@ from contextlib import closing
 
 import pytest
 from spu_assigner.core import TopicStatus
-from spu_assigner.core.records import Status
-from spu_assigner.schemas.codec import decode_record
+from spu_assigner.core.base.records import Status
+from spu_assigner.schemas.messages.codec import decode_record
 from support.builders import Events
 from support.stack import Stack, docker, eventually
 from support.streams import Streams

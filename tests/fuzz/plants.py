@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spu_assigner.core import membership
-from spu_assigner.core.events import LeaveMode, SpuLeft
-from spu_assigner.schemas import codec, json_object
-from spu_assigner.stream import assignment_file, shard_batch
+from spu_assigner.core.base.events import LeaveMode, SpuLeft
+from spu_assigner.core.decision import membership
+from spu_assigner.schemas.json_lines import json_object
+from spu_assigner.schemas.messages import codec
+from spu_assigner.stream.client import assignment_file
+from spu_assigner.stream.shard import batch as shard_batch
 
 
 @dataclass(frozen=True, kw_only=True)

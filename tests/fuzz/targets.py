@@ -17,7 +17,7 @@ from typing import Any
 
 import fastavro
 import numpy as np
-from spu_assigner.core.events import (
+from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
     LeaveMode,
@@ -30,11 +30,14 @@ from spu_assigner.core.events import (
     TopicGrow,
     TopicRelease,
 )
-from spu_assigner.core.machine import step
-from spu_assigner.core.manual import ManualFault, read_lists
-from spu_assigner.core.replicas import ReplicaLists
-from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.codec import (
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.avro.registry import FOLDER, Registry
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
+from spu_assigner.schemas.messages.codec import (
     EventKind,
     confluent_header,
     decode_event,
@@ -44,16 +47,13 @@ from spu_assigner.schemas.codec import (
     single_object_header,
     type_name_of,
 )
-from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.jsonl import event_from_json, event_to_json
-from spu_assigner.schemas.registry import FOLDER, Registry
-from spu_assigner.schemas.wire import DeadLetter, Wire
-from spu_assigner.stream.assignment_file import AssignmentFileError, read_assignment
-from spu_assigner.stream.bundle import Bundle, Kind, Source
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.lines import event_of_line
-from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Options, process
+from spu_assigner.schemas.messages.wire import DeadLetter, Wire
+from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.common.json_line_reading import event_of_line
+from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.state_log import Shard
 from support.codecs import fields_of
 from support.pictures import picture
 from support.shadow import Shadow, is_remembered

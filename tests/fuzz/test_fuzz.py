@@ -17,7 +17,7 @@ if (sys.platform, platform.machine()) != ("linux", "x86_64"):
 from fuzz.plants import PLANTS
 from fuzz.run import fuzz
 from fuzz.targets import TARGETS, message_of
-from spu_assigner.schemas.registry import FOLDER
+from spu_assigner.schemas.avro.registry import FOLDER
 
 EXAMPLES = FOLDER / "examples"
 RUN = Path(__file__).parent / "run.py"

@@ -18,9 +18,9 @@ from pyspark.sql.pandas.serializers import (
     TransformWithStateInPandasSerializer,
 )
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
-from spu_assigner.stream import arrow_rows
-from spu_assigner.stream.bundle import OBSERVED, SCHEMA
-from spu_assigner.stream.shard_batch import Batch
+from spu_assigner.stream.shard import arrow_rows
+from spu_assigner.stream.shard.batch import Batch
+from spu_assigner.stream.shard.bundle import OBSERVED, SCHEMA
 
 _COLUMNS = pa.schema(
     [

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spu_assigner.core.events import Event, Policy, SpuJoined
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.schemas.wire import Wire
-from spu_assigner.stream import keeper
-from spu_assigner.stream.bundle import Bundle, Kind, Source
-from spu_assigner.stream.keeper import KeeperError, keep
-from spu_assigner.stream.shard_batch import Batch, Options
+from spu_assigner.core.base.events import Event, Policy, SpuJoined
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.shard import server as keeper
+from spu_assigner.stream.shard.batch import Batch, Options
+from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
+from spu_assigner.stream.shard.server import KeeperError, keep
 from support.builders import Events
 
 LABEL = 3

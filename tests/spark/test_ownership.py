@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from spu_assigner.stream.java import Java
-from spu_assigner.stream.local_files import LocalFiles
-from spu_assigner.stream.marker_check import FencedError
-from spu_assigner.stream.ownership import FOLDER, LOOK_SECONDS, Ownership, files_of
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job.marker_check import FencedError
+from spu_assigner.stream.job.ownership import FOLDER, LOOK_SECONDS, Ownership, files_of
+from spu_assigner.stream.jvm.java import Java
 
 
 @pytest.fixture(scope="module")

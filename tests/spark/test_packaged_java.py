@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.broker import prepare
-from spu_assigner.stream.cache import cache_home
-from spu_assigner.stream.jars import ensure_all
-from spu_assigner.stream.java import PACKAGE_LOCK, ensure_java
-from spu_assigner.stream.spark_image import ensure_spark_image, jvm_options
+from spu_assigner.stream.broker.embedded import prepare
+from spu_assigner.stream.jvm.build_cache import cache_home
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import PACKAGE_LOCK, ensure_java
+from spu_assigner.stream.jvm.spark_class_archive import jvm_options
+from spu_assigner.stream.run.spark_class_archive import ensure_spark_image
 
 _JOB = """
 from pyspark.sql import SparkSession
@@ -30,10 +31,10 @@ print(sorted(map(tuple, counts)), spark._jvm.System.getProperty("java.home"))
 _MAPPED = """
 import sys
 from pathlib import Path
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.job import start
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.job.lifecycle import start
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.topics import create_topics
 with EmbeddedBroker() as broker:
     flags = {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": sys.argv[1], "shards": 1}
     settings = Settings.load(flags=flags, environ={})

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
-from spu_assigner.core.events import Event, Policy, SpuJoined, SpuLeft
-from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.schemas.codec import decode_record, encode_event
-from spu_assigner.schemas.wire import DeadLetter, Wire
-from spu_assigner.stream import processor
-from spu_assigner.stream.bundle import Bundle, Kind, Message, Source
-from spu_assigner.stream.processor import STATE_VARIABLE, AssignerProcessor
-from spu_assigner.stream.shard_batch import Options, read_shards
+from spu_assigner.core.base.events import Event, Policy, SpuJoined, SpuLeft
+from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.schemas.messages.codec import decode_record, encode_event
+from spu_assigner.schemas.messages.wire import DeadLetter, Wire
+from spu_assigner.stream.shard import processor
+from spu_assigner.stream.shard.batch import Options, read_shards
+from spu_assigner.stream.shard.bundle import Bundle, Kind, Message, Source
+from spu_assigner.stream.shard.processor import STATE_VARIABLE, AssignerProcessor
 from support.builders import Events
 
 LABEL = 7

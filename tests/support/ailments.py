@@ -12,11 +12,11 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.schemas.codec import decode_record, encode_record
-from spu_assigner.schemas.wire import CommitMarker
-from spu_assigner.stream.cache import cache_home
-from spu_assigner.stream.jars import read_lock
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.jvm.build_cache import cache_home
+from spu_assigner.stream.jvm.jars import read_lock
+from spu_assigner.stream.kafka.topics import create_topics
 from support.patients import (
     AHEAD_SECONDS,
     SHARDS_THEN,

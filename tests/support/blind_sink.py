@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from spu_assigner.stream import job, sink
+from spu_assigner.stream.job import lifecycle as job
+from spu_assigner.stream.job import sink
 
 
 def never(*_: Any, **__: Any) -> bool:

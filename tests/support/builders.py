@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from spu_assigner.core.events import (
+from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
     SpuJoined,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
-from spu_assigner.core.errors import Code
-from spu_assigner.core.events import (
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
     LeaveMode,
@@ -26,7 +26,7 @@ from spu_assigner.core.events import (
     TopicGrow,
     TopicRelease,
 )
-from spu_assigner.core.records import (
+from spu_assigner.core.base.records import (
     Chain,
     ChainEntry,
     Mode,
@@ -43,8 +43,8 @@ from spu_assigner.core.records import (
     Wait,
     Waiting,
 )
-from spu_assigner.core.replicas import ReplicaLists, Table
-from spu_assigner.schemas.wire import (
+from spu_assigner.core.base.replica_lists import ReplicaLists, Table
+from spu_assigner.schemas.messages.wire import (
     AppliedTopic,
     CommitMarker,
     DeadLetter,

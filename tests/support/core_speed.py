@@ -18,8 +18,8 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core import Assigner
-from spu_assigner.core.events import Event, LeaveMode, Policy, SpuJoined, SpuLeft, TopicDelete
-from spu_assigner.schemas.codec import decode_event, encode_event, encode_record
+from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuJoined, SpuLeft, TopicDelete
+from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
 from support.workload import creates, joins
 
 ROUNDS: Final = 7

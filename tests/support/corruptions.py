@@ -12,10 +12,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from spu_assigner.schemas.codec import decode_record, encode_record
-from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.verify_model import COMPACTED, INPUTS, OUTPUTS, Read
-from spu_assigner.stream.verify_replay import wire_of
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
+from spu_assigner.stream.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
+from spu_assigner.stream.verify.replay import wire_of
 from support.histories import MARKERS, Log, Topics
 
 AUDIT: Log = ("assigner-audit", 0)

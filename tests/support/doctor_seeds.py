@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spu_assigner.stream.release import RELEASE
+from spu_assigner.stream.common.release import RELEASE
 from support.ailments import (
     be_another,
     be_of_another_program,

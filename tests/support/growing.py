@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from spu_assigner.core import Assigner
-from spu_assigner.core.events import Event, Policy
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.schemas.codec import encode_event, encode_record
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.schemas.messages.codec import encode_event, encode_record
 from support.loadrun import LoadError
 from support.memory import Sampler
 from support.programs import cpu_seconds, running

@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.schemas.codec import encode_event, encode_record
-from spu_assigner.schemas.wire import CommitMarker, RecoveredFrom, Wire
-from spu_assigner.stream.cloud_events import marker_headers
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.marker import offsets_read, positions_moved
-from spu_assigner.stream.outbox import Outbox, summarised
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard_batch import Batch, Options, ShardBatch
-from spu_assigner.stream.sink import TransactionalSink
-from spu_assigner.stream.source import shard_labels
-from spu_assigner.stream.verify_model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.schemas.messages.codec import encode_event, encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom, Wire
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import Outbox, summarised
+from spu_assigner.stream.job.marker import offsets_read, positions_moved
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.kafka.cloud_events import marker_headers
+from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.verify.model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
 from support.builders import Events
 from support.streams import Outgoing
 
@@ -199,7 +199,7 @@ class Writer:
         )
 
     def _told(self) -> dict[str, object]:
-        from spu_assigner.stream.release import RELEASE
+        from spu_assigner.stream.common.release import RELEASE
 
         return {
             "release": RELEASE if self.release is None else self.release,

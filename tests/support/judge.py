@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from spu_assigner.core import Assigner, ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.core.records import Answer, Entry
-from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.codec import decode_record
-from spu_assigner.schemas.jsonl import answer_to_json, event_to_json
-from spu_assigner.schemas.wire import CommitMarker, DeadLetter
+from spu_assigner.core.base.records import Answer, Entry
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.json_lines.lines import answer_to_json, event_to_json
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.schemas.messages.wire import CommitMarker, DeadLetter
 from support.pictures import picture
 from support.story import event_of
 from support.streams import AUDIT, INPUTS, OUTPUTS, Read, Streams, marker_of, merged

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event
-from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.schemas.codec import encode_record
+from spu_assigner.core.base.events import Event
+from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.schemas.messages.codec import encode_record
 
 MAPS: Final = "replica-map"
 STATUSES: Final = "topic-status"

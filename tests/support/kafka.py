@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event, SpuJoined, SpuLeft
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.schemas.codec import decode_record, encode_event
-from spu_assigner.schemas.wire import CommitMarker
-from spu_assigner.stream.job import Job
-from spu_assigner.stream.settings import Settings
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.schemas.messages.codec import decode_record, encode_event
+from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Job
 from support.reading import committed, outputs, settled
 
 PATIENCE_SECONDS = 240.0  # a first batch takes 5 s on two idle cores

@@ -25,10 +25,10 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
-from spu_assigner.stream.broker import BrokerError, prepare
-from spu_assigner.stream.broker_image import copy_data, jvm_options
-from spu_assigner.stream.broker_process import HOST, BrokerProcess, Ports
-from spu_assigner.stream.private import private_folder
+from spu_assigner.stream.broker.class_archive import copy_data, jvm_options
+from spu_assigner.stream.broker.embedded import BrokerError, prepare
+from spu_assigner.stream.broker.process import HOST, BrokerProcess, Ports
+from spu_assigner.stream.common.private_files import private_folder
 from support.ports import free_ports
 
 CONTROLLER_ID = 100

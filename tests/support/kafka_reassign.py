@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import py4j.java_gateway as py4j
-from spu_assigner.stream.jars import ensure_all
+from spu_assigner.stream.jvm.jars import ensure_all
 from support.kafka_placer import Racks, running_java
 
 Maps = Mapping[str, list[list[int]]]  # replica lists by topic

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from spu_assigner.core.events import Event, SpuJoined, SpuLeft
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.schemas.wire import CommitMarker
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.broker_image import HEAP_MB
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.broker.class_archive import HEAP_MB
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.kafka.topics import create_topics
 from support.figures import say
 from support.judging import ANSWERS, Tally
 from support.memory import Sampler

@@ -12,14 +12,14 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
-from spu_assigner.core.events import DEFAULT_POLICY, Event
-from spu_assigner.schemas.jsonl import event_to_json
-from spu_assigner.schemas.wire import AppliedTopic
-from spu_assigner.stream.applied_store import Ledger
+from spu_assigner.core.base.events import DEFAULT_POLICY, Event
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.schemas.messages.wire import AppliedTopic
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.simulate import answer_lines
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.plan.applied_store import Ledger
 from support.builders import Events
 from support.kafka_cluster import KafkaCluster
 from support.profiled import ENVIRON

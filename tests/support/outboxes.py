@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spu_assigner.stream.bundle import Bundler, Kind, Message, Source, SourceRange
-from spu_assigner.stream.outbox import Outbox
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.shard.bundle import Bundler, Kind, Message, Source, SourceRange
 
 
 def outbox(*values: bytes | None, first: int = 0, shard: int = 0, partition: int = 0) -> Outbox:

@@ -25,8 +25,8 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
 )
-from spu_assigner.stream.acls import Acl, Role, acls
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.kafka.acls import Acl, Role, acls
+from spu_assigner.stream.kafka.topics import create_topics
 from support.released import PREFIX as RELEASED_PREFIX
 from support.released import Left, fill, unpack
 from support.secured import Secured
@@ -191,6 +191,6 @@ def program(patient: Patient) -> list[str]:
     """The command as a process of its own."""
     start = "from spu_assigner.stream.cli import main; main()"
     if patient.has_no_other_java:
-        hide = "import spu_assigner.stream.java as java; java.SEARCH_PATTERNS = (); "
+        hide = "import spu_assigner.stream.jvm.java as java; java.SEARCH_PATTERNS = (); "
         start = f"{hide}java.PACKAGE = 'no_such_package'; {start}"
     return [sys.executable, "-c", start, "doctor", *patient.arguments]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from spu_assigner.core.records import Order
-from spu_assigner.core.state import ClusterState
+from spu_assigner.core.base.records import Order
+from spu_assigner.core.state.cluster_state import ClusterState
 
 
 def picture(state: ClusterState) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.core.events import Event, LeaveMode, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import ReplicaMap, Status, TopicStatus
-from spu_assigner.core.state import ClusterState
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
 from support.builders import Events
 from support.evenness import Host, Hosts
 

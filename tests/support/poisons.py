@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import fastavro
-from spu_assigner.core.errors import Code
-from spu_assigner.core.limits import (
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.limits import (
     MANUAL_FILE_SIZE_MAX,
     MANUAL_MESSAGE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
 )
-from spu_assigner.schemas.codec import encode_event, encode_record
+from spu_assigner.schemas.avro.writing import array_bytes, long_bytes, text_bytes
 from spu_assigner.schemas.errors import DeadLetterCode
-from spu_assigner.schemas.wire import DeadLetter, Wire
-from spu_assigner.schemas.writing import array_bytes, long_bytes, text_bytes
+from spu_assigner.schemas.messages.codec import encode_event, encode_record
+from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from support.builders import Events
 
 SPU_EVENTS: Final = "spu-events"

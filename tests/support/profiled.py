@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from spu_assigner.stream.profile import Profile, tuning
-from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.config.profile import Profile, tuning
+from spu_assigner.stream.config.settings import Settings
 
 VARIABLE: Final = "SPU_ASSIGNER_PROFILE"
 CORES: Final = 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
-from spu_assigner.core.events import (
+from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
     LeaveMode,

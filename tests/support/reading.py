@@ -14,8 +14,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from spu_assigner.stream.patience import ask_leaders
-from spu_assigner.stream.topics import JOB_TOPICS
+from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.topics import JOB_TOPICS
 
 SETTLED_SECONDS_MAX = 240.0  # a commit's markers are written in milliseconds
 ANSWER_SECONDS_MAX = 10.0  # then it is asked again: the leader may be another one by now

@@ -13,9 +13,9 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.stream.data_loss import topic_ids
-from spu_assigner.stream.inputs import NOTE
-from spu_assigner.stream.topics import PARTITIONS, TOPICS, create_topics
+from spu_assigner.stream.checkpoint.data_loss import topic_ids
+from spu_assigner.stream.checkpoint.inputs import NOTE
+from spu_assigner.stream.kafka.topics import PARTITIONS, TOPICS, create_topics
 
 PREFIX = "released."
 INPUTS = ("spu-events", "topic-events")

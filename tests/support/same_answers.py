@@ -8,10 +8,10 @@ from functools import cache
 
 from confluent_kafka import Message
 from spu_assigner.core import Assigner
-from spu_assigner.core.events import Policy
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.schemas.codec import decode_record, encode_event, encode_record
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import decode_record, encode_event, encode_record
 from support.workload import creates, joins
 
 SHOWN_MAX = 400  # characters of what differs

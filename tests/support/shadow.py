@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from spu_assigner.core.answers import answers
-from spu_assigner.core.events import Event, LeaveMode, Policy, SpuId, SpuLeft, TopicGrow
-from spu_assigner.core.records import (
+from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId, SpuLeft, TopicGrow
+from spu_assigner.core.base.records import (
     EventSeen,
     Record,
     ReplicaMap,
@@ -21,8 +20,9 @@ from spu_assigner.core.records import (
     TopicStatus,
     Wait,
 )
-from spu_assigner.core.reserved import PRODUCT_NAMES
-from spu_assigner.core.state import ClusterState, event_hash
+from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.state.cluster_state import ClusterState, event_hash
 
 Lists = list[list[int]]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
 
 VARIABLE = "SPU_ASSIGNER_TEST_BROKER"
 CHOICES = ("auto", "container", "embedded")

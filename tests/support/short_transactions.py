@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import sys
 
-from spu_assigner.stream import job, sink
+from spu_assigner.stream.job import lifecycle as job
+from spu_assigner.stream.job import sink
 
 TRANSACTION_SECONDS = 3
 

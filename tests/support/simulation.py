@@ -23,11 +23,9 @@ from typing import Any, Final
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`
 
-from spu_assigner.core import state as state_module
-from spu_assigner.core.events import Event
-from spu_assigner.core.limits import EVENT_IDS_REMEMBERED
-from spu_assigner.core.machine import decide, step
-from spu_assigner.core.records import (
+from spu_assigner.core.base.events import Event
+from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
+from spu_assigner.core.base.records import (
     ChainEntry,
     EntryGone,
     EntryKind,
@@ -37,7 +35,9 @@ from spu_assigner.core.records import (
     SpuChanged,
     Waiting,
 )
-from spu_assigner.core.state import ClusterState, evolve
+from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.state import cluster_state as state_module
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from support.pictures import picture
 from support.random_lives import CLUSTER, Life, as_json, life_of
 from support.shadow import Shadow, ViolationError, is_remembered

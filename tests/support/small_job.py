@@ -8,15 +8,15 @@ from contextlib import contextmanager
 
 import numpy as np
 from confluent_kafka.admin import AdminClient
-from spu_assigner.core.events import Event
-from spu_assigner.core.state import ClusterState
-from spu_assigner.stream.bundle import Source
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Options, process
-from spu_assigner.stream.sink import TransactionalSink
+from spu_assigner.core.base.events import Event
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.bundle import Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.state_log import Shard
 from support.profiled import SHARDS
 from support.reading import outputs, settled
 from support.stores import DictStore

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from spu_assigner.core import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.schemas.codec import EventKind, decode_event, encode_event
 from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import EventKind, decode_event, encode_event
 from support.builders import Events
 from support.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Read
 

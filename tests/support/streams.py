@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from spu_assigner.core.events import Event, SpuJoined, SpuLeft
-from spu_assigner.schemas.codec import decode_record, encode_event
-from spu_assigner.schemas.wire import CommitMarker
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.schemas.messages.codec import decode_record, encode_event
+from spu_assigner.schemas.messages.wire import CommitMarker
 
 SPU_EVENTS = "spu-events"
 TOPIC_EVENTS = "topic-events"

@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from spu_assigner.stream.broker import EmbeddedBroker
-from spu_assigner.stream.failpoints import VARIABLE, Failpoint
-from spu_assigner.stream.topics import create_topics
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
+from spu_assigner.stream.kafka.topics import create_topics
 from support.judge import Judge
 from support.profiled import SHARDS
 from support.programs import running, session, sessions
 from support.story import Story
 from support.streams import Outgoing, Streams
 
-JOB = (sys.executable, "-m", "spu_assigner.stream.job")
+JOB = (sys.executable, "-m", "spu_assigner.stream.job.lifecycle")
 IN_A_BATCH = [each for each in Failpoint if each is not Failpoint.BEFORE_RECOVERY_MARKER]
 WAIT_SECONDS = 180.0  # a start takes 5 s on two idle cores
 AHEAD = 5  # batches to where an armed job dies: by then it has done what was left to it

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from spu_assigner.core.events import Event, SpuJoined, SpuLeft
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.stream.bundle import KINDS, Bundle, Kind, Source
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.connection import Connection
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.shard_batch import Batch, Options, ShardBatch
-from spu_assigner.stream.ui_known import Known
-from spu_assigner.stream.ui_live import Health, Live
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch
+from spu_assigner.stream.shard.bundle import KINDS, Bundle, Kind, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.ui.known import Known
+from spu_assigner.stream.ui.live import Health, Live
 from support.ui_story import Raw
 
 

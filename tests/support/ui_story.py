@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from support.builders import Events
 from support.small_job import SmallJob
 from support.streams import TOPIC_EVENTS, Outgoing

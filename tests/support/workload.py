@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from spu_assigner.core.events import Event, SpuJoined, TopicCreate
+from spu_assigner.core.base.events import Event, SpuJoined, TopicCreate
 
 CLUSTERS: Final = 50
 SPUS: Final = 64

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from click.testing import CliRunner
-from spu_assigner.stream.acls import ANSWERS, INPUTS, Resource, Role, acls
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.topics import JOB_TOPICS, TOPICS
+from spu_assigner.stream.kafka.acls import ANSWERS, INPUTS, Resource, Role, acls
+from spu_assigner.stream.kafka.topics import JOB_TOPICS, TOPICS
 
 
 def test_the_job_reads_its_inputs_and_writes_all_else_by_whole_names() -> None:

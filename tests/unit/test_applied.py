@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from spu_assigner.schemas.wire import AppliedTopic, Origin
-from spu_assigner.stream.applied import Applied, fold, rows_digest
-from spu_assigner.stream.plan_model import Change, KafkaCluster, Kind, Maps, Partition, Plan, Wanted
-from spu_assigner.stream.plan_notes import (
+from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.stream.plan.applied import Applied, fold, rows_digest
+from spu_assigner.stream.plan.model import Change, KafkaCluster, Kind, Maps, Partition, Plan, Wanted
+from spu_assigner.stream.plan.notes import (
     INTENT_SECONDS_MAX,
     Notes,
     adopted,
@@ -19,7 +19,7 @@ from spu_assigner.stream.plan_notes import (
     resolved,
     seen,
 )
-from spu_assigner.stream.topic_sizes import _largest
+from spu_assigner.stream.plan.topic_sizes import _largest
 
 NOW = 100 * INTENT_SECONDS_MAX * 1000
 ROWS = ((1, 2), (2, 3))

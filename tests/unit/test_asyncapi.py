@@ -20,12 +20,12 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.schemas.registry import Registry
-from spu_assigner.stream.asyncapi import document, text
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.topics import TOPICS
-from spu_assigner.stream.yaml_text import to_yaml
+from spu_assigner.stream.contract.asyncapi import document, text
+from spu_assigner.stream.contract.yaml_text import to_yaml
+from spu_assigner.stream.kafka.topics import TOPICS
 from support import contract as consumer
 from support.contract import DOCUMENT, Contract, registry
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spu_assigner.core.events import Event, LeaveMode, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.core.state import ClusterState
-from spu_assigner.stream.awaiting import Awaited
-from spu_assigner.stream.client import Received
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.client.pending_answers import Awaited
+from spu_assigner.stream.kafka.client import Received
 from support.builders import Events
 
 

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core import balanced, rows
-from spu_assigner.core.balanced import place_balanced
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.core.events import Policy, SpuJoined, TopicCreate
-from spu_assigner.core.limits import CAPACITY_MAX
-from spu_assigner.core.loads import Loads
-from spu_assigner.core.machine import step
-from spu_assigner.core.quotas import keys
-from spu_assigner.core.records import ChainEntry, Entry, ReplicaMap, SeenEntry, SpuChanged
-from spu_assigner.core.state import ClusterState
+from spu_assigner.core.balanced import list_filling as rows
+from spu_assigner.core.balanced import policy as balanced
+from spu_assigner.core.balanced.policy import place_balanced
+from spu_assigner.core.balanced.quotas import keys
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
+from spu_assigner.core.base.limits import CAPACITY_MAX
+from spu_assigner.core.base.records import ChainEntry, Entry, ReplicaMap, SeenEntry, SpuChanged
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.loads import Loads
 
 CAPACITIES = st.one_of(
     st.integers(1, 6), st.integers(1, 40), st.sampled_from([100, 200, 7_000, CAPACITY_MAX])

@@ -7,9 +7,9 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.stream import bundle as bundle_module
-from spu_assigner.stream.bundle import (
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.stream.shard import bundle as bundle_module
+from spu_assigner.stream.shard.bundle import (
     BUNDLE_SIZE,
     Bundle,
     Bundler,

@@ -6,16 +6,16 @@ import random
 
 import pytest
 from spu_assigner.core import Assigner
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.core.events import Event
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas import codec
-from spu_assigner.schemas.codec import encode_record
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import Event
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.stream import clusters as clusters_module
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.shard_batch import entry_key, map_key
+from spu_assigner.schemas.messages import codec
+from spu_assigner.schemas.messages.codec import encode_record
+from spu_assigner.stream.shard import clusters as clusters_module
+from spu_assigner.stream.shard.batch import entry_key, map_key
+from spu_assigner.stream.shard.clusters import Clusters
 from support.builders import Events
 from support.pictures import picture
 

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.errors import AssignerError, Code, InvalidEventError
-from spu_assigner.core.events import Policy, TopicCreate, TopicDelete, TopicGrow
-from spu_assigner.core.limits import (
+from spu_assigner.core.base.errors import AssignerError, Code, InvalidEventError
+from spu_assigner.core.base.events import Policy, TopicCreate, TopicDelete, TopicGrow
+from spu_assigner.core.base.limits import (
     MANUAL_MESSAGE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
     is_legal_name,
     is_legal_raw_name,
 )
-from spu_assigner.core.records import (
+from spu_assigner.core.base.records import (
     Chain,
     ChainEntry,
     Mode,
@@ -31,9 +31,13 @@ from spu_assigner.core.records import (
     Status,
     TopicStatus,
 )
-from spu_assigner.core.replicas import ReplicaLists, Table
-from spu_assigner.schemas import encoding
-from spu_assigner.schemas.codec import (
+from spu_assigner.core.base.replica_lists import ReplicaLists, Table
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.avro.strict_reading import compile_reader, read_whole
+from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.messages import encoding
+from spu_assigner.schemas.messages.codec import (
     EventKind,
     decode_event,
     decode_record,
@@ -41,14 +45,10 @@ from spu_assigner.schemas.codec import (
     encode_record,
     type_name_of,
 )
-from spu_assigner.schemas.creates import topic_create_reader
-from spu_assigner.schemas.decoding import BUILDERS, HOT_READERS
-from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.lists import lists_bytes, read_lists
-from spu_assigner.schemas.registry import Registry
-from spu_assigner.schemas.strict import compile_reader, read_whole
-from spu_assigner.schemas.wire import DeadLetter, Wire
-from spu_assigner.schemas.writing import array_bytes, long_bytes
+from spu_assigner.schemas.messages.create_reading import topic_create_reader
+from spu_assigner.schemas.messages.decoding import BUILDERS, HOT_READERS
+from spu_assigner.schemas.messages.replica_lists import lists_bytes, read_lists
+from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from support.builders import Events
 from support.codecs import (
     CREATES,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.stream.columns import BytesColumn
+from spu_assigner.stream.shard.columns import BytesColumn
 
 _VALUES = st.lists(st.none() | st.binary(max_size=20), max_size=12)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spu_assigner.core.events import Policy
+from spu_assigner.core.base.events import Policy
 from support.comparing import SCENARIOS, Life, Scenario, fill, goals_missed
 from support.evenness import Evenness, Host, evenness, fair_replicas
 from support.placers import OurCluster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spu_assigner.stream.connection import Connection, address
-from spu_assigner.stream.settings import Settings
+from spu_assigner.stream.config.connection import Connection, address
+from spu_assigner.stream.config.settings import Settings
 
 _ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from spu_assigner.core import machine
+from spu_assigner.core.decision import machine
 from support.core_speed import CASES, Case, Work, slower_than
 from support.figures import STORED
 from support.targets import figure, read_results

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core import dealing, mending, rows
-from spu_assigner.core.balanced import place_balanced
-from spu_assigner.core.loads import Loads
-from spu_assigner.core.rows import Task, fill_rows
+from spu_assigner.core.balanced import list_filling as rows
+from spu_assigner.core.balanced import swap_repair as mending
+from spu_assigner.core.balanced import weighted_interleave as dealing
+from spu_assigner.core.balanced.list_filling import Task, fill_rows
+from spu_assigner.core.balanced.policy import place_balanced
+from spu_assigner.core.state.loads import Loads
 from support import plain_dealing as plain
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 from spu_assigner.core import Assigner, Code, ReplicaLists, Status
-from spu_assigner.schemas.codec import decode_event
 from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.schemas.wire import DeadLetter
-from spu_assigner.stream.demo import Comparison, Found, compare, is_equal, show, summarise
-from spu_assigner.stream.scenario import Example, examples
+from spu_assigner.schemas.messages.codec import decode_event
+from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.run.demo import Comparison, Found, compare, is_equal, show, summarise
+from spu_assigner.stream.run.scenario import Example, examples
 
 
 def found_by_the_core(example: Example) -> Found:

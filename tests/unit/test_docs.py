@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from spu_assigner.core.events import Policy
-from spu_assigner.stream import acls
+from spu_assigner.core.base.events import Policy
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.release import RELEASE
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.topics import TOPICS
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka import acls
+from spu_assigner.stream.kafka.topics import TOPICS
 from support.bench_pages import PAGES, with_tables
 from support.figures import STORED
 from support.targets import read_results
@@ -250,7 +250,7 @@ def _errors() -> set[str]:
     """The names of all classes that derive from AssignerError, found in the sources."""
     bases: dict[str, set[str]] = {}
     for package in ("core", "schemas", "stream"):
-        for path in (_ROOT / package).glob("*.py"):
+        for path in (_ROOT / package).glob("**/*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef):
                     bases[node.name] = {

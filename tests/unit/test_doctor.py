@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.doctor import doctor
-from spu_assigner.stream.doctor_check import Check, Unchecked, run_all
-from spu_assigner.stream.doctor_explain import describe, explained, rule_of, rules
-from spu_assigner.stream.doctor_machine import check_disk
-from spu_assigner.stream.doctor_rules import DISK_LOW, JAVA_MISSING
-from spu_assigner.stream.doctor_wire import Abilities, ask_abilities, parse
+from spu_assigner.stream.doctor.api_versions import Abilities, ask_abilities, parse
+from spu_assigner.stream.doctor.check_runner import Check, Unchecked, run_all
+from spu_assigner.stream.doctor.command import doctor
+from spu_assigner.stream.doctor.explain_code import describe, explained, rule_of, rules
+from spu_assigner.stream.doctor.machine_checks import check_disk
+from spu_assigner.stream.doctor.rules import DISK_LOW, JAVA_MISSING
 
 DOCUMENT = Path(__file__).parents[2] / "docs/doctor.md"
 LATER = 60.0

@@ -20,7 +20,8 @@ if hasattr(libc, "on_exit"):
     libc.on_exit(libc.sleep, None)  # so many seconds as the exit status is
 
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream import cli, doctor_examine
+from spu_assigner.stream import cli
+from spu_assigner.stream.doctor import check_list as doctor_examine
 
 def never_answered(check):
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
@@ -42,7 +43,15 @@ def test_a_check_that_is_not_waited_for_harms_no_end() -> None:
 
 def test_no_other_thread_that_may_be_left_asks_kafka() -> None:
     """One that does is an `UnwaitedThread`, which the end of a command looks for."""
-    sources = {path.name: path.read_text() for path in (_ROOT / "stream").glob("*.py")}
-    with_daemons = {name for name, source in sources.items() if "daemon=True" in source}
+    stream = _ROOT / "stream"
+    with_daemons = {
+        path.relative_to(stream).as_posix()
+        for path in stream.glob("**/*.py")
+        if "daemon=True" in path.read_text()
+    }
     # Sockets to see whether a port is open, and the server of the metrics.
-    assert with_daemons == {"unwaited.py", "doctor_broker.py", "metrics_server.py"}
+    assert with_daemons == {
+        "common/daemon_threads.py",
+        "doctor/broker_checks.py",
+        "metrics/server.py",
+    }

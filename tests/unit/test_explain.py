@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from spu_assigner.core.answers import answers
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event, LeaveMode, Policy
-from spu_assigner.core.explain import Decision, Outputs, RetainedMap, explain
-from spu_assigner.core.explaining import ExplainingAssigner
-from spu_assigner.core.past_ring import RingGroup
-from spu_assigner.core.records import Mode, ReplicaMap, RingEvent
-from spu_assigner.core.retrace import Why
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.explain.decisions import Decision, Outputs, RetainedMap, explain
+from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.replay_placement import Why
+from spu_assigner.core.explain.ring_history import RingGroup
 from support.builders import Events
 from support.random_lives import life_of
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from spu_assigner.core.events import Event, LeaveMode, Policy
-from spu_assigner.schemas.jsonl import event_to_json
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.scenario import Example, examples
-from spu_assigner.stream.simulate import answer_lines
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.run.scenario import Example, examples
 from support.builders import Events
 
 EXAMPLES = examples()

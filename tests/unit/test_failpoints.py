@@ -8,11 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from spu_assigner.stream.failpoints import Armed, Failpoint, armed
-from spu_assigner.stream.settings import SettingsError
+from spu_assigner.stream.config.settings import SettingsError
+from spu_assigner.stream.job.failpoints import Armed, Failpoint, armed
 
 PROGRAM = """
-from spu_assigner.stream.failpoints import Failpoint, armed
+from spu_assigner.stream.job.failpoints import Failpoint, armed
 for batch in range(5):
     for failpoint in Failpoint:
         armed().reach(failpoint, batch, settle=lambda: print("settled", flush=True))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core import fair
-from spu_assigner.core.fair import Holders, Kinds, Shares, fair_shares, level_shares
+from spu_assigner.core.rebalance import fair_share as fair
+from spu_assigner.core.rebalance.fair_share import Holders, Kinds, Shares, fair_shares, level_shares
 from support.plain_rebalance import Cluster, Row, clusters
 
 

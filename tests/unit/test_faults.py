@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.checkpoint import CheckpointDamagedError, CheckpointError
-from spu_assigner.stream.data_loss import DataLossError
-from spu_assigner.stream.faults import Cause, CheckpointFormatError, JobError, named
-from spu_assigner.stream.marker_check import FencedError
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.checkpoint.data_loss import DataLossError
+from spu_assigner.stream.checkpoint.files import CheckpointDamagedError, CheckpointError
+from spu_assigner.stream.job.faults import Cause, CheckpointFormatError, JobError, named
+from spu_assigner.stream.job.marker_check import FencedError
 
 _FROM_A_WORKER = """Traceback (most recent call last):
   File "keeper.py", line 75, in keep
     raise KeeperError(told)
-spu_assigner.stream.keeper.KeeperError: it failed
+spu_assigner.stream.shard.server.KeeperError: it failed
 Traceback (most recent call last):
   File "shard.py", line 75, in _check
 {}
@@ -23,19 +23,20 @@ Traceback (most recent call last):
     ("line", "kind", "told"),
     [
         (
-            "spu_assigner.stream.shard.ShardDamagedError: segment 3 is gone",
+            "spu_assigner.stream.shard.state_log.ShardDamagedError: segment 3 is gone",
             CheckpointDamagedError,
             "its state cannot be used (segment 3 is gone)",
         ),
         (
-            "spu_assigner.stream.shard.ShardFormatError: format 9; run the release that wrote it",
+            "spu_assigner.stream.shard.state_log.ShardFormatError: format 9; "
+            "run the release that wrote it",
             CheckpointFormatError,
             "run the release that wrote it, or rebuild one from Kafka with `spu-assigner recover",
         ),
         (
-            "spu_assigner.core.errors.InvariantError: counts differ",
+            "spu_assigner.core.base.errors.InvariantError: counts differ",
             JobError,
-            "the query stopped: spu_assigner.core.errors.InvariantError: counts differ",
+            "the query stopped: spu_assigner.core.base.errors.InvariantError: counts differ",
         ),
     ],
 )

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import LeaveMode, SpuJoined, SpuLeft
-from spu_assigner.stream.follow import (
+from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
+from spu_assigner.stream.follow.announced import Place, SaidOfCluster
+from spu_assigner.stream.follow.decision import (
     LABEL,
     MARK,
     Announcement,
@@ -22,7 +23,6 @@ from spu_assigner.stream.follow import (
     decide,
     followed_clusters,
 )
-from spu_assigner.stream.follow_said import Place, SaidOfCluster
 
 GRACE, GAP = 3.0, 10.0
 RULES = Rules(cluster_id="c", kafka_cluster="k", grace_seconds=GRACE)

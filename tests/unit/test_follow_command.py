@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from spu_assigner.core.events import SpuJoined, SpuLeft
-from spu_assigner.schemas.jsonl import event_from_json
-from spu_assigner.stream import reach
+from spu_assigner.core.base.events import SpuJoined, SpuLeft
+from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.connection import Connection
-from spu_assigner.stream.follow import Decision, Rules, Said, Sight, Size
-from spu_assigner.stream.follow_command import _rules, _watched
-from spu_assigner.stream.follow_said import Place, SaidOfCluster
-from spu_assigner.stream.follow_show import Teller
-from spu_assigner.stream.follow_sizes import Sizes, SizesError, read_sizes
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.follow.announced import Place, SaidOfCluster
+from spu_assigner.stream.follow.command import _rules, _watched
+from spu_assigner.stream.follow.decision import Decision, Rules, Said, Sight, Size
+from spu_assigner.stream.follow.rendering import Teller
+from spu_assigner.stream.follow.sizes_file import Sizes, SizesError, read_sizes
+from spu_assigner.stream.kafka import connection_diagnosis as reach
 
 COMMAND = ["follow-brokers", "--cluster", "c1"]
 

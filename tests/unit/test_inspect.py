@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.state import ClusterState
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.inspect_checkpoint import (
+from spu_assigner.stream.inspect.checkpoint_reading import (
     BatchNotKeptError,
     Inspection,
     NoCheckpointError,
     inspect_checkpoint,
 )
-from spu_assigner.stream.inspect_report import NotThereError, Report, Spread, report
-from spu_assigner.stream.inspect_table import ROWS_SHOWN, tables
+from spu_assigner.stream.inspect.report import NotThereError, Report, Spread, report
+from spu_assigner.stream.inspect.table import ROWS_SHOWN, tables
 from support.builders import Events
 
 
@@ -350,7 +350,7 @@ def test_the_command_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyP
         asked.append((place, batch))
         return inspection(busy())
 
-    monkeypatch.setattr("spu_assigner.stream.inspect_checkpoint.inspect_checkpoint", read)
+    monkeypatch.setattr("spu_assigner.stream.inspect.checkpoint_reading.inspect_checkpoint", read)
     runner, file = CliRunner(), tmp_path / "load.html"
     arguments = ["inspect", "--checkpoint", "/data/checkpoint", "--batch", "7"]
     result = runner.invoke(cli, [*arguments, "--plot", str(file)])
@@ -370,7 +370,8 @@ def test_a_refusal_needs_no_spark(tmp_path: Path) -> None:
     """The wrong folder is the most common mistake, and is answered quickly."""
     code = (
         "import sys\n"
-        "from spu_assigner.stream.inspect_checkpoint import NoCheckpointError, inspect_checkpoint\n"
+        "from spu_assigner.stream.inspect.checkpoint_reading import (\n"
+        "    NoCheckpointError, inspect_checkpoint)\n"
         "try: inspect_checkpoint(sys.argv[1])\n"
         "except NoCheckpointError: sys.exit('pyspark' in sys.modules)\n"
         "sys.exit(9)\n"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 import pytest
-from spu_assigner.stream.inspect_plot import BAR_HEIGHT, PITCH_MIN, WIDTH, page, picture
-from spu_assigner.stream.inspect_report import SpuLoad
+from spu_assigner.stream.inspect.plot import BAR_HEIGHT, PITCH_MIN, WIDTH, page, picture
+from spu_assigner.stream.inspect.report import SpuLoad
 
 SVG = "{http://www.w3.org/2000/svg}"
 

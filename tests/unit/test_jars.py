@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.jars import (
+from spu_assigner.stream.jvm.jars import (
     GROUPS,
     ROOTS,
     Group,
@@ -21,7 +21,7 @@ from spu_assigner.stream.jars import (
     proxy_options,
     read_lock,
 )
-from spu_assigner.stream.java import JavaError, ensure_java
+from spu_assigner.stream.jvm.java import JavaError, ensure_java
 
 _GROUP: Group = "spark-local"
 _CONTENT = b"the jar's bytes"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.errors import Code
-from spu_assigner.core.events import (
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
     LeaveMode,
@@ -25,8 +25,8 @@ from spu_assigner.core.events import (
     TopicDelete,
     TopicGrow,
 )
-from spu_assigner.core.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.records import (
+from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.base.records import (
     Mode,
     Move,
     Reason,
@@ -36,9 +36,9 @@ from spu_assigner.core.records import (
     Status,
     TopicStatus,
 )
-from spu_assigner.core.replicas import ReplicaLists
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
-from spu_assigner.schemas.jsonl import (
+from spu_assigner.schemas.json_lines.lines import (
     answer_to_json,
     dead_letter_json,
     event_from_json,
@@ -352,7 +352,7 @@ def test_a_dead_letter_shows_the_line_and_keeps_64_kib_of_it() -> None:
 def test_jsonl_imports_neither_avro_nor_kafka_nor_spark() -> None:
     """`simulate` starts within 0.3 s."""
     program = (
-        "import sys, spu_assigner.schemas.jsonl\n"
+        "import sys, spu_assigner.schemas.json_lines.lines\n"
         "print({'fastavro', 'confluent_kafka', 'pyspark'} & set(sys.modules))"
     )
     run = subprocess.run(

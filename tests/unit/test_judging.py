@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event
-from spu_assigner.core.records import ReplicaMap, RingEvent
-from spu_assigner.schemas.codec import encode_record
+from spu_assigner.core.base.events import Event
+from spu_assigner.core.base.records import ReplicaMap, RingEvent
+from spu_assigner.schemas.messages.codec import encode_record
 from support.builders import Events
 from support.judging import (
     MAPS,
@@ -137,7 +137,7 @@ def test_too_few_samples_are_no_verdict() -> None:
 def test_processes_are_told_apart_by_their_command_lines() -> None:
     """Else one's leak would hide in another's size."""
     assert role_of("/usr/bin/java -cp x org.apache.spark.deploy.SparkSubmit") == "jvm"
-    assert role_of("python -m spu_assigner.stream.keeper 3 123") == "keeper 3"
+    assert role_of("python -m spu_assigner.stream.shard.server 3 123") == "keeper 3"
     assert role_of("python -m pyspark.daemon pyspark.worker") == "workers"
     assert role_of("python -m spu_assigner.stream.cli run") == "driver"
     assert role_of("/bin/sh") == "other"

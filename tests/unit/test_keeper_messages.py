@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.events import Policy
-from spu_assigner.schemas.wire import Wire
-from spu_assigner.stream import keeper_messages as said
-from spu_assigner.stream.keeper_messages import KeeperMessageError, decode, encode
-from spu_assigner.stream.shard_batch import Batch, Options
+from spu_assigner.core.base.events import Policy
+from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.shard import protocol as said
+from spu_assigner.stream.shard.batch import Batch, Options
+from spu_assigner.stream.shard.protocol import KeeperMessageError, decode, encode
 
 _LONGS = st.integers(-(2**63), 2**63 - 1)
 _BYTES = st.binary(max_size=40)

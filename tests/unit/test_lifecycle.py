@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.answers import answers
-from spu_assigner.core.errors import Code
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy, SpuId
-from spu_assigner.core.limits import WAITING_MAX
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import (
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuId
+from spu_assigner.core.base.limits import WAITING_MAX
+from spu_assigner.core.base.records import (
     Mode,
     Move,
     ReplicaMap,
@@ -21,7 +19,9 @@ from spu_assigner.core.records import (
     Status,
     TopicStatus,
 )
-from spu_assigner.core.state import ClusterState
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
 from support.builders import Events
 from support.pictures import picture
 

@@ -14,17 +14,17 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.errors import Code
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.limits import MANUAL_FILE_SIZE_MAX
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
 from spu_assigner.schemas.errors import LineFault
-from spu_assigner.schemas.jsonl import event_to_json
-from spu_assigner.stream.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.lint_events import EventLinter
-from spu_assigner.stream.lint_found import FINDINGS_MAX, Report
-from spu_assigner.stream.lint_lists import lint_lists
-from spu_assigner.stream.lint_rules import of_line, of_refusal, rule_of
+from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.lint.event_file import EventLinter
+from spu_assigner.stream.lint.findings import FINDINGS_MAX, Report
+from spu_assigner.stream.lint.replica_list_file import lint_lists
+from spu_assigner.stream.lint.rules import of_line, of_refusal, rule_of
 from support.builders import Events
 from support.poisons import FILES, File
 
@@ -691,7 +691,7 @@ def test_every_refusal_and_every_fault_of_a_line_has_a_code_of_its_own() -> None
 
 def test_readme_lists_the_codes() -> None:
     """One table, made by the code."""
-    from spu_assigner.stream.lint_rules import describe
+    from spu_assigner.stream.lint.rules import describe
 
     listed = re.search(r"<!-- faults -->\n(.*)\n<!-- /faults -->", PAGE, re.DOTALL)
     assert listed is not None

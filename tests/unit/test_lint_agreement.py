@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.events import Event, Policy
-from spu_assigner.core.manual import ManualFault, list_faults, read_lists
-from spu_assigner.core.records import Answer, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.records import Answer, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.core.policies.manual_lists import ManualFault, list_faults, read_lists
 from spu_assigner.schemas.errors import DecodeError, LineError, LineFault
-from spu_assigner.schemas.jsonl import event_from_json
-from spu_assigner.stream.lines import event_of_line
-from spu_assigner.stream.lint_events import EventLinter
-from spu_assigner.stream.lint_lines import faults_of_line
-from spu_assigner.stream.lint_rules import Finding
+from spu_assigner.schemas.json_lines.lines import event_from_json
+from spu_assigner.stream.common.json_line_reading import event_of_line
+from spu_assigner.stream.lint.event_file import EventLinter
+from spu_assigner.stream.lint.line_faults import faults_of_line
+from spu_assigner.stream.lint.rules import Finding
 from support.poisons import LINES, Line
 from support.random_lives import as_json, life_of
 

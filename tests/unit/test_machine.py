@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spu_assigner.core import planner, usual
-from spu_assigner.core.answers import answers
-from spu_assigner.core.errors import Code
-from spu_assigner.core.events import Event, LeaveMode, Policy, SpuId
-from spu_assigner.core.machine import decide, step
-from spu_assigner.core.records import (
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId
+from spu_assigner.core.base.records import (
     EntryGone,
     EntryKind,
     Order,
@@ -30,8 +27,12 @@ from spu_assigner.core.records import (
     TopicStatus,
     Waiting,
 )
-from spu_assigner.core.state import ClusterState, evolve
-from spu_assigner.schemas.jsonl import answer_to_json, event_from_json
+from spu_assigner.core.decision import create_fast_path as usual
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.policies import planner
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
+from spu_assigner.schemas.json_lines.lines import answer_to_json, event_from_json
 from support.builders import Events
 from support.lives import flooded_lives, lives
 from support.oracle import Oracle

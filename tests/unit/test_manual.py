@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.errors import Code
-from spu_assigner.core.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, SPU_ID_MAX
-from spu_assigner.core.manual import ManualFault, read_lists
-from spu_assigner.core.replicas import ReplicaLists
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, SPU_ID_MAX
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
 
 DOCUMENTS_LISTS = [{"id": 0, "replicas": [0, 1, 2]}, {"id": 1, "replicas": [1, 2, 0]}]
 DEEP: list[Any] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from spu_assigner.schemas.wire import CommitMarker, PartitionOffsets
-from spu_assigner.stream.marker_check import (
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets
+from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
     ForeignCheckpointError,
     MarkerGapError,

@@ -15,18 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, SpuJoined, SpuLeft
-from spu_assigner.core.figures import Figures, figures_of
-from spu_assigner.core.records import TopicStatus
-from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.codec import decode_record, encode_event
-from spu_assigner.schemas.wire import Wire
-from spu_assigner.stream import shard_batch as shard_batch_module
-from spu_assigner.stream.bundle import Bundle, Kind, Source
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.health import SILENCE_SECONDS_MAX, Health, Step
-from spu_assigner.stream.metrics import (
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, SpuJoined, SpuLeft
+from spu_assigner.core.base.records import TopicStatus
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.figures import Figures, figures_of
+from spu_assigner.schemas.messages.codec import decode_record, encode_event
+from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.metrics.counters import (
     CLUSTERS_SHOWN,
     NAMES_IN_A_DESCRIPTION,
     OTHERS,
@@ -34,12 +31,15 @@ from spu_assigner.stream.metrics import (
     Metrics,
     shown,
 )
-from spu_assigner.stream.metrics_server import MetricsServer, application, listen
-from spu_assigner.stream.metrics_text import registry_of
-from spu_assigner.stream.settings import Settings, SettingsError
-from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import Batch, Options, process
-from spu_assigner.stream.tally import Answered, Tally
+from spu_assigner.stream.metrics.exposition import registry_of
+from spu_assigner.stream.metrics.health import SILENCE_SECONDS_MAX, Health, Step
+from spu_assigner.stream.metrics.server import MetricsServer, application, listen
+from spu_assigner.stream.shard import batch as shard_batch_module
+from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.shard.tally import Answered, Tally
 from support.builders import Events
 from support.stores import DictStore
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.bundle import Bundler, Kind, Message
-from spu_assigner.stream.outbox import Outbox, OutboxError
-from spu_assigner.stream.overflow import passed, read_note, remove_left
+from spu_assigner.stream.job.batch_buffer import Outbox, OutboxError
+from spu_assigner.stream.shard.bundle import Bundler, Kind, Message
+from spu_assigner.stream.shard.spill import passed, read_note, remove_left
 
 LABEL = 7
 

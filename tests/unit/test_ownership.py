@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream import ownership as ownership_module
-from spu_assigner.stream.local_files import LocalFiles
-from spu_assigner.stream.marker_check import FencedError
-from spu_assigner.stream.ownership import FOLDER, Ownership, OwnerWatch
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job import ownership as ownership_module
+from spu_assigner.stream.job.marker_check import FencedError
+from spu_assigner.stream.job.ownership import FOLDER, Ownership, OwnerWatch
 
 
 def process(place: Path) -> Ownership:

@@ -7,16 +7,16 @@ from unittest import mock
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core import placement
-from spu_assigner.core.placement import (
+from spu_assigner.core.base.records import Order, SpuChanged
+from spu_assigner.core.policies.planner import Demand, Rule, place, place_with_care
+from spu_assigner.core.rules import placement
+from spu_assigner.core.rules.placement import (
     ROWS_BY_HAND_MAX,
     alternation,
     shifted_over_racks,
     shifted_over_racks_counted,
 )
-from spu_assigner.core.planner import Demand, Rule, place, place_with_care
-from spu_assigner.core.records import Order, SpuChanged
-from spu_assigner.core.ring import Ring
+from spu_assigner.core.state.ring import Ring
 from support.builders import Events
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from spu_assigner.stream.patience import ask_leaders
+from spu_assigner.stream.kafka.retry import ask_leaders
 
 
 class Forgetful:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core import placement
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.core.placement import ROWS_BY_HAND_MAX, alternation, diagonal
-from spu_assigner.core.replicas import IdArray
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.replica_lists import IdArray
+from spu_assigner.core.rules import placement
+from spu_assigner.core.rules.placement import ROWS_BY_HAND_MAX, alternation, diagonal
 from support import plain_placement as plain
 
 FIVE_SPUS_THREE_REPLICAS = [  # documents 000 to 002: the table for partitions 0 to 15

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.schemas.wire import AppliedTopic, Origin
-from spu_assigner.stream.applied import Applied
-from spu_assigner.stream.plan_model import (
+from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.stream.plan.applied import Applied
+from spu_assigner.stream.plan.model import (
     GONE,
     NOT_OURS,
     RELEASED,
@@ -28,7 +28,7 @@ from spu_assigner.stream.plan_model import (
     make_plan,
     remaining,
 )
-from spu_assigner.stream.plan_show import plan_lines
+from spu_assigner.stream.plan.rendering import plan_lines
 
 Lists = Sequence[Sequence[int]]
 BROKERS = (1, 2, 3)

@@ -11,11 +11,21 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.schemas.wire import AppliedTopic, Origin
-from spu_assigner.stream.applied import Applied
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.plan_file import (
+from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.plan.applied import Applied
+from spu_assigner.stream.plan.model import (
+    KafkaCluster,
+    Maps,
+    Partition,
+    Plan,
+    TopicSize,
+    Wanted,
+    make_plan,
+)
+from spu_assigner.stream.plan.plan_file import (
     PlanFileError,
     SavedPlan,
     StalePlanError,
@@ -26,17 +36,7 @@ from spu_assigner.stream.plan_file import (
     saved,
     write_json,
 )
-from spu_assigner.stream.plan_maps import MapsError, maps_of_file, matcher
-from spu_assigner.stream.plan_model import (
-    KafkaCluster,
-    Maps,
-    Partition,
-    Plan,
-    TopicSize,
-    Wanted,
-    make_plan,
-)
-from spu_assigner.stream.settings import Settings, SettingsError
+from spu_assigner.stream.plan.wanted_maps import MapsError, maps_of_file, matcher
 
 EVENTS = [
     *({"type": "spu_joined", "event_id": f"j{n}", "cluster_id": "c1", "spu_id": n} for n in (1, 2)),

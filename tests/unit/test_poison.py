@@ -20,35 +20,35 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.errors import Code, InvalidEventError
-from spu_assigner.core.events import Event, Policy, SpuJoined
-from spu_assigner.core.explain import Explanation
-from spu_assigner.core.explaining import ExplainingAssigner
-from spu_assigner.core.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.records import RingEvent, TopicStatus
-from spu_assigner.schemas import registry
-from spu_assigner.schemas.codec import (
+from spu_assigner.core.base.errors import Code, InvalidEventError
+from spu_assigner.core.base.events import Event, Policy, SpuJoined
+from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.base.records import RingEvent, TopicStatus
+from spu_assigner.core.explain.decisions import Explanation
+from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.schemas.avro import registry
+from spu_assigner.schemas.avro.strict_reading import read_whole
+from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.messages.codec import (
     EventKind,
     decode_event,
     decode_record,
     encode_event,
 )
-from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.lists import read_lists as read_replica_lists
-from spu_assigner.schemas.strict import read_whole
-from spu_assigner.schemas.wire import DeadLetter, Wire
-from spu_assigner.schemas.writing import array_bytes, long_bytes
-from spu_assigner.stream import assignment_file
-from spu_assigner.stream.assignment_file import AssignmentFileError, read_assignment
-from spu_assigner.stream.bundle import Bundle, Kind, Message, Source
+from spu_assigner.schemas.messages.replica_lists import read_lists as read_replica_lists
+from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.explanation import explanation_text
-from spu_assigner.stream.plain_file import read_plain_file
-from spu_assigner.stream.settings import Settings, SettingsError
-from spu_assigner.stream.shard import Shard
-from spu_assigner.stream.shard_batch import DEAD_LETTER_KEY_SIZE_MAX, Batch, Options, process
-from spu_assigner.stream.simulate import answer_lines
+from spu_assigner.stream.client import assignment_file
+from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.common.plain_file import read_plain_file
+from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.explain.rendering import explanation_text
+from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Batch, Options, process
+from spu_assigner.stream.shard.bundle import Bundle, Kind, Message, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.state_log import Shard
 from support.builders import Events
 from support.poisons import (
     FILES,

@@ -8,9 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.checkpoint import make_private
-from spu_assigner.stream.outbox import Outbox
-from spu_assigner.stream.private import FolderError, open_private, private_files, private_folder
+from spu_assigner.stream.checkpoint.files import make_private
+from spu_assigner.stream.common.private_files import (
+    FolderError,
+    open_private,
+    private_files,
+    private_folder,
+)
+from spu_assigner.stream.job.batch_buffer import Outbox
 
 
 def rights(path: Path) -> int:

@@ -6,21 +6,21 @@ import os
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.checkpoint import (
+from spu_assigner.stream.checkpoint.files import (
     Checkpoint,
     ProfileShardsError,
     ShardsChangedError,
     choose_shards,
 )
-from spu_assigner.stream.profile import (
+from spu_assigner.stream.config.profile import (
     DEFAULT_PROFILE,
     SHARDS_AT_FIRST_MAX,
     TUNINGS,
     Profile,
     tuning,
 )
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.source import topic_events_per_batch
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.source import topic_events_per_batch
 
 NEW = Checkpoint(id=None, shards=None)
 

@@ -7,8 +7,8 @@ from unittest import mock
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core import quotas
-from spu_assigner.core.quotas import Takers, even_shares
+from spu_assigner.core.balanced import quotas
+from spu_assigner.core.balanced.quotas import Takers, even_shares
 from support import plain_dealing as plain
 
 

@@ -8,9 +8,14 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream import reach
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.reach import Complaints, Patience, UnreachableError, ask_topics
+from spu_assigner.stream.kafka import connection_diagnosis as reach
+from spu_assigner.stream.kafka.connection_diagnosis import (
+    Complaints,
+    Patience,
+    UnreachableError,
+    ask_topics,
+)
 
 SOON = Patience(request=1.0, refused=0.5, probe=0.5)  # a lookup under .invalid takes milliseconds
 CLOSED = "127.0.0.1:1"  # nobody listens there

@@ -7,8 +7,8 @@ from collections import Counter
 import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.events import Policy
-from spu_assigner.core.rebalance import Rebalance
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.rebalance.planning import Rebalance
 from support.evenness import Host
 from support.placers import OurCluster
 from support.plain_rebalance import Bands, Cluster, clusters, penalty

@@ -7,18 +7,18 @@ from random import Random
 
 import pyarrow.parquet as pq
 import pytest
-from spu_assigner.core.events import Event, OnShortage, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import EntryGone, ReplicaMap
-from spu_assigner.schemas.codec import encode_record
-from spu_assigner.schemas.wire import PartitionPosition, RecoveredFrom
-from spu_assigner.stream import recover as recover_module
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.published import DamagedOutputError, Published
-from spu_assigner.stream.recover import write_state
-from spu_assigner.stream.recovery import Recovery, starting_offsets
-from spu_assigner.stream.shard_batch import entry_key, read_shards
-from spu_assigner.stream.source import shard_labels
+from spu_assigner.core.base.events import Event, OnShortage, Policy
+from spu_assigner.core.base.records import EntryGone, ReplicaMap
+from spu_assigner.core.decision.machine import step
+from spu_assigner.schemas.messages.codec import encode_record
+from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
+from spu_assigner.stream.checkpoint.recovered import Recovery, starting_offsets
+from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.recover import rebuild as recover_module
+from spu_assigner.stream.recover.published import DamagedOutputError, Published
+from spu_assigner.stream.recover.rebuild import write_state
+from spu_assigner.stream.shard.batch import entry_key, read_shards
+from spu_assigner.stream.shard.clusters import Clusters
 from support.builders import Events
 from support.pictures import picture
 

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.errors import Code
-from spu_assigner.core.events import Event, OnShortage, Policy, TopicDelete, TopicRelease
-from spu_assigner.core.records import (
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Event, OnShortage, Policy, TopicDelete, TopicRelease
+from spu_assigner.core.base.records import (
     ReplicaMap,
     RingChange,
     RingEvent,
     Status,
     TopicStatus,
 )
-from spu_assigner.core.replicas import ReplicaLists
-from spu_assigner.schemas.codec import (
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.json_lines.lines import answer_to_json
+from spu_assigner.schemas.messages.codec import (
     confluent_header,
     decode_record,
     differ_in_symbols,
@@ -30,16 +32,14 @@ from spu_assigner.schemas.codec import (
     encoder,
     single_object_header,
 )
-from spu_assigner.schemas.jsonl import answer_to_json
-from spu_assigner.schemas.registry import Registry
-from spu_assigner.schemas.wire import Wire
-from spu_assigner.stream.bundle import KINDS, Kind
+from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.client import Received
-from spu_assigner.stream.show import received_line
-from spu_assigner.stream.verify import verify
-from spu_assigner.stream.verify_model import How
-from spu_assigner.stream.verify_model import Kind as FindingKind
+from spu_assigner.stream.client.rendering import received_line
+from spu_assigner.stream.kafka.client import Received
+from spu_assigner.stream.shard.bundle import KINDS, Kind
+from spu_assigner.stream.verify.audit import verify
+from spu_assigner.stream.verify.model import How
+from spu_assigner.stream.verify.model import Kind as FindingKind
 from support.builders import Events
 from support.histories import Outgoing, Writer
 from support.pictures import picture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.replicas import ReplicaLists, Table
+from spu_assigner.core.base.replica_lists import ReplicaLists, Table
 
 LISTS = st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=5), min_size=1, max_size=9)
 

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from spu_assigner.core.answers import answers
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.errors import Code
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.machine import decide, step
-from spu_assigner.core.records import ReplicaMap, Status, TopicStatus
-from spu_assigner.core.replicas import ReplicaLists
-from spu_assigner.core.reserved import PRODUCT_NAMES
-from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.codec import decode_record
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.shard_batch import own_names
-from spu_assigner.stream.topics import TOPICS
-from spu_assigner.stream.verify import verify
-from spu_assigner.stream.verify_model import How
+from spu_assigner.stream.kafka.topics import TOPICS
+from spu_assigner.stream.shard.batch import own_names
+from spu_assigner.stream.verify.audit import verify
+from spu_assigner.stream.verify.model import How
 from support.builders import Events
 from support.histories import PREFIX, Outgoing, Writer
 from support.pictures import picture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spu_assigner.core.events import Policy
+from spu_assigner.core.base.events import Policy
 from support.same_answers import WrongAnswerError, check, expected_copies, expected_maps
 
 TOTAL = 60

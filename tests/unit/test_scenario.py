@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from spu_assigner.core import Assigner, ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.stream import scenario
-from spu_assigner.stream.scenario import Example, Step, examples
+from spu_assigner.stream.run import scenario
+from spu_assigner.stream.run.scenario import Example, Step, examples
 
 
 def as_lists(lists: object) -> list[list[int]] | None:

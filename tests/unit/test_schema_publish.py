@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from confluent_kafka.schema_registry import SchemaRegistryClient as StockClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from spu_assigner.schemas.codec import encode_event
-from spu_assigner.schemas.registry import Registry
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream import cli
-from spu_assigner.stream.schema_publish import (
+from spu_assigner.stream.contract.registry_publish import (
     AUTH_VARIABLE,
     SchemaRegistryClient,
     SchemaRegistryError,

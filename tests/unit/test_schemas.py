@@ -13,9 +13,12 @@ import fastavro
 import pytest
 from fastavro.schema import expand_schema
 from fastavro.utils import generate_many
-from spu_assigner.core.events import LeaveMode, OnShortage, Policy, SpuJoined, TopicCreate
-from spu_assigner.core.records import Mode, Order, RingChange, Status, Wait
-from spu_assigner.schemas.codec import (
+from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy, SpuJoined, TopicCreate
+from spu_assigner.core.base.records import Mode, Order, RingChange, Status, Wait
+from spu_assigner.schemas.avro.evolution import breaks
+from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, fingerprint_of, main
+from spu_assigner.schemas.avro.strict_reading import SchemaError, compile_reader, read_whole
+from spu_assigner.schemas.messages.codec import (
     confluent_header,
     decode_event,
     decode_record,
@@ -26,13 +29,10 @@ from spu_assigner.schemas.codec import (
     type_name_of,
     written_version,
 )
-from spu_assigner.schemas.decoding import BUILDERS, HOT_READERS
-from spu_assigner.schemas.encoding import MESSAGE_BODIES
-from spu_assigner.schemas.event_encoding import EVENT_BODIES
-from spu_assigner.schemas.evolution import breaks
-from spu_assigner.schemas.registry import FOLDER, Registry, faults, fingerprint_of, main
-from spu_assigner.schemas.strict import SchemaError, compile_reader, read_whole
-from spu_assigner.schemas.wire import Origin
+from spu_assigner.schemas.messages.decoding import BUILDERS, HOT_READERS
+from spu_assigner.schemas.messages.encoding import MESSAGE_BODIES
+from spu_assigner.schemas.messages.event_encoding import EVENT_BODIES
+from spu_assigner.schemas.messages.wire import Origin
 from support.builders import Events
 
 REGISTRY = Registry.load()

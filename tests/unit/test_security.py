@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.connection import Connection
-from spu_assigner.stream.secret import SIZE_MAX
-from spu_assigner.stream.security import Mechanism, Protocol, Security
-from spu_assigner.stream.settings import SPECS, Settings, SettingsError
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.secret import SIZE_MAX
+from spu_assigner.stream.config.security import Mechanism, Protocol, Security
+from spu_assigner.stream.config.settings import SPECS, Settings, SettingsError
 
 CANARY = "canary-4711"
 USER = {

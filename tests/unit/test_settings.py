@@ -6,8 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from spu_assigner.core.events import Policy
-from spu_assigner.stream.settings import SPECS, Settings, SettingsError
+from spu_assigner.core.base.events import Policy
+from spu_assigner.stream.config.settings import SPECS, Settings, SettingsError
 
 
 def write(folder: Path, text: str) -> Path:

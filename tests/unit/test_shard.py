@@ -7,9 +7,9 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.stream import shard as shard_module
-from spu_assigner.stream.shard import HEAD, Shard, read_entries
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.stream.shard import state_log as shard_module
+from spu_assigner.stream.shard.state_log import HEAD, Shard, read_entries
 from support.stores import DictStore
 
 

@@ -6,17 +6,17 @@ import itertools
 
 import numpy as np
 import pytest
-from spu_assigner.core.errors import InvariantError
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy, SpuJoined, SpuLeft
-from spu_assigner.core.records import SpuChanged, Wait, Waiting
-from spu_assigner.schemas.codec import decode_record, encode_event, encode_record
-from spu_assigner.schemas.wire import Wire
-from spu_assigner.stream import shard_batch as shard_batch_module
-from spu_assigner.stream.bundle import KINDS, Bundle, Kind, Message, Source
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.shard import Entries, Shard, Store
-from spu_assigner.stream.shard_batch import Batch, Options, process
-from spu_assigner.stream.topics import ASSIGNER_STATE
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuJoined, SpuLeft
+from spu_assigner.core.base.records import SpuChanged, Wait, Waiting
+from spu_assigner.schemas.messages.codec import decode_record, encode_event, encode_record
+from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE
+from spu_assigner.stream.shard import batch as shard_batch_module
+from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.bundle import KINDS, Bundle, Kind, Message, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.state_log import Entries, Shard, Store
 from support.builders import Events
 from support.pictures import picture
 from support.stores import DictStore

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from spu_assigner.core import Event, Policy
-from spu_assigner.schemas.jsonl import event_to_json
-from spu_assigner.stream.lines import chunks_of_lines
-from spu_assigner.stream.scenario import KAFKA_CASE_2, TABLE, examples
-from spu_assigner.stream.simulate import answer_lines
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.common.json_line_reading import chunks_of_lines
+from spu_assigner.stream.run.scenario import KAFKA_CASE_2, TABLE, examples
 from support.builders import Events
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "simulate"]

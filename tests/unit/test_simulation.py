@@ -13,12 +13,12 @@ import sys
 from typing import Any, Final
 
 import pytest
-from spu_assigner.core.answers import answers
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import Record
-from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.jsonl import answer_to_json, event_from_json
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import Record
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.json_lines.lines import answer_to_json, event_from_json
 from support import simulation
 from support.builders import Events
 from support.oracle import Oracle

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import (
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import (
     ChainEntry,
     Entry,
     ReplicaMap,
@@ -16,8 +15,9 @@ from spu_assigner.core.records import (
     Wait,
     Waiting,
 )
-from spu_assigner.core.soundness import faults
-from spu_assigner.core.state import ClusterState, EntryGone
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState, EntryGone
+from spu_assigner.core.state.consistency_check import faults
 from support.builders import Events
 from support.random_lives import life_of
 

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream import spark_image
-from spu_assigner.stream.java import Java
+from spu_assigner.stream.jvm import spark_class_archive as lookup
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.run import spark_class_archive as spark_image
 
 JARS = [Path("a.jar"), Path("b.jar")]
 
@@ -30,15 +31,15 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def test_it_is_of_one_java_and_one_class_path(java: Java, environ: dict[str, str]) -> None:
-    assert spark_image.jvm_options(java, JARS, environ) == []
-    folder = spark_image._folder(java, JARS, environ)
+    assert lookup.jvm_options(java, JARS, environ) == []
+    folder = lookup.archive_folder(java, JARS, environ)
     folder.mkdir(parents=True)
     (folder / "classes.jsa").write_bytes(b"")
-    option, *_ = spark_image.jvm_options(java, JARS, environ)
+    option, *_ = lookup.jvm_options(java, JARS, environ)
     assert option == f"-XX:SharedArchiveFile={folder / 'classes.jsa'}"
-    assert spark_image.jvm_options(java, JARS[::-1], environ) == []
+    assert lookup.jvm_options(java, JARS[::-1], environ) == []
     (java.home / "release").write_text('JAVA_VERSION="17.0.2"')
-    assert spark_image.jvm_options(java, JARS, environ) == []
+    assert lookup.jvm_options(java, JARS, environ) == []
 
 
 def test_it_is_of_the_jars_as_they_are(
@@ -48,13 +49,13 @@ def test_it_is_of_the_jars_as_they_are(
     package = tmp_path / "pyspark"
     ours, sparks = tmp_path / "ours.jar", package / "jars" / "spark.jar"
     sparks.parent.mkdir(parents=True)
-    monkeypatch.setattr(spark_image, "_package", lambda: package)
+    monkeypatch.setattr(lookup, "pyspark_folder", lambda: package)
     for jar in (ours, sparks):
         jar.write_bytes(b"")
-    folders = [spark_image._folder(java, [ours], environ)]
+    folders = [lookup.archive_folder(java, [ours], environ)]
     for jar in (ours, sparks):
         os.utime(jar, (1, 1))
-        folders.append(spark_image._folder(java, [ours], environ))
+        folders.append(lookup.archive_folder(java, [ours], environ))
     assert len(set(folders)) == 3
 
 
@@ -67,7 +68,7 @@ def test_what_cannot_be_made_is_told_and_done_without(
     assert told[-1] == (
         "Spark starts without an archive of its classes: the run that makes it ended with status 1"
     )
-    assert spark_image.jvm_options(java, JARS, environ) == []
+    assert lookup.jvm_options(java, JARS, environ) == []
     assert list(Path(environ["SPU_ASSIGNER_CACHE"]).glob(".scratch-*")) == []
 
 
@@ -124,7 +125,7 @@ def test_archives_of_environments_that_are_gone_are_removed(
         jar.parent.mkdir(parents=True)
         jar.write_bytes(b"")
         os.utime(jar, (1, 1))
-        note = "\n".join(spark_image._package_key(package))
+        note = "\n".join(lookup.package_key(package))
         (images / name / "pyspark-folder").write_text(note)
     shutil.rmtree(tmp_path / "gone")
     os.utime(tmp_path / "renewed" / "jars" / "spark.jar", (2, 2))

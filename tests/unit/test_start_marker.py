@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spu_assigner.stream.start_marker import is_early
+from spu_assigner.stream.job.start_marker import is_early
 
 SITES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
 

@@ -8,12 +8,12 @@ from itertools import count
 from typing import Any, Final
 
 import numpy as np
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.machine import step
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.codec import encode_record
-from spu_assigner.schemas.wire import Wire
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.codec import encode_record
+from spu_assigner.schemas.messages.wire import Wire
 from support.builders import Events
 from support.simulation import publish
 

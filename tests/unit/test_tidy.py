@@ -73,7 +73,7 @@ def test_nothing_is_imported_under_a_bare_name_or_left_to_do(path: Path) -> None
     assert marks == []
 
 
-@pytest.mark.parametrize("path", sorted((_ROOT / "core").glob("*.py")), ids=_shown)
+@pytest.mark.parametrize("path", sorted((_ROOT / "core").glob("**/*.py")), ids=_shown)
 def test_the_core_imports_the_standard_library_and_numpy_alone(path: Path) -> None:
     """It is embedded by others, and must start without Spark, Avro or a JVM."""
     foreign = {

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.java import JavaError, ensure_java
-from spu_assigner.stream.trust import PASSWORD, machine_bundle, trust_store
+from spu_assigner.stream.jvm.java import JavaError, ensure_java
+from spu_assigner.stream.jvm.trust_store import PASSWORD, machine_bundle, trust_store
 
 
 def test_java_reads_every_certificate_of_the_machine(tmp_path: Path) -> None:

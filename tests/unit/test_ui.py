@@ -8,15 +8,15 @@ from html.parser import HTMLParser
 
 import pytest
 from flask.testing import FlaskClient
-from spu_assigner.core.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.records import Order
-from spu_assigner.stream.inspect_report import cluster_report, spu_loads
-from spu_assigner.stream.topics import ASSIGNER_STATE, REPLICA_MAP
-from spu_assigner.stream.ui_app import make_app
-from spu_assigner.stream.ui_known import DEAD_LETTERS_MAX, HEARD_MAX, ClusterDamagedError
-from spu_assigner.stream.ui_live import Health
-from spu_assigner.stream.ui_ring import NODES_MAX, ring_drawing
-from spu_assigner.stream.ui_views import Reports, sliced
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import Order
+from spu_assigner.stream.inspect.report import cluster_report, spu_loads
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
+from spu_assigner.stream.ui.app import make_app
+from spu_assigner.stream.ui.known import DEAD_LETTERS_MAX, HEARD_MAX, ClusterDamagedError
+from spu_assigner.stream.ui.live import Health
+from spu_assigner.stream.ui.ring_drawing import NODES_MAX, ring_drawing
+from spu_assigner.stream.ui.views import Reports, sliced
 from support.builders import Events
 from support.ui_pages import Still, Told, known_of, told
 from support.ui_story import Raw, story

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core import usual
-from spu_assigner.core.even_racks import EvenRacks
-from spu_assigner.core.even_ring import EvenRing
-from spu_assigner.core.events import Event, Policy, TopicCreate
-from spu_assigner.core.machine import decide, step
-from spu_assigner.core.quick import quick
-from spu_assigner.core.records import EventSeen, ReplicaMap, Status, TopicStatus, Usual
-from spu_assigner.core.replicas import ReplicaLists
-from spu_assigner.core.state import ClusterState
-from spu_assigner.schemas.codec import encode_record, usual_encoder
-from spu_assigner.schemas.jsonl import event_from_json
-from spu_assigner.schemas.wire import Wire
+from spu_assigner.core.balanced.uniform_nodes import EvenRing
+from spu_assigner.core.balanced.uniform_racks import EvenRacks
+from spu_assigner.core.base.events import Event, Policy, TopicCreate
+from spu_assigner.core.base.fast_constructor import quick
+from spu_assigner.core.base.records import EventSeen, ReplicaMap, Status, TopicStatus, Usual
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.decision import create_fast_path as usual
+from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.json_lines.lines import event_from_json
+from spu_assigner.schemas.messages.codec import encode_record, usual_encoder
+from spu_assigner.schemas.messages.wire import Wire
 from support.builders import Events
 from support.lives import lives
 from support.pictures import picture

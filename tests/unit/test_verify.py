@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from spu_assigner.schemas.codec import decode_record, encode_record
-from spu_assigner.schemas.wire import CommitMarker
-from spu_assigner.stream import verify_walk
-from spu_assigner.stream.clusters import Clusters
-from spu_assigner.stream.shard_batch import map_key, state_key
-from spu_assigner.stream.verify import verify
-from spu_assigner.stream.verify_model import COMPACTED, TO_DO, How, Kind, Report, VerifyError
-from spu_assigner.stream.verify_replay import wire_of
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.shard.batch import map_key, state_key
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.verify import batch_walk as verify_walk
+from spu_assigner.stream.verify.audit import verify
+from spu_assigner.stream.verify.model import COMPACTED, TO_DO, How, Kind, Report, VerifyError
+from spu_assigner.stream.verify.replay import wire_of
 from support import corruptions
 from support.corruptions import CORRUPTIONS
 from support.histories import PREFIX, Story, Topics, Writer, written

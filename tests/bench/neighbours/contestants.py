@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.core.events import Policy
-from spu_assigner.schemas.registry import Registry
-from spu_assigner.stream.jars import ROOTS
-from spu_assigner.stream.java import ensure_java
-from spu_assigner.stream.profile import Profile
+from spu_assigner.core.base.events import Policy
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.stream.config.profile import Profile
+from spu_assigner.stream.jvm.jars import ROOTS
+from spu_assigner.stream.jvm.java import ensure_java
 from support.preparing import compiled, environment
 
 HERE: Final = Path(__file__).parent

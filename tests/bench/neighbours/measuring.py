@@ -9,8 +9,8 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient
 from contestants import TOPIC_SECONDS, Answers, Contestant, Place
-from spu_assigner.core.events import Event
-from spu_assigner.schemas.codec import encode_event
+from spu_assigner.core.base.events import Event
+from spu_assigner.schemas.messages.codec import encode_event
 from support.programs import cpu_seconds, running
 from support.reading import committed
 from support.same_answers import check, expected_copies, expected_maps

@@ -34,8 +34,8 @@ from contestants import CONTESTANTS, REFERENCE, Contestant, Place
 from measuring import CPU_UNIT, EndedError, Measured, Sizes, measure
 from rich.console import Console
 from rich.table import Table
-from spu_assigner.core.errors import AssignerError
-from spu_assigner.stream.broker import EmbeddedBroker
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from support.figures import keep, percentiles, say, spread
 from support.preparing import CannotRunError
 from support.same_answers import WrongAnswerError

@@ -9,11 +9,11 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
-from spu_assigner.stream.jars import ensure_all
-from spu_assigner.stream.java import ensure_java
-from spu_assigner.stream.job import SHUFFLE_PARTITIONS, Jars, build_session
-from spu_assigner.stream.settings import Settings
-from spu_assigner.stream.source import FETCH_WAIT_MS_MAX, topic_events_per_batch
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import SHUFFLE_PARTITIONS, Jars, build_session
+from spu_assigner.stream.job.source import FETCH_WAIT_MS_MAX, topic_events_per_batch
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import ensure_java
 
 SHARDS: Final = "2"  # state partitions, as the product makes them on two cores
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from spu_assigner.core.events import Policy
-from spu_assigner.core.placement import round_robin
-from spu_assigner.core.records import ReplicaMap
-from spu_assigner.core.replicas import ReplicaLists, Table
-from spu_assigner.schemas.codec import encode_record
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.base.replica_lists import ReplicaLists, Table
+from spu_assigner.core.rules.placement import round_robin
+from spu_assigner.schemas.messages.codec import encode_record
 
 OVERLAP_ROWS: Final = 1_024  # past the period, so that a usual topic never passes the table's end
 

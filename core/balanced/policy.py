@@ -1,0 +1,244 @@
+"""The policy `balanced`: every list valid, then every SPU its fair share, then many neighbours.
+
+Rules, in this order:
+1. The SPUs of a list are distinct; so are its racks when the ring has as many. Otherwise a list is
+   as even over racks as can be: of a rack of m SPUs it has min(m, c - 1) … min(m, c), with the
+   smallest c that gives it enough.
+2. Each SPU's share of its capacity is as even, over all topics, as rule 1 permits; likewise, where
+   that leaves a choice, its leaders as a share of its capacity.
+3. The lists led by one SPU have many different followers: what it led spreads when it fails.
+
+How: first the number of replicas and of leaders of each SPU (`quotas`), then the lists (`rows`).
+
+An SPU whose last slot is taken leaves the ring. Numbers are made for as many lists as the rule
+about racks allows on the ring as it is; for the others it is put anew on the ring as it then is.
+
+No randomness: what looks so is a fixed mixing of ids, counts and `start`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from spu_assigner.core.balanced.list_filling import Task, fill_rows, mixed
+from spu_assigner.core.balanced.quotas import Takers, even_shares, keys
+from spu_assigner.core.balanced.small_quotas import Request
+from spu_assigner.core.balanced.small_request import place_few
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.state.ledger import CountArray
+from spu_assigner.core.state.loads import Layout, Loads
+
+ROWS_AT_ONCE: Final = 4_096  # so that numpy's wider copy of their numbers stays small
+FEW_CELLS: Final = 1_024  # replicas of a request up to which plain Python is faster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """The ring while it does not change its rule about racks, SPUs sorted by rack, then id."""
+
+    ids: CountArray
+    racks: CountArray  # 0 … without gaps, ascending
+    starts: CountArray  # where each rack begins
+    capacities: CountArray
+    replicas: CountArray
+    leaders: CountArray
+    free: CountArray  # 1 or more
+    lower: CountArray  # replicas of a list on each rack: at least
+    upper: CountArray  # at most
+    positions: CountArray  # 0 for the SPU preferred on a tie, and on by id
+
+    def takes(self, lists: int, replicas: int) -> bool:
+        """Whether so many lists can be placed under one rule."""
+        slots = np.add.reduceat(np.minimum(self.free, lists), self.starts)
+        usable = np.minimum(slots, lists * self.upper).sum()
+        return bool((slots >= lists * self.lower).all() and usable >= lists * replicas)
+
+
+def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) -> IdMatrix:
+    """Place the partitions on the ring whose members `loads` describes.
+
+    `start` says which position in id order is preferred to lead on a tie (modulo the ring's size),
+    and varies who comes together. Members without a free slot are passed over.
+
+    Returns one row a partition, leader first. **Fewer rows than partitions** when the ring became
+    too small: the next partition finds fewer than `replicas` SPUs with a free slot.
+    Cost: O(n log n) for n SPUs and O(cells log n); vectorised when the ring has `replicas` racks.
+    """
+    if partitions < 1 or replicas < 1 or start < 0:
+        raise InvariantError(
+            f"asked for {partitions} partitions of {replicas} replicas from {start}; expected 1 or "
+            f"more of both, from 0 or later"
+        )
+    held, led = loads.replicas, loads.leaders
+    if partitions * replicas <= FEW_CELLS and replicas <= len(loads.ids):
+        layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
+        if int((layout.capacities - held).min()) >= partitions:
+            return place_few(
+                Request(
+                    layout=layout,
+                    rule=layout.rule(replicas),
+                    ids=loads.ids,
+                    held=held,
+                    led=led,
+                    lists=partitions,
+                    replicas=replicas,
+                    begin=start % len(loads.ids),
+                    seed=start % 2**32,
+                )
+            )
+    held, led = held.astype(np.int64), led.astype(np.int64)
+    blocks: list[IdMatrix] = []
+    done = 0
+    while done < partitions:
+        field = _field(loads, held, led, replicas, start + done)
+        if field is None:
+            break
+        count = _lists_under_one_rule(field, partitions - done, replicas)
+        rows = _place(field, count, replicas, (start + done) % 2**32)
+        blocks.append(rows)
+        done += count
+        if done == partitions:
+            break
+        held += np.bincount(np.searchsorted(loads.ids, rows.ravel()), minlength=len(held))
+        led += np.bincount(np.searchsorted(loads.ids, rows[:, 0]), minlength=len(led))
+    if len(blocks) == 1:
+        return blocks[0]
+    return np.concatenate(blocks) if blocks else np.zeros((0, replicas), dtype=np.int32)
+
+
+def _field(
+    loads: Loads, held: CountArray, led: CountArray, replicas: int, start: int
+) -> Field | None:
+    """The ring with these counts; None when it has fewer SPUs than a list."""
+    members = np.flatnonzero(held < loads.capacities)
+    if len(members) < replicas:
+        return None
+    positions = (np.arange(len(members)) - start % len(members)) % len(members)
+    by_rack = np.argsort(loads.racks[members], kind="stable")
+    members, positions = members[by_rack], positions[by_rack]
+    racks = loads.racks[members]
+    begins = np.concatenate(([True], racks[1:] != racks[:-1]))
+    starts = np.flatnonzero(begins)
+    if len(starts) == 1:  # Then SPUs need only be distinct, as if each were a rack.
+        starts, begins = np.arange(len(members)), np.ones(len(members), dtype=np.bool_)
+    sizes = np.diff(starts, append=len(members))
+    at_most = 1
+    while int(np.minimum(sizes, at_most).sum()) < replicas:
+        at_most += 1
+    capacities = loads.capacities[members].astype(np.int64)
+    return Field(
+        ids=loads.ids[members].astype(np.int64),
+        racks=np.cumsum(begins) - 1,
+        starts=starts,
+        capacities=capacities,
+        replicas=held[members],
+        leaders=led[members],
+        free=capacities - held[members],
+        lower=np.minimum(sizes, at_most - 1),
+        upper=np.minimum(sizes, at_most),
+        positions=positions,
+    )
+
+
+def _lists_under_one_rule(field: Field, wanted: int, replicas: int) -> int:
+    """How many lists can be placed before the rule about racks becomes another; at least 1."""
+    if field.takes(wanted, replicas):
+        return wanted
+    enough, too_many = 1, wanted
+    while too_many - enough > 1:
+        middle = (enough + too_many) // 2
+        if field.takes(middle, replicas):
+            enough = middle
+        else:
+            too_many = middle
+    return enough
+
+
+def _place(field: Field, lists: int, replicas: int, seed: int) -> IdMatrix:
+    quotas, leaders = _quotas(field, lists, replicas, seed)
+    rows = fill_rows(
+        Task(
+            ids=field.ids,
+            racks=field.racks,
+            starts=field.starts,
+            lower=field.lower,
+            upper=field.upper,
+            quotas=quotas,
+            leaders=leaders,
+            positions=field.positions,
+            replicas=replicas,
+            seed=seed,
+        )
+    )
+    ids = field.ids.astype(np.int32)
+    placed = np.empty(rows.shape, dtype=np.int32)
+    for begin in range(0, lists, ROWS_AT_ONCE):
+        placed[begin : begin + ROWS_AT_ONCE] = ids.take(rows[begin : begin + ROWS_AT_ONCE])
+    return placed
+
+
+def _quotas(field: Field, lists: int, replicas: int, seed: int) -> tuple[CountArray, CountArray]:
+    """How many replicas each SPU gets, and how many of them lead.
+
+    Between SPUs that deserve a replica alike, those that are to lead get it, then those that lead
+    most: the others are kept to lead the next topics. Leaders are given by ascending key too; one
+    that needs a replica which its rack has no room for is given to the next. Whether leaders fit
+    depends on nested bounds as well, so that is the best any choice of equally good replicas gives.
+    """
+    single = len(field.starts) == len(field.ids)
+    shares = even_shares(
+        Takers(
+            capacities=field.capacities,
+            held=field.replicas,
+            limits=np.minimum(field.free, lists),
+            groups=np.zeros_like(field.racks) if single else field.racks,
+            starts=field.starts[:1] if single else field.starts,
+            lower=np.array([lists * replicas]) if single else lists * field.lower,
+            upper=np.array([lists * replicas]) if single else lists * field.upper,
+            total=lists * replicas,
+        )
+    )
+    may_lead = shares.sure + shares.tied
+    while True:
+        leaders = _even_leaders(field, may_lead, lists)
+        wanted = np.flatnonzero(leaders > shares.sure)
+        key = keys(field.capacities[wanted], field.leaders[wanted] + leaders[wanted])
+        wanted = wanted[np.lexsort((field.positions[wanted], key))]
+        chosen = shares.choose(wanted)
+        if len(chosen) == len(wanted):
+            break
+        may_lead = np.where(shares.beyond(chosen), shares.sure, may_lead)
+    others = shares.tied.copy()
+    others[wanted] = False
+    rest = np.flatnonzero(others)
+    key = keys(field.capacities[rest], field.leaders[rest] + 1)
+    tie = mixed(field.ids[rest], field.replicas[rest], seed)
+    rest = rest[np.lexsort((tie, -key))]
+    quotas = shares.sure.copy()
+    quotas[shares.choose(np.concatenate((chosen, rest)))] += 1
+    return quotas, leaders
+
+
+def _even_leaders(field: Field, limits: CountArray, lists: int) -> CountArray:
+    able = np.flatnonzero(limits)
+    shares = even_shares(
+        Takers(
+            capacities=field.capacities[able],
+            held=field.leaders[able],
+            limits=limits[able],
+            groups=np.zeros_like(able),
+            starts=field.starts[:1],
+            lower=np.array([lists]),
+            upper=np.array([lists]),
+            total=lists,
+        )
+    )
+    tied = np.flatnonzero(shares.tied)
+    tied = tied[np.argsort(field.positions[able[tied]])]
+    leaders = np.zeros(len(limits), dtype=np.int64)
+    leaders[able] = shares.sure
+    leaders[able[shares.choose(tied)]] += 1
+    return leaders

@@ -1,0 +1,4 @@
+"""Events, records, errors, limits, replica lists: the words of the core.
+
+Imports nothing of the product.
+"""

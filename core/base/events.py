@@ -1,0 +1,158 @@
+"""What comes in: frozen, keyword-only, well-formed once they exist.
+
+Well-formed means that an answer can be addressed: legal cluster and topic names, a usable event id.
+Numbers out of range are kept as they came: `decide` refuses them, so that the asker gets an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NewType
+
+from spu_assigner.core.base.errors import InvalidEventError
+from spu_assigner.core.base.fast_str_enum import Word
+from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_legal_name, is_text
+
+SpuId = NewType("SpuId", int)
+
+LEGAL_NAME = "1 to 249 of [a-zA-Z0-9._-], not '.' or '..'"
+
+
+class Policy(Word):
+    """The rule that turns ring, chain index and request into a replica map."""
+
+    FLUVIO = "fluvio"
+    KAFKA = "kafka"
+    REDPANDA = "redpanda"
+    MANUAL = "manual"
+    BALANCED = "balanced"
+
+
+DEFAULT_POLICY: Final = Policy.BALANCED  # of creates that name none, where nobody says otherwise
+
+
+class LeaveMode(StrEnum):
+    """What becomes of the replicas of an SPU that leaves."""
+
+    OFFLINE = "offline"  # it keeps them and takes no new ones
+    DECOMMISSION = "decommission"  # they must go
+
+
+class OnShortage(StrEnum):
+    """What becomes of a create that finds too few SPUs."""
+
+    REJECT = "reject"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseEvent:
+    """What every event has.
+
+    `occurred_at` is the producer's clock in ms; no decision depends on it.
+    """
+
+    event_id: str
+    cluster_id: str
+    occurred_at: int | None = None
+
+    def __post_init__(self) -> None:
+        if not is_legal_name(self.cluster_id):
+            raise InvalidEventError(field="cluster_id", value=self.cluster_id, expected=LEGAL_NAME)
+        if not 1 <= len(self.event_id) <= EVENT_ID_LENGTH_MAX:
+            raise InvalidEventError(
+                field="event_id",
+                value=self.event_id,
+                expected=f"1 to {EVENT_ID_LENGTH_MAX} characters",
+            )
+        if not is_text(self.event_id):  # It is remembered by its bytes.
+            raise InvalidEventError(
+                field="event_id",
+                value=self.event_id,
+                expected="a text in Unicode; half a surrogate pair is none",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpuJoined(BaseEvent):
+    """An SPU is there: new, changed, or back.
+
+    It describes the SPU whole: what it does not name takes its default.
+    """
+
+    spu_id: int
+    rack: str | None = None
+    cores: int = 1
+    capacity: int | None = None  # replica slots; None: cores * 7000 - 2
+    labels: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpuLeft(BaseEvent):
+    """An SPU is gone, for a while or for good."""
+
+    spu_id: int
+    mode: LeaveMode = LeaveMode.OFFLINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseTopicEvent(BaseEvent):
+    """What every event about one topic has."""
+
+    topic: str
+
+    def __post_init__(self) -> None:
+        BaseEvent.__post_init__(self)
+        if not is_legal_name(self.topic):
+            raise InvalidEventError(field="topic", value=self.topic, expected=LEGAL_NAME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreate(BaseTopicEvent):
+    """A topic is asked for.
+
+    `replicas` holds manual lists as they came: a list of `{"id": int, "replicas": [int, …]}`, or
+    `{"partitions": [such]}`. With them and no policy named, the policy is `manual`; `partitions`
+    and `replication_factor` are then not read.
+    """
+
+    partitions: int = 1  # 1 … PARTITIONS_MAX, checked by decide
+    replication_factor: int = 1  # 1 … REPLICATION_FACTOR_MAX, likewise
+    policy: Policy | None = None  # None: the job's default
+    ignore_rack: bool = False
+    start_index: int | None = None
+    shift: int | None = None
+    replicas: Any | None = None
+    validate_only: bool = False
+    on_shortage: OnShortage = OnShortage.REJECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDelete(BaseTopicEvent):
+    """A topic is no longer wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRelease(BaseTopicEvent):
+    """A topic is to be forgotten; its data stay in Kafka, and nobody here deletes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicGrow(BaseTopicEvent):
+    """A topic is to have more partitions."""
+
+    partitions: int  # the new total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRebalance(BaseEvent):
+    """A cluster is to be evened out."""
+
+    max_moves: int
+
+
+Event = (
+    SpuJoined | SpuLeft | TopicCreate | TopicDelete | TopicRelease | TopicGrow | ClusterRebalance
+)

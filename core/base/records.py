@@ -1,0 +1,421 @@
+"""What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
+
+The others (`SpuChanged`, `SpuGone`, `Waiting`, `WaitingSettled`, `ChainsChanged`, `EventSeen`) say
+what the answers do not, so that replaying all records of a cluster from the empty state gives its
+state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, overload
+
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Policy, TopicCreate
+from spu_assigner.core.base.fast_constructor import quick
+from spu_assigner.core.base.fast_str_enum import Word
+from spu_assigner.core.base.replica_lists import ReplicaLists
+
+
+class Status(Word):
+    """The answer to a request."""
+
+    ASSIGNED = "assigned"
+    REJECTED = "rejected"
+    VALIDATED = "validated"
+    DELETED = "deleted"
+    WAITING = "waiting"
+    RELEASED = "released"
+
+
+class RingChange(StrEnum):
+    """What happened to an SPU's place in the ring."""
+
+    JOINED = "joined"  # new, or back online
+    UPDATED = "updated"
+    LEFT = "left"
+    SATURATED = "saturated"
+    RESTORED = "restored"
+    IGNORED = "ignored"
+
+
+class Mode(Word):
+    """How the lists that a map is new with were found."""
+
+    ROUND_ROBIN = "round_robin"  # fluvio without racks
+    RACK_WALK = "rack_walk"  # fluvio over racks
+    SHIFTED = "shifted"  # kafka without racks
+    RACK_SHIFTED = "rack_shifted"  # kafka over racks
+    POINTER = "pointer"  # redpanda
+    LISTS = "lists"  # manual: as they were given
+    BALANCED = "balanced"
+    REPAIR = "repair"  # of what a decommission took away
+    REBALANCE = "rebalance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A change of one replica list of an existing topic."""
+
+    partition: int
+    gone: int | None  # SPU that holds it no more; None: a short list was filled
+    taken: int | None  # SPU that holds it now; None: the list is short
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a map is as it is, in few numbers; `explain` recomputes and names the rest."""
+
+    mode: Mode
+    first_partition: int = 0  # the step placed the partitions from here on (a grow keeps earlier)
+    start_index: int | None = None  # where it was placed from; None where there is no index
+    shift: int | None = None  # Kafka's, of a request that named its start
+    is_named: bool = False  # the request named the start; else the chain did
+    ring_size: int  # before the step
+    ring_fingerprint: int  # 64 bits of the order that was read, with its racks where they matter
+    offline: int = (
+        0  # SPUs of the cluster that were passed over because they are offline or leaving
+    )
+    saturated: int = 0  # likewise saturated
+    same_rack: int = 0  # times a candidate was passed over for its rack, over all lists of the step
+    in_list: int = 0  # likewise because the list had it already
+    moves: tuple[Move, ...] = ()  # of a repair or rebalance, in order of partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMap:
+    """The current replica map of a topic; `replicas` None: the topic is deleted or released.
+
+    A list that lost a replica and found no other is shorter than `replication_factor`.
+    """
+
+    cluster_id: str
+    topic: str
+    revision: int  # from 1, up by one with each change
+    policy: Policy
+    replicas: ReplicaLists | None
+    cores: ReplicaLists | None  # parallel to replicas, `redpanda` only
+    chain_index: int | None  # of this policy's order, after the request; None for `manual`
+    cause: str  # event_id
+    replication_factor: int  # that was asked for
+    ignore_rack: bool = False  # of the request, for when the topic grows
+    own_events: tuple[int, ...] = ()  # hashes of its create and last grows; none: `cause` made it
+    reason: Reason | None = None  # None: deleted, or written by a release that gave none
+    is_released: bool = False  # with `replicas` None: only forgotten, the data stay in Kafka
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStatus:
+    """The answer to one request."""
+
+    cluster_id: str
+    topic: str
+    status: Status
+    code: Code | None
+    message: str | None
+    replicas: ReplicaLists | None  # of VALIDATED: the map that would have been given
+    cause: str
+    moves: int | None = None  # of a rebalance (whose topic is ""): replicas moved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingEvent:
+    """A change of the ring, or a membership event that was not followed."""
+
+    cluster_id: str
+    spu_id: int
+    change: RingChange
+    code: Code | None  # of IGNORED
+    message: str | None  # of IGNORED
+    ring_size: int  # after the whole event that caused it
+    cause: str
+
+
+class Order(Word):
+    """An order of the ring; each keeps its own chain index."""
+
+    ID = "id"
+    DIAGONAL = "diagonal"  # Fluvio's, over racks
+    ALTERNATION = "alternation"  # Kafka's, over racks
+    REGISTRATION = "registration"  # Redpanda's
+    BALANCED = "balanced"  # by id, with an index of its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Where the next assignment of an order starts: who leads it, in which cycle. index = cycle * N
+    + position.
+
+    It names the SPU rather than a position, so a ring that grows or is reordered needs no change of
+    it.
+    """
+
+    cycle: int = 0
+    lead: int | None = (
+        None  # None: no assignment has moved it (the index is 0), or the ring was emptied
+    )
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpuChanged:
+    """All that is known of an SPU, but the counts that the maps give."""
+
+    cluster_id: str
+    spu_id: int
+    online: bool
+    rack: str | None
+    cores: int
+    capacity: int
+    labels: tuple[tuple[str, str], ...]  # by name
+    registration: int  # the ring of `redpanda` is in this order
+    core_weights: tuple[int, ...]  # one for each core
+    leaving: bool = False  # decommissioned, and some list still holds it; it is not online
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpuGone:
+    """A decommissioned SPU holds no replica any more and is forgotten."""
+
+    cluster_id: str
+    spu_id: int
+
+
+class Wait(StrEnum):
+    """What waits."""
+
+    CREATE = "create"  # a topic for SPUs enough
+    REPAIR = "repair"  # a living topic with short lists, or with replicas on leaving SPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What waits for the ring to grow or slots to free; one for each topic at most."""
+
+    cluster_id: str
+    topic: str
+    sequence: int  # the lower, the earlier it is served
+    kind: Wait
+    cause: str  # event_id of the create, or of the leave
+    policy: Policy | None = None  # of a create, as its other fields; never `manual`
+    partitions: int = 0
+    replication_factor: int = 0
+    ignore_rack: bool = False
+    start_index: int | None = None
+    shift: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingSettled:
+    """It waits no more: served or withdrawn."""
+
+    cluster_id: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainsChanged:
+    """Chain indexes after an event; only those that changed."""
+
+    cluster_id: str
+    chains: tuple[tuple[Order, Chain], ...]
+    registration_next: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSeen:
+    """An event was applied or refused; a copy of it is not to be applied again."""
+
+    cluster_id: str
+    event_hash: int  # 64 bits, unsigned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainEntry:
+    """All chain indexes of a cluster, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    chains: tuple[tuple[Order, Chain], ...]  # every order, in the order of `Order`
+    registration_next: int
+    seen_count: int  # events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEntry:
+    """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    block: int  # holds slots 16 * block … 16 * block + 15
+    hashes: tuple[int, ...]  # up to 16, the filled slots; 64 bits, unsigned
+
+
+class EntryKind(StrEnum):
+    """Entries that can be gone; the word is part of their key."""
+
+    SPU = "spu"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryGone:
+    """What `assigner-state` said of this is no more: a tombstone."""
+
+    cluster_id: str
+    kind: EntryKind
+    name: str  # the SPU id or the topic
+
+
+Answer = ReplicaMap | TopicStatus | RingEvent
+Record = Answer | SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | EventSeen
+Entry = SpuChanged | Waiting | ChainEntry | SeenEntry  # what `assigner-state` carries
+
+
+class RingFacts(Protocol):
+    """What the requests of one kind on one ring have in common; `cache` is for the codec."""
+
+    mode: Mode
+    order: Order
+    ring_size: int
+    ring_fingerprint: int
+    offline: int  # SPUs of the cluster that are not in the ring because they are offline,
+    saturated: int  # or saturated
+    cache: bytes | None
+
+
+class Usual(Sequence[Record]):
+    """The records of a create that is granted and fills no SPU; told by their class at once.
+
+    Map, status, chains and event seen. They are made when somebody looks at them: the state and the
+    codec get by with what they consist of.
+    """
+
+    __slots__ = (
+        "_records",
+        "after",
+        "chain",
+        "event",
+        "event_hash",
+        "facts",
+        "lists",
+        "passed",
+        "policy",
+        "registration_next",
+        "start",
+    )
+
+    def __init__(  # noqa: PLR0917  # by position it takes half the time
+        self,
+        event: TopicCreate,
+        policy: Policy,
+        facts: RingFacts,
+        lists: ReplicaLists,
+        passed: tuple[int, int],
+        start: int,
+        after: int,
+        chain: Chain,
+        event_hash: int,
+        registration_next: int,
+    ) -> None:
+        """One is made for each event.
+
+        Args:
+            event: the request.
+            policy: its own, or the default one.
+            facts: of the ring.
+            lists: what it is granted.
+            passed: SPUs passed over: for their rack, because the list had them.
+            start: the chain's index before,
+            after: and after it,
+            chain: which stands there.
+            event_hash: of the event's id.
+            registration_next: of the cluster, which stays as it is.
+        """
+        self.event = event
+        self.policy = policy
+        self.facts = facts
+        self.lists = lists
+        self.passed = passed
+        self.start = start
+        self.after = after
+        self.chain = chain
+        self.event_hash = event_hash
+        self.registration_next = registration_next
+        self._records: tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen] | None = None
+
+    def records(self) -> tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen]:
+        """The records themselves, in the order in which they apply."""
+        if self._records is None:
+            self._records = self._made()
+        return self._records
+
+    def _made(self) -> tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen]:
+        event, facts = self.event, self.facts
+        same_rack, in_list = self.passed
+        cluster_id, topic, cause = event.cluster_id, event.topic, event.event_id
+        return (
+            _replica_map(
+                cluster_id=cluster_id,
+                topic=topic,
+                revision=1,
+                policy=self.policy,
+                replicas=self.lists,
+                cores=None,
+                chain_index=self.after,
+                cause=cause,
+                replication_factor=event.replication_factor,
+                ignore_rack=event.ignore_rack,
+                reason=_reason(
+                    mode=facts.mode,
+                    start_index=self.start,
+                    ring_size=facts.ring_size,
+                    ring_fingerprint=facts.ring_fingerprint,
+                    offline=facts.offline,
+                    saturated=facts.saturated,
+                    same_rack=same_rack,
+                    in_list=in_list,
+                ),
+            ),
+            _topic_status(
+                cluster_id=cluster_id,
+                topic=topic,
+                status=Status.ASSIGNED,
+                code=None,
+                message=None,
+                replicas=None,
+                cause=cause,
+            ),
+            _chains_changed(
+                cluster_id=cluster_id,
+                chains=((facts.order, self.chain),),
+                registration_next=self.registration_next,
+            ),
+            _event_seen(cluster_id=cluster_id, event_hash=self.event_hash),
+        )
+
+    def __len__(self) -> int:
+        return len(self.records())
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Record, ...]: ...
+    def __getitem__(self, place: int | slice) -> Record | tuple[Record, ...]:
+        return self.records()[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Usual | tuple) and self.records() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.records())
+
+    def __repr__(self) -> str:
+        return repr(self.records())
+
+
+_reason = quick(Reason)
+_replica_map = quick(ReplicaMap)
+_topic_status = quick(TopicStatus)
+_chains_changed = quick(ChainsChanged)
+_event_seen = quick(EventSeen)

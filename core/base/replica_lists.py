@@ -1,0 +1,177 @@
+"""Replica lists of one topic as an array, and tables of rows that many topics share."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.errors import InvariantError
+
+IdArray = NDArray[np.int32]  # shape (n,)
+IdMatrix = NDArray[
+    np.int32
+]  # shape (partitions, replicas), SPU ids, leader first, distinct in a row
+PADDING: Final = -1  # fills short rows at their end
+
+DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
+NARROW_MAX: Final = 1_024  # ids up to which plain Python narrows faster than numpy
+DENSE_MIN: Final = 4_096  # counters that cost nothing
+
+
+class Table:
+    """One period of a policy's placement on one ring: row i is the replica list at chain index i
+    modulo the period.
+
+    Never written to once made: the lists of many topics are views of it. `cache` is for whoever
+    keeps a form derived from the rows beside them, such as the codec their bytes.
+    """
+
+    __slots__ = ("__weakref__", "cache", "count", "rows")
+
+    def __init__(self, rows: IdMatrix) -> None:
+        rows.setflags(write=False)
+        self.rows = rows
+        self.count = len(rows)
+        self.cache: dict[str, Any] = {}
+
+
+class ReplicaLists:
+    """The replica lists (or cores) of one topic: an int32 array of shape (partitions, replicas),
+    read-only.
+
+    Short lists are padded with -1 at their end; `ragged` says that there are some. The array is as
+    wide as the longest list. Where the rows are consecutive rows of a `Table`, `table` and `start`
+    say so: a codec may then slice prepared bytes.
+    """
+
+    __slots__ = ("_matrix", "_narrow", "count", "ragged", "start", "table")
+
+    def __init__(
+        self,
+        matrix: IdMatrix,
+        *,
+        ragged: bool = False,
+    ) -> None:
+        """Take over an array; with `ragged` it may be padded, and is cut to its longest list."""
+        if ragged:
+            width = int((matrix != PADDING).sum(axis=1).max(initial=0))
+            matrix = matrix[:, :width]
+            ragged = bool((matrix == PADDING).any())
+        self._matrix: IdMatrix | None = matrix
+        self._narrow: bytes | None = None
+        self.count = len(matrix)
+        self.ragged = ragged
+        self.table: Table | None = None
+        self.start = 0
+
+    @classmethod
+    def of_table(cls, table: Table, start: int, count: int) -> ReplicaLists:
+        """Rows start … start + count - 1 of the table, which must have them."""
+        lists = cls.__new__(cls)  # The array is cut when it is asked for, which is rare.
+        lists._matrix = None
+        lists._narrow = None
+        lists.count = count
+        lists.ragged = False
+        lists.table = table
+        lists.start = start
+        return lists
+
+    @classmethod
+    def of_narrow(cls, narrow: bytes, count: int) -> ReplicaLists:
+        """So many lists of one length, from their ids row by row, a byte each."""
+        lists = cls.__new__(cls)
+        lists._matrix = None
+        lists._narrow = narrow
+        lists.count = count
+        lists.ragged = False
+        lists.table = None
+        lists.start = 0
+        return lists
+
+    @property
+    def matrix(self) -> IdMatrix:
+        """The array."""
+        matrix = self._matrix
+        if matrix is None and self.table is not None:
+            matrix = self._matrix = self.table.rows[self.start : self.start + self.count]
+        elif matrix is None and self._narrow is not None:
+            ids = np.frombuffer(self._narrow, dtype=np.uint8).astype(np.int32)
+            matrix = self._matrix = ids.reshape(self.count, -1)
+        if matrix is None:
+            raise InvariantError("replica lists have neither an array, nor a table, nor bytes")
+        return matrix
+
+    @classmethod
+    def of_lists(cls, lists: list[list[int]]) -> ReplicaLists:
+        """From plain lists, of any length each."""
+        width = max(map(len, lists))
+        if all(len(each) == width for each in lists):
+            return cls(np.array(lists, dtype=np.int32).reshape(len(lists), -1))
+        padded = [each + [PADDING] * (width - len(each)) for each in lists]
+        return cls(np.array(padded, dtype=np.int32), ragged=True)
+
+    def tolist(self) -> list[list[int]]:
+        """Plain lists of plain ints; a short list is short."""
+        rows: list[list[int]] = self.matrix.tolist()
+        if self.ragged:
+            return [row[:length] for row, length in zip(rows, self.lengths(), strict=True)]
+        return rows
+
+    def followed_by(self, others: ReplicaLists) -> ReplicaLists:
+        """These lists and then the others."""
+        width = max(self.matrix.shape[1], others.matrix.shape[1])
+        both = np.full((len(self) + len(others), width), PADDING, dtype=np.int32)
+        both[: len(self), : self.matrix.shape[1]] = self.matrix
+        both[len(self) :, : others.matrix.shape[1]] = others.matrix
+        return ReplicaLists(both, ragged=True)
+
+    def flat(self) -> NDArray[np.int32]:
+        """All ids, row by row, without padding: for counting."""
+        if self.ragged:
+            return np.asarray(self.matrix[self.matrix != PADDING])
+        return self.matrix.reshape(-1)
+
+    def narrow(self) -> bytes | None:
+        """All ids row by row, a byte each; None: one takes more, or there are many or short lists.
+
+        Kept, since the state and the codec both begin with it.
+        """
+        known = self._narrow
+        if known is None and not self.ragged and self.matrix.size <= NARROW_MAX:
+            try:
+                known = self._narrow = bytes(self.matrix.ravel().tolist())
+            except ValueError:  # An id beyond 255.
+                return None
+        return known
+
+    def lengths(self) -> list[int]:
+        """The length of each list."""
+        lengths: list[int] = (self.matrix != PADDING).sum(axis=1).tolist()
+        return lengths
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReplicaLists) and np.array_equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash(self.matrix.tobytes())
+
+    def __repr__(self) -> str:
+        return f"ReplicaLists({self.tolist()!r})"
+
+
+def tally(values: NDArray[np.integer[Any]]) -> tuple[list[int], list[int]]:
+    """The distinct values, ascending, and how often each occurs; values are 0 or more.
+
+    Cost: O(n) where they are small numbers, else that of sorting.
+    """
+    flat = values.ravel()
+    if int(flat.max(initial=0)) > DENSE_RATIO * len(flat) + DENSE_MIN:
+        unique, counts = np.unique(flat, return_counts=True)
+        return unique.tolist(), counts.tolist()
+    all_counts = np.bincount(flat)
+    unique = np.flatnonzero(all_counts)
+    return unique.tolist(), all_counts[unique].tolist()

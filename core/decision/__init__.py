@@ -1,0 +1,4 @@
+"""The state machine: events become records.
+
+Imports all other packages of the core but `explain`.
+"""

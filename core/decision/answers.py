@@ -1,0 +1,172 @@
+"""The parts that answers are made of, and how a ring and its chains change with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.records import (
+    Chain,
+    ChainsChanged,
+    Order,
+    Record,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    SpuChanged,
+    Status,
+    TopicStatus,
+    Usual,
+)
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ring import Ring
+
+CLUSTER_TOPIC: Final = ""  # what a status names that answers for the cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why not, and what to do."""
+
+    code: Code
+    message: str
+
+
+def status(
+    state: ClusterState,
+    topic: str,
+    answer: Status,
+    cause: str,
+    *,
+    refusal: Refusal | None = None,
+    replicas: ReplicaLists | None = None,
+    moves: int | None = None,
+) -> TopicStatus:
+    """The answer to a request; `refusal` says why it is no grant."""
+    return TopicStatus(
+        cluster_id=state.cluster_id,
+        topic=topic,
+        status=answer,
+        code=None if refusal is None else refusal.code,
+        message=None if refusal is None else refusal.message,
+        replicas=replicas,
+        cause=cause,
+        moves=moves,
+    )
+
+
+def rejected(state: ClusterState, topic: str, refusal: Refusal, cause: str) -> TopicStatus:
+    """The request is not met."""
+    return status(state, topic, Status.REJECTED, cause, refusal=refusal)
+
+
+def ignored(state: ClusterState, spu_id: int, refusal: Refusal, cause: str) -> RingEvent:
+    """The membership event is not followed."""
+    return RingEvent(
+        cluster_id=state.cluster_id,
+        spu_id=spu_id,
+        change=RingChange.IGNORED,
+        code=refusal.code,
+        message=refusal.message,
+        ring_size=state.ring.size,
+        cause=cause,
+    )
+
+
+def ring_event(
+    state: ClusterState, spu_id: int, change: RingChange, size: int, cause: str
+) -> RingEvent:
+    """What became of an SPU; `size` is the ring's after it."""
+    return RingEvent(
+        cluster_id=state.cluster_id,
+        spu_id=spu_id,
+        change=change,
+        code=None,
+        message=None,
+        ring_size=size,
+        cause=cause,
+    )
+
+
+def ring_without(
+    ring: Ring, chains: Mapping[Order, Chain], gone: tuple[int, ...]
+) -> tuple[Ring, dict[Order, Chain]]:
+    """The ring and its chains after some members leave together."""
+    return ring.without(gone), {
+        order: ring.chain_without(order, chain, gone) for order, chain in chains.items()
+    }
+
+
+def ring_with(
+    state: ClusterState,
+    changed: Mapping[SpuId, SpuChanged],
+    entering: Iterable[int],
+    ring: Ring | None = None,
+) -> Ring:
+    """The ring after SPUs have entered it or were described anew.
+
+    Nothing has to be made if none was.
+    """
+    ring = state.ring if ring is None else ring
+    return ring.with_members(entering, {**state.spus, **changed}) if changed else ring
+
+
+def entered(ring: Ring, chains: Mapping[Order, Chain]) -> dict[Order, Chain]:
+    """The chains on a ring that members have entered."""
+    return {order: ring.chain_entered(order, chain) for order, chain in chains.items()}
+
+
+def chains_changed(
+    state: ClusterState, chains: Mapping[Order, Chain], registration_next: int | None = None
+) -> list[Record]:
+    """The record of chains that differ from the state's; none if none does."""
+    before = state.chains
+    changed = tuple([pair for pair in chains.items() if pair[1] is not before[pair[0]]])
+    if registration_next is None:
+        registration_next = state.registration_next
+    if not changed and registration_next == state.registration_next:
+        return []
+    return [
+        ChainsChanged(
+            cluster_id=state.cluster_id, chains=changed, registration_next=registration_next
+        )
+    ]
+
+
+def with_final_size(records: Sequence[Record], size: int) -> tuple[Record, ...]:
+    """The records of one event, each of its ring events with the ring's size after the event."""
+    return tuple(
+        replace(record, ring_size=size)
+        if isinstance(record, RingEvent) and record.ring_size != size
+        else record
+        for record in records
+    )
+
+
+def answers(records: Sequence[Record]) -> tuple[ReplicaMap | TopicStatus | RingEvent, ...]:
+    """The answers among the records of one event: maps by topic, statuses, ring events by SPU id.
+
+    The records themselves are in the order in which they apply.
+    """
+    if type(records) is Usual:
+        return records.records()[:2]
+    told = [
+        record for record in records if isinstance(record, ReplicaMap | TopicStatus | RingEvent)
+    ]
+    if len(told) > 1:
+        told.sort(key=_place_among_answers)
+    return tuple(told)
+
+
+def _place_among_answers(answer: ReplicaMap | TopicStatus | RingEvent) -> tuple[int, str, int]:
+    match answer:
+        case ReplicaMap():
+            return 0, answer.topic, answer.revision
+        case TopicStatus():
+            return 1, "", 0
+        case RingEvent():
+            return 2, "", answer.spu_id

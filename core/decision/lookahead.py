@@ -1,0 +1,163 @@
+"""What the usual requests of one kind on one ring have in common, and rows made ahead of them.
+
+Requests of one rule go on where the last one stopped, so the next rows are known before anybody
+asks for them: they are made many at once, as a `Table` of which each request takes a slice. On a
+small ring that is the whole period of the rule, on a large one a window that moves on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.balanced.policy import FEW_CELLS, place_balanced
+from spu_assigner.core.balanced.uniform_nodes import EvenRing
+from spu_assigner.core.balanced.uniform_racks import EvenRacks
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import Mode, Order, RingFacts
+from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists, Table
+from spu_assigner.core.decision.requests import rule_of
+from spu_assigner.core.policies.planner import (
+    MODE_OF,
+    ORDER_OF,
+    PASSED_BEFORE,
+    Cursor,
+    Rule,
+    known_table,
+    period_of,
+    period_table,
+    table_ahead,
+)
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.loads import Layout
+
+AHEAD_FIRST: Final = 64  # rows; doubled each time, since a ring may not last
+AHEAD_MAX: Final = 8_192  # 100 KB of three replicas each; made in the time of some ten requests
+
+Passed = tuple[int, int]  # SPUs passed over: for their rack, because the list had them
+_NOBODY: Final[Passed] = (0, 0)
+
+
+class Course(RingFacts, Protocol):
+    """How requests of one replication factor are placed while a ring lasts."""
+
+    def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
+        """The lists of so many partitions, placed from a chain index on; they fill nobody."""
+
+
+class _Facts:
+    """What the reason of each map says of the ring."""
+
+    __slots__ = ("cache", "mode", "offline", "order", "ring_fingerprint", "ring_size", "saturated")
+
+    def __init__(self, state: ClusterState, mode: Mode, order: Order) -> None:
+        ring = state.ring
+        self.cache: bytes | None = None
+        self.mode = mode
+        self.order = order
+        self.ring_size = ring.size
+        self.ring_fingerprint = ring.fingerprint(order)
+        self.offline = len(state.spus) - state.online_count
+        self.saturated = state.online_count - ring.size
+
+
+class RuleCourse(_Facts):
+    """Of a rule, whose rows depend on the index alone."""
+
+    __slots__ = ("_ahead", "_first", "_passed_before", "_replicas", "_rule", "_table")
+
+    def __init__(self, state: ClusterState, rule: Rule, replicas: int) -> None:
+        super().__init__(state, MODE_OF[rule], ORDER_OF[rule])
+        self._rule = rule
+        self._replicas = replicas
+        self._ahead = AHEAD_FIRST // 2
+        self._table: Table | None = None
+        self._first = 0  # the chain index of the table's first row
+        self._passed_before: NDArray[Any] | None = None
+
+    def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
+        table, begin = self._table, index - self._first
+        if table is None or begin < 0 or begin + count > table.count:
+            table = self._look_ahead(state, index, count)
+            begin = index - self._first
+        before = self._passed_before
+        if before is None:
+            return ReplicaLists.of_table(table, begin, count), _NOBODY
+        same_rack, in_list = (before[begin + count] - before[begin]).tolist()
+        return ReplicaLists.of_table(table, begin, count), (same_rack, in_list)
+
+    def _look_ahead(self, state: ClusterState, index: int, count: int) -> Table:
+        """A table that holds these rows; twice as many as the last time."""
+        ring, rule, replicas = state.ring, self._rule, self._replicas
+        self._ahead = min(2 * self._ahead, AHEAD_MAX)
+        period = period_of(rule, ring.size, replicas)
+        if period is not None and (
+            period <= self._ahead
+            or (period <= AHEAD_MAX and known_table(ring, rule, replicas) is not None)
+        ):
+            self._first = index - index % period
+            table = period_table(ring, rule, replicas, period)
+        else:
+            self._first = index
+            table = table_ahead(Cursor(ring, rule, index), max(self._ahead, count), replicas)
+        self._table = table
+        self._passed_before = table.cache.get(PASSED_BEFORE)
+        return table
+
+
+class BalancedCourse(_Facts):
+    """Of `balanced`, which weighs the ring for each request."""
+
+    __slots__ = ("_even", "_ignore_rack", "_replicas")
+
+    def __init__(self, state: ClusterState, replicas: int, *, ignore_rack: bool) -> None:
+        super().__init__(state, Mode.BALANCED, Order.BALANCED)
+        self._replicas = replicas
+        self._ignore_rack = ignore_rack
+        loads = state.ring_loads()
+        layout = loads.layout
+        if layout is None or (ignore_rack and not layout.is_one):
+            layout = Layout.of(loads.ids, np.zeros_like(loads.ids), loads.capacities)
+        self._even = _even_ring(loads.ids, layout, replicas)
+
+    def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
+        if self._even is not None and count * self._replicas <= FEW_CELLS:
+            lists = self._even.lists(
+                state.ledger, partitions=count, replicas=self._replicas, start=index
+            )
+            if lists is not None:
+                return lists, _NOBODY
+        loads = state.ring_loads()
+        matrix = place_balanced(
+            loads.without_racks() if self._ignore_rack else loads,
+            partitions=count,
+            replicas=self._replicas,
+            start=index,
+        )
+        return ReplicaLists(matrix), _NOBODY
+
+
+def _even_ring(ids: IdArray, layout: Layout, replicas: int) -> EvenRing | None:
+    """The loads of a ring whose SPUs differ in nothing but load, if it is one."""
+    if layout.capacity is None:
+        return None
+    if layout.is_one:
+        return EvenRing(ids, layout)
+    return EvenRacks(ids, layout) if layout.rule(replicas).upper == [1] * replicas else None
+
+
+def course_of(
+    state: ClusterState, policy: Policy, replicas: int, *, ignore_rack: bool
+) -> Course | None:
+    """The course of such requests on the present ring; None: there is none, or they are refused."""
+    if not 1 <= replicas <= state.ring.size:
+        return None
+    match policy:
+        case Policy.BALANCED:
+            return BalancedCourse(state, replicas, ignore_rack=ignore_rack)
+        case Policy.FLUVIO | Policy.KAFKA:
+            rule = rule_of(state, policy, ignore_rack=ignore_rack)
+            return None if rule is None else RuleCourse(state, rule, replicas)
+        case _:
+            return None

@@ -1,0 +1,370 @@
+"""The decision: `decide` reads the state and an event and returns records, `step` applies them too.
+
+`decide` writes nothing, so an event that is refused, or raises, leaves the state as it was. What
+follows from an event that was granted (repairs, requests that waited) is decided in the same way,
+one after the other, each on the state that the one before it left.
+
+The records of one event come in the order in which they apply; `answers` puts those for users in
+their fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
+    ClusterRebalance,
+    Event,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuId,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+    TopicRelease,
+)
+from spu_assigner.core.base.records import (
+    EventSeen,
+    Record,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    SpuChanged,
+    SpuGone,
+    Status,
+    TopicStatus,
+    Wait,
+    WaitingSettled,
+)
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.core.decision import membership
+from spu_assigner.core.decision.answers import (
+    Refusal,
+    chains_changed,
+    entered,
+    rejected,
+    ring_event,
+    ring_with,
+    ring_without,
+    status,
+    with_final_size,
+)
+from spu_assigner.core.decision.create_fast_path import usual_create
+from spu_assigner.core.decision.grants import Grant
+from spu_assigner.core.decision.repair import repair
+from spu_assigner.core.decision.requests import (
+    automatic,
+    decide_create,
+    decide_grow,
+    policy_of,
+    shown_index,
+)
+from spu_assigner.core.decision.waiting import (
+    in_turn,
+    may_wait,
+    request_of,
+    servable,
+    waiting_create,
+)
+from spu_assigner.core.state.cluster_state import (
+    OWN_EVENTS_MAX,
+    ClusterState,
+    event_hash,
+    evolve,
+    evolve_usual,
+)
+from spu_assigner.core.state.core_weights import weights_after
+
+SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
+
+
+def step(
+    state: ClusterState,
+    event: Event,
+    *,
+    default_policy: Policy,
+    reserved_names: frozenset[str] = PRODUCT_NAMES,
+) -> Sequence[Record]:
+    """Decide and apply, and what follows too, in the order of application.
+
+    An event that was seen before gives no records and changes nothing.
+
+    Args:
+        state: of the event's cluster.
+        event: what came in.
+        default_policy: of creates that name none.
+        reserved_names: the product's own topics, with the prefix that they have.
+    """
+    if type(event) is TopicCreate:
+        usual = usual_create(state, event, default_policy, reserved_names)
+        if usual is not None:
+            evolve_usual(state, usual)
+            return usual
+    records = _decide(state, event, default_policy, reserved_names)
+    if isinstance(event, TopicCreate):
+        for record in records:
+            evolve(state, record)
+        return records  # A create frees nothing, so nothing follows.
+    if not records:
+        return ()
+    frees = _frees(state, records)
+    for record in records:
+        evolve(state, record)
+    leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
+    if not leaves and not (frees and (state.waiting or state.leaving)):
+        return records
+    following: list[Record] = []
+    for more in _following(state, event, frees=frees):
+        for record in more:
+            evolve(state, record)
+        following += more
+    if not following:
+        return records
+    return with_final_size((*records, *following), state.ring.size)
+
+
+def decide(
+    state: ClusterState,
+    event: Event,
+    *,
+    default_policy: Policy,
+    reserved_names: frozenset[str] = PRODUCT_NAMES,
+) -> Sequence[Record]:
+    """What an event itself asks for, `EventSeen` last; not yet what follows from it."""
+    if isinstance(event, TopicCreate):
+        usual = usual_create(state, event, default_policy, reserved_names)
+        if usual is not None:
+            return usual
+    return _decide(state, event, default_policy, reserved_names)
+
+
+def _decide(
+    state: ClusterState, event: Event, default_policy: Policy, reserved_names: frozenset[str]
+) -> tuple[Record, ...]:
+    """The same with care."""
+    hashed = event_hash(event.event_id)
+    if hashed in state.memory or _is_own(state, event, hashed):
+        return ()
+    match event:
+        case TopicCreate():
+            records = _create(state, event, default_policy, reserved_names)
+        case TopicDelete():
+            records = _forget(state, event, Status.DELETED)
+        case TopicRelease():
+            records = _forget(state, event, Status.RELEASED)
+        case TopicGrow():
+            records = _grow(state, event)
+        case SpuJoined():
+            records = membership.join(state, event)
+        case SpuLeft():
+            records = membership.leave(state, event)
+        case ClusterRebalance():
+            # Imported when it is asked for: few commands do, and each would start later.
+            from spu_assigner.core.decision.rebalance import rebalance
+
+            records = rebalance(state, event)
+        case _:
+            assert_never(event)
+    records.append(EventSeen(cluster_id=state.cluster_id, event_hash=hashed))
+    return tuple(records)
+
+
+def _is_own(state: ClusterState, event: Event, hashed: int) -> bool:
+    """Whether the event made its topic, or what waits under its name: that is never forgotten."""
+    match event:
+        case TopicCreate():
+            topic, waiting = state.topics.get(event.topic), state.waiting.get(event.topic)
+            if topic is not None:
+                return topic.created_by == hashed
+            return waiting is not None and event_hash(waiting.cause) == hashed
+        case TopicGrow():
+            topic = state.topics.get(event.topic)
+            return topic is not None and hashed in topic.grown_by
+        case _:
+            return False
+
+
+def _frees(state: ClusterState, records: Sequence[Record]) -> bool:
+    """Whether, with these records, the ring gains a member or slots, compared with the state."""
+    for record in records:
+        match record:
+            case RingEvent(change=RingChange.JOINED | RingChange.RESTORED):
+                return True
+            case ReplicaMap(replicas=None):
+                return True
+            case SpuChanged():
+                before = state.spus.get(SpuId(record.spu_id))
+                if before is not None and record.online and record.capacity > before.capacity:
+                    return True
+            case TopicStatus(moves=int(moves)) if moves > 0:
+                return True
+            case _:
+                pass
+    return False
+
+
+def _following(state: ClusterState, event: Event, *, frees: bool) -> Iterator[Sequence[Record]]:
+    """What follows from an event that was applied; each part must be applied before the next."""
+    if isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION:
+        spu_id = SpuId(event.spu_id)
+        if spu_id in state.leaving:
+            holding = [name for name, topic in state.topics.items() if topic.replicas.holds(spu_id)]
+            for name in sorted(holding):
+                yield repair(state, name, cause=event.event_id, is_retry=False)
+    if frees:
+        for waiting in in_turn(state, Wait.REPAIR):
+            yield repair(state, waiting.topic, cause=waiting.cause, is_retry=True)
+    for spu_id in sorted(state.leaving):
+        if state.ledger.count(spu_id) == 0:
+            yield [SpuGone(cluster_id=state.cluster_id, spu_id=spu_id)]
+    if frees:
+        for waiting in servable(state):
+            request = request_of(waiting)
+            if request.policy is None:
+                continue
+            grant = automatic(state, request, request.policy)
+            if isinstance(grant, Grant):
+                settled = WaitingSettled(cluster_id=state.cluster_id, topic=waiting.topic)
+                yield [*_granted(state, request, grant), settled]
+
+
+def _create(
+    state: ClusterState, event: TopicCreate, default_policy: Policy, reserved_names: frozenset[str]
+) -> list[Record]:
+    grant = decide_create(state, event, default_policy, reserved_names)
+    if not isinstance(grant, Grant):
+        policy = policy_of(event, default_policy)
+        waits = event.on_shortage is OnShortage.WAIT and not event.validate_only
+        if waits and policy is not Policy.MANUAL and grant.code in SHORTAGES:
+            return _wait(state, event, policy, grant)
+        return [rejected(state, event.topic, grant, event.event_id)]
+    if event.validate_only:
+        return [
+            status(state, event.topic, Status.VALIDATED, event.event_id, replicas=grant.replicas)
+        ]
+    return _granted(state, event, grant)
+
+
+def _wait(
+    state: ClusterState, event: TopicCreate, policy: Policy, shortage: Refusal
+) -> list[Record]:
+    too_many = may_wait(state)
+    if too_many is not None:
+        return [rejected(state, event.topic, too_many, event.event_id)]
+    return [
+        status(state, event.topic, Status.WAITING, event.event_id, refusal=shortage),
+        waiting_create(state, event, policy),
+    ]
+
+
+def _granted(state: ClusterState, event: TopicCreate | TopicGrow, grant: Grant) -> list[Record]:
+    """The records of a request that is met: of a new topic, or of one that grows."""
+    ring, chains = state.ring, dict(state.chains)
+    for gone in grant.departed:
+        ring, chains = ring_without(ring, chains, gone)
+    if grant.order is not None and grant.chain is not None:
+        chains[grant.order] = grant.chain
+    index = None if grant.order is None else ring.index(grant.order, chains[grant.order])
+    revision = 1
+    own: tuple[int, ...] = ()
+    if isinstance(event, TopicCreate):
+        replication_factor = grant.replicas.matrix.shape[1]
+        ignore_rack = event.ignore_rack
+    else:
+        topic = state.topics[event.topic]
+        revision = topic.revision + 1
+        replication_factor, ignore_rack = topic.replication_factor, topic.ignore_rack
+        grown = (*topic.grown_by, event_hash(event.event_id))[1 - OWN_EVENTS_MAX :]
+        own = (topic.created_by, *grown)
+    records: list[Record] = [
+        ReplicaMap(
+            cluster_id=state.cluster_id,
+            topic=event.topic,
+            revision=revision,
+            policy=grant.policy,
+            replicas=grant.replicas,
+            cores=grant.cores,
+            chain_index=index,
+            cause=event.event_id,
+            replication_factor=replication_factor,
+            ignore_rack=ignore_rack,
+            own_events=own,
+            reason=grant.reason,
+        ),
+        status(state, event.topic, Status.ASSIGNED, event.event_id),
+    ]
+    for spu_id in sorted(spu_id for gone in grant.departed for spu_id in gone):
+        records.append(ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id))
+    records += chains_changed(state, chains)
+    return records
+
+
+def _grow(state: ClusterState, event: TopicGrow) -> list[Record]:
+    grant = decide_grow(state, event)
+    if isinstance(grant, Grant):
+        return _granted(state, event, grant)
+    return [rejected(state, event.topic, grant, event.event_id)]
+
+
+def _forget(state: ClusterState, event: TopicDelete | TopicRelease, answer: Status) -> list[Record]:
+    """The records of a delete or a release, which differ in their answer and tombstone alone."""
+    topic = state.topics.get(event.topic)
+    waiting = state.waiting.get(event.topic)
+    settled: list[Record] = []
+    if waiting is not None:
+        settled.append(WaitingSettled(cluster_id=state.cluster_id, topic=event.topic))
+    if topic is None and waiting is not None:
+        return [status(state, event.topic, answer, event.event_id), *settled]
+    if topic is None:
+        refusal = Refusal(
+            Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}"
+        )
+        return [rejected(state, event.topic, refusal, event.event_id)]
+    lists = topic.replicas.lists()
+    held: set[int] = set(lists.flat().tolist())
+    full = state.ledger.saturated_ids()
+    restored = [
+        spu_id for spu_id in full if spu_id in held and _slots_after(state, spu_id, lists) > 0
+    ]
+    weights = weights_after(state.core_weights, topic.held_by_cores(), {})
+    changed: dict[SpuId, SpuChanged] = {}
+    registration = state.registration_next
+    for host in map(SpuId, restored):
+        after = tuple(weights.get(host, state.core_weights[host]))
+        changed[host] = replace(state.spus[host], registration=registration, core_weights=after)
+        registration += 1
+    ring = ring_with(state, changed, restored)
+    chains = entered(ring, state.chains)
+    records: list[Record] = [
+        ReplicaMap(
+            cluster_id=state.cluster_id,
+            topic=event.topic,
+            revision=topic.revision + 1,
+            policy=topic.policy,
+            replicas=None,
+            cores=None,
+            chain_index=shown_index(state, topic, ring, chains),
+            cause=event.event_id,
+            replication_factor=topic.replication_factor,
+            is_released=answer is Status.RELEASED,
+        ),
+        status(state, event.topic, answer, event.event_id),
+    ]
+    for spu_id in restored:
+        records.append(ring_event(state, spu_id, RingChange.RESTORED, ring.size, event.event_id))
+    records += changed.values()
+    records += chains_changed(state, chains, registration)
+    return records + settled
+
+
+def _slots_after(state: ClusterState, spu_id: int, lists: ReplicaLists) -> int:
+    """Free slots of an SPU once a map is gone."""
+    held = int((lists.matrix == spu_id).sum())
+    return state.spus[SpuId(spu_id)].capacity - state.ledger.count(spu_id) + held

@@ -1,0 +1,127 @@
+"""SPUs come, change and go: what follows for the ring. What follows for topics is `follow_up`'s."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import LeaveMode, SpuId, SpuJoined, SpuLeft
+from spu_assigner.core.base.limits import (
+    CAPACITY_MAX,
+    CORES_MAX,
+    RACK_LENGTH_MAX,
+    SPU_ID_MAX,
+    SPUS_MAX,
+    default_capacity,
+)
+from spu_assigner.core.base.records import Record, RingChange, SpuChanged
+from spu_assigner.core.decision.answers import (
+    Refusal,
+    chains_changed,
+    entered,
+    ignored,
+    ring_event,
+    ring_with,
+    ring_without,
+)
+from spu_assigner.core.rules import placement
+from spu_assigner.core.state.cluster_state import ClusterState
+
+
+def join(state: ClusterState, event: SpuJoined) -> list[Record]:
+    """An SPU is there: new, changed, or back; a decommission that is under way ends with it."""
+    refusal = _refuse_join(state, event)
+    if refusal is not None:
+        return [ignored(state, event.spu_id, refusal, event.event_id)]
+    spu_id = SpuId(event.spu_id)
+    before = state.spus.get(spu_id)
+    weights = (
+        placement.initial_weights(event.cores)
+        if before is None
+        else placement.shrink_weights(state.core_weights[spu_id], event.cores)
+    )
+    was_in_ring = before is not None and spu_id in state.ring
+    was_full = before is not None and before.online and not was_in_ring
+    capacity = default_capacity(event.cores) if event.capacity is None else event.capacity
+    count = 0 if before is None else state.ledger.count(spu_id)
+    full = count >= capacity
+    registration = state.registration_next
+    if before is not None and before.online and (was_in_ring or full):
+        registration = (
+            before.registration
+        )  # An update keeps the place; a return, or a freed slot, goes to the tail.
+    spu = SpuChanged(
+        cluster_id=state.cluster_id,
+        spu_id=spu_id,
+        online=True,
+        rack=event.rack,
+        cores=event.cores,
+        capacity=capacity,
+        labels=tuple(sorted((event.labels or {}).items())),
+        registration=registration,
+        core_weights=tuple(weights),
+    )
+    ring, chains = state.ring, dict(state.chains)
+    if was_in_ring and full:
+        ring, chains = ring_without(ring, chains, (spu_id,))
+    entering = [] if full or was_in_ring else [spu_id]
+    ring = ring_with(state, {spu_id: spu}, entering, ring)
+    chains = entered(ring, chains)
+    is_update = before is not None and before.online
+    changes = [RingChange.UPDATED if is_update else RingChange.JOINED]
+    if full and not was_full:
+        changes.append(RingChange.SATURATED)
+    elif was_full and not full:
+        changes.append(RingChange.RESTORED)
+    records: list[Record] = [
+        ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
+    ]
+    records.append(spu)
+    records += chains_changed(state, chains, max(state.registration_next, registration + 1))
+    return records
+
+
+def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
+    if not 0 <= event.spu_id <= SPU_ID_MAX:
+        return Refusal(
+            Code.INVALID_SPU_ID, f"spu_id is {shown(event.spu_id)}; expected 0 to {SPU_ID_MAX}"
+        )
+    if not 1 <= event.cores <= CORES_MAX:
+        return Refusal(
+            Code.INVALID_CORES, f"cores is {shown(event.cores)}; expected 1 to {CORES_MAX}"
+        )
+    if event.capacity is not None and not 0 <= event.capacity <= CAPACITY_MAX:
+        return Refusal(
+            Code.INVALID_CAPACITY,
+            f"capacity is {shown(event.capacity)}; expected 0 to {CAPACITY_MAX}",
+        )
+    if event.rack is not None and not 1 <= len(event.rack) <= RACK_LENGTH_MAX:
+        found = f"rack has {len(event.rack)} characters"
+        return Refusal(
+            Code.INVALID_RACK, f"{found}; expected 1 to {RACK_LENGTH_MAX}, or none for no rack"
+        )
+    if SpuId(event.spu_id) not in state.spus and len(state.spus) >= SPUS_MAX:
+        return Refusal(Code.TOO_MANY_SPUS, f"the cluster has {SPUS_MAX} SPUs, which is the limit")
+    return None
+
+
+def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
+    """An SPU is gone, for a while or, with DECOMMISSION, as soon as no list holds it."""
+    spu_id = SpuId(event.spu_id)
+    spu = state.spus.get(spu_id)
+    if spu is None:
+        refusal = Refusal(
+            Code.SPU_UNKNOWN, f"no SPU {shown(event.spu_id)} in cluster {state.cluster_id!r}"
+        )
+        return [ignored(state, event.spu_id, refusal, event.event_id)]
+    leaving = spu.leaving or event.mode is LeaveMode.DECOMMISSION
+    ring, chains = state.ring, dict(state.chains)
+    if spu_id in ring:
+        ring, chains = ring_without(ring, chains, (spu_id,))
+    weights = tuple(state.core_weights[spu_id])
+    return [
+        ring_event(state, spu_id, RingChange.LEFT, ring.size, event.event_id),
+        replace(spu, online=False, leaving=leaving, core_weights=weights),
+        *chains_changed(state, chains),
+    ]

@@ -1,0 +1,292 @@
+"""Repair: replicas of leaving SPUs move, short lists are filled; nothing else is touched.
+
+A replica goes to an SPU of the ring that is not in its list: on a rack that no other replica is on
+where distinct racks must stay distinct, then with the lowest share of its capacity used, then the
+lowest id. Counts are up to date replica by replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.limits import MOVES_TOLD_MAX
+from spu_assigner.core.base.records import (
+    Mode,
+    Move,
+    Order,
+    Reason,
+    Record,
+    ReplicaMap,
+    RingChange,
+    Status,
+    Wait,
+    Waiting,
+    WaitingSettled,
+)
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.decision.answers import (
+    Refusal,
+    chains_changed,
+    ring_event,
+    ring_without,
+    status,
+)
+from spu_assigner.core.decision.grants import refuse_size
+from spu_assigner.core.decision.requests import first_core, shown_index
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.topic import Topic
+
+SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+class Candidates:
+    """The ring's members with their loads, as they become while replicas are handed out."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.filled: list[int] = []  # that became saturated, in this order
+        self._ids = state.ring.ids
+        self._racks = state.ring.racks()
+        self._capacities = state.ledger.capacities(self._ids)
+        self._counts = state.ledger.counts(self._ids)
+        self._shares = (self._counts << SHARE_BITS) // np.maximum(self._capacities, 1)
+
+    def take(self, row: Collection[int], apart_from: Collection[str]) -> int | None:
+        """The best SPU for a list that holds `row`, if possible on none of these racks.
+
+        None: every SPU of the ring is in the list, or full by now.
+        """
+        shares = self._shares
+        if len(shares) == 0:
+            return None
+        is_barred = np.isin(self._ids, list(row))
+        for _ in range(2 if apart_from else 1):
+            barred = is_barred | np.isin(self._racks, list(apart_from)) if apart_from else is_barred
+            best = int(np.where(barred, _NEVER, shares).argmin())
+            if not barred[best] and shares[best] != _NEVER:
+                return self._give(best)
+            apart_from = ()
+        return None
+
+    def _give(self, at: int) -> int:
+        self._counts[at] += 1
+        count, capacity = int(self._counts[at]), int(self._capacities[at])
+        self._shares[at] = (count << SHARE_BITS) // capacity if count < capacity else _NEVER
+        spu_id = int(self._ids[at])
+        if count >= capacity:
+            self.filled.append(spu_id)
+        return spu_id
+
+
+@dataclass(slots=True)
+class Repaired:
+    """A replica list on its way to being whole."""
+
+    row: list[int]
+    moves: list[Move]
+
+
+def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> list[Record]:
+    """What can be done for a topic that needs it.
+
+    `is_retry`: the topic waits, and is answered only once it is whole. Gives no records where
+    nothing changes then. Cost: O(partitions + moves * ring size).
+    """
+    topic = state.topics[name]
+    candidates = Candidates(state)
+    lists = topic.replicas.lists().tolist()
+    moves: list[Move] = []
+    open_rows: list[list[int]] = []
+    for partition, row in enumerate(lists):
+        if len(row) == topic.replication_factor and not _leaving(state, row):
+            continue
+        repaired = _repair_list(state, candidates, partition, row, topic.replication_factor)
+        lists[partition] = repaired.row
+        moves += repaired.moves
+        if len(repaired.row) < topic.replication_factor or _leaving(state, repaired.row):
+            open_rows.append(repaired.row)
+    records: list[Record] = []
+    replicas = ReplicaLists.of_lists(lists)
+    too_large = refuse_size(replicas, None if topic.cores is None else replicas) if moves else None
+    if too_large is not None:
+        return _told(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
+    if moves:
+        records += _changed(
+            state, name, cause=cause, replicas=replicas, moves=moves, filled=candidates.filled
+        )
+    return records + _told(state, name, open_rows, cause=cause, is_retry=is_retry)
+
+
+def _leaving(state: ClusterState, row: list[int]) -> list[int]:
+    return sorted(spu_id for spu_id in row if SpuId(spu_id) in state.leaving)
+
+
+def _racks(state: ClusterState, row: list[int]) -> set[str]:
+    return {state.spus[SpuId(spu_id)].rack or "" for spu_id in row}
+
+
+def _online(state: ClusterState, row: list[int]) -> list[int]:
+    return [spu_id for spu_id in row if state.spus[SpuId(spu_id)].online]
+
+
+def _repair_list(
+    state: ClusterState, candidates: Candidates, partition: int, row: list[int], wanted: int
+) -> Repaired:
+    moves: list[Move] = []
+    for gone in _leaving(state, row):
+        survivors = [spu_id for spu_id in row if spu_id != gone]
+        racks = _racks(state, survivors)
+        was_apart = (state.spus[SpuId(gone)].rack or "") not in racks
+        taken = candidates.take(row, racks if was_apart else ())
+        online = _online(state, survivors)
+        if taken is None and not online:
+            continue  # It keeps its place: nobody else could serve this partition.
+        lead = None
+        if not online:
+            lead = taken
+        elif row[0] == gone:
+            lead = online[0]
+        row = survivors if taken is None else [*survivors, taken]
+        if lead is not None:
+            row = [lead, *[spu_id for spu_id in row if spu_id != lead]]
+        moves.append(Move(partition=partition, gone=gone, taken=taken))
+    while len(row) < wanted:
+        taken = candidates.take(row, _racks(state, row))
+        if taken is None:
+            break
+        row = [*row, taken] if _online(state, row) else [taken, *row]
+        moves.append(Move(partition=partition, gone=None, taken=taken))
+    return Repaired(row, moves)
+
+
+def _changed(
+    state: ClusterState,
+    name: str,
+    *,
+    cause: str,
+    replicas: ReplicaLists,
+    moves: list[Move],
+    filled: list[int],
+) -> list[Record]:
+    """The new map, and what the ring has lost by it."""
+    topic = state.topics[name]
+    ring, chains = state.ring, dict(state.chains)
+    for spu_id in filled:
+        ring, chains = ring_without(ring, chains, (spu_id,))
+    records: list[Record] = [
+        revised(
+            state,
+            name,
+            cause=cause,
+            replicas=replicas,
+            cores=moved_cores(state.core_weights, topic, replicas),
+            chain_index=shown_index(state, topic, ring, chains),
+            mode=Mode.REPAIR,
+            moves=moves,
+        )
+    ]
+    records += [
+        ring_event(state, spu_id, RingChange.SATURATED, ring.size, cause)
+        for spu_id in sorted(filled)
+    ]
+    return records + chains_changed(state, chains)
+
+
+def revised(
+    state: ClusterState,
+    name: str,
+    *,
+    cause: str,
+    replicas: ReplicaLists,
+    cores: ReplicaLists | None,
+    chain_index: int | None,
+    mode: Mode,
+    moves: Iterable[Move],
+) -> ReplicaMap:
+    """The next map of a living topic, some of whose replicas are elsewhere.
+
+    Its reason tells the moves by partition, and no more than a message has room for.
+    """
+    topic, ring = state.topics[name], state.ring
+    told = sorted(moves, key=lambda move: move.partition)[:MOVES_TOLD_MAX]
+    return ReplicaMap(
+        cluster_id=state.cluster_id,
+        topic=name,
+        revision=topic.revision + 1,
+        policy=topic.policy,
+        replicas=replicas,
+        cores=cores,
+        chain_index=chain_index,
+        cause=cause,
+        replication_factor=topic.replication_factor,
+        ignore_rack=topic.ignore_rack,
+        own_events=(topic.created_by, *topic.grown_by),
+        reason=Reason(
+            mode=mode,
+            ring_size=ring.size,
+            ring_fingerprint=ring.fingerprint(Order.BALANCED),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.online_count - ring.size,
+            moves=tuple(told),
+        ),
+    )
+
+
+def moved_cores(
+    weights: Mapping[SpuId, list[int]], topic: Topic, replicas: ReplicaLists
+) -> ReplicaLists | None:
+    """The cores of changed lists: a replica that stays keeps its core, a new one takes the first
+    of least weight."""
+    if topic.cores is None:
+        return None
+    scratch: dict[SpuId, list[int]] = {}
+    rows: list[list[int]] = []
+    before = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
+    for row, (old_row, old_cores) in zip(replicas.tolist(), before, strict=True):
+        core_of = dict(zip(old_row, old_cores, strict=True))
+        for spu_id in row:
+            if spu_id not in core_of:
+                core_of[spu_id] = first_core(weights, scratch, SpuId(spu_id))
+        rows.append([core_of[spu_id] for spu_id in row])
+    return ReplicaLists.of_lists(rows)
+
+
+def _told(
+    state: ClusterState,
+    name: str,
+    open_rows: list[list[int]],
+    *,
+    cause: str,
+    is_retry: bool,
+    why: Refusal | None = None,
+) -> list[Record]:
+    """What is said of a topic that waits on, waits now, or is whole again."""
+    known = state.waiting.get(name)
+    if not open_rows:
+        if known is None:
+            return []
+        settled = WaitingSettled(cluster_id=state.cluster_id, topic=name)
+        return [status(state, name, Status.ASSIGNED, known.cause), settled]
+    if is_retry:
+        return []
+    online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
+    is_full = any(spu_id not in row for row in open_rows for spu_id in online)
+    code = Code.INSUFFICIENT_CAPACITY if is_full else Code.INSUFFICIENT_SPUS
+    refusal = why or Refusal(
+        code,
+        f"{len(open_rows)} lists are short or still on leaving SPUs: the ring has no SPU for them; "
+        "they are filled when it grows or slots free",
+    )
+    waiting = Waiting(
+        cluster_id=state.cluster_id,
+        topic=name,
+        sequence=state.waiting_next() if known is None else known.sequence,
+        kind=Wait.REPAIR,
+        cause=cause,
+    )
+    return [status(state, name, Status.WAITING, cause, refusal=refusal), waiting]

@@ -1,0 +1,376 @@
+"""What a topic-create or a topic-grow asks for, whether it may be had, and where it would go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from spu_assigner.core.balanced.policy import place_balanced
+from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Policy, SpuId, TopicCreate, TopicGrow
+from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
+from spu_assigner.core.base.records import Chain, Mode, Order, Reason
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
+from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.decision.grants import Grant, departed_one_by_one, refuse_size
+from spu_assigner.core.decision.manual_placement import place_manual
+from spu_assigner.core.policies.planner import (
+    MODE_OF,
+    ORDER_OF,
+    Demand,
+    Plan,
+    Rule,
+    ShortRingError,
+    place,
+    place_with_care,
+)
+from spu_assigner.core.rules import placement
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ring import Ring
+from spu_assigner.core.state.topic import Topic
+
+
+def decide_create(
+    state: ClusterState,
+    event: TopicCreate,
+    default_policy: Policy,
+    reserved_names: frozenset[str],
+) -> Grant | Refusal:
+    """Grant a create or refuse it; the state is only read."""
+    policy = policy_of(event, default_policy)
+    refusal = _refuse_fields(event, policy) or _refuse_name(event.topic, reserved_names)
+    if refusal is not None:
+        return refusal
+    if event.topic in state.topics:
+        hint = "delete it first, or choose another name"
+        return Refusal(
+            Code.TOPIC_EXISTS,
+            f"topic {event.topic!r} exists in cluster {state.cluster_id!r}; {hint}",
+        )
+    if event.topic in state.waiting:
+        hint = "delete it first, or choose another name"
+        return Refusal(
+            Code.TOPIC_EXISTS,
+            f"topic {event.topic!r} waits in cluster {state.cluster_id!r} already; {hint}",
+        )
+    grant = (
+        place_manual(state, event) if policy is Policy.MANUAL else automatic(state, event, policy)
+    )
+    if isinstance(grant, Grant):
+        return refuse_size(grant.replicas, grant.cores) or grant
+    return grant
+
+
+def policy_of(event: TopicCreate, default_policy: Policy) -> Policy:
+    """The policy that a create is placed by: lists without a name are `manual`."""
+    if event.policy is not None:
+        return event.policy
+    return default_policy if event.replicas is None else Policy.MANUAL
+
+
+def decide_grow(state: ClusterState, event: TopicGrow) -> Grant | Refusal:
+    """Grant new partitions behind those that are there, or refuse; the state is only read."""
+    topic = state.topics.get(event.topic)
+    if topic is None:
+        waits = ": it still waits" if event.topic in state.waiting else ""
+        return Refusal(
+            Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}{waits}"
+        )
+    if topic.policy is Policy.MANUAL:
+        hint = "delete it and create it anew with all its lists"
+        return Refusal(
+            Code.MANUAL_TOPIC,
+            f"topic {event.topic!r} was placed by hand, so there is no rule to grow it by; {hint}",
+        )
+    lists = topic.replicas.lists()
+    if not len(lists) < event.partitions <= PARTITIONS_MAX:
+        return Refusal(
+            Code.INVALID_PARTITIONS,
+            f"partitions is {shown(event.partitions)}; expected a new total, more than the "
+            f"{len(lists)} there are and at most {PARTITIONS_MAX}",
+        )
+    request = TopicCreate(
+        event_id=event.event_id,
+        cluster_id=event.cluster_id,
+        topic=event.topic,
+        partitions=event.partitions - len(lists),
+        replication_factor=topic.replication_factor,
+        policy=topic.policy,
+        ignore_rack=topic.ignore_rack,
+    )
+    grant = automatic(state, request, topic.policy)
+    if isinstance(grant, Refusal):
+        return grant
+    cores = None
+    if topic.cores is not None and grant.cores is not None:
+        cores = topic.cores.lists().followed_by(grant.cores)
+    grown = replace(
+        grant,
+        replicas=lists.followed_by(grant.replicas),
+        cores=cores,
+        reason=replace(grant.reason, first_partition=len(lists)),
+    )
+    return refuse_size(grown.replicas, grown.cores) or grown
+
+
+def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
+    if policy is not Policy.MANUAL:
+        for code, field, value, largest in (
+            (Code.INVALID_PARTITIONS, "partitions", event.partitions, PARTITIONS_MAX),
+            (
+                Code.INVALID_REPLICATION_FACTOR,
+                "replication_factor",
+                event.replication_factor,
+                REPLICATION_FACTOR_MAX,
+            ),
+        ):
+            if not 1 <= value <= largest:
+                return Refusal(code, f"{field} is {shown(value)}; expected 1 to {largest}")
+    if event.start_index is not None:
+        if policy not in (Policy.FLUVIO, Policy.KAFKA):
+            found = f"start_index with policy {policy.value!r}"
+            return Refusal(
+                Code.INVALID_START_INDEX,
+                f"{found}; it is for 'fluvio' and 'kafka' only, leave it out",
+            )
+        if not 0 <= event.start_index <= INDEX_MAX:
+            return Refusal(
+                Code.INVALID_START_INDEX,
+                f"start_index is {shown(event.start_index)}; expected 0 to {INDEX_MAX}",
+            )
+    if event.shift is not None:
+        if policy is not Policy.KAFKA or event.start_index is None:
+            return Refusal(
+                Code.INVALID_SHIFT,
+                "shift is for policy 'kafka' with a start_index only; leave it out",
+            )
+        if not 0 <= event.shift <= INDEX_MAX:
+            return Refusal(
+                Code.INVALID_SHIFT, f"shift is {shown(event.shift)}; expected 0 to {INDEX_MAX}"
+            )
+    if (event.replicas is not None) != (policy is Policy.MANUAL):
+        found = "no replicas" if event.replicas is None else "replicas"
+        return Refusal(
+            Code.INVALID_REPLICAS,
+            f"{found} with policy {policy.value!r}; "
+            "name the replica lists with policy 'manual', and only with it",
+        )
+    return None
+
+
+def _refuse_name(topic: str, reserved_names: frozenset[str]) -> Refusal | None:
+    """Why no topic may be called so, whatever there is."""
+    if topic.startswith(KAFKA_OWN):
+        found = f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
+    elif topic in reserved_names:
+        found = "is one of the assigner's own topics"
+    else:
+        return None
+    return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; choose another name")
+
+
+def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant | Refusal:
+    """Place a request by a rule, or say why it cannot be."""
+    if policy is Policy.BALANCED:
+        return _balanced(state, event)
+    rule = rule_of(state, policy, ignore_rack=event.ignore_rack)
+    if rule is None:
+        missing = next(
+            spu for _, spu in sorted(state.spus.items()) if spu.online and spu.rack is None
+        )
+        return Refusal(
+            Code.RACKS_INCOMPLETE,
+            f"{state.racked_count} of {state.online_count} online SPUs have a rack, "
+            f"SPU {missing.spu_id} has none; label all or none, or set ignore_rack",
+        )
+    ring = state.ring
+    if event.replication_factor > ring.size:
+        return _shortage(state, event, ring.size)
+    demand = Demand(
+        rule=rule,
+        partitions=event.partitions,
+        replicas=event.replication_factor,
+        start=event.start_index,
+        shift=event.shift,
+    )
+    order = ORDER_OF[rule]
+    index = ring.index(order, state.chains[order])
+    try:
+        if state.ledger.free_floor(event.partitions) > event.partitions:
+            plan = place(ring, demand, index)
+        else:
+            plan = place_with_care(ring, demand, index, state.ledger.free(ring.ids))
+    except ShortRingError as short:
+        return _short_on_the_way(short)
+    return Grant(
+        policy=policy,
+        replicas=plan.replicas,
+        cores=_cores(state, plan) if policy is Policy.REDPANDA else None,
+        order=order,
+        chain=plan.chain if event.start_index is None else None,
+        departed=plan.departed,
+        reason=Reason(
+            mode=MODE_OF[rule],
+            start_index=index if event.start_index is None else event.start_index,
+            shift=event.shift,
+            is_named=event.start_index is not None,
+            ring_size=ring.size,
+            ring_fingerprint=ring.fingerprint(order),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.online_count - ring.size,
+            same_rack=plan.same_rack,
+            in_list=plan.in_list,
+        ),
+    )
+
+
+def _balanced(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
+    """Place by load. The chain rises by the number of partitions."""
+    ring = state.ring
+    if event.replication_factor > ring.size:
+        return _shortage(state, event, ring.size)
+    index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
+    loads = state.ring_loads()
+    matrix = place_balanced(
+        loads.without_racks() if event.ignore_rack else loads,
+        partitions=event.partitions,
+        replicas=event.replication_factor,
+        start=index,
+    )
+    full: tuple[int, ...] = ()
+    if state.ledger.free_floor(event.partitions) <= event.partitions:
+        ids, counts = np.unique(matrix, return_counts=True)
+        full = tuple(ids[counts == state.ledger.free(ids)].tolist())
+    if len(matrix) < event.partitions:
+        return _short_on_the_way(
+            ShortRingError(
+                partition=len(matrix),
+                needed=event.replication_factor,
+                found=ring.size - len(full),
+            )
+        )
+    departed = departed_one_by_one(matrix, full)
+    return Grant(
+        policy=Policy.BALANCED,
+        replicas=ReplicaLists(matrix),
+        order=Order.BALANCED,
+        chain=_chain_after(ring, index, matrix, departed),
+        departed=departed,
+        reason=Reason(
+            mode=Mode.BALANCED,
+            start_index=index,
+            ring_size=ring.size,
+            ring_fingerprint=ring.fingerprint(Order.BALANCED),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.online_count - ring.size,
+        ),
+    )
+
+
+def _chain_after(
+    ring: Ring, index: int, matrix: IdMatrix, departed: tuple[tuple[int, ...], ...]
+) -> Chain:
+    """The chain of `balanced` after a request: one further for each partition, re-based where the
+    ring lost members on the way."""
+    done = 0
+    for gone in departed:
+        last = int(np.flatnonzero((matrix == gone[0]).any(axis=1))[-1]) + 1
+        chain = ring.chain_at(Order.BALANCED, index + last - done)
+        chain = ring.chain_without(Order.BALANCED, chain, gone)
+        ring, done = ring.without(gone), last
+        if ring.size == 0:
+            return chain
+        index = ring.index(Order.BALANCED, chain)
+    return ring.chain_at(Order.BALANCED, index + len(matrix) - done)
+
+
+def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | None:
+    """How the policy places on this cluster.
+
+    None: some online SPUs have racks and some have not.
+    """
+    if policy is Policy.REDPANDA:
+        return Rule.POINTER
+    unracked, racked = (
+        (Rule.ROUND_ROBIN, Rule.WALK)
+        if policy is Policy.FLUVIO
+        else (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS)
+    )
+    if ignore_rack or state.racked_count == 0:
+        return unracked
+    return racked if state.racked_count == state.online_count else None
+
+
+def shown_index(
+    state: ClusterState, topic: Topic, ring: Ring, chains: Mapping[Order, Chain]
+) -> int | None:
+    """The index that a record of a living topic shows: of its policy's order; None for `manual`.
+
+    While racks are incomplete that is the order by id.
+    """
+    if topic.policy is Policy.MANUAL:
+        return None
+    if topic.policy is Policy.BALANCED:
+        order = Order.BALANCED
+    else:
+        rule = rule_of(state, topic.policy, ignore_rack=topic.ignore_rack)
+        order = Order.ID if rule is None else ORDER_OF[rule]
+    return ring.index(order, chains[order])
+
+
+def _short_on_the_way(short: ShortRingError) -> Refusal:
+    need = short.needed - short.found
+    return Refusal(
+        Code.INSUFFICIENT_CAPACITY,
+        f"partition {short.partition} found {short.found} SPUs with a free slot "
+        f"for {short.needed} replicas, {need} more needed; "
+        "add SPUs or capacity, delete topics, or ask for less",
+    )
+
+
+def _shortage(state: ClusterState, event: TopicCreate, found: int) -> Refusal:
+    need = event.replication_factor - found
+    if event.replication_factor <= state.online_count:
+        full = state.online_count - found
+        return Refusal(
+            Code.INSUFFICIENT_CAPACITY,
+            f"replication_factor {event.replication_factor} needs {need} more SPUs "
+            f"with a free slot: {full} of {state.online_count} online SPUs are saturated; "
+            "add SPUs or capacity, or delete topics",
+        )
+    return Refusal(
+        Code.INSUFFICIENT_SPUS,
+        f"replication_factor {event.replication_factor} needs {need} more SPUs: "
+        f"the ring has {found}; add SPUs or ask for fewer replicas",
+    )
+
+
+def _cores(state: ClusterState, plan: Plan) -> ReplicaLists:
+    """On each SPU the first core of least weight, replica after replica."""
+    matrix = plan.replicas.matrix
+    flat = matrix.ravel()
+    cores = np.zeros(len(flat), dtype=np.int32)
+    hosts, counts = tally(flat)
+    weights = [state.core_weights[SpuId(spu_id)] for spu_id in hosts]
+    if any(len(of_host) > 1 for of_host in weights):
+        # At most SPUS_MAX hosts: their positions fit in 16 bits, which sort in linear time.
+        positions = np.searchsorted(hosts, flat).astype(np.uint16)
+        by_host = np.argsort(positions, kind="stable")
+        ends = np.cumsum(counts).tolist()
+        for of_host, count, end in zip(weights, counts, ends, strict=True):
+            if len(of_host) > 1:
+                cores[by_host[end - count : end]] = placement.take_cores(of_host, count)
+    return ReplicaLists(cores.reshape(matrix.shape))
+
+
+def first_core(
+    weights: Mapping[SpuId, list[int]], scratch: dict[SpuId, list[int]], spu_id: SpuId
+) -> int:
+    """The first core of least weight of an SPU; it is counted in `scratch`, a copy of its own."""
+    of_host = scratch.setdefault(spu_id, list(weights[spu_id]))
+    core = of_host.index(min(of_host))
+    of_host[core] += 1
+    return core

@@ -1,0 +1,87 @@
+"""What waits is looked at again: short lists first, then creates, the oldest first.
+
+Each is tried once; one that cannot be served blocks none behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Policy, TopicCreate
+from spu_assigner.core.base.limits import WAITING_MAX
+from spu_assigner.core.base.records import Wait, Waiting
+from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.state.cluster_state import ClusterState
+
+
+def may_wait(state: ClusterState) -> Refusal | None:
+    """Why no further create may wait."""
+    if len(state.waiting) < WAITING_MAX:
+        return None
+    creates = sum(waiting.kind is Wait.CREATE for waiting in state.waiting.values())
+    if creates < WAITING_MAX:
+        return None
+    return Refusal(
+        Code.TOO_MANY_WAITING,
+        f"{creates} creates wait in cluster {state.cluster_id!r}, which is the limit; "
+        "add SPUs or capacity, or withdraw some",
+    )
+
+
+def in_turn(state: ClusterState, kind: Wait) -> list[Waiting]:
+    """What waits of this kind, the oldest first."""
+    return sorted(
+        (waiting for waiting in state.waiting.values() if waiting.kind is kind),
+        key=lambda waiting: waiting.sequence,
+    )
+
+
+def servable(state: ClusterState) -> Iterator[Waiting]:
+    """The creates for which there may be room, the oldest first; looks anew after each."""
+    creates = in_turn(state, Wait.CREATE)
+    if not creates:
+        return
+    ring = state.ring
+    free = int(state.ledger.free(ring.ids).sum())
+    for waiting in creates:
+        if waiting.replication_factor > ring.size:
+            continue
+        if waiting.partitions * waiting.replication_factor > free:
+            continue
+        yield waiting
+        if waiting.topic not in state.waiting:  # It was served.
+            ring = state.ring
+            free = int(state.ledger.free(ring.ids).sum())
+
+
+def request_of(waiting: Waiting) -> TopicCreate:
+    """The create that waits, as it came."""
+    return TopicCreate(
+        event_id=waiting.cause,
+        cluster_id=waiting.cluster_id,
+        topic=waiting.topic,
+        partitions=waiting.partitions,
+        replication_factor=waiting.replication_factor,
+        policy=waiting.policy,
+        ignore_rack=waiting.ignore_rack,
+        start_index=waiting.start_index,
+        shift=waiting.shift,
+    )
+
+
+def waiting_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Waiting:
+    """The record of a create that is to wait."""
+    return Waiting(
+        cluster_id=state.cluster_id,
+        topic=event.topic,
+        sequence=state.waiting_next(),
+        kind=Wait.CREATE,
+        cause=event.event_id,
+        policy=policy,
+        partitions=event.partitions,
+        replication_factor=event.replication_factor,
+        ignore_rack=event.ignore_rack,
+        start_index=event.start_index,
+        shift=event.shift,
+    )

@@ -1,0 +1,76 @@
+"""Answers together with their reasons, for those who have the events: the state before each
+decision is at hand, so everything can be named.
+
+A second copy of each cluster's state follows the records one by one and stands, when a map is
+decided, where the decision stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
+from spu_assigner.core.base.records import Answer, Mode, Record, ReplicaMap, RingChange, RingEvent
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.explain.decisions import Decision, MapTold, Outputs, RetainedMap
+from spu_assigner.core.explain.ring_history import RingGroup
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
+
+Reasons = list[tuple[int, Decision]]  # by partition, of those whose list the map set
+
+
+class ExplainingAssigner:
+    """As `Assigner`, but each map comes with the decision for each list that it set."""
+
+    def __init__(self, default_policy: Policy = DEFAULT_POLICY) -> None:
+        self.assigner = Assigner(default_policy)
+        self._followers: dict[str, ClusterState] = {}
+
+    def apply(self, event: Event) -> list[tuple[Answer, Reasons]]:
+        """Decide and apply; the answers in their fixed order, without reasons but for maps."""
+        records = self.assigner.records(event)
+        follower = self._followers.setdefault(event.cluster_id, ClusterState(event.cluster_id))
+        reasons: dict[tuple[str, int], Reasons] = {}
+        decided: list[ReplicaMap] = []  # together, on the state that the follower has
+        for number, record in enumerate(records):
+            if isinstance(record, ReplicaMap):
+                step_events = _saturated_by(records[number + 1 :])
+                reasons[record.topic, record.revision] = _told(follower, record, step_events)
+                if record.reason is not None and record.reason.mode is Mode.REBALANCE:
+                    decided.append(record)  # All maps of a rebalance are decided on one state.
+                    continue
+            for replica_map in decided:
+                evolve(follower, replica_map)
+            decided.clear()
+            evolve(follower, record)
+        return [
+            (
+                answer,
+                reasons[answer.topic, answer.revision] if isinstance(answer, ReplicaMap) else [],
+            )
+            for answer in answers(records)
+        ]
+
+
+def _saturated_by(following: Sequence[Record]) -> RingGroup:
+    """The saturations that a step tells of: those up to the next map."""
+    events: list[RingEvent] = []
+    for record in following:
+        if isinstance(record, ReplicaMap):
+            break
+        if isinstance(record, RingEvent) and record.change is RingChange.SATURATED:
+            events.append(record)
+    return RingGroup(key="", events=tuple(events))
+
+
+def _told(follower: ClusterState, replica_map: ReplicaMap, step_events: RingGroup) -> Reasons:
+    if replica_map.replicas is None:
+        return []
+    topic = follower.topics.get(replica_map.topic)
+    told = MapTold(
+        Outputs(state=follower, is_before=True, step_events=step_events),
+        RetainedMap(key="", map=replica_map),
+        None if topic is None else topic.replicas.lists().tolist(),
+    )
+    return [(partition, told.decision(partition)) for partition in told.partitions()]

@@ -1,0 +1,158 @@
+"""Reads the replica lists of a manual request: what an operator wrote, in a file or inline.
+
+Two forms are read, both of the source documents: a list of `{"id": 0, "replicas": [0, 1, 2]}`, and
+the object `{"partitions": [such entries]}`. Only the shape is judged here; whether the SPUs exist
+and have room, the cluster knows.
+
+A request is refused for its first fault. Before all: the form and the number of partitions. Then
+partition by partition: the entry, its id, an empty list, too long a list, a length unlike the
+first, duplicates, ids that are none. `list_faults` goes on behind the first, for those who mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeGuard
+
+from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, SPU_ID_MAX
+from spu_assigner.core.base.replica_lists import ReplicaLists
+
+_ENTRY_KEYS: Final = {"id", "replicas"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManualFault:
+    """Why the lists are refused."""
+
+    code: Code
+    message: str  # names partition and value, and what to do
+    path: tuple[int | str, ...] = ()  # from the list of the partitions to what is wrong in it
+
+
+def read_lists(raw: object) -> ReplicaLists | ManualFault:
+    """The replica lists of `raw`, which came out of JSON or Avro, or its first fault."""
+    fault = next(list_faults(raw), None)
+    if fault is not None:
+        return fault
+    return ReplicaLists.of_lists([entry["replicas"] for entry in entries_of(raw)])
+
+
+def entries_of(raw: Any) -> Any:
+    """What should be the list of the partitions, in either form."""
+    return raw.get("partitions") if isinstance(raw, dict) else raw
+
+
+def list_faults(raw: object) -> Iterator[ManualFault]:
+    """Every fault of the lists, in their order.
+
+    Behind an id out of order the count goes on from it: one slip is one fault.
+    """
+    if isinstance(raw, dict) and raw.keys() != {"partitions"}:
+        yield _malformed(f"the object has the fields {shown(sorted(map(str, raw)))}")
+        return
+    entries = entries_of(raw)
+    if not isinstance(entries, list):
+        yield _malformed(f"found {shown(entries)}")
+        return
+    if not 1 <= len(entries) <= PARTITIONS_MAX:
+        yield ManualFault(
+            code=Code.INVALID_PARTITIONS,
+            message=f"the replica lists name {len(entries)} partitions; "
+            f"name 1 to {PARTITIONS_MAX}, each with its list",
+        )
+        return
+    first: tuple[int, int] | None = None  # partition and length of the first list that has SPUs
+    after_slip = None  # the id that may follow one out of order
+    for partition, entry in enumerate(entries):
+        if not isinstance(entry, dict) or entry.keys() != _ENTRY_KEYS:
+            yield _malformed(f"entry {partition} is {shown(entry)}", partition)
+            continue
+        given, replicas = entry["id"], entry["replicas"]
+        if not _is_integer(given) or given != partition:
+            if after_slip is None or given != after_slip:
+                yield ManualFault(
+                    code=Code.MANUAL_PARTITION_IDS,
+                    message=f"entry {partition} has the id {shown(given)}; "
+                    f"number the partitions 0, 1, 2, … in order: {partition} is next",
+                    path=(partition, "id"),
+                )
+            after_slip = given + 1 if _is_integer(given) else None
+        if not isinstance(replicas, list):
+            found = f"partition {partition} has the replicas {shown(replicas)}"
+            yield _malformed(found, partition, "replicas")
+            continue
+        if first is None and replicas:
+            first = partition, len(replicas)
+        yield from _faults_of_list(partition, replicas, first)
+
+
+def _faults_of_list(
+    partition: int, replicas: list[object], first: tuple[int, int] | None
+) -> Iterator[ManualFault]:
+    """What is wrong with one list, all of which must have as many SPUs as the first."""
+    path = (partition, "replicas")
+    if not replicas:
+        yield ManualFault(
+            code=Code.MANUAL_EMPTY_LIST,
+            message=f"partition {partition} has no replicas; name at least one SPU, leader first",
+            path=path,
+        )
+        return
+    if len(replicas) > REPLICATION_FACTOR_MAX:
+        yield ManualFault(
+            code=Code.INVALID_REPLICATION_FACTOR,
+            message=f"partition {partition} has {len(replicas)} replicas; "
+            f"name at most {REPLICATION_FACTOR_MAX}",
+            path=path,
+        )
+        return
+    if first is not None and len(replicas) != first[1]:
+        yield ManualFault(
+            code=Code.MANUAL_UNEVEN_LISTS,
+            message=f"partition {partition} has {len(replicas)} replicas and partition {first[0]} "
+            f"has {first[1]}; name as many for each partition",
+            path=path,
+        )
+    ids = [value for value in replicas if _is_integer(value)]
+    if len(set(ids)) < len(ids):
+        seen: set[int] = set()
+        for place, value in enumerate(replicas):
+            if not _is_integer(value):
+                continue
+            if value in seen:
+                yield ManualFault(
+                    code=Code.MANUAL_DUPLICATE_SPU,
+                    message=f"partition {partition} names SPU {shown(value)} more than once; "
+                    "name each SPU once in a list",
+                    path=(*path, place),
+                )
+            seen.add(value)
+    for place, value in enumerate(replicas):
+        if not is_spu_id(value):
+            yield ManualFault(
+                code=Code.MANUAL_INVALID_SPU,
+                message=f"partition {partition} names the SPU {shown(value)}; "
+                f"an SPU id is an integer from 0 to {SPU_ID_MAX}",
+                path=(*path, place),
+            )
+
+
+def _malformed(found: str, *path: int | str) -> ManualFault:
+    return ManualFault(
+        code=Code.MANUAL_MALFORMED,
+        message=f'{found}; expected a list of {{"id": 0, "replicas": [0, 1, 2]}}, '
+        'or the object {"partitions": [such entries]}',
+        path=path,
+    )
+
+
+def is_spu_id(value: object) -> TypeGuard[int]:
+    """Whether an SPU may be called so."""
+    return _is_integer(value) and 0 <= value <= SPU_ID_MAX
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

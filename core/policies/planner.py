@@ -1,0 +1,418 @@
+"""Placing one request on a ring that may change under it.
+
+While nobody can become saturated, a whole request is one call of `placement`. Otherwise it is
+placed in blocks: up to and with the partition that fills an SPU, then that SPU leaves the ring, the
+cursor is re-based, and so on. `redpanda` takes an SPU out at the very replica that fills it, so the
+list in which that happens is placed replica by replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.records import Chain, Mode, Order
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
+from spu_assigner.core.rules import placement
+from spu_assigner.core.state.ledger import CountArray
+from spu_assigner.core.state.ring import Ring, next_remaining
+
+TABLE_CELLS_MAX: Final = 2_000_000  # 8 MB; a larger period is computed anew for each request
+TABLE_OVERLAP_ROWS: Final = (
+    1_024  # past the period, so that a usual request never passes the table's end
+)
+BLOCK_ROWS_FIRST: Final = (
+    64  # partitions placed at once near a saturation; doubled while none happens
+)
+
+PASSED_BEFORE: Final = "passed-before"  # in a table's cache: row i sums what rows 0 … i - 1 passed
+
+_Alike = tuple[str, int, bytes, bytes]  # rule, replicas, order, racks where they matter
+_SHARED: Final[WeakValueDictionary[_Alike, Table]] = WeakValueDictionary()  # as rings have them
+
+
+class Rule(Enum):
+    """How rows are made; each belongs to one order of the ring."""
+
+    ROUND_ROBIN = auto()  # fluvio without racks
+    WALK = auto()  # fluvio over racks
+    SHIFTED = auto()  # kafka without racks
+    SHIFTED_OVER_RACKS = auto()  # kafka over racks
+    POINTER = auto()  # redpanda
+
+
+ORDER_OF: Final = {
+    Rule.ROUND_ROBIN: Order.ID,
+    Rule.WALK: Order.DIAGONAL,
+    Rule.SHIFTED: Order.ID,
+    Rule.SHIFTED_OVER_RACKS: Order.ALTERNATION,
+    Rule.POINTER: Order.REGISTRATION,
+}
+
+MODE_OF: Final = {
+    Rule.ROUND_ROBIN: Mode.ROUND_ROBIN,
+    Rule.WALK: Mode.RACK_WALK,
+    Rule.SHIFTED: Mode.SHIFTED,
+    Rule.SHIFTED_OVER_RACKS: Mode.RACK_SHIFTED,
+    Rule.POINTER: Mode.POINTER,
+}
+
+
+class ShortRingError(AssignerError):
+    """Fewer SPUs in the ring than the replicas still to place.
+
+    Caught by `decide`, answered with a rejection.
+    """
+
+    def __init__(self, *, partition: int, needed: int, found: int) -> None:
+        self.partition = partition
+        self.needed = needed
+        self.found = found
+        super().__init__(f"partition {partition} needs {needed} more SPUs, the ring has {found}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What is to be placed, and from where. `start` and `shift` are set for a cursor of its own."""
+
+    rule: Rule
+    partitions: int
+    replicas: int
+    start: int | None
+    shift: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where it went.
+
+    `departed` holds the SPUs that became saturated, in groups that left the ring together.
+    """
+
+    replicas: ReplicaLists
+    chain: Chain  # where the cursor stands after the request
+    departed: tuple[tuple[int, ...], ...] = ()
+    same_rack: int = 0  # times an SPU was passed over for its rack, over all lists
+    in_list: int = 0  # likewise because the list had it already
+
+
+@dataclass(slots=True)
+class Cursor:
+    """A place in an order of a ring, and how it moves when the ring shrinks.
+
+    `rotated`: Kafka's fixed start. The order begins at the start SPU, so that the index counts
+    partitions and index // N the completed rounds.
+    """
+
+    ring: Ring
+    rule: Rule
+    index: int
+    shift: int = 0
+    rotated: bool = False
+    emptied_cycle: int = 0  # of a ring that was emptied: an index says no more
+    order: IdArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = self.ring.order(ORDER_OF[self.rule])
+
+    def rotate(self, start: int) -> None:
+        """Let the order begin at position start (modulo its length)."""
+        self.rotated = True
+        self.order = np.roll(self.order, -(start % len(self.order)))
+
+    def rows(self, count: int, replicas: int) -> IdMatrix:
+        """The next `count` replica lists; the cursor does not move."""
+        return self.rows_counted(count, replicas)[0]
+
+    def rows_counted(self, count: int, replicas: int) -> tuple[IdMatrix, IdMatrix | None]:
+        """As `rows`; also how many SPUs each row passed over (for their rack, because the list had
+        them), None where the rule passes over nobody."""
+        if self.rule is Rule.SHIFTED_OVER_RACKS:
+            return placement.shifted_over_racks_counted(
+                self.order,
+                self.ring.rack_numbers(self.order),
+                start=self.index,
+                shift=self.shift,
+                partitions=count,
+                replicas=replicas,
+            )
+        return self._rows_of_turns(count, replicas), None
+
+    def _rows_of_turns(self, count: int, replicas: int) -> IdMatrix:
+        if self.rule is Rule.ROUND_ROBIN:
+            return placement.round_robin(
+                self.order, start=self.index, partitions=count, replicas=replicas
+            )
+        if self.rule is Rule.WALK:
+            return placement.walk(self.order, start=self.index, partitions=count, replicas=replicas)
+        if self.rule is Rule.SHIFTED:
+            return placement.shifted(
+                self.order, start=self.index, shift=self.shift, partitions=count, replicas=replicas
+            )
+        first = self.index % len(self.order)
+        at = np.arange(first, first + count * replicas) % len(self.order)
+        return self.order[at].reshape(count, replicas)
+
+    def moved(self, count: int, replicas: int) -> int:
+        """The index after `count` more lists."""
+        return self.index + (count * replicas if self.rule is Rule.POINTER else count)
+
+    def drop(self, gone: tuple[int, ...]) -> None:
+        """Go on in the ring without these: who was to lead next, or the first after it."""
+        old: list[int] = self.order.tolist()
+        cycle, position = divmod(self.index, len(old))
+        self.ring = self.ring.without(gone)
+        self.order = self.ring.order(ORDER_OF[self.rule])
+        if self.rotated and len(self.order):
+            _, head = next_remaining(old, 0, gone)
+            self.order = np.roll(self.order, -_position(self.order, head))
+        stands, lead = next_remaining(old, position, gone)
+        if lead is None:
+            self.index, self.emptied_cycle = 0, cycle
+        else:
+            self.index = (cycle + stands // len(old)) * len(self.order) + _position(
+                self.order, lead
+            )
+
+    def chain(self) -> Chain:
+        """Where the cursor stands, as the chain of its order."""
+        if len(self.order) == 0:
+            return Chain(cycle=self.emptied_cycle, lead=None, moved=True)
+        return self.ring.chain_at(ORDER_OF[self.rule], self.index)
+
+
+def _position(order: IdArray, spu_id: int | None) -> int:
+    return int(np.flatnonzero(order == spu_id)[0])
+
+
+def cursor_for(ring: Ring, demand: Demand, chain_index: int) -> Cursor:
+    """Where the request starts: at the chain index, or at its own start.
+
+    The ring must not be empty.
+    """
+    if demand.start is None:
+        return Cursor(ring, demand.rule, chain_index)
+    if demand.rule in (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS):
+        shift = demand.start if demand.shift is None else demand.shift
+        cursor = Cursor(ring, demand.rule, 0, shift=shift)
+        cursor.rotate(demand.start)
+        return cursor
+    return Cursor(ring, demand.rule, demand.start)
+
+
+def place(ring: Ring, demand: Demand, chain_index: int) -> Plan:
+    """Place a request that cannot saturate anybody.
+
+    The ring must have at least `replicas` members.
+    """
+    cursor = cursor_for(ring, demand, chain_index)
+    found = None if cursor.rotated else _from_table(cursor, demand)
+    if found is None:
+        rows, passed = cursor.rows_counted(demand.partitions, demand.replicas)
+        found = ReplicaLists(rows), _summed(passed)
+    replicas, (same_rack, in_list) = found
+    cursor.index = cursor.moved(demand.partitions, demand.replicas)
+    return Plan(replicas=replicas, chain=cursor.chain(), same_rack=same_rack, in_list=in_list)
+
+
+def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArray) -> Plan:
+    """Place a request that may saturate SPUs. `free` holds the free slots of the ring's members, by
+    ascending id.
+
+    Raises:
+        ShortRingError: the ring became too small on the way.
+    """
+    cursor = cursor_for(ring, demand, chain_index)
+    ids = ring.ids
+    free = free.copy()
+    blocks: list[IdMatrix] = []
+    departed: list[tuple[int, ...]] = []
+    same_rack = in_list = 0
+    done, block_rows = 0, BLOCK_ROWS_FIRST
+    while done < demand.partitions:
+        if cursor.ring.size < demand.replicas:
+            raise ShortRingError(partition=done, needed=demand.replicas, found=cursor.ring.size)
+        count = min(block_rows, demand.partitions - done)
+        rows, passed = cursor.rows_counted(count, demand.replicas)
+        filling = _first_filling_cell(np.searchsorted(ids, rows.ravel()), free)
+        whole = (
+            count
+            if filling is None
+            else filling // demand.replicas + (demand.rule is not Rule.POINTER)
+        )
+        rows = rows[:whole]
+        for_rack, for_list = _summed(None if passed is None else passed[:whole])
+        same_rack += for_rack
+        in_list += for_list
+        free -= np.bincount(np.searchsorted(ids, rows.ravel()), minlength=len(ids))
+        blocks.append(rows)
+        cursor.index = cursor.moved(whole, demand.replicas)
+        done += whole
+        if filling is None:
+            block_rows *= 2
+            continue
+        block_rows = BLOCK_ROWS_FIRST
+        if demand.rule is Rule.POINTER:
+            row, left, for_list = _replica_by_replica(cursor, ids, free, demand.replicas, done)
+            blocks.append(row)
+            departed += left
+            in_list += for_list
+            done += 1
+        else:
+            full = tuple(
+                int(spu_id)
+                for spu_id in np.sort(rows[-1])
+                if free[np.searchsorted(ids, spu_id)] == 0
+            )
+            departed.append(full)
+            cursor.drop(full)
+    return Plan(
+        replicas=ReplicaLists(np.concatenate(blocks)),
+        chain=cursor.chain(),
+        departed=tuple(departed),
+        same_rack=same_rack,
+        in_list=in_list,
+    )
+
+
+def _summed(passed: IdMatrix | None) -> tuple[int, int]:
+    """Over all rows: passed over for their rack, and because the list had them."""
+    if passed is None:
+        return 0, 0
+    same_rack, in_list = (int(column.sum(dtype=np.int64)) for column in passed.T)  # not by rows
+    return same_rack, in_list
+
+
+def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None:
+    """The first cell that takes the last free slot of its SPU.
+
+    `slots` are positions in `free`, cell by cell.
+    """
+    tight = np.bincount(slots, minlength=len(free)) >= free
+    cells = np.flatnonzero(tight[slots])
+    if len(cells) == 0:
+        return None
+    used = slots[cells]
+    by_slot = np.argsort(used, kind="stable")
+    ordered = used[by_slot]
+    run_starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    lasts = by_slot[run_starts + free[ordered[run_starts]] - 1]
+    return int(cells[lasts.min()])
+
+
+def _replica_by_replica(
+    cursor: Cursor, ids: IdArray, free: CountArray, replicas: int, partition: int
+) -> tuple[IdMatrix, list[tuple[int, ...]], int]:
+    """One list of `redpanda`, in which SPUs may leave the ring.
+
+    Returns the list, those that left, one by one, and how often an SPU was passed over because the
+    list had it; writes `free` and moves the cursor.
+    """
+    chosen: list[int] = []
+    in_list = 0
+    departed: list[tuple[int, ...]] = []
+    while len(chosen) < replicas:
+        unused = cursor.ring.size - sum(spu_id in chosen for spu_id in cursor.order.tolist())
+        if unused < replicas - len(chosen):
+            raise ShortRingError(partition=partition, needed=replicas - len(chosen), found=unused)
+        candidate = int(cursor.order[cursor.index % len(cursor.order)])
+        cursor.index += 1
+        if candidate in chosen:
+            in_list += 1
+            continue
+        chosen.append(candidate)
+        slot = int(np.searchsorted(ids, candidate))
+        free[slot] -= 1
+        if free[slot] == 0:
+            departed.append((candidate,))
+            cursor.drop((candidate,))
+    return np.array([chosen], dtype=np.int32), departed, in_list
+
+
+def _from_table(cursor: Cursor, demand: Demand) -> tuple[ReplicaLists, tuple[int, int]] | None:
+    """The rows out of the ring's table for this rule, made once it has paid, and how many SPUs were
+    passed over in them (for their rack, because the list had them).
+
+    None: not yet, or too large.
+    """
+    period = period_of(cursor.rule, len(cursor.order), demand.replicas)
+    if period is None or period * demand.replicas > TABLE_CELLS_MAX:
+        return None
+    ring, key = cursor.ring, (cursor.rule.name, demand.replicas)
+    table = ring.tables.get(key)
+    if table is None:
+        served = ring.rows_served[key] = ring.rows_served.get(key, 0) + demand.partitions
+        if 2 * served < period:
+            return None
+        table = period_table(ring, cursor.rule, demand.replicas, period)
+    start = cursor.index % period
+    end = start + demand.partitions
+    if end > len(table.rows):
+        return None
+    lists = ReplicaLists.of_table(table, start, demand.partitions)
+    before = table.cache.get(PASSED_BEFORE)
+    if before is None:
+        return lists, (0, 0)
+    same_rack, in_list = (before[end] - before[start]).tolist()
+    return lists, (same_rack, in_list)
+
+
+def period_table(ring: Ring, rule: Rule, replicas: int, period: int) -> Table:
+    """The ring's table for this rule: a period and some rows more."""
+    table = known_table(ring, rule, replicas)
+    if table is None:
+        rows = period + TABLE_OVERLAP_ROWS
+        table = table_ahead(Cursor(ring, rule, 0), rows, replicas)
+        ring.tables[rule.name, replicas] = _SHARED[_alike(ring, rule, replicas)] = table
+    return table
+
+
+def known_table(ring: Ring, rule: Rule, replicas: int) -> Table | None:
+    """The ring's table for this rule, if it was made, or that of a ring alike.
+
+    Rings of SPUs 0 … n - 1 without racks are alike in all clusters, and their tables large.
+    """
+    key = (rule.name, replicas)
+    table = ring.tables.get(key)
+    if table is None:
+        table = _SHARED.get(_alike(ring, rule, replicas))
+        if table is not None:
+            ring.tables[key] = table
+    return table
+
+
+def _alike(ring: Ring, rule: Rule, replicas: int) -> _Alike:
+    """All that the rows of a rule depend on."""
+    order = ring.order(ORDER_OF[rule])
+    racks = ring.rack_numbers(order).tobytes() if rule is Rule.SHIFTED_OVER_RACKS else b""
+    return rule.name, replicas, order.tobytes(), racks
+
+
+def table_ahead(cursor: Cursor, count: int, replicas: int) -> Table:
+    """The next `count` rows as a table; the cursor does not move."""
+    rows, passed = cursor.rows_counted(count, replicas)
+    table = Table(rows)
+    if passed is not None:
+        table.cache[PASSED_BEFORE] = np.cumsum(
+            np.vstack((np.zeros((1, 2), dtype=np.int64), passed)), axis=0
+        )
+    return table
+
+
+def period_of(rule: Rule, size: int, replicas: int) -> int | None:
+    """After how many rows a rule repeats itself on a ring.
+
+    None: it is cheap enough without a table.
+    """
+    if rule is Rule.ROUND_ROBIN:
+        return size * (size - replicas + 1)
+    if rule is Rule.WALK:
+        return size
+    if rule in (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS):
+        return size * max(size - 1, 1)
+    return None

@@ -1,0 +1,358 @@
+"""Even out units over SPUs at the least cost: a minimum-cost flow by successive shortest paths.
+
+A *unit* (a replica, a leadership) is held by one SPU in one replica list (a *row*) and may pass to
+another SPU there, for a cost: 1 if that SPU did not hold it at first, less 1 if the giver did not
+either. So the cost of all that was passed is the number of units that are elsewhere now. Each SPU
+has a band of counts. A path of transfers takes one unit from its first SPU and gives one to its
+last; those between keep their counts.
+
+Rules:
+- First paths from SPUs above their band to SPUs below it, then from above to any with room, then
+  from any that can spare one to below. Where that leaves some outside their bands, paths between
+  any two that make the sum of the squared distances outside the bands smaller: they share evenly
+  what cannot be evened out.
+- Always a path that costs no more than any other: so each number of paths has cost least in all.
+  The least cost never falls from one path to the next, so any path found at that cost will do.
+- Between bands a path may end at an SPU with room and go on at one that can spare a unit: the node
+  `hub`, at no cost, stands for all that are within their band.
+- In the last stage an SPU that is the first of some paths and the last of others counts as if it
+  were two, with the counts it had before: that costs no less than the truth, and the same in the
+  end, since the squares are convex.
+- Ties go to the SPU furthest outside its band, then to the lowest position.
+
+Source: Ahuja, Magnanti, Orlin, "Network Flows", 1993, sections 9.7 (successive shortest paths) and
+14.5 (convex costs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.state.ledger import CountArray
+
+Positions = NDArray[np.signedinteger[Any]]  # shape (n,), positions of SPUs among those in question
+Flags = NDArray[np.bool_]
+
+FAR: Final = 2**60
+
+
+class Pool(Protocol):
+    """The units of one kind, who holds them, and who may take them."""
+
+    def reach(self, giver: int) -> Iterator[tuple[int, Positions]]:
+        """Costs, and who can take one of the giver's units at that cost."""
+
+    def find(self, giver: int, taker: int, cost: int) -> int:
+        """The first row in which that can be done."""
+
+    def is_narrow(self, giver: int, taker: int) -> bool:
+        """Whether two such transfers in one row might hinder each other."""
+
+    def transfer(self, row: int, giver: int, taker: int) -> None:
+        """Do it."""
+
+
+AnyPool = TypeVar("AnyPool", bound=Pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bands:
+    """How many units each SPU is to hold: floors[i] … ceilings[i]; it takes none at limits[i]."""
+
+    floors: CountArray
+    ceilings: CountArray
+    limits: CountArray
+
+
+class _Goal(Enum):
+    """From whom to whom units are to pass."""
+
+    ABOVE_TO_BELOW = auto()
+    ABOVE_TO_HUB = auto()
+    HUB_TO_BELOW = auto()
+    LESS_UNEVEN = auto()
+
+
+_FROM_ABOVE: Final = (_Goal.ABOVE_TO_BELOW, _Goal.ABOVE_TO_HUB)
+_TO_BELOW: Final = (_Goal.ABOVE_TO_BELOW, _Goal.HUB_TO_BELOW)
+_INTO_BANDS: Final = (_Goal.ABOVE_TO_BELOW, _Goal.ABOVE_TO_HUB, _Goal.HUB_TO_BELOW)
+
+
+def even_out(
+    new_pool: Callable[[], AnyPool], counts: CountArray, bands: Bands
+) -> tuple[AnyPool, CountArray]:
+    """Pass units until no SPU can be brought nearer to its band, with the fewest out of place.
+
+    Returns the pool after that and the counts. Cost: about one visit of each SPU for each length of
+    path, and one of each SPU on a path for each unit. Where not all can be brought into their bands
+    it begins anew with bands so wide that all are in them, and halves what they are wider by: that
+    leaves little to the last stage, which goes from loss to loss.
+    """
+    pool = new_pool()
+    flow = _Flow(pool, counts, bands)
+    for goal in _INTO_BANDS:
+        flow.run(goal)
+    if (outside := flow.outside()) > 0:
+        pool = new_pool()
+        flow = _Flow(pool, counts, bands)
+        for width in [2**power for power in reversed(range(outside.bit_length()))] + [0]:
+            flow.widen(width)
+            for goal in _INTO_BANDS:
+                flow.run(goal)
+        flow.run(_Goal.LESS_UNEVEN)
+    return pool, flow.counts
+
+
+class _Flow:
+    """The search for paths; node i is the SPU at position i, the last node is the hub."""
+
+    def __init__(self, pool: Pool, counts: CountArray, bands: Bands) -> None:
+        self.counts = counts.copy()
+        self._pool = pool
+        self._bands = bands
+        self._limits = np.maximum(bands.limits, counts)
+        self._hub = len(counts)
+        self._only_hub = np.array([self._hub])
+        self._unit = 2 * self._hub + 4  # more than twice the steps of any path
+        self._has_hub = True
+        self._given = np.zeros_like(counts)  # as the first of a path
+        self._taken = np.zeros_like(counts)  # as the last
+        self.widen(0)
+
+    def widen(self, width: int) -> None:
+        """Let the bands be wider by this on either side, but never above the limits.
+
+        Going from wide to narrow keeps what was passed the cheapest for the counts: a narrower band
+        only takes steps through the hub away.
+        """
+        self._floors = self._bands.floors - width
+        self._ceilings = np.minimum(self._bands.ceilings + width, self._bands.limits)
+
+    def outside(self) -> int:
+        """How far the SPU furthest outside its band is from it."""
+        below, above = self._floors - self.counts, self.counts - self._ceilings
+        return int(np.maximum(below, above).max(initial=0))
+
+    def run(self, goal: _Goal) -> None:
+        """Pass units along shortest paths until there is none that helps."""
+        if goal is _Goal.LESS_UNEVEN:
+            self._has_hub = False
+            self._given[:] = self._taken[:] = 0
+        bound = -FAR
+        while True:
+            starts, ends = self._terminals(goal)
+            distances = self._distances(starts, ends, bound)
+            cost = int((distances + ends).min()) // self._unit
+            if cost >= (0 if goal is _Goal.LESS_UNEVEN else FAR // self._unit):
+                return
+            bound = (cost + 1) * self._unit - 1
+            self._pass_at(bound, goal, distances)
+
+    def _terminals(self, goal: _Goal) -> tuple[CountArray, CountArray]:
+        """What it adds to a path's length to start, or end, at each node; FAR: it cannot."""
+        starts, ends = np.full((2, self._hub + 1), FAR)
+        if goal is _Goal.LESS_UNEVEN:
+            first = self.counts + self._given - self._taken
+            low, high = first - self._given, first + self._taken
+            weight = self._unit * self._unit
+            starts[:-1] = weight * (self._penalties(low - 1) - self._penalties(low))
+            ends[:-1] = weight * (self._penalties(high + 1) - self._penalties(high))
+            ends[:-1][high >= self._limits] = FAR
+            return starts, ends
+        if goal in _FROM_ABOVE:
+            starts[:-1][self.counts > self._ceilings] = 0
+        else:
+            starts[-1] = 0
+        if goal in _TO_BELOW:
+            ends[:-1][self.counts < self._floors] = 0
+        else:
+            ends[-1] = 0
+        return starts, ends
+
+    def _penalties(self, counts: CountArray) -> CountArray:
+        """The square of the distance outside the band."""
+        outside = np.maximum(0, np.maximum(self._floors - counts, counts - self._ceilings))
+        return np.asarray(outside * outside)
+
+    def _steps(self, node: int) -> Iterator[tuple[int, Positions]]:
+        """Where a path may go on to from a node, and the length of that step.
+
+        Length is cost * unit + 1: of paths that cost the same, those with fewer steps come first.
+        """
+        if node == self._hub:
+            can_spare = (self.counts > self._floors) & (self.counts <= self._ceilings)
+            yield 1, np.flatnonzero(can_spare)
+            return
+        has_room = self._floors[node] <= self.counts[node] < self._ceilings[node]
+        if has_room and self._has_hub:
+            yield 1, self._only_hub
+        for cost, takers in self._pool.reach(node):
+            yield cost * self._unit + 1, takers
+
+    def _distances(self, starts: CountArray, ends: CountArray, bound: int) -> CountArray:
+        """How long a path to each node is at least.
+
+        Ends early once a whole path is no longer than `bound`, or none can be shorter than one that
+        was found; other nodes may then be nearer than told. Lengths may be negative, but no circle
+        is, since the units passed so far cost the least.
+        """
+        distances = starts.copy()
+        heap = [(start, node) for node, start in enumerate(starts.tolist()) if start < FAR]
+        heapify(heap)
+        targets = np.flatnonzero(ends < FAR)
+        if len(targets) == 0:
+            return distances
+        ends = ends[targets]
+        least_rest = int(ends.min()) - self._unit * self._unit // 2
+        best = FAR
+        while heap:
+            distance, node = heappop(heap)
+            if distance > distances[node]:
+                continue
+            if distance + least_rest > best:
+                break
+            for length, takers in self._steps(node):
+                nearer = takers[distances[takers] > distance + length]
+                distances[nearer] = distance + length
+                for taker in nearer.tolist():
+                    heappush(heap, (distance + length, taker))
+            best = int((distances[targets] + ends).min())
+            if best <= bound:
+                break
+        return distances
+
+    def _pass_at(self, bound: int, goal: _Goal, distances: CountArray) -> None:
+        """Pass units along paths no longer than `bound`, until the distances show no more."""
+        given_up = np.zeros(self._hub + 1, dtype=np.bool_)
+        has_passed = True
+        while has_passed:
+            has_passed = False
+            starts, ends = self._terminals(goal)
+            for source in self._sources(starts, ends, bound, distances):
+                if given_up[source] or starts[source] > distances[source]:
+                    continue
+                path = self._path(source, (starts, ends), distances, given_up, bound)
+                if path:
+                    self._apply(path)
+                    has_passed = True
+                    starts, ends = self._terminals(goal)
+
+    def _sources(
+        self, starts: CountArray, ends: CountArray, bound: int, distances: CountArray, /
+    ) -> list[int]:
+        """Where paths may start, the furthest above its band first."""
+        least_rest = int(ends.min()) - self._unit * self._unit // 2
+        fit = (starts < FAR) & (starts <= distances) & (starts + least_rest <= bound)
+        sources = np.flatnonzero(fit)
+        excess = np.append(self.counts - self._ceilings, 0)[sources]
+        found: list[int] = sources[np.argsort(-excess, kind="stable")].tolist()
+        return found
+
+    def _path(
+        self,
+        source: int,
+        terminals: tuple[CountArray, CountArray],
+        distances: CountArray,
+        given_up: Flags,
+        bound: int,
+        /,
+    ) -> list[tuple[int, int, int]]:
+        """Transfers (giver, taker, length) from the source to a target; empty: none was found.
+
+        In depth first; nodes that lead nowhere are given up.
+        """
+        starts, ends = terminals
+        path: list[tuple[int, int, int]] = []
+        given_up[source] = True  # also: on the path
+        node, spent = source, int(starts[source])
+        options: list[Iterator[tuple[int, int, int]]] = []
+        while True:
+            steps = list(self._steps(node))
+            last = self._last_step(steps, bound - spent, ends)
+            if last is not None:
+                path.append((node, *last))
+                given_up[[giver for giver, _, _ in path]] = False
+                return path
+            options.append(_onward(steps, spent, distances, given_up))
+            following = next(options[-1], None)
+            while following is None:
+                options.pop()
+                if not options:
+                    return []
+                node = path.pop()[0]
+                following = next(options[-1], None)
+            taker, length, spent = following
+            path.append((node, taker, length))
+            node = taker
+            given_up[node] = True
+
+    def _last_step(
+        self, steps: list[tuple[int, Positions]], budget: int, ends: CountArray
+    ) -> tuple[int, int] | None:
+        """The target that one of the steps leads to within the budget, and its length."""
+        for length, takers in steps:
+            targets = takers[ends[takers] <= budget - length]
+            if len(targets) == 0:
+                continue
+            if targets[0] == self._hub:
+                return self._hub, length
+            lack = self._floors[targets] - self.counts[targets]
+            return int(targets[np.argmax(lack)]), length
+        return None
+
+    def _apply(self, path: list[tuple[int, int, int]]) -> None:
+        """Pass one unit along the path."""
+        rows = [
+            -1
+            if self._hub in (giver, taker)
+            else self._pool.find(giver, taker, length // self._unit)
+            for giver, taker, length in path
+        ]
+        transfers = [(row, giver, taker) for row, (giver, taker, _) in zip(rows, path, strict=True)]
+        first, last = path[0][0], path[-1][1]
+        if self._hub not in (first, last):
+            self._given[first] += 1
+            self._taken[last] += 1
+        for row, giver, taker in self._shortened(transfers):
+            if row >= 0:  # Steps to and from the hub pass nothing.
+                self._pool.transfer(row, giver, taker)
+                self.counts[giver] -= 1
+                self.counts[taker] += 1
+
+    def _shortened(self, path: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """The path without the detour between two transfers that might hinder each other.
+
+        In the flow both go through the same node, so the way past it costs no more.
+        """
+        kept: list[tuple[int, int, int]] = []
+        for row, giver, taker in path:
+            narrow = row >= 0 and self._pool.is_narrow(giver, taker)
+            for at, (row_before, giver_before, taker_before) in enumerate(kept):
+                if (
+                    narrow
+                    and row_before == row
+                    and self._pool.is_narrow(giver_before, taker_before)
+                ):
+                    kept[at:] = [(row, giver_before, taker)]
+                    break
+            else:
+                kept.append((row, giver, taker))
+        return kept
+
+
+def _onward(
+    steps: list[tuple[int, Positions]], spent: int, distances: CountArray, given_up: Flags
+) -> Iterator[tuple[int, int, int]]:
+    """Nodes not looked at yet that a shortest path may go on to: node, length of the
+    step, length so far."""
+    for length, takers in steps:
+        fit = ~given_up[takers] & (spent + length <= distances[takers])
+        for taker in takers[fit].tolist():
+            if not given_up[taker]:  # It may have been since.
+                yield taker, length, spent + length

@@ -1,0 +1,278 @@
+"""The plan of `ClusterRebalance`: which replicas move, then which lists change their leader.
+
+Rules:
+- An SPU's band is one replica on either side of its fair share, never above its capacity: fair
+  share = replicas on all online SPUs * capacity / capacity of all online SPUs, as far as the lists
+  permit it (`fair`): a rack that must hold a replica of every list holds that, whatever its size.
+- A move replaces one online SPU in one list by another, which takes its position. Lists stay
+  distinct. A rack holds at most as many replicas of a list as it does now, or one: so the number of
+  distinct racks of a list never falls.
+- The plan has the fewest moves that bring all SPUs into their bands; where that cannot be, the
+  fewest that bring them as near as can be (least sum of squares of the distances to the bands).
+- Moves are in the order they are to be made: the most overloaded giver first, to the least loaded
+  SPU that is to take from it. Every prefix keeps the rules, so a limit just cuts the order off.
+- An SPU that holds more than its capacity may take a replica only in place of one it has given.
+- Leaders: likewise within one of the fair share of leaders by capacity; an SPU leads at most what
+  it holds, and at least the lists that it alone can lead. The leader of a list and an online member
+  change places, in as few lists as can be.
+- SPUs that are not in `loads` (offline, leaving) keep what they hold, take nothing and count for
+  the racks of a list. Lists led by one of them keep their leader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from math import ceil, floor, lcm
+
+import numpy as np
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
+from spu_assigner.core.rebalance.fair_share import (
+    Holders,
+    Shares,
+    fair_shares,
+    kinds_of,
+    level_shares,
+)
+from spu_assigner.core.rebalance.flow import Bands, even_out
+from spu_assigner.core.rebalance.transfer_candidates import Change, LeaderPool, ReplicaPool
+from spu_assigner.core.state.ledger import CountArray
+from spu_assigner.core.state.loads import Loads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListMove:
+    """One replica goes from one SPU to another."""
+
+    topic: int  # index among the topics that were given
+    partition: int
+    gone: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """What is to change."""
+
+    changed: dict[int, IdMatrix]  # by topic index, ascending; new arrays, padded as they came
+    moves: tuple[ListMove, ...]  # in the order to be made
+    reorders: int  # lists that get another leader from among their members
+
+
+@dataclass(slots=True)
+class _Lists:
+    """The lists of all topics, one below the other."""
+
+    topics: IdArray  # of each row
+    partitions: IdArray
+    ids: IdMatrix  # padded with -1
+    places: IdMatrix  # positions in `loads`; len(loads) where there is none
+
+    def moved(self, move: ListMove, row: int, place: int) -> None:
+        at = int(np.flatnonzero(self.ids[row] == move.gone)[0])
+        self.ids[row, at] = move.taken
+        self.places[row, at] = place
+
+
+def plan_rebalance(
+    topics: Sequence[IdMatrix], loads: Loads, *, racks: Mapping[int, int], max_moves: int
+) -> Rebalance:
+    """Even out replicas, then leaders.
+
+    `topics` are the matrices of the topics that may move, short lists padded with -1 at the end;
+    they are only read. `loads` are the online SPUs, saturated ones too, with all that they hold;
+    `racks` has the rack numbers of the SPUs in the lists that are not in `loads`, counted like
+    those in `loads`. max_moves >= 0.
+
+    A plan carried out whole leaves nothing to a second one, unless lists came to more racks: they
+    may not come back from there, so other shares may then be the permitted ones.
+    """
+    if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
+        return Rebalance(changed={}, moves=(), reorders=0)
+    lists = _joined(topics, loads)
+    before = lists.ids.copy()
+    counts = loads.replicas.astype(np.int64)
+    rack_matrix = _rack_matrix(lists.ids, loads, racks)
+    shares = _replica_shares(lists, rack_matrix, loads)
+    bands = _bands(shares, counts, loads.capacities, is_limited=True)
+    pool, planned = even_out(
+        lambda: ReplicaPool(lists.places, rack_matrix, loads.racks), counts, bands
+    )
+    leads_before = _leads(lists, len(counts))
+    order = _ordered(pool.changes(), counts, planned, shares, bands)
+    moves = []
+    for row, gone, taken in islice(order, max_moves):
+        move = ListMove(
+            topic=int(lists.topics[row]),
+            partition=int(lists.partitions[row]),
+            gone=int(loads.ids[gone]),
+            taken=int(loads.ids[taken]),
+        )
+        lists.moved(move, row, taken)
+        moves.append(move)
+    leaders = loads.leaders - leads_before + _leads(lists, len(counts))
+    reorders = _even_leaders(lists, leaders, loads.capacities)
+    return Rebalance(changed=_changed(topics, lists, before), moves=tuple(moves), reorders=reorders)
+
+
+def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _Lists:
+    width = max(matrix.shape[1] for matrix in topics)
+    sizes = [len(matrix) for matrix in topics]
+    ids = np.full((sum(sizes), width), -1, dtype=np.int32)
+    at = 0
+    for matrix in topics:
+        ids[at : at + len(matrix), : matrix.shape[1]] = matrix
+        at += len(matrix)
+    found = np.minimum(np.searchsorted(loads.ids, ids), len(loads.ids) - 1)
+    places = np.where(loads.ids[found] == ids, found, len(loads.ids)).astype(np.int32)
+    partitions = [np.arange(size, dtype=np.int32) for size in sizes]
+    return _Lists(
+        topics=np.repeat(np.arange(len(topics), dtype=np.int32), sizes),
+        partitions=np.concatenate(partitions),
+        ids=ids,
+        places=places,
+    )
+
+
+def _replica_shares(lists: _Lists, rack_matrix: IdMatrix, loads: Loads) -> Shares:
+    """The fair share of replicas of each online SPU."""
+    known = np.unique(loads.racks)
+    rack_of = np.searchsorted(known, loads.racks)
+    at = np.minimum(np.searchsorted(known, rack_matrix), len(known) - 1)
+    numbers = np.where(known[at] == rack_matrix, at, len(known) + rack_matrix)
+    numbers = np.where(rack_matrix < 0, -1, numbers).astype(np.int32)
+    movable = np.bincount(lists.places.ravel(), minlength=len(loads.ids) + 1)[:-1]
+    holders = Holders(
+        capacities=loads.capacities.tolist(),
+        fixed=(loads.replicas - movable).tolist(),
+        racks=rack_of,
+    )
+    return fair_shares(holders, kinds_of(lists.places, numbers, rack_of))
+
+
+def _leader_shares(lists: _Lists, leaders: CountArray, capacities: CountArray) -> Shares:
+    """The fair share of leaders of each online SPU."""
+    count = len(capacities)
+    places = lists.places[lists.places[:, 0] < count]
+    fixed = leaders - _leads(lists, count)
+    can_lead = np.bincount(places.ravel(), minlength=count + 1)[:count]
+    alone = places[(places < count).sum(axis=1) == 1, 0]
+    return level_shares(
+        int(leaders.sum()),
+        capacities.tolist(),
+        (fixed + np.bincount(alone, minlength=count)).tolist(),
+        (fixed + can_lead).tolist(),
+    )
+
+
+def _bands(
+    shares: Shares, counts: CountArray, capacities: CountArray, *, is_limited: bool
+) -> Bands:
+    """One unit on either side of the fair share, in whole units."""
+    floors, ceilings = [], []
+    for share, capacity in zip(shares, capacities.tolist(), strict=True):
+        ceiling = floor(share + 1)
+        if is_limited:
+            ceiling = min(ceiling, capacity)
+        ceilings.append(ceiling)
+        floors.append(min(ceiling, max(0, ceil(share - 1))))
+    return Bands(
+        floors=np.array(floors, dtype=np.int64),
+        ceilings=np.array(ceilings, dtype=np.int64),
+        limits=capacities if is_limited else np.full_like(capacities, counts.sum()),
+    )
+
+
+def _rack_matrix(ids: IdMatrix, loads: Loads, racks: Mapping[int, int]) -> IdMatrix:
+    """The rack number of each replica; -1 where a list is short."""
+    every = np.unique(ids[ids >= 0])
+    online = dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))
+    numbers = [online[i] if i in online else racks[i] for i in every.tolist()]
+    known = np.array([*numbers, -1], dtype=np.int32)  # the last one serves the padding
+    at = np.where(ids >= 0, np.searchsorted(every, ids), len(every))
+    return np.asarray(known[at], dtype=np.int32)
+
+
+def _ordered(
+    changes: Sequence[Change],
+    counts: CountArray,
+    planned: CountArray,
+    shares: Shares,
+    bands: Bands,
+    /,
+) -> Iterator[Change]:
+    """The changes in the order to be made; `planned` are the counts after all of them.
+
+    There is always one whose taker has room, below its band's ceiling or what it is to have in the
+    end: the changes form no circle, since going without it would take fewer.
+    """
+    unit = lcm(*(share.denominator for share in shares))
+    fair = [int(share * unit) for share in shares]
+    held = counts.tolist()
+    room = (np.maximum(bands.ceilings, planned) - counts).tolist()
+
+    def load(place: int) -> int:
+        return int(held[place] * unit - fair[place])
+
+    pending: dict[int, dict[int, deque[int]]] = {}
+    for row, giver, taker in changes:
+        pending.setdefault(giver, {}).setdefault(taker, deque()).append(row)
+    heap = [(-load(giver), giver) for giver in pending]
+    heapify(heap)
+    blocked: list[int] = []  # givers all of whose takers are full until they give themselves
+    while pending:
+        if not heap:
+            raise InvariantError("moves of a rebalance wait for each other in a circle")
+        key, giver = heappop(heap)
+        if giver not in pending or -key != load(giver):
+            continue  # told anew since
+        with_room = [place for place in pending[giver] if room[place] > 0]
+        if not with_room:
+            blocked.append(giver)
+            continue
+        taker = min(with_room, key=lambda place: (load(place), place))
+        yield Change(pending[giver][taker].popleft(), giver, taker)
+        if not pending[giver][taker]:
+            del pending[giver][taker]
+        if not pending[giver]:
+            del pending[giver]
+        held[giver], room[giver] = held[giver] - 1, room[giver] + 1
+        held[taker], room[taker] = held[taker] + 1, room[taker] - 1
+        for place in (giver, taker, *blocked):
+            if place in pending:
+                heappush(heap, (-load(place), place))
+        blocked.clear()
+
+
+def _leads(lists: _Lists, count: int) -> CountArray:
+    """How many of the lists each of the online SPUs leads."""
+    return np.bincount(lists.places[:, 0], minlength=count + 1)[:count].astype(np.int64)
+
+
+def _even_leaders(lists: _Lists, leaders: CountArray, capacities: CountArray) -> int:
+    """Even out leaders. Returns how many lists were reordered."""
+    shares = _leader_shares(lists, leaders, capacities)
+    bands = _bands(shares, leaders, capacities, is_limited=False)
+    pool, _ = even_out(lambda: LeaderPool(lists.places, len(capacities)), leaders, bands)
+    changes = pool.changes()
+    for row, _, leader in changes:
+        at = int(np.flatnonzero(lists.places[row] == leader)[0])
+        lists.ids[row, [0, at]] = lists.ids[row, [at, 0]]
+        lists.places[row, [0, at]] = lists.places[row, [at, 0]]
+    return len(changes)
+
+
+def _changed(topics: Sequence[IdMatrix], lists: _Lists, before: IdMatrix) -> dict[int, IdMatrix]:
+    """The new matrices of the topics in which any list differs."""
+    touched = np.unique(lists.topics[(lists.ids != before).any(axis=1)])
+    ends = np.cumsum([len(matrix) for matrix in topics])
+    changed = {}
+    for index in touched.tolist():
+        rows, width = topics[index].shape
+        end = int(ends[index])
+        changed[index] = lists.ids[end - rows : end, :width].copy()
+    return changed

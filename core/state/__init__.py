@@ -1,0 +1,4 @@
+"""The state of one cluster: ring, counts, topics, chain indexes, and `evolve`, its only writer.
+
+Imports `rules` and `base`.
+"""

@@ -1,0 +1,419 @@
+"""The state of one cluster, and `evolve`, its only writer.
+
+What is kept: who is there (`spus`), what was given (`topics`, with the counts in the ledger and the
+core weights), what waits (`waiting`), where each order goes on (`chains`), and which events were
+seen. Who is in the ring follows from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final, assert_never
+
+import numpy as np
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
+from spu_assigner.core.base.records import (
+    Chain,
+    ChainEntry,
+    ChainsChanged,
+    Entry,
+    EntryGone,
+    EntryKind,
+    EventSeen,
+    Order,
+    Record,
+    ReplicaMap,
+    RingEvent,
+    SeenEntry,
+    SpuChanged,
+    SpuGone,
+    TopicStatus,
+    Usual,
+    Waiting,
+    WaitingSettled,
+)
+from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
+from spu_assigner.core.state.core_weights import held_by_cores, weights_after
+from spu_assigner.core.state.ledger import Ledger
+from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ring import START, Ring
+from spu_assigner.core.state.topic import PackedLists, Topic, new_topic
+
+OWN_EVENTS_MAX: Final = 16  # of a topic: its create and its last grows
+SEEN_BLOCK: Final = 16  # slots of the memory that are published together
+
+
+def new_event_hash(event_id: str) -> int:
+    """64 bits that stand for an event id in memory."""
+    return int.from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
+
+
+# An event's is asked for when it is decided with care and when it is applied.
+event_hash = lru_cache(maxsize=16)(new_event_hash)
+
+
+class Memory:
+    """The last EVENT_IDS_REMEMBERED event hashes of a cluster, in slots used in turn."""
+
+    __slots__ = ("_known", "_slots", "count")
+
+    def __init__(self) -> None:
+        self._slots: list[int | None] = [None] * EVENT_IDS_REMEMBERED
+        self._known: set[int] = set()
+        self.count = 0  # ever remembered
+
+    def __contains__(self, hashed: int) -> bool:
+        return hashed in self._known
+
+    def add(self, hashed: int) -> int:
+        """Remember, and forget what was in the slot.
+
+        Returns the number of the block that changed.
+        """
+        slot = self.count % EVENT_IDS_REMEMBERED
+        slots, known = self._slots, self._known
+        forgotten = slots[slot]
+        if forgotten is not None:
+            known.discard(forgotten)
+        slots[slot] = hashed
+        known.add(hashed)
+        self.count += 1
+        return slot // SEEN_BLOCK
+
+    def block(self, block: int) -> tuple[int, ...]:
+        """What is in the slots of a block, in order."""
+        slots = self._slots[block * SEEN_BLOCK : (block + 1) * SEEN_BLOCK]
+        return tuple(hashed for hashed in slots if hashed is not None)
+
+    def restore(self, block: int, hashes: tuple[int, ...]) -> None:
+        """Put a block back."""
+        for offset, hashed in enumerate(hashes):
+            self._put(block * SEEN_BLOCK + offset, hashed)
+
+    def _put(self, slot: int, hashed: int) -> None:
+        slots = self._slots
+        forgotten = slots[slot]
+        if forgotten is not None:
+            self._known.discard(forgotten)
+        slots[slot] = hashed
+        self._known.add(hashed)
+
+
+class ClusterState:
+    """All that decisions about one cluster depend on."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.spus: dict[SpuId, SpuChanged] = {}
+        self.topics: dict[str, Topic] = {}
+        self.waiting: dict[str, Waiting] = {}  # by topic
+        self.leaving: set[SpuId] = set()  # decommissioned, still held by some list
+        self.chains: dict[Order, Chain] = dict.fromkeys(Order, START)
+        self.registration_next = 0
+        self.memory = Memory()
+        self.ledger = Ledger()
+        self.core_weights: dict[SpuId, list[int]] = {}
+        self.online_count = 0
+        self.racked_count = 0  # online SPUs that have a rack
+        self._ring: Ring | None = None  # None: membership changed since it was last asked for
+        self._counts_changed = False  # then it may have changed
+        self._dirty_spus: set[SpuId] = set()
+        self._dirty_waiting: set[str] = set()
+        self._waiting_next: int | None = 0  # None: to be looked up
+        self._dirty_blocks: set[int] = set()
+        self._dirty_chains = False
+
+    @property
+    def ring(self) -> Ring:
+        """The SPUs that may take new replicas now."""
+        if self._ring is None:
+            self._ring = Ring(self.ledger.ring_ids(), self.spus)
+        elif self._counts_changed:
+            ids = self.ledger.ring_ids()
+            if not np.array_equal(ids, self._ring.ids):
+                self._ring = Ring(ids, self.spus)
+        self._counts_changed = False
+        return self._ring
+
+    def chain_index(self, order: Order) -> int:
+        """Where the next assignment of an order starts."""
+        return self.ring.index(order, self.chains[order])
+
+    def waiting_next(self) -> int:
+        """The sequence number of what is to wait behind all others."""
+        if self._waiting_next is None:
+            sequences = [waiting.sequence for waiting in self.waiting.values()]
+            self._waiting_next = max(sequences, default=-1) + 1
+        return self._waiting_next
+
+    def _put_waiting(self, waiting: Waiting) -> None:
+        self.waiting[waiting.topic] = waiting
+        if self._waiting_next is not None:
+            self._waiting_next = max(self._waiting_next, waiting.sequence + 1)
+
+    def _drop_waiting(self, topic: str) -> None:
+        gone = self.waiting.pop(topic, None)
+        if gone is not None and gone.sequence + 1 == self._waiting_next:
+            self._waiting_next = None
+
+    def loads(self, ids: IdArray) -> Loads:
+        """What `balanced` and a rebalance weigh of these SPUs, which are given by ascending id."""
+        racks = [self.spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
+        number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
+        return Loads(
+            ids=ids,
+            racks=np.array([number_of[rack] for rack in racks], dtype=np.int32),
+            capacities=self.ledger.capacities(ids),
+            replicas=self.ledger.counts(ids),
+            leaders=self.ledger.leaders(ids),
+        )
+
+    def ring_loads(self) -> Loads:
+        """What `balanced` weighs of the ring, which must not be empty."""
+        ring = self.ring
+        layout = ring.layout()
+        return Loads(
+            ids=ring.ids,
+            racks=layout.numbers,
+            capacities=layout.capacities,
+            replicas=self.ledger.counts(ring.ids),
+            leaders=self.ledger.leaders(ring.ids),
+            layout=layout,
+        )
+
+    def take_entries(self) -> tuple[Entry | EntryGone, ...]:
+        """What `assigner-state` is to say of what changed since the last call, in a fixed order."""
+        entries: list[Entry | EntryGone] = [
+            self._described(spu_id)
+            if spu_id in self.spus
+            else self._gone(EntryKind.SPU, str(spu_id))
+            for spu_id in sorted(self._dirty_spus)
+        ]
+        entries += [
+            self.waiting.get(topic) or self._gone(EntryKind.WAITING, topic)
+            for topic in sorted(self._dirty_waiting)
+        ]
+        if self._dirty_chains:
+            entries.append(
+                ChainEntry(
+                    cluster_id=self.cluster_id,
+                    chains=tuple((order, self.chains[order]) for order in Order),
+                    registration_next=self.registration_next,
+                    seen_count=self.memory.count,
+                )
+            )
+        entries += [
+            SeenEntry(cluster_id=self.cluster_id, block=block, hashes=self.memory.block(block))
+            for block in sorted(self._dirty_blocks)
+        ]
+        self._dirty_spus, self._dirty_blocks, self._dirty_chains = set(), set(), False
+        self._dirty_waiting = set()
+        return tuple(entries)
+
+    def _gone(self, kind: EntryKind, name: str) -> EntryGone:
+        return EntryGone(cluster_id=self.cluster_id, kind=kind, name=name)
+
+    def _described(self, spu_id: SpuId) -> SpuChanged:
+        spu = self.spus[spu_id]
+        return SpuChanged(
+            cluster_id=spu.cluster_id,
+            spu_id=spu_id,
+            online=spu.online,
+            rack=spu.rack,
+            cores=spu.cores,
+            capacity=spu.capacity,
+            labels=spu.labels,
+            registration=spu.registration,
+            core_weights=tuple(self.core_weights[spu_id]),
+            leaving=spu.leaving,
+        )
+
+    def restore(self, record: ReplicaMap | Entry) -> None:
+        """Take over what was published of the state: current maps and entries, in any order."""
+        match record:
+            case ReplicaMap():
+                self._drop_topic(record.topic)
+                if record.replicas is not None:
+                    self._describe_unknown(record.replicas)
+                    self._keep_topic(record)
+            case SpuChanged():
+                self._put_spu(record)
+            case Waiting():
+                self._put_waiting(record)
+            case ChainEntry():
+                self.chains.update(record.chains)
+                self.registration_next = record.registration_next
+                self.memory.count = record.seen_count
+            case SeenEntry():
+                self.memory.restore(record.block, record.hashes)
+            case _:
+                assert_never(record)
+
+    def forget_topic(self, topic: str) -> None:
+        """Take over a published tombstone: the topic is gone."""
+        self._drop_topic(topic)
+
+    def forget_entry(self, kind: EntryKind, name: str) -> None:
+        """Take over a published tombstone: the SPU is forgotten, or nothing waits there."""
+        match kind:
+            case EntryKind.SPU:
+                self._forget_spu(SpuId(int(name)))
+            case EntryKind.WAITING:
+                self._drop_waiting(name)
+            case _:
+                assert_never(kind)
+
+    def _describe_unknown(self, lists: ReplicaLists) -> None:
+        """Room in the ledger for SPUs whose description is still to come."""
+        narrow = lists.narrow()
+        if narrow and self.ledger.knows_up_to(max(narrow)):
+            return
+        ids = lists.flat()
+        if not self.ledger.knows(ids):
+            for spu_id in np.unique(ids).tolist():
+                if spu_id not in self.spus:
+                    self.ledger.describe(spu_id=spu_id, capacity=0, online=False)
+
+    def _put_spu(self, spu: SpuChanged) -> None:
+        before = self.spus.get(SpuId(spu.spu_id))
+        if before is not None and before.online:
+            self.online_count -= 1
+            self.racked_count -= before.rack is not None
+        if spu.online:
+            self.online_count += 1
+            self.racked_count += spu.rack is not None
+        self.spus[SpuId(spu.spu_id)] = spu
+        (self.leaving.add if spu.leaving else self.leaving.discard)(SpuId(spu.spu_id))
+        self.core_weights[SpuId(spu.spu_id)] = list(spu.core_weights)
+        self.ledger.describe(spu_id=spu.spu_id, capacity=spu.capacity, online=spu.online)
+        self._ring = None
+
+    def _forget_spu(self, spu_id: SpuId) -> None:
+        spu = self.spus.pop(spu_id, None)
+        if spu is not None:
+            self.online_count -= spu.online
+            self.racked_count -= spu.online and spu.rack is not None
+            self.leaving.discard(spu_id)
+            self.core_weights.pop(spu_id)
+            if self.ledger.count(spu_id) == 0:
+                self.ledger.forget(spu_id)
+            else:  # Restored before the maps that hold it no more.
+                self.ledger.describe(spu_id=spu_id, capacity=0, online=False)
+            self._ring = None
+
+    def _keep_topic(self, record: ReplicaMap) -> None:
+        if record.replicas is None:
+            raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
+        own = record.own_events
+        self.topics[record.topic] = new_topic(
+            record.policy,
+            record.revision,
+            own[0] if own else event_hash(record.cause),
+            own[1:],
+            record.replication_factor,
+            record.ignore_rack,
+            PackedLists.of(record.replicas),
+            None if record.cores is None else PackedLists.of(record.cores),
+        )
+        self._counts_changed |= self.ledger.add(record.replicas)
+
+    def _drop_topic(self, name: str) -> Topic | None:
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self.ledger.subtract(topic.replicas.lists())
+            self._counts_changed = True
+        return topic
+
+
+def evolve(state: ClusterState, record: Record) -> None:
+    """Apply one record.
+
+    Everything that follows from it was decided already and has its own record.
+    """
+    _EVOLVERS[type(record)](state, record)
+
+
+def evolve_usual(state: ClusterState, usual: Usual) -> None:
+    """Apply the records of a usual create: as `evolve` each of them, with fewer looks."""
+    event, lists = usual.event, usual.lists
+    state.topics[event.topic] = new_topic(  # Its name is new, and it has no cores.
+        usual.policy,
+        1,
+        usual.event_hash,
+        (),
+        event.replication_factor,
+        event.ignore_rack,
+        PackedLists.of(lists),
+        None,
+    )
+    if state.ledger.add(lists):
+        state._counts_changed = True
+    state.chains[usual.facts.order] = usual.chain
+    state._dirty_blocks.add(state.memory.add(usual.event_hash))
+    state._dirty_chains = True
+
+
+def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
+    gone = state._drop_topic(record.topic)
+    if record.replicas is not None:
+        state._keep_topic(record)
+    if record.cores is not None or (gone is not None and gone.cores is not None):
+        before = {} if gone is None else gone.held_by_cores()
+        after = {}
+        if record.replicas is not None and record.cores is not None:
+            after = held_by_cores(record.replicas.matrix, record.cores.matrix)
+        for spu_id, weights in weights_after(state.core_weights, before, after).items():
+            state.core_weights[spu_id] = weights
+            state._dirty_spus.add(spu_id)
+
+
+def _evolve_spu(state: ClusterState, record: SpuChanged) -> None:
+    state._put_spu(record)
+    state._dirty_spus.add(SpuId(record.spu_id))
+
+
+def _evolve_spu_gone(state: ClusterState, record: SpuGone) -> None:
+    state._forget_spu(SpuId(record.spu_id))
+    state._dirty_spus.add(SpuId(record.spu_id))
+
+
+def _evolve_waiting(state: ClusterState, record: Waiting) -> None:
+    state._put_waiting(record)
+    state._dirty_waiting.add(record.topic)
+
+
+def _evolve_settled(state: ClusterState, record: WaitingSettled) -> None:
+    state._drop_waiting(record.topic)
+    state._dirty_waiting.add(record.topic)
+
+
+def _evolve_chains(state: ClusterState, record: ChainsChanged) -> None:
+    state.chains.update(record.chains)
+    state.registration_next = record.registration_next
+    state._dirty_chains = True
+
+
+def _evolve_seen(state: ClusterState, record: EventSeen) -> None:
+    state._dirty_blocks.add(state.memory.add(record.event_hash))
+    state._dirty_chains = True  # its entry holds the count
+
+
+def _evolve_answer(state: ClusterState, record: TopicStatus | RingEvent) -> None:
+    """It is only told; the state that it tells of is in other records."""
+
+
+_EVOLVERS: Final[Mapping[type[Record], Callable[[ClusterState, Any], None]]] = {
+    ReplicaMap: _evolve_map,
+    TopicStatus: _evolve_answer,
+    RingEvent: _evolve_answer,
+    ChainsChanged: _evolve_chains,
+    EventSeen: _evolve_seen,
+    SpuChanged: _evolve_spu,
+    SpuGone: _evolve_spu_gone,
+    Waiting: _evolve_waiting,
+    WaitingSettled: _evolve_settled,
+}

@@ -1,0 +1,173 @@
+"""The ring: the SPUs that may take new replicas, the orders it is read in, and where the next
+assignment starts.
+
+A chain names the SPU that leads next instead of a position. So a ring that grows, or is put in
+another order, changes no chain; only when the leading SPU itself goes does the first one after it
+that remains lead, in the next cycle when the search passes the end. The chain index is derived:
+cycle * ring size + position of that SPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.fast_constructor import quick
+from spu_assigner.core.base.records import Chain, Order, SpuChanged
+from spu_assigner.core.base.replica_lists import IdArray, Table
+from spu_assigner.core.rules.placement import alternation, diagonal
+from spu_assigner.core.state.loads import Layout
+
+START: Final = Chain()
+_chain = quick(Chain)
+_OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
+
+
+class Ring:
+    """The SPUs of a cluster that are online and not saturated; never changed once made.
+
+    `ids` are in ascending order. `spus` describes at least the members; it must not change while
+    the ring is in use.
+    """
+
+    __slots__ = (
+        "_fingerprints",
+        "_index_of",
+        "_layout",
+        "_orders",
+        "_racks",
+        "_spus",
+        "courses",
+        "ids",
+        "rows_served",
+        "size",
+        "tables",
+    )
+
+    def __init__(self, ids: IdArray, spus: Mapping[SpuId, SpuChanged]) -> None:
+        self.ids = ids
+        self.size = len(ids)
+        self._spus = spus
+        self._orders: dict[Order, IdArray] = {Order.ID: ids, Order.BALANCED: ids}
+        self._index_of: dict[Order, tuple[Chain, int]] = {}
+        self._fingerprints: dict[Order, int] = {}
+        self._racks: NDArray[np.str_] | None = None
+        self._layout: Layout | None = None
+        self.courses: dict[tuple[Policy, int, bool], Any] = {}  # of `usual`, by kind of request
+        self.tables: dict[tuple[str, int], Table] = {}
+        self.rows_served: dict[tuple[str, int], int] = {}
+
+    def order(self, order: Order) -> IdArray:
+        """The members' ids in this order. O(N log N) the first time."""
+        known = self._orders.get(order)
+        if known is None:
+            known = self._orders[order] = np.array(self._arranged(order), dtype=np.int32)
+        return known
+
+    def _arranged(self, order: Order) -> list[int]:
+        ids: list[int] = self.ids.tolist()
+        if order is Order.REGISTRATION:
+            return sorted(ids, key=lambda spu_id: self._spus[SpuId(spu_id)].registration)
+        racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids]
+        return diagonal(ids, racks) if order is Order.DIAGONAL else alternation(ids, racks)
+
+    def fingerprint(self, order: Order) -> int:
+        """64 bits that stand for the members in this order, with their racks where those matter."""
+        known = self._fingerprints.get(order)
+        if known is None:
+            ids = self.order(order)
+            hashed = hashlib.blake2b(ids.astype("<i4").tobytes(), digest_size=8)
+            if order in _OVER_RACKS:
+                racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
+                hashed.update(json.dumps(racks).encode())
+            known = self._fingerprints[order] = int.from_bytes(hashed.digest())
+        return known
+
+    def racks(self) -> NDArray[np.str_]:
+        """The rack of each member by ascending id; "" for none."""
+        if self._racks is None:
+            self._racks = np.array([self._spus[SpuId(i)].rack or "" for i in self.ids.tolist()])
+        return self._racks
+
+    def layout(self) -> Layout:
+        """What `balanced` needs of the members, of whom there must be one. O(N log N) the first
+        time."""
+        if self._layout is None:
+            capacities = [self._spus[SpuId(spu_id)].capacity for spu_id in self.ids.tolist()]
+            racks = self.rack_numbers(self.ids)
+            self._layout = Layout.of(self.ids, racks, np.array(capacities, dtype=np.int64))
+        return self._layout
+
+    def rack_numbers(self, ids: IdArray) -> IdArray:
+        """For each id the number of its rack, from 0 in name order."""
+        racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
+        number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
+        return np.array([number_of[rack] for rack in racks], dtype=np.int32)
+
+    def __contains__(self, spu_id: int) -> bool:
+        at = int(np.searchsorted(self.ids, spu_id))
+        return at < self.size and int(self.ids[at]) == spu_id
+
+    def with_members(self, entering: Iterable[int], spus: Mapping[SpuId, SpuChanged]) -> Ring:
+        """The ring after some SPUs have entered it, with new descriptions of all."""
+        new = [spu_id for spu_id in sorted(set(entering)) if spu_id not in self]
+        at = np.searchsorted(self.ids, new)  # `union1d` would import numpy's masked arrays.
+        return Ring(np.insert(self.ids, at, np.array(new, dtype=np.int32)), spus)
+
+    def without(self, gone: Collection[int]) -> Ring:
+        """The ring after some members have left it."""
+        return Ring(self.ids[~np.isin(self.ids, list(gone))], self._spus)
+
+    def index(self, order: Order, chain: Chain) -> int:
+        """The chain index on this ring: cycle * size + position of the SPU that leads next."""
+        if not chain.moved:
+            return 0
+        if chain.lead is None:
+            return chain.cycle * self.size
+        cached = self._index_of.get(order)
+        if cached is not None and cached[0] is chain:
+            return cached[1]
+        position = int(np.flatnonzero(self.order(order) == chain.lead)[0])
+        index = chain.cycle * self.size + position
+        self._index_of[order] = (chain, index)
+        return index
+
+    def chain_at(self, order: Order, index: int) -> Chain:
+        """The chain that stands at an index which an assignment has reached.
+
+        The ring must not be empty.
+        """
+        cycle, position = divmod(index, self.size)
+        chain = _chain(cycle=cycle, lead=self.order(order).item(position), moved=True)
+        self._index_of[order] = (chain, index)
+        return chain
+
+    def chain_without(self, order: Order, chain: Chain, gone: Collection[int]) -> Chain:
+        """The chain after some members leave together: the first that remains leads."""
+        if chain.lead is None or chain.lead not in gone:
+            return chain
+        ids: list[int] = self.order(order).tolist()
+        index, lead = next_remaining(ids, ids.index(chain.lead), gone)
+        if lead is None:
+            return Chain(cycle=chain.cycle, lead=None, moved=True)
+        return Chain(cycle=chain.cycle + index // len(ids), lead=lead, moved=True)
+
+    def chain_entered(self, order: Order, chain: Chain) -> Chain:
+        """The chain on this ring after members came: in a ring that was empty, position 0 leads."""
+        if chain.moved and chain.lead is None and self.size:
+            return Chain(cycle=chain.cycle, lead=int(self.order(order)[0]), moved=True)
+        return chain
+
+
+def next_remaining(ids: list[int], position: int, gone: Collection[int]) -> tuple[int, int | None]:
+    """Where, from a position on, the first id not gone stands; past the end the length is added."""
+    for step in range(len(ids)):
+        candidate = ids[(position + step) % len(ids)]
+        if candidate not in gone:
+            return position + step, candidate
+    return position, None

@@ -1,0 +1,98 @@
+"""A living topic as the state keeps it: its lists packed, since there may be a million of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.fast_constructor import quick
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
+from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
+
+BYTE_MAX: Final = 255
+_PACKED: Final = "packed"  # of a table's cache: the bytes of all rows, their width, columns
+_WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLists:
+    """A matrix in the narrowest integers that hold it: a million topics are kept in memory."""
+
+    data: bytes
+    width: int  # bytes of one integer
+    replicas: int  # columns
+    ragged: bool = False  # padded where lists are short
+
+    @classmethod
+    def of(cls, lists: ReplicaLists) -> PackedLists:
+        """Pack; from a table the bytes are sliced."""
+        table = lists.table
+        if table is None:
+            narrow = lists.narrow()
+            if narrow:
+                return _packed_lists(narrow, 1, len(narrow) // lists.count)
+            replicas = lists.matrix.shape[1]
+            if lists.ragged:
+                return cls(lists.matrix.tobytes(), lists.matrix.itemsize, replicas, True)
+            data, width = _narrowed(lists.matrix)
+            return _packed_lists(data, width, replicas)
+        packed = table.cache.get(_PACKED)
+        if packed is None:
+            data, width = _narrowed(table.rows)
+            packed = table.cache[_PACKED] = data, width, table.rows.shape[1]
+        data, width, replicas = packed
+        row_size = width * replicas
+        begin = lists.start * row_size
+        return _packed_lists(data[begin : begin + lists.count * row_size], width, replicas)
+
+    def matrix(self) -> IdMatrix:
+        """The integers again, shape (partitions, replicas), padded where lists are short."""
+        return self._array().astype(np.int32).reshape(-1, self.replicas)
+
+    def lists(self) -> ReplicaLists:
+        """The same as replica lists."""
+        return ReplicaLists(self.matrix(), ragged=self.ragged)
+
+    def holds(self, spu_id: int) -> bool:
+        """Whether the id occurs; cheap, for a look through all topics."""
+        if self.width == 1:
+            return spu_id <= BYTE_MAX and spu_id in self.data
+        return bool((self._array() == spu_id).any())
+
+    def _array(self) -> np.ndarray[Any, np.dtype[Any]]:
+        dtype = next(dtype for dtype in _WIDTHS if dtype.itemsize == self.width)
+        return np.frombuffer(self.data, dtype=dtype)
+
+
+_packed_lists = quick(PackedLists)
+
+
+def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
+    largest = int(matrix.max(initial=0))
+    dtype = next(dtype for dtype in _WIDTHS if largest <= np.iinfo(dtype).max)
+    return matrix.astype(dtype).tobytes(), dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A living topic."""
+
+    policy: Policy
+    revision: int
+    created_by: int  # hash of its create
+    grown_by: tuple[int, ...]  # hashes of its last grows
+    replication_factor: int  # that was asked for; lists may be shorter
+    ignore_rack: bool
+    replicas: PackedLists
+    cores: PackedLists | None
+
+    def held_by_cores(self) -> HeldByCores:
+        """How many replicas each core holds; nothing but for `redpanda`."""
+        if self.cores is None:
+            return {}
+        return held_by_cores(self.replicas.matrix(), self.cores.matrix())
+
+
+new_topic = quick(Topic)

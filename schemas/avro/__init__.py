@@ -1,0 +1,4 @@
+"""Avro without the meaning: strict reading, writing, the file registry, schema evolution.
+
+Imports `schemas.errors`.
+"""

@@ -1,0 +1,4 @@
+"""Events and answers as JSON Lines, the contract of `simulate`.
+
+Imports `schemas.errors`.
+"""

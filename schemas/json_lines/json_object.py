@@ -1,0 +1,125 @@
+"""The object of JSON that a line must hold: strict, each name once, numbers that are numbers.
+
+Imports nothing beyond `core` and the standard library, for `simulate` answers in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final, NoReturn
+
+from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
+from spu_assigner.schemas.errors import LineError, LineFault
+
+DIGITS_MAX: Final = 4_300  # of a number, Python's own limit
+QUOTE_LENGTH_MAX: Final = 80  # characters of a value shown in a message
+
+
+def members_of(line: str | bytes) -> dict[str, Any]:
+    """The members of the line's object, each name once."""
+    return _object(line, _DECODER)
+
+
+def lenient_members(line: str | bytes) -> dict[str, Any]:
+    """The same where a name may be given again, and numbers may be none: their faults are told
+    by `event_from_json`, and what else is wrong can be looked for.
+    """
+    return _object(line, _LENIENT)
+
+
+def lenient_value(text: str) -> Any:
+    """Whatever the text holds, read as leniently."""
+    return _LENIENT.decode(text)
+
+
+def _object(line: str | bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
+    if len(line) > MANUAL_FILE_SIZE_MAX:
+        said = f"the line has {len(line)} characters; at most {MANUAL_FILE_SIZE_MAX} are read"
+        raise LineError(LineFault.TOO_LONG, said)
+    try:
+        text = line if isinstance(line, str) else line.decode("utf-8")
+        value = decoder.decode(text)
+    except UnicodeDecodeError as error:
+        said = f"byte {error.start} is no UTF-8; expected one JSON object in UTF-8"
+        before = error.object[: error.start].decode("utf-8")
+        raise LineError(LineFault.NO_JSON, said, position=len(before)) from error
+    except json.JSONDecodeError as error:
+        said = f"no JSON at character {error.pos}: {error.msg}; expected one JSON object"
+        if text.startswith("\ufeff"):
+            said = "the line begins with a byte order mark (BOM); expected one JSON object alone"
+        raise LineError(LineFault.NO_JSON, said, position=error.pos) from error
+    except RecursionError as error:
+        said = "nested too deeply; expected one JSON object"
+        raise LineError(LineFault.TOO_DEEP, said) from error
+    except ValueError as error:
+        said = f"a number has too many digits; expected a whole number of at most {DIGITS_MAX}"
+        raise LineError(LineFault.WRONG_VALUE, said) from error
+    if not isinstance(value, dict):
+        said = f"the line is {quoted(value)}; expected one JSON object"
+        raise LineError(LineFault.NO_JSON, said)
+    return value
+
+
+def repeated_field(name: str, position: int | None = None) -> LineError:
+    """A member's name is given again in one object."""
+    said = f"field {quoted(name)} is given more than once; expected it once"
+    return LineError(LineFault.REPEATED_FIELD, said, field=name, position=position)
+
+
+def no_number(text: str, *, field: str = "", position: int | None = None) -> LineError:
+    """What stands for a number is none, or one that no number type of ours holds."""
+    said = f"found {text[:QUOTE_LENGTH_MAX]}; expected a whole number"
+    return LineError(LineFault.WRONG_VALUE, said, field=field, position=position)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise repeated_field(_first_twice(pairs))
+    return members
+
+
+def _first_twice(pairs: list[tuple[str, Any]]) -> str:
+    """The first name that was there before. Cost: O(pairs), of which a line may hold a million."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise ValueError("no name is given twice")
+
+
+def _not_a_number(constant: str) -> NoReturn:
+    raise no_number(constant)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise no_number(text)
+    return number
+
+
+def _lenient_integer(text: str) -> float:
+    return int(text) if len(text) <= DIGITS_MAX else math.inf
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_not_a_number, parse_float=_finite
+)
+_LENIENT: Final = json.JSONDecoder(parse_int=_lenient_integer)
+
+
+def quoted(value: object) -> str:
+    """A value as a message shows it."""
+    match value:
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            text = json.dumps(value)
+            if len(text) <= QUOTE_LENGTH_MAX:
+                return text
+            return f"{text[:QUOTE_LENGTH_MAX]}… ({len(text)} characters)"

@@ -1,0 +1,4 @@
+"""Events, records and markers as Avro messages, with their frame.
+
+Imports `avro`.
+"""

@@ -1,0 +1,267 @@
+"""Replica lists as Avro, an array of arrays of int, in bulk.
+
+Lists that are rows of a `Table` are sliced from bytes prepared once for the table; others go value
+by value when they are few, through numpy when they are many. Read back they are one int32 array.
+Lists of different length are rare, and go value by value.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.replica_lists import NARROW_MAX, IdMatrix, ReplicaLists, Table
+from spu_assigner.schemas.avro.strict_reading import (
+    Reader,
+    compile_reader,
+    read_long,
+    undecodable,
+)
+from spu_assigner.schemas.avro.writing import PREPARED_LONGS, array_bytes, long_bytes
+
+_CACHE_KEY: Final = "avro"  # of Table.cache: (bytes of all rows, where each row begins)
+_DIRECT_KEY: Final = "avro_rows_written_directly"
+_PREPARE_AFTER: Final = 8  # prepared once 1/8 of its rows were written: preparing costs 1/8 a row
+_FEW_VALUES: Final = 128  # up to so many, value by value is faster than numpy
+_SHORT: Final = bytes(range(64))  # ids that take a byte on the wire
+_ZIGZAG: Final = bytes(min(2 * each, 255) for each in range(256))  # of those
+_FROM_ZIGZAG: Final = bytes(each >> 1 for each in range(256))
+_NEGATIVE: Final = bytes(range(1, 256, 2))
+_UINT32_MAX: Final = 2**32 - 1
+_INT_SIZE_MAX: Final = 5  # bytes of a varint of 32 bits
+
+
+def nullable_lists(lists: ReplicaLists | None) -> bytes:
+    """A union of null and an array of arrays of int."""
+    return b"\x00" if lists is None else b"\x02" + lists_bytes(lists)
+
+
+def lists_bytes(lists: ReplicaLists) -> bytes:
+    """An array of arrays of int. Cost: O(1) calls for rows of a table that is in use."""
+    count = lists.count
+    if count == 0:
+        return b"\x00"
+    table = lists.table
+    if table is None:
+        narrow = lists.narrow()
+        if narrow and len(narrow) < 64 * count and not narrow.translate(None, _SHORT):
+            rows = _short_rows(narrow, count)
+        else:
+            rows = _ragged_bytes(lists) if lists.ragged else _rows_bytes(lists.matrix)
+        return long_bytes(count) + rows + b"\x00"
+    prepared = table.cache.get(_CACHE_KEY) or _prepared(table, count)
+    if prepared is None:
+        return long_bytes(count) + _rows_bytes(lists.matrix) + b"\x00"
+    blob, offsets = prepared
+    start = lists.start
+    return long_bytes(count) + blob[offsets[start] : offsets[start + count]] + b"\x00"
+
+
+def _prepared(table: Table, count: int) -> tuple[bytes, array[int]] | None:
+    """The bytes of all rows and where each begins, once the table is used enough to pay."""
+    written = table.cache.get(_DIRECT_KEY, 0) + count
+    if written * _PREPARE_AFTER < table.count:
+        table.cache[_DIRECT_KEY] = written
+        return None
+    blob, sizes = _rows_in_bulk(table.rows)
+    offsets = array("q", [0])
+    offsets.frombytes(np.cumsum(sizes, dtype=np.int64).tobytes())
+    table.cache[_CACHE_KEY] = (blob, offsets)
+    return blob, offsets
+
+
+def _rows_bytes(matrix: IdMatrix) -> bytes:
+    """Each row as an array of int."""
+    width = matrix.shape[1]
+    if matrix.size > _FEW_VALUES or width == 0:
+        return _rows_in_bulk(matrix)[0]
+    head = PREPARED_LONGS[width]
+    values = map(PREPARED_LONGS.__getitem__, matrix.ravel().tolist())
+    try:
+        rows = map(b"".join, zip(*[values] * width, strict=True))
+        return head + (b"\x00" + head).join(rows) + b"\x00"
+    except KeyError:  # A value of more than two bytes.
+        return _rows_in_bulk(matrix)[0]
+
+
+def _short_rows(ids: bytes, count: int) -> bytes:
+    """Rows of fewer than 64 ids below 64: all bytes are written column by column."""
+    width = len(ids) // count
+    size = width + 2
+    out = bytearray(bytes((width << 1, *bytes(width + 1))) * count)
+    zigzag = ids.translate(_ZIGZAG)
+    for column in range(width):
+        out[column + 1 :: size] = zigzag[column::width]
+    return bytes(out)
+
+
+def _ragged_bytes(lists: ReplicaLists) -> bytes:
+    """Each list as an array of int."""
+    return b"".join([array_bytes([long_bytes(each) for each in row]) for row in lists.tolist()])
+
+
+def _rows_in_bulk(matrix: IdMatrix) -> tuple[bytes, NDArray[np.int64]]:
+    """Each row as an array of int, and the size of each. Cost: O(values), vectorised."""
+    count, width = matrix.shape
+    if width == 0:
+        return bytes(count), np.ones(count, dtype=np.int64)
+    values = np.empty((count, width + 2), dtype=np.uint32)
+    values[:, 0] = width << 1
+    values[:, 1:-1] = (matrix << 1) ^ (matrix >> 31)
+    values[:, -1] = 0
+    largest = int(values.max())
+    if largest < 0x80:
+        return values.astype(np.uint8).tobytes(), np.full(count, width + 2, dtype=np.int64)
+    size_max = (largest.bit_length() + 6) // 7
+    out: NDArray[Any] = np.empty((*values.shape, size_max), dtype=np.uint8)
+    used = np.empty(out.shape, dtype=np.bool_)
+    for place in range(size_max):
+        rest = values >> (7 * place)
+        out[..., place] = (rest & 0x7F) | ((rest > 0x7F) << 7)
+        used[..., place] = rest > 0
+    used[..., 0] = True
+    return out[used].tobytes(), used.sum(axis=(1, 2), dtype=np.int64)
+
+
+_read_any_lists: Final[Reader] = compile_reader(
+    {"type": "array", "items": {"type": "array", "items": "int"}}
+)
+
+
+def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
+    """Replica lists.
+
+    Raises:
+        DecodeError: UNDECODABLE, also for no lists, empty ones, and ids below 0.
+        IndexError: the bytes end.
+    """
+    count, first = read_long(data, position)
+    width, _ = read_long(data, first)
+    if count > 0 and width > 0 and count * (width + 2) <= len(data) - first:
+        narrow = _narrow_rows(data, first, count, width)
+        if narrow is not None:
+            return ReplicaLists.of_narrow(narrow, count), first + len(narrow) + 2 * count + 1
+        values, end = _rows(data, first, count, width)
+        if values is not None and data[end] == 0:
+            zigzag = values.reshape(count, width + 2)[:, 1:-1]
+            if (zigzag & 1).any():
+                raise undecodable("an id is below 0; expected 0 or more")
+            matrix: IdMatrix = (zigzag >> 1).astype(np.int32)
+            return ReplicaLists(matrix), end + 1
+    lists, end = _read_any_lists(data, position)  # Several blocks, or no matrix.
+    return lists_of(lists), end
+
+
+def lists_of(lists: list[list[int]]) -> ReplicaLists:
+    """Plain lists as they were decoded, of one length or of several.
+
+    Raises:
+        DecodeError: UNDECODABLE, no lists, an empty list, or an id below 0.
+    """
+    lengths = {len(each) for each in lists}
+    if not lengths or 0 in lengths:
+        raise undecodable(
+            f"of {len(lists)} replica lists none may be empty; one is, or none is there"
+        )
+    if min(map(min, lists)) < 0:
+        raise undecodable(f"an id is {min(map(min, lists))}; expected 0 or more")
+    return ReplicaLists.of_lists(lists)
+
+
+def even_lists_of(lists: list[list[int]]) -> ReplicaLists:
+    """Plain lists as they were decoded, all of one length.
+
+    Raises:
+        DecodeError: UNDECODABLE, no lists, an empty list, or lists of different length.
+    """
+    replicas = lists_of(lists)
+    if replicas.ragged:
+        raise undecodable(f"{len(lists)} replica lists have several lengths; expected one")
+    return replicas
+
+
+def _narrow_rows(data: bytes, first: int, count: int, width: int) -> bytes | None:
+    """The ids of few rows, a byte each; None: they are not all small, not so few, or unsound."""
+    columns = width + 2
+    size = count * columns
+    region = data[first : first + size]
+    if (
+        count * width > NARROW_MAX
+        or not region.isascii()
+        or data[first + size : first + size + 1] != b"\0"
+    ):
+        return None
+    if region[::columns] != bytes((width << 1,)) * count or any(region[columns - 1 :: columns]):
+        return None
+    zigzag = bytearray(count * width)
+    for column in range(width):
+        zigzag[column::width] = region[column + 1 :: columns]
+    narrow = bytes(zigzag.translate(_FROM_ZIGZAG, _NEGATIVE))
+    return narrow if len(narrow) == count * width else None
+
+
+def _rows(data: bytes, first: int, count: int, width: int) -> tuple[NDArray[Any] | None, int]:
+    """The varints (zigzag) of the rows and where they end; none if a row is not in one block."""
+    columns = width + 2
+    end = first + count * columns
+    region = data[first:end]
+    if region.isascii():  # No varint goes on: one byte each.
+        heads, tails = region[::columns], region[columns - 1 :: columns]
+        sound = heads == bytes((width << 1,)) * count and not any(tails)
+        return (np.frombuffer(region, np.uint8) if sound else None), end
+    values, end = _varints(data, first, count * columns)
+    if len(values) < count * columns:
+        return None, end
+    sound = bool(
+        (values[::columns] == width << 1).all() and not values[columns - 1 :: columns].any()
+    )
+    return (values if sound else None), end
+
+
+def _varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32], int]:
+    """So many varints as they are (zigzag), and where they end; none if one has over 32 bits, or
+    if they are fewer: lists may be shorter than the first one.
+    """
+    none = np.empty(0, dtype=np.uint32), position
+    if count <= _FEW_VALUES:
+        try:
+            return _few_varints(data, position, count) or none
+        except IndexError:
+            return none
+    span = np.frombuffer(data, np.uint8, min(len(data) - position, count * _INT_SIZE_MAX), position)
+    lasts = np.flatnonzero(span < 0x80)[:count]
+    firsts = np.empty_like(lasts)
+    firsts[:1] = 0
+    firsts[1:] = lasts[:-1] + 1
+    sizes = lasts - firsts + 1
+    if len(lasts) < count or int(sizes.max()) > _INT_SIZE_MAX:
+        return none
+    values = (span[firsts] & 0x7F).astype(np.uint64)
+    for place in range(1, int(sizes.max())):
+        longer = np.flatnonzero(sizes > place)
+        part = (span[firsts[longer] + place] & 0x7F).astype(np.uint64)
+        values[longer] |= part << np.uint64(7 * place)
+    if int(values.max()) > _UINT32_MAX:
+        return none
+    return values.astype(np.uint32), position + int(lasts[-1]) + 1
+
+
+def _few_varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32], int] | None:
+    """The same, one by one; None if one has over 32 bits. IndexError: they are fewer."""
+    few = []
+    for _ in range(count):
+        byte = data[position]
+        value = byte & 0x7F
+        shift = 7
+        while byte & 0x80:
+            position += 1
+            byte = data[position]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if value > _UINT32_MAX or shift > 7 * _INT_SIZE_MAX:
+                return None
+        position += 1
+        few.append(value)
+    return np.array(few, dtype=np.uint32), position

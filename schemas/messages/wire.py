@@ -1,0 +1,126 @@
+"""What is on the wire beside events and the core's records: dead letters, commit markers, and what
+`apply` records of topics."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX
+from spu_assigner.schemas.errors import shortened
+
+
+class Wire(StrEnum):
+    """The encoding that is written; both are read."""
+
+    CONFLUENT = "confluent"  # 0x00, schema id in 4 bytes, Avro
+    SINGLE_OBJECT = "single-object"  # 0xC3 0x01, CRC-64-AVRO in 8 bytes, Avro
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that is no event, as far as it can be kept."""
+
+    source_topic: str
+    source_partition: int
+    source_offset: int
+    source_timestamp_ms: int  # the broker's
+    code: str
+    message: str
+    raw: bytes | None  # the first 64 KiB of the value; None: it had none
+    size: int  # of the whole value, bytes
+    sha256: str  # of the whole value, hexadecimal
+
+    @classmethod
+    def of_value(
+        cls,
+        value: bytes | None,
+        *,
+        source_topic: str,
+        source_partition: int,
+        source_offset: int,
+        source_timestamp_ms: int,
+        code: str,
+        message: str,
+    ) -> DeadLetter:
+        """The dead letter of a whole value."""
+        whole = b"" if value is None else bytes(value)
+        return cls(
+            source_topic=source_topic,
+            source_partition=source_partition,
+            source_offset=source_offset,
+            source_timestamp_ms=source_timestamp_ms,
+            code=str(code),
+            message=shortened(message),
+            raw=None if value is None else whole[:DEAD_LETTER_RAW_SIZE_MAX],
+            size=len(whole),
+            sha256=hashlib.sha256(whole).hexdigest(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """What a batch read of one input partition."""
+
+    partition: int
+    first: int  # offset of the first message
+    last: int  # of the last
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPosition:
+    """How far one input partition has been read."""
+
+    partition: int
+    next: int  # offset of the first message that was not read yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredFrom:
+    """The last batch of a checkpoint that was lost."""
+
+    checkpoint_id: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMarker:
+    """What one batch wrote and what it had read."""
+
+    query: str
+    checkpoint_id: str
+    batch: int  # from 0; -1: no batch, a recovered checkpoint begins
+    count: int  # messages written beside the marker
+    digest: str  # SHA-256 over them in their order, hexadecimal
+    offsets: Mapping[str, tuple[PartitionOffsets, ...]]  # by input topic
+    release: str = ""  # that wrote the batch; empty: one before 0.3, which told none of the below
+    shards: int = 0
+    default_policy: str = ""
+    # By input topic, with all batches before; a partition that never had a message is left out.
+    positions: Mapping[str, tuple[PartitionPosition, ...]] = field(default_factory=dict)
+    recovered_from: RecoveredFrom | None = None
+
+
+class Origin(StrEnum):
+    """How `apply` knows a topic in Kafka."""
+
+    CREATED = "created"  # it made it
+    FOUND = "found"  # it was there, as mapped
+    SEEN = "seen"  # `plan` saw it there, as mapped
+    RELEASED = "released"  # its map was released: no concern of ours any more
+    INTENT = "intent"  # it is about to be created
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedTopic:
+    """What `apply` has recorded of one topic of a cluster."""
+
+    cluster_id: str  # the assigner's
+    topic: str
+    topic_id: str | None  # Kafka's; None: of an INTENT
+    origin: Origin
+    recorded_at: int  # ms since the epoch
+    lists: str  # a fingerprint of its replica lists then; of an INTENT, of those that it is to have

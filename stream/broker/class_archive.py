@@ -1,0 +1,176 @@
+"""What makes the embedded broker start in one second instead of three: made once, then cached.
+
+An image is an archive of the loaded classes (Java's class data sharing) and a formatted, empty data
+folder that has already served a transaction and a consumer group, so that the broker's internal
+topics exist. Both come from one short run of the real broker; a broker whose data folder is new
+starts from a copy of it, under a cluster id of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from spu_assigner.stream.broker.process import (
+    BROKER_SETTINGS,
+    BrokerError,
+    BrokerProcess,
+    Ports,
+)
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.jvm.build_cache import (
+    cache_home,
+    class_path_key,
+    locked,
+    put_in_place,
+    scratch,
+)
+from spu_assigner.stream.jvm.java import Java
+
+HEAP_MB: Final = 512  # 8 MiB messages and the cleaner's buffer fit many times
+FORMAT_SECONDS_MAX: Final = 60.0
+WARM_UP_SECONDS_MAX: Final = 30.0
+_ARCHIVE: Final = "classes.jsa"
+_REVISION: Final = 1  # counted up when an image's making changes
+
+
+def ensure_image(
+    java: Java,
+    jars: Sequence[Path],
+    *,
+    ports: Ports,
+    environ: Mapping[str, str] | None = None,
+    tell: Callable[[str], None] = lambda message: None,
+) -> Path:
+    """The image's folder for this Java and these jars; made on first use, which takes 8 s.
+
+    Args:
+        java: what the broker runs on.
+        jars: its class path.
+        ports: free ones, for the run that makes the image.
+        environ: the environment to find the cache with; this process's by default.
+        tell: is told when an image has to be made.
+
+    Raises:
+        BrokerError: the run that makes it failed.
+    """
+    home = cache_home(os.environ if environ is None else environ)
+    image = home / "broker" / _key(java, jars)
+    if image.is_dir():
+        return image
+    with locked(home):
+        if not image.is_dir():  # Another process may have made it while this one waited.
+            tell("running the broker once, so that it starts faster from now on (8 s)")
+            with scratch(home) as folder:
+                _make(folder, java=java, jars=jars, ports=ports)
+                put_in_place(folder / "image", image)
+    return image
+
+
+def jvm_options(image: Path) -> list[str]:
+    """What lets a JVM use the image's classes; a Java without support made none."""
+    archive = image / _ARCHIVE
+    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.exists() else []
+
+
+def copy_data(image: Path, data: Path) -> None:
+    """Make a new data folder from the image's, with a cluster id of its own."""
+    shutil.copytree(image / "data", data, dirs_exist_ok=True)
+    path = data / "meta.properties"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(
+        re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={_new_cluster_id()}", text), encoding="utf-8"
+    )
+
+
+def _key(java: Java, jars: Sequence[Path]) -> str:
+    """The archive is valid for one Java and one class path; the data for these settings."""
+    try:
+        release = (java.home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        release = ""
+    settings = [f"{name}={value}" for name, value in sorted(BROKER_SETTINGS.items())]
+    parts = [str(_REVISION), str(java.home), release, *class_path_key(jars), *settings]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _new_cluster_id() -> str:
+    """16 random bytes as Kafka writes them; a leading dash would read as an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))[0] == "-":
+        pass
+    return text
+
+
+def _make(folder: Path, *, java: Java, jars: Sequence[Path], ports: Ports) -> None:
+    process = BrokerProcess(
+        java=java,
+        jars=jars,
+        folder=folder / "run",
+        ports=ports,
+        heap_mb=HEAP_MB,
+        umask=-1,  # An image holds nothing of anybody's: all users of a cache may start from it.
+    )
+    _format(process)
+    archive = folder / _ARCHIVE
+    process.jvm_options = [f"-XX:ArchiveClassesAtExit={archive}"]
+    process.start()
+    try:
+        _warm_up(process.bootstrap_servers)
+    finally:
+        process.stop()
+    image = folder / "image"
+    image.mkdir()
+    process.data.rename(image / "data")
+    if archive.exists():
+        archive.rename(image / _ARCHIVE)
+
+
+def _format(process: BrokerProcess) -> None:
+    settings = process.write_settings()
+    command = process.java_command(
+        *("kafka.tools.StorageTool", "format"),
+        *("--cluster-id", _new_cluster_id(), "--config", str(settings)),
+    )
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=FORMAT_SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode != 0:
+        told = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+        raise BrokerError(f"Kafka's storage tool ended with status {done.returncode}: {told}")
+
+
+def _warm_up(bootstrap_servers: str) -> None:
+    """One transaction, one group: the topics behind both are made by their first use."""
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+    client = {**Connection(bootstrap_servers=bootstrap_servers).client(), "log_level": 0}
+    try:
+        producer = Producer({**client, "transactional.id": "spu-assigner-image"})
+        producer.init_transactions(WARM_UP_SECONDS_MAX)
+        consumer = Consumer({**client, "group.id": "spu-assigner-image"})
+        deadline = time.monotonic() + WARM_UP_SECONDS_MAX
+        while True:
+            try:
+                consumer.committed([TopicPartition("none", 0)], timeout=WARM_UP_SECONDS_MAX)
+                break
+            except KafkaException:  # Its topic may be there before its coordinator is.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+        consumer.close()
+    except KafkaException as reason:
+        raise BrokerError(f"the new broker did not serve a transaction: {reason}") from reason

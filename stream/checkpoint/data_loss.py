@@ -1,0 +1,203 @@
+"""Whether what the job is to read next is still in Kafka.
+
+Spark keeps offsets only. It notices a gap when it comes to read it, and then by one of half a dozen
+messages; a topic that was made anew and has grown past the old offset it does not notice at all. So
+the input topics are looked at before the query starts, and again when it has failed.
+
+Rules:
+- A gap is never passed over (`failOnDataLoss` stays true): what is lost could be a join.
+- The error names topic, partition, the offset that was to be read next, what is there, and the ways
+  that lead on.
+- Kafka's id of a topic tells one that was made anew. It is noted in the checkpoint when the job
+  first starts with it; a broker that gives no ids is asked for offsets alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.checkpoint.files import Positions
+from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.topics import REQUEST_SECONDS_MAX, TopicsError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+SKIP: Final = "`spu-assigner recover --checkpoint NEW --skip-lost`"
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker without topic ids
+
+
+class InputError(AssignerError):
+    """What is to be read next is not in Kafka (any more)."""
+
+
+class DataLossError(InputError):
+    """Messages that were not read yet are gone from an input topic."""
+
+    def __init__(self, *, topic: str, partition: int, following: int, earliest: int | None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.following = following  # the offset that was to be read next
+        self.earliest = earliest  # that is there; None: not known
+        gap = (
+            f"its messages from offset {following} on are gone"
+            if earliest is None
+            else f"{earliest - following} offsets are gone: {following} was to be read next, the "
+            f"first one there is {earliest}"
+        )
+        super().__init__(
+            f"partition {partition} of {topic} has a gap, {gap}; nothing of it was answered. "
+            "Give the job a cluster that still has them at these offsets (a mirror, a backup); or "
+            f"accept the loss on purpose, go on behind it with {SKIP}, and have them sent again. "
+            "Give the topic a longer retention (retention.ms, retention.bytes) than the job ever "
+            "rests"
+        )
+
+
+class TopicReplacedError(InputError):
+    """An input topic is not the one that was read before."""
+
+    def __init__(self, *, topic: str, found: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"{topic} was deleted and made anew, or set back: {found}. Messages of the old one "
+            "that were not read are lost; give the job the Kafka cluster it had before, or accept "
+            f"the loss on purpose, go on in the new one with {SKIP}, and have what it held "
+            "already sent again"
+        )
+
+
+class PartitionsGoneError(InputError):
+    """An input topic has fewer partitions than were read before."""
+
+    def __init__(self, *, topic: str, gone: tuple[int, ...], found: int) -> None:
+        self.topic = topic
+        self.gone = gone
+        super().__init__(
+            f"{topic} has {found} partitions, and {', '.join(map(str, gone))} that the job "
+            "has read are not among them, so it was made anew with fewer; give the job the Kafka "
+            f"cluster it had before, or accept the loss on purpose and go on with {SKIP}"
+        )
+
+
+def check_there(
+    client: Mapping[str, Any], *, following: Positions, begun: Positions, ids: Mapping[str, str]
+) -> None:
+    """Look at what is there of the input.
+
+    Args:
+        client: settings of a Kafka client.
+        following: what the next batch begins with.
+        begun: where it ends, if it was begun already; else the same.
+        ids: of the topics when they were read first; those that were not noted are left out.
+
+    Raises:
+        DataLossError, TopicReplacedError, PartitionsGoneError: it is not all there.
+        TopicsError: Kafka does not answer, or a topic is missing.
+    """
+    topics = sorted({*following, *ids})
+    if not topics:
+        return
+    with _admin(client) as admin:
+        described = _described(admin, topics)
+        for topic in topics:
+            before, now = ids.get(topic), _id(described[topic])
+            if before is not None and now is not None and before != now:
+                raise TopicReplacedError(topic=topic, found=f"its id is {now}, and was {before}")
+        for topic, parts in following.items():
+            there = {each.id for each in described[topic].partitions}
+            gone = tuple(each.partition for each in parts if each.partition not in there)
+            if gone:
+                raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
+        _check_offsets(admin, _by_place(following), _by_place(begun))
+
+
+def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
+    """Kafka's ids of topics; without those of a broker that gives none.
+
+    Raises:
+        TopicsError: a topic is missing, or Kafka does not answer.
+    """
+    with _admin(client) as admin:
+        described = _described(admin, topics)
+    found = {topic: _id(each) for topic, each in described.items()}
+    return {topic: each for topic, each in found.items() if each is not None}
+
+
+def _admin(client: Mapping[str, Any]) -> AdminClient:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({**client, "log_level": 0})
+
+
+def _id(described: Any) -> str | None:
+    found = str(described.topic_id)
+    return None if found == _NO_ID else found
+
+
+def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
+    """What Kafka says of topics.
+
+    Raises:
+        TopicsError: a topic is missing, or Kafka does not answer.
+    """
+    try:
+        futures = admin.describe_topics(
+            TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX
+        )
+        return {topic: future.result() for topic, future in futures.items()}
+    except KafkaException as reason:
+        raise TopicsError(
+            f"the input topics {', '.join(topics)} cannot be looked at: "
+            f"{reason.args[0].str()}; without them the job cannot go on"
+        ) from reason
+
+
+def _check_offsets(
+    admin: AdminClient,
+    following: Mapping[tuple[str, int], int],
+    begun: Mapping[tuple[str, int], int],
+) -> None:
+    from confluent_kafka.admin import OffsetSpec
+
+    earliest = _offsets(admin, following, OffsetSpec.earliest())
+    latest = _offsets(admin, following, OffsetSpec.latest())
+    for (topic, partition), offset in sorted(following.items()):
+        last = max(offset, begun.get((topic, partition), offset))
+        first, end = earliest[topic, partition], latest[topic, partition]
+        if end < last:
+            raise TopicReplacedError(
+                topic=topic,
+                found=f"partition {partition} ends at offset {end}, and was read to {last}",
+            )
+        if first > offset:
+            raise DataLossError(topic=topic, partition=partition, following=offset, earliest=first)
+
+
+def _offsets(
+    admin: AdminClient, places: Mapping[tuple[str, int], int], spec: Any
+) -> dict[tuple[str, int], int]:
+    asked = {TopicPartition(topic, partition): spec for topic, partition in places}
+
+    def answered(left: float) -> dict[tuple[str, int], int]:
+        futures = admin.list_offsets(asked, request_timeout=left)
+        return {
+            (place.topic, place.partition): future.result().offset
+            for place, future in futures.items()
+        }
+
+    try:
+        return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX)
+    except KafkaException as reason:
+        raise TopicsError(
+            f"the offsets of the input topics cannot be had: {reason.args[0].str()}"
+        ) from reason
+
+
+def _by_place(positions: Positions) -> dict[tuple[str, int], int]:
+    return {
+        (topic, each.partition): each.next for topic, parts in positions.items() for each in parts
+    }

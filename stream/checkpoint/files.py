@@ -1,0 +1,292 @@
+"""What a checkpoint tells before its query starts: its id, and the shards its state has.
+
+It is read through Hadoop's file systems, as Spark itself reads it, so any place will do; on this
+machine's own disk also without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Union
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import PartitionPosition
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.common.private_files import private_folder
+from spu_assigner.stream.config.profile import Profile, shards_at_first, suits
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
+Files = Union["SparkSession", LocalFiles]  # what the files of a checkpoint are read with
+
+RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
+STATE_VARIABLE: Final = "shard"  # the map of Spark's that a shard's state is
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+
+class CheckpointError(AssignerError):
+    """The checkpoint cannot be gone on with."""
+
+
+class CheckpointDamagedError(CheckpointError):
+    """A file of the checkpoint is missing, or is not what was written."""
+
+    def __init__(self, *, checkpoint: str, what: str, told: str) -> None:
+        self.checkpoint = checkpoint
+        self.what = what  # the file or log, as far as it is known
+        self.told = told  # why it cannot be used
+        super().__init__(
+            f"checkpoint {checkpoint} is damaged: {what} cannot be used ({told}); nothing that "
+            "depends on it was sent. Bring back the latest copy of the checkpoint, to the path it "
+            f"had, or {RECOVER}"
+        )
+
+
+class ShardsChangedError(CheckpointError):
+    """The state is divided otherwise than the settings say."""
+
+    exit_status = 2
+
+    def __init__(self, *, checkpoint: str, found: int, wanted: int) -> None:
+        self.found = found
+        self.wanted = wanted
+        super().__init__(
+            f"shards is {wanted}, but checkpoint {checkpoint} has its state in {found}, which "
+            f"cannot be changed in it; leave the setting out (or set it to {found}), or make a new "
+            f"checkpoint of {wanted} shards out of the outputs: stop the job, then `spu-assigner "
+            f"recover --checkpoint NEW --shards {wanted}`"
+        )
+
+
+class ProfileShardsError(CheckpointError):
+    """The state is divided otherwise than the profile that was asked for keeps it."""
+
+    exit_status = 2
+
+    def __init__(self, *, checkpoint: str, found: int, profile: Profile) -> None:
+        self.found = found
+        self.profile = profile
+        has = "1 shard" if found == 1 else f"{found} shards"
+        wants = "several shards" if found == 1 else "1 shard"
+        super().__init__(
+            f"profile {profile} keeps the state in {wants}, but checkpoint {checkpoint} has it in "
+            f"{has}, which was fixed at its first start and cannot be changed in it; leave the "
+            f"profile out, or give shards {found} besides to have all else of it, or make a new "
+            "checkpoint out of the outputs: stop the job, then `spu-assigner recover --checkpoint "
+            f"NEW --profile {profile}`"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What is there; both None: nothing yet."""
+
+    id: str | None
+    shards: int | None
+
+
+def absolute(checkpoint: str) -> str:
+    """A folder's whole path; a URL as it is."""
+    has_scheme = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", checkpoint)
+    return checkpoint if has_scheme else str(Path(checkpoint).expanduser().absolute())
+
+
+def is_local(checkpoint: str) -> bool:
+    """Whether it is on this machine's own disk."""
+    return checkpoint.startswith(("/", "file:"))
+
+
+def make_private(checkpoint: str, *, alone: bool) -> None:
+    """Make a checkpoint on this machine a folder of this user's alone; others are as they are.
+
+    Args:
+        alone: whether this user is the only one who writes there. The executors of a Spark cluster
+            may be another one; then its rights are the cluster's matter.
+
+    Raises:
+        FolderError: others can write there.
+    """
+    if alone and is_local(checkpoint):
+        private_folder(Path(checkpoint.removeprefix("file://").removeprefix("file:")))
+
+
+def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
+    """Look at a checkpoint.
+
+    Raises:
+        CheckpointDamagedError: a file of it is missing, or holds what Spark never writes.
+        Py4JJavaError: a file cannot be read.
+    """
+    lines = read_lines(files, f"{checkpoint}/metadata")
+    newest = max(batches_in(files, f"{checkpoint}/offsets"), default=None)
+    offsets = None if newest is None else read_lines(files, f"{checkpoint}/offsets/{newest}")
+    if lines is None and newest is not None:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint,
+            what="metadata",
+            told=f"it is missing, but there are offsets of batch {newest}",
+        )
+    if newest is None and batches_in(files, f"{checkpoint}/commits"):
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint,
+            what="offsets",
+            told="they are missing, but there are batches in commits",
+        )
+    path = "metadata"
+    try:
+        found_id = None if lines is None else str(json.loads(lines[0])["id"])
+        # The offsets file: version, then a line of JSON with the settings that belong to the state.
+        path = f"offsets/{newest}"
+        found = None if offsets is None else int(json.loads(offsets[1])["conf"][SHUFFLE_PARTITIONS])
+    except (ValueError, KeyError, IndexError, TypeError) as reason:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=path, told=f"it is no file of a streaming query: {reason}"
+        ) from reason
+    return Checkpoint(id=found_id, shards=found)
+
+
+def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
+    """How far the input had been read when a batch ended, as Spark noted it before the batch.
+
+    Raises:
+        CheckpointDamagedError: there is no such note, or it cannot be understood.
+        Py4JJavaError: it cannot be read.
+    """
+    path = f"offsets/{batch}"
+    lines = read_lines(files, f"{checkpoint}/{path}")
+    if lines is None:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=path, told="it is missing, and the next batch begins there"
+        )
+    positions: dict[str, tuple[PartitionPosition, ...]] = {}
+    try:
+        for line in lines[2:]:  # A line a source, after the version and the settings.
+            for topic, offsets in json.loads(line).items():
+                positions[topic] = tuple(
+                    PartitionPosition(partition=partition, next=int(offset))
+                    for partition, offset in sorted((int(n), at) for n, at in offsets.items())
+                )
+    except (ValueError, AttributeError, TypeError) as reason:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=path, told=f"it is no file of offsets: {reason}"
+        ) from reason
+    if not positions:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=path, told="it names no offset of any topic"
+        )
+    return positions
+
+
+def choose_shards(
+    checkpoint: Checkpoint, *, wanted: int | None, profile: Profile | None, place: str
+) -> int:
+    """The number of shards to run with.
+
+    Args:
+        wanted: as the settings say; goes before what the profile would have.
+        profile: the one that was asked for by name, if any.
+
+    Raises:
+        ShardsChangedError: the checkpoint has another number than the one asked for.
+        ProfileShardsError: it has not what the profile asked for.
+    """
+    found = checkpoint.shards
+    if found is None:
+        return wanted or shards_at_first(profile)
+    if wanted is not None:
+        if wanted != found:
+            raise ShardsChangedError(checkpoint=place, found=found, wanted=wanted)
+    elif profile is not None and not suits(profile, found):
+        raise ProfileShardsError(checkpoint=place, found=found, profile=profile)
+    return found
+
+
+def read_lines(files: Files, path: str) -> list[str] | None:
+    """The lines of a small text file; None: there is none."""
+    if isinstance(files, LocalFiles):
+        return files.lines(path)
+    system, place = _file_system(files, path)
+    if not system.exists(place):
+        return None
+    stream = system.open(place)
+    try:
+        text = _java(files).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+    finally:
+        stream.close()
+    return str(text).splitlines()
+
+
+def write_text(files: Files, path: str, text: str) -> None:
+    """Write a small text file, whole or not at all; an older one is replaced."""
+    if isinstance(files, LocalFiles):
+        files.write(path, text)
+        return
+    system, place = _file_system(files, path)
+    half = place.suffix(".half")
+    stream = system.create(half, True)
+    try:
+        stream.write(bytearray(text, "utf-8"))
+    finally:
+        stream.close()
+    system.delete(place, False)
+    system.rename(half, place)
+
+
+def list_names(files: Files, folder: str) -> list[str] | None:
+    """The names in a folder, in order; None: there is no such folder."""
+    if isinstance(files, LocalFiles):
+        return files.names(folder)
+    system, place = _file_system(files, folder)
+    if not system.exists(place):
+        return None
+    return sorted(str(status.getPath().getName()) for status in system.listStatus(place))
+
+
+def put_file(spark: SparkSession, file: Path, path: str) -> None:
+    """Copy a file of this machine to any place; what is there is replaced."""
+    system, place = _file_system(spark, path)
+    source = _java(spark).org.apache.hadoop.fs.Path(file.absolute().as_uri())
+    system.copyFromLocalFile(False, True, source, place)
+
+
+def remove(files: Files, path: str) -> None:
+    """Remove a file, or a folder with all that is in it; nothing if there is none."""
+    if isinstance(files, LocalFiles):
+        files.remove(path)
+        return
+    system, place = _file_system(files, path)
+    system.delete(place, True)
+
+
+def sha256_of(files: Files, path: str) -> str | None:
+    """The SHA-256 of a file, hexadecimal; None: there is none."""
+    if isinstance(files, LocalFiles):
+        return files.sha256(path)
+    system, place = _file_system(files, path)
+    if not system.exists(place):
+        return None
+    stream = system.open(place)
+    try:
+        return str(_java(files).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
+    finally:
+        stream.close()
+
+
+def batches_in(files: Files, log: str) -> list[int]:
+    """The numbers of the batches that a log of Spark's has a file of, ascending."""
+    return sorted(int(name) for name in list_names(files, log) or () if name.isdigit())
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    place = _java(spark).org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), place
+
+
+def _java(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm

@@ -1,0 +1,4 @@
+"""Commands for users of a job: produce, watch, simulate, topics, completion.
+
+Imports `explain`, `kafka`, `config` and `common`.
+"""

@@ -1,0 +1,118 @@
+"""Manual replica lists from a file, in either of the documents' forms.
+
+Only what cannot be sent is refused here; what is wrong with the lists themselves is for the core to
+say, which names the first fault.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
+from spu_assigner.schemas.errors import LineFault
+from spu_assigner.schemas.json_lines.lines import MANUAL_DEPTH_MAX, is_deeper_than
+from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
+
+FORMS: Final = (
+    'a list like [{"id": 0, "replicas": [0, 1, 2]}], or an object {"partitions": [such a list]}'
+)
+TOO_DEEP: Final = f"is nested too deeply; expected {FORMS}"
+
+
+class AssignmentFileError(AssignerError):
+    """The file holds no replica lists."""
+
+    exit_status = 2
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        super().__init__(f"replica assignment {str(path)!r} {reason}")
+
+
+class NoAssignmentError(AssignerError):
+    """Bytes are no replica lists."""
+
+    def __init__(self, fault: LineFault, reason: str, position: int | None = None) -> None:
+        self.fault = fault
+        self.reason = reason  # what follows the file's name in a message
+        self.position = position  # character of the text, from 0, where it can be told
+        super().__init__(reason)
+
+
+def read_assignment(path: Path) -> Any:
+    """The manual lists of a file, as they are there.
+
+    Raises:
+        AssignmentFileError: not a regular file, a link to one, over 8 MiB, or no JSON of either
+            form.
+    """
+    try:
+        data = read_plain_file(path, size_max=MANUAL_FILE_SIZE_MAX, follows_link=False)
+    except FileRefusedError as error:
+        raise AssignmentFileError(path, error.reason) from error
+    try:
+        return assignment_of(data)
+    except NoAssignmentError as error:
+        raise AssignmentFileError(path, error.reason) from error
+
+
+def assignment_of(data: bytes) -> Any:
+    """The manual lists of a file's bytes, as they are there.
+
+    Raises:
+        NoAssignmentError: no JSON of either form.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_number,
+            parse_float=_finite,
+        )
+    except UnicodeDecodeError as error:
+        mark = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+        at = mark + error.start  # The codec counts from behind the mark.
+        position = len(data[mark:at].decode())
+        said = f"is no UTF-8 at byte {at}"
+        raise NoAssignmentError(LineFault.NO_JSON, said, position) from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        said = f"is no JSON at {where}: {error.msg}"
+        raise NoAssignmentError(LineFault.NO_JSON, said, error.pos) from error
+    except RecursionError as error:
+        raise NoAssignmentError(LineFault.TOO_DEEP, TOO_DEEP) from error
+    except ValueError as error:
+        raise NoAssignmentError(LineFault.WRONG_VALUE, f"cannot be read: {error}") from error
+    is_object = isinstance(value, dict) and list(value) == ["partitions"]
+    lists = value["partitions"] if is_object else value
+    if not isinstance(lists, list):
+        raise NoAssignmentError(LineFault.WRONG_VALUE, f"is neither form; expected {FORMS}")
+    if is_deeper_than(value, MANUAL_DEPTH_MAX):
+        raise NoAssignmentError(LineFault.TOO_DEEP, TOO_DEEP)
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"{name[:80]!r} is given more than once in one object")
+        members[name] = value
+    return members
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        _no_number(text[:80])
+    return number
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"found {constant}; expected a whole number")

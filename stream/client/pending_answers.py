@@ -1,0 +1,160 @@
+"""Which answers are still to come for the events that were sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from spu_assigner.core.base.events import Event, LeaveMode, SpuLeft, TopicDelete, TopicRelease
+from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.kafka.client import Reader, Received, Sent
+from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVENTS, TOPIC_STATUS
+
+ANSWER_TOPICS: Final = (RING_EVENTS, REPLICA_MAP, TOPIC_STATUS, DEAD_LETTER)
+
+
+class Awaited:
+    """Events by id until each is answered: by a status, a ring event, or a dead letter.
+
+    Everything else that an event brings (its map, SPUs that it saturated) is in the same
+    transaction: once the answer was read, it can be read as well. Where something waits for SPUs
+    or slots, a create or the lists that a leave made short, it is awaited too.
+    """
+
+    def __init__(self) -> None:
+        self._events: set[str] = set()
+        self._open: dict[str, None] = {}  # in the order of sending
+        self._places: dict[tuple[str, int, int], str | None] = {}
+        self._forgotten: set[str] = set()  # topics that are to be deleted or released
+        self._waiting: dict[str, set[str]] = {}  # by event id: the topics that wait for its sake
+        self._decommissions: set[str] = set()
+        self._left: dict[tuple[str, int], str] = {}  # the decommission of (cluster, SPU) that holds
+        self.refused = 0
+
+    @property
+    def unanswered(self) -> list[str]:
+        """The event ids that nothing was heard of, in the order of sending."""
+        return list(self._open)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The topics, with their clusters, that still wait for SPUs or slots."""
+        return sorted({topic for topics in self._waiting.values() for topic in topics})
+
+    @property
+    def drained(self) -> dict[str, list[int]]:
+        """By cluster: the SPUs that replica maps no longer use, by a decommission that was sent.
+
+        The assignment alone is known here: a storage node keeps its replicas until they are moved.
+        """
+        found: dict[str, list[int]] = {}
+        for cluster_id, spu_id in sorted(self._left):
+            if self._left[cluster_id, spu_id] not in self._waiting:
+                found.setdefault(cluster_id, []).append(spu_id)
+        return found
+
+    def expect(self, event: Event) -> None:
+        """Await the answer to an event that is going to be sent."""
+        self.expect_id(event.event_id)
+        if isinstance(event, TopicDelete | TopicRelease):
+            self._forgotten.add(f"{event.cluster_id}/{event.topic}")
+        if isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION:
+            self._decommissions.add(event.event_id)
+
+    def expect_id(self, event_id: str) -> None:
+        """Await something to be heard of what is going to be sent under this name."""
+        self._events.add(event_id)
+        self._open[event_id] = None
+
+    def give_up(self, event_id: str) -> None:
+        """Await an event no longer: it was not sent."""
+        self._open.pop(event_id, None)
+
+    def sent(self, sent: Sent) -> None:
+        """Take note where it went, or that it did not."""
+        if sent.error is not None:
+            self.give_up(sent.event_id or "")
+        else:
+            self._places[sent.topic, sent.partition, sent.offset] = sent.event_id
+
+    def take(self, received: Received) -> bool:
+        """Whether a message belongs to what was sent; if it answers an event, that is closed."""
+        answer = received.answer
+        match answer:
+            case DeadLetter():
+                place = (answer.source_topic, answer.source_partition, answer.source_offset)
+                if place not in self._places:
+                    return False
+                self._close(self._places[place] or "", refused=True)
+                return True
+            case TopicStatus():
+                self._note_waiting(answer)
+                return self._answered(answer.cause, refused=answer.status is Status.REJECTED)
+            case RingEvent():
+                self._note_ring(answer)
+                return self._answered(answer.cause, refused=answer.change is RingChange.IGNORED)
+            case ReplicaMap():
+                return answer.cause in self._events
+            case _:
+                return received.topic == REPLICA_MAP and received.key in self._forgotten
+
+    def wait(
+        self,
+        reader: Reader,
+        *,
+        seconds: float,
+        tell: Callable[[Received], None],
+        check: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Read until every event is answered; whether all were within `seconds`.
+
+        `tell` is called for each message that belongs to what was sent; `check` between looks, and
+        may raise to end the wait.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            while self._is_due() and time.monotonic() < deadline:
+                self._take_all(reader.poll(), tell)
+                check()
+            self._take_all(reader.drain(), tell)  # What came with the last answer; it may wait.
+            if not self._is_due() or time.monotonic() >= deadline:
+                return not self._is_due()
+
+    def _take_all(self, found: Iterable[Received], tell: Callable[[Received], None]) -> None:
+        for received in found:
+            if self.take(received):
+                tell(received)
+
+    def _is_due(self) -> bool:
+        return bool(self._open or self._waiting)
+
+    def _note_ring(self, answer: RingEvent) -> None:
+        place = (answer.cluster_id, answer.spu_id)
+        if answer.change is RingChange.LEFT and answer.cause in self._decommissions:
+            self._left[place] = answer.cause
+        elif answer.change in (RingChange.JOINED, RingChange.UPDATED):
+            self._left.pop(place, None)  # It is back: the decommission has ended.
+
+    def _note_waiting(self, answer: TopicStatus) -> None:
+        topic = f"{answer.cluster_id}/{answer.topic}"
+        if answer.status is Status.WAITING and answer.cause in self._events:
+            self._waiting.setdefault(answer.cause, set()).add(topic)
+            return
+        for cause in [answer.cause] if answer.status is Status.ASSIGNED else list(self._waiting):
+            topics = self._waiting.get(cause, set())
+            topics.discard(topic)
+            if not topics:
+                self._waiting.pop(cause, None)
+
+    def _answered(self, cause: str, *, refused: bool) -> bool:
+        if cause not in self._events:
+            return False
+        self._close(cause, refused=refused)
+        return True
+
+    def _close(self, event_id: str, *, refused: bool) -> None:
+        if event_id in self._open:
+            del self._open[event_id]
+            self.refused += refused

@@ -1,0 +1,141 @@
+"""`spu-assigner topics`: make the job's topics, or say what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import click
+from spu_assigner.stream.config.command_options import broker_options, output_option
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.acls import ANY_TOPIC, Role
+from spu_assigner.stream.kafka.topics import PARTITIONS
+
+_ROLES: Final = [role.value for role in Role]
+
+
+@click.group()
+def topics() -> None:
+    """Create or check the Kafka topics."""
+
+
+@topics.command()
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1, max=1_000),
+    default=PARTITIONS,
+    show_default=True,
+    help="Of each new topic that may have several.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1, max=32),
+    help="Of each new topic. [default: the broker's]",
+)
+@output_option
+@broker_options
+def create(
+    partitions: int, replication_factor: int | None, output: str, connection: Connection
+) -> int:
+    """Make the topics that are missing, mend the settings of the others. Safe to repeat."""
+    from spu_assigner.stream.kafka.topics import create_topics
+
+    report = create_topics(
+        connection.client(),
+        prefix=connection.prefix,
+        partitions=partitions,
+        replication_factor=replication_factor or -1,
+    )
+    done = {"created": report.created, "mended": report.mended, "unchanged": report.unchanged}
+    if output == "json":
+        click.echo(json.dumps(done))
+        return 0
+    for deed, names in done.items():
+        for name in names:
+            click.echo(f"{deed:<9}  {name}")
+    return 0
+
+
+@topics.command()
+@output_option
+@broker_options
+def check(output: str, connection: Connection) -> int:
+    """Say whether the job can start on these topics; exit status 1 if it cannot."""
+    from spu_assigner.stream.kafka.topics import ACCESS, GRANTING, MENDING, find_faults
+
+    faults = find_faults(connection.client(), prefix=connection.prefix)
+    if output == "json":
+        listed = [
+            {
+                "topic": fault.topic,
+                "setting": fault.setting,
+                "found": fault.found,
+                "expected": fault.expected,
+            }
+            for fault in faults
+        ]
+        click.echo(json.dumps({"faults": listed}))
+    elif faults:
+        for fault in faults:
+            click.echo(str(fault))
+        click.echo(f"To mend this: {GRANTING if faults[0].setting == ACCESS else MENDING}.")
+    else:
+        click.echo("All topics are as the job needs them.")
+    return 1 if faults else 0
+
+
+@topics.command(name="acls")
+@click.option("--role", type=click.Choice(_ROLES), help="Of this role alone.")
+@click.option("--principal", help="Who is given the rights. [default: User: and the role]")
+@click.option("--group", default="my-group", show_default=True, help="Of a consumer of your own.")
+@click.option(
+    "--cluster",
+    "--cluster-id",
+    "cluster_id",
+    default="my-cluster",
+    show_default=True,
+    help="Of a follower of brokers.",
+)
+@click.option(
+    "--mapped-topic",
+    default=ANY_TOPIC,
+    show_default=True,
+    help="Of an applier: a topic that a replica map names; call it once for each.",
+)
+@click.option("--query-name", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
+@output_option
+@broker_options
+def list_acls(
+    *,
+    role: str | None,
+    principal: str | None,
+    group: str,
+    cluster_id: str,
+    mapped_topic: str,
+    query_name: str | None,
+    output: str,
+    connection: Connection,
+) -> int:
+    """Print the least rights of each role, as lines of kafka-acls. Asks no broker."""
+    from spu_assigner.stream.kafka.acls import acls, commands
+
+    query = Settings.load(flags={"query_name": query_name}).query_name
+    for each in Role if role is None else [Role(role)]:
+        given = acls(
+            each,
+            prefix=connection.prefix,
+            query_name=query,
+            group=group,
+            cluster_id=cluster_id,
+            mapped=mapped_topic,
+        )
+        user = principal or f"User:{each}"
+        if output == "json":
+            for acl in given:
+                told = {"role": each, "principal": user, "resource": acl.resource}
+                click.echo(json.dumps({**told, "name": acl.name, "operation": acl.operation}))
+            continue
+        for line in commands(given, principal=user, servers=connection.bootstrap_servers):
+            click.echo(line)
+    return 0

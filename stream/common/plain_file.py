@@ -1,0 +1,74 @@
+"""Reading a file that somebody else may have put there: whole, or not at all.
+
+Only a regular file is read, no more of it than its limit, and never by waiting: a pipe has no end
+that could be waited for, a device none at all. What was opened is what is judged, so that a file
+which is exchanged meanwhile is no other case.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from spu_assigner.core.base.errors import AssignerError
+
+
+class FileRefusedError(AssignerError):
+    """A file that is not read."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        self.reason = reason  # what follows the file's name in a message
+        super().__init__(f"{str(path)!r} {reason}")
+
+
+def read_plain_file(
+    path: Path, *, size_max: int, follows_link: bool = True, is_private: bool = False
+) -> bytes:
+    """The bytes of a regular file of at most `size_max`.
+
+    Args:
+        follows_link: whether the file may be a symbolic link; its folders always may.
+        is_private: whether it must belong to this user, and nobody else may open it.
+
+    Raises:
+        FileRefusedError: it is none, has more, or cannot be read.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # Opening a pipe would wait for a writer.
+    try:
+        descriptor = os.open(path, flags | (0 if follows_link else os.O_NOFOLLOW))
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follows_link:
+            reason = "is a symbolic link; name the file that it leads to"
+        else:
+            reason = f"cannot be read: {error.strerror}"
+        raise FileRefusedError(path, reason) from error
+    except ValueError as error:  # The name holds a NUL, or half a surrogate pair.
+        raise FileRefusedError(path, f"cannot be read: {error}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise FileRefusedError(path, "is not a regular file")
+        if is_private and (openness := _openness(path, status)) is not None:
+            raise FileRefusedError(path, openness)
+        pieces, size = [], 0
+        while piece := os.read(descriptor, min(size_max + 1 - size, 1024 * 1024)):
+            pieces.append(piece)
+            size += len(piece)
+            if size > size_max:
+                raise FileRefusedError(path, f"has more than {size_max} bytes")
+    except OSError as error:
+        raise FileRefusedError(path, f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces)
+
+
+def _openness(path: Path, status: os.stat_result) -> str | None:
+    """Why a file is no secret of this user's."""
+    if status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid}, not to {os.geteuid()}, who reads it"
+    mode = stat.S_IMODE(status.st_mode)
+    return f"is open to others (mode {mode:04o}): `chmod 600 {path}`" if mode & 0o077 else None

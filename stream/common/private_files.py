@@ -1,0 +1,90 @@
+"""Folders and files that are for this user's eyes alone: state, data, logs, sockets.
+
+A job's checkpoint says what it will answer next, so whoever can write there decides that, and who
+can read there knows every placement. The folders that the product makes are 0700; what Spark and
+Kafka write inside is made under a mask that leaves nothing to others. Folders on other file systems
+(`hdfs://`, `s3a://`) are guarded there, by whoever runs them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from spu_assigner.core.base.errors import AssignerError
+
+MASK: Final = 0o077  # a umask: nothing for the group, nothing for others
+_WRITABLE: Final = 0o022
+
+
+class FolderError(AssignerError):
+    """A folder that others can change, or that cannot be made."""
+
+    exit_status = 2
+
+    def __init__(self, *, folder: Path, found: str, advice: str) -> None:
+        self.folder = folder
+        super().__init__(f"{folder} {found}; {advice}")
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder 0700; take the rights to read from others where it is there already.
+
+    What others could have written is not trusted, so that is refused and not mended.
+
+    Raises:
+        FolderError: it is another user's, or others can write to it, or it cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        mode = stat.S_IMODE(found.st_mode)
+        if found.st_uid != os.geteuid():
+            raise FolderError(
+                folder=folder,
+                found=f"belongs to user {found.st_uid}, expected this one, {os.geteuid()}",
+                advice="name another folder, e.g. a new one inside it, or change its owner",
+            )
+        if mode & _WRITABLE:
+            raise FolderError(
+                folder=folder,
+                found=f"can be written by others (mode {mode:04o}, expected 0700)",
+                advice=f"if all in it can be trusted, `chmod 700 {folder}`, else name another "
+                "folder, e.g. a new one inside it",
+            )
+        if mode & MASK:
+            folder.chmod(mode & ~MASK)
+            told = f"{folder} could be read by others (mode {mode:04o}): made {mode & ~MASK:04o}"
+            print(f"spu-assigner: {told}", file=sys.stderr)
+    except OSError as reason:
+        raise FolderError(
+            folder=folder,
+            found=f"cannot be made a private folder ({reason.strerror})",
+            advice="name another",
+        ) from reason
+
+
+def open_private(path: Path) -> IO[bytes]:
+    """Open a log to add to it, 0600, also where it was there with wider rights; no link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.fdopen(os.open(path, flags, 0o600), "ab")
+    os.fchmod(file.fileno(), 0o600)
+    return file
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """What is made meanwhile, and by processes started meanwhile, is for this user alone.
+
+    The mask belongs to the process, so other threads' files are private too for that while.
+    """
+    before = os.umask(MASK)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -1,0 +1,4 @@
+"""Settings and security, read once; the options that commands share.
+
+Imports `common`.
+"""

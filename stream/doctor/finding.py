@@ -1,0 +1,55 @@
+"""What `spu-assigner doctor` finds: each kind with a code that stays, and how it is told.
+
+A fault keeps the role from its work, or will; a warning does not. The first digit of a code says
+what it is about: 0 the examination itself, 1 this machine, 2 the broker, 3 rights and topics,
+4 the checkpoint alone, 5 the checkpoint and Kafka together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spu_assigner.stream.common.printable import printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One kind of finding."""
+
+    code: str
+    name: str
+    about: str  # what is found
+    why: str  # what comes of it
+    mend: str  # what to do
+    is_fault: bool = True  # else a warning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong here."""
+
+    check: str
+    rule: Rule
+    message: str  # what was found and what was expected
+    mend: str  # what to do about it here
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "check": self.check,
+            "code": self.rule.code,
+            "name": self.rule.name,
+            "severity": "fault" if self.rule.is_fault else "warning",
+            "message": printable(self.message),
+            "mend": printable(self.mend),
+        }
+
+
+def fault(code: str, name: str, about: str, why: str, mend: str) -> Rule:
+    """A rule of what keeps the role from its work."""
+    return Rule(code=code, name=name, about=about, why=why, mend=mend)
+
+
+def warning(code: str, name: str, about: str, why: str, mend: str) -> Rule:
+    """A rule of what does not, yet."""
+    return Rule(code=code, name=name, about=about, why=why, mend=mend, is_fault=False)

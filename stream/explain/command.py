@@ -1,0 +1,148 @@
+"""`spu-assigner explain`: why replicas are where they are, from what the job published."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.config.command_options import broker_options, output_option
+from spu_assigner.stream.config.connection import Connection
+
+if TYPE_CHECKING:
+    from spu_assigner.core.base.records import Status
+    from spu_assigner.stream.config.command_options import Form
+    from spu_assigner.stream.kafka.outputs import ClusterOutputs
+
+PARTITIONS_SHOWN: Final = 16  # of a topic, as text; JSON has them all
+
+
+class TopicUnknownError(AssignerError):
+    """There is no such topic now."""
+
+    def __init__(
+        self, *, cluster_id: str, topic: str, gone: Status | None, known: list[str]
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.topic = topic
+        self.gone = gone  # how it went: DELETED or RELEASED; None: it was never there
+        if gone is not None:
+            message = f"topic {topic!r} of cluster {cluster_id!r} is {gone}"
+        else:
+            names = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if known[5:] else "")
+            message = f"no topic {topic!r} in cluster {cluster_id!r}; it has {names or 'no topics'}"
+        super().__init__(message)
+
+
+class PartitionUnknownError(AssignerError):
+    """The topic has no such partition."""
+
+    def __init__(self, *, topic: str, partition: int, count: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.count = count
+        super().__init__(f"no partition {partition} in topic {topic!r}; expected 0 to {count - 1}")
+
+
+@click.command()
+@click.argument("cluster", metavar="CLUSTER")
+@click.argument("topic", metavar="TOPIC")
+@click.argument("partition", type=click.IntRange(min=0), required=False)
+@output_option
+@broker_options
+def explain(
+    *, cluster: str, topic: str, partition: int | None, output: Form, connection: Connection
+) -> int:
+    """Tell why the replicas of TOPIC in CLUSTER are where they are.
+
+    Reads what the job has published, rebuilds the ring as it was, places the request anew and
+    tells for each replica which position of which order was looked at, and who was passed over and
+    why: offline, leaving, saturated, on the same rack, in the list already. Of a repair or
+    rebalance: who went, who came, and who else could have come. What can no longer be known is
+    said to be so.
+
+    With --output json one line for each partition and each retained revision that set its list
+    (type "explanation"; its fields are those of `simulate --explain`), or what the topic waits for
+    (type "waiting").
+
+    Exit status: 0 told; 1 no such cluster, topic or partition.
+    """
+    from spu_assigner.stream.kafka.outputs import read_cluster
+
+    found = read_cluster(connection, cluster, topic)
+    if not found.maps:
+        click.echo(_waiting(found, cluster, topic, output))
+        return 0
+    newest = found.maps[-1].map
+    count = 0 if newest.replicas is None else len(newest.replicas)
+    if partition is not None and partition >= count:
+        raise PartitionUnknownError(topic=topic, partition=partition, count=count)
+    _tell(found, range(count) if partition is None else [partition], output)
+    return 0
+
+
+def _tell(found: ClusterOutputs, partitions: range | list[int], output: Form) -> None:
+    from spu_assigner.core.explain.decisions import explain as explained
+    from spu_assigner.stream.explain.rendering import decision_json, explanation_text
+
+    shown = partitions if output == "json" else partitions[:PARTITIONS_SHOWN]
+    for explanation in explained(found.outputs, found.maps, shown):
+        if output == "table":
+            click.echo(explanation_text(explanation))
+            continue
+        for decision in explanation.decisions:
+            line = decision_json(
+                cluster_id=explanation.cluster_id,
+                topic=explanation.topic,
+                policy=explanation.policy,
+                partition=explanation.partition,
+                decision=decision,
+            )
+            click.echo(line)
+    if len(shown) < len(partitions):
+        click.echo(f"… {len(partitions) - len(shown)} more (name one, or all with --output json)")
+
+
+def _waiting(found: ClusterOutputs, cluster_id: str, topic: str, output: Form) -> str:
+    """What a topic without a map waits for.
+
+    Raises:
+        TopicUnknownError: it does not wait either.
+    """
+    from spu_assigner.core.explain.decisions import why_it_waits
+
+    state = found.outputs.state
+    waiting = state.waiting.get(topic)
+    if waiting is None:
+        known = sorted(state.topics)
+        raise TopicUnknownError(cluster_id=cluster_id, topic=topic, gone=found.gone, known=known)
+    refusal = why_it_waits(state, waiting)
+    code = None if refusal is None else refusal.code
+    message = (
+        "nothing stands in its way; the next event of the cluster will serve it"
+        if refusal is None
+        else refusal.message
+    )
+    if output == "json":
+        line = {
+            "type": "waiting",
+            "cluster_id": cluster_id,
+            "topic": topic,
+            "kind": waiting.kind,
+            "sequence": waiting.sequence,
+            "cause": waiting.cause,
+            "partitions": waiting.partitions,
+            "replication_factor": waiting.replication_factor,
+            "policy": waiting.policy,
+            "code": code,
+            "message": message,
+        }
+        return json.dumps(line, separators=(",", ":"))
+    return (
+        f"{cluster_id}/{topic} has no map yet: asked for by {printable(waiting.cause)} "
+        f"({waiting.partitions} partitions of {waiting.replication_factor} replicas, policy "
+        f"{waiting.policy}), it waits as number {waiting.sequence}\n"
+        f"  {'' if code is None else f'{code}: '}{message}"
+    )

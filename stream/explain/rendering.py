@@ -1,0 +1,279 @@
+"""Decisions in words, and as JSON for programs.
+
+A line of JSON tells how one list was made by one revision:
+`{"type":"explanation","cluster_id":…,"topic":…,"partition":…,"revision":…,"cause":…,"policy":…,
+"mode":…,"replicas":[…],"replicas_before":[…]|null,"text":…,"order":…,"ring_size":…,
+"chain_index":…,"cycle":…,"position":…,"gap":…,"shift":…,"is_named":…,
+"steps":[{"spu_id":…,"position":…,"rack":…,"core":…,"passed_over":[{"spu_id":…,"why":…}]}],
+"moves":[{"gone":…,"why":"leaving"|null,"taken":…,"on_new_rack":…,"candidates":…,
+"candidates_on_new_racks":…,"best":[{"spu_id":…,"count":…,"capacity":…}]}],
+"not_in_ring":[{"spu_id":…,"why":…}],"not_in_ring_unnamed":…,
+"shares":[{"spu_id":…,"count":…,"capacity":…}],"shares_of":"then"|"now"|null,
+"recomputed":…,"unknown":[…]}`.
+`why` is offline, leaving, saturated, filled (saturated by an earlier replica of the same request),
+same_rack (then `beside` is the SPU on that rack) or in_list. What does not apply is null or empty;
+what cannot be known is a sentence in `unknown`. A move's `best` are the first of those candidates
+among whom the lowest share of capacity decides.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import Mode, Order
+from spu_assigner.core.explain.decisions import Decision, Explanation
+from spu_assigner.core.explain.moves import Load, MoveStep
+from spu_assigner.core.explain.replay_placement import Passed, Step, Taken, Why
+from spu_assigner.stream.common.printable import printable
+
+NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
+
+_MODES: Final = {
+    Mode.ROUND_ROBIN: "fluvio without racks",
+    Mode.RACK_WALK: "fluvio over racks",
+    Mode.SHIFTED: "kafka without racks",
+    Mode.RACK_SHIFTED: "kafka over racks",
+    Mode.POINTER: "redpanda's pointer",
+    Mode.LISTS: "by hand, as the request named it",
+    Mode.BALANCED: "balanced: racks first, then shares of capacity, then leaders",
+    Mode.REPAIR: "repair of what a decommission took away",
+    Mode.REBALANCE: "rebalance",
+}
+_ORDERS: Final = {
+    Order.ID: "by id",
+    Order.DIAGONAL: "along Fluvio's diagonals over racks",
+    Order.ALTERNATION: "alternating over racks",
+    Order.REGISTRATION: "by registration",
+    Order.BALANCED: "by id",
+}
+_WHYS: Final = {
+    Why.OFFLINE: "offline",
+    Why.LEAVING: "leaving",
+    Why.SATURATED: "saturated",
+    Why.FILLED: "saturated by an earlier replica of the same request",
+    Why.SAME_RACK: "same rack",
+    Why.IN_LIST: "in the list already",
+}
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """One partition in words, several lines."""
+    head = (
+        f"{explanation.cluster_id}/{explanation.topic} partition {explanation.partition}: "
+        f"{list(explanation.replicas)}, policy {explanation.policy}"
+    )
+    lines = [head]
+    if not explanation.is_whole:
+        lines.append("  the revision that placed it first is no longer retained")
+    for decision in explanation.decisions:
+        lines.append(
+            f"  revision {decision.revision}, caused by {printable(decision.cause)}: "
+            f"{list(decision.replicas)}"
+        )
+        lines += [f"    {line}" for line in decision_lines(decision)]
+    return "\n".join(lines)
+
+
+def decision_lines(decision: Decision) -> list[str]:
+    """One decision in words."""
+    reason = decision.reason
+    lines = [] if reason is None else [_MODES[reason.mode]]
+    if decision.step is not None:
+        lines += _step(decision, decision.step)
+    elif reason is not None and reason.mode in (Mode.REPAIR, Mode.REBALANCE):
+        lines += _changed(decision)
+    elif reason is not None and reason.mode is Mode.BALANCED:
+        lines += _balanced(decision)
+    elif reason is not None and reason.mode is not Mode.LISTS and reason.start_index is not None:
+        lines.append(f"placed from index {reason.start_index} on, on a ring of {reason.ring_size}")
+    for fate in Why:
+        names = [each.spu_id for each in decision.absent if each.why is fate]
+        if names:
+            lines.append(f"not in the ring: {_spus(names)}, {_WHYS[fate]}")
+    if decision.absent_unnamed:
+        lines.append(
+            f"not in the ring either: {decision.absent_unnamed} SPUs offline, leaving or saturated "
+            "whose names the outputs do not tell"
+        )
+    if decision.recomputed:
+        lines.append("repeated for this answer: the same comes out")
+    return lines + [f"not known: {each}" for each in decision.unknown]
+
+
+def _step(decision: Decision, step: Step) -> list[str]:
+    reason = decision.reason
+    named = reason is not None and reason.is_named
+    index = "index of the request's own start" if named else "chain index"
+    parts = [f"cycle {step.cycle}", f"position {step.position}"]
+    parts += [] if step.gap is None else [f"gap {step.gap}"]
+    parts += [] if step.shift is None else [f"shift {step.shift}"]
+    lines = [
+        f"ring of {step.ring_size} {_ORDERS[step.order]}, {index} {step.index}: {', '.join(parts)}"
+    ]
+    size = step.ring_size
+    for number, taken in enumerate(decision.replica_steps):
+        how = ""
+        if number and step.gap is not None:
+            how = f" = ({step.position} + {number} + gap {step.gap}) % {size}"
+        elif number and step.order is Order.DIAGONAL:
+            how = f" = ({step.position} + {number}) % {size}"
+        elif number and step.order is Order.ID and step.shift is not None:
+            turn = f"(shift {step.shift} + {number - 1}) % {max(size - 1, 1)}"
+            how = f" = ({step.position} + 1 + {turn}) % {size}"
+        lines.append(_replica(number, taken, how))
+    return lines
+
+
+def _replica(number: int, taken: Taken, how: str = "") -> str:
+    role = "leader  " if number == 0 else "follower"
+    parts = [] if taken.position is None else [f"position {taken.position}{how}"]
+    parts += [] if taken.rack is None else [f"rack {printable(taken.rack) or 'none'}"]
+    parts += [] if taken.core is None else [f"core {taken.core}"]
+    line = f"{role} SPU {taken.spu_id}" + (f": {', '.join(parts)}" if parts else "")
+    if taken.passed:
+        passed = ", ".join(_passed(each) for each in taken.passed[:NAMED_MAX])
+        more = len(taken.passed) - NAMED_MAX
+        line += f", passed over {passed}" + (f" and {more} more" if more > 0 else "")
+    return line
+
+
+def _passed(passed: Passed) -> str:
+    beside = "" if passed.beside is None else f" as {passed.beside}"
+    return f"SPU {passed.spu_id} ({_WHYS[passed.why]}{beside})"
+
+
+def _balanced(decision: Decision) -> list[str]:
+    reason = decision.reason
+    lines = []
+    if reason is not None:
+        lines.append(
+            f"ring of {reason.ring_size}, chain index of the step {reason.start_index}: "
+            "it decides between equals"
+        )
+    loads = {load.spu_id: load for load in decision.loads}
+    for number, taken in enumerate(decision.replica_steps):
+        line = _replica(number, taken)
+        load = loads.get(taken.spu_id)
+        lines.append(line if load is None else f"{line}, {_share(load, decision)}")
+    return lines
+
+
+def _changed(decision: Decision) -> list[str]:
+    lines = []
+    before = decision.before
+    if before is not None:
+        lines.append(f"before: {list(before)}")
+    for move in decision.moves:
+        lines += _move(decision, move)
+    if not decision.moves:
+        lines.append("the same SPUs in another order, so that leaders are even: no data moves")
+    elif before and decision.replicas and decision.replicas[0] != before[0]:
+        lines.append(f"SPU {decision.replicas[0]} leads now instead of SPU {before[0]}")
+    return lines
+
+
+def _move(decision: Decision, move: MoveStep) -> list[str]:
+    leaves = "is decommissioned and goes" if move.is_leaving else "goes"
+    if move.taken is None:
+        what = f"SPU {move.gone} {leaves}, and nobody comes: the list is short"
+    elif move.gone is None:
+        what = f"SPU {move.taken} fills the short list"
+    else:
+        what = f"SPU {move.gone} {leaves}, SPU {move.taken} comes"
+    loads = {load.spu_id: load for load in decision.loads}
+    both = [loads[spu_id] for spu_id in (move.gone, move.taken) if spu_id in loads]
+    if not move.is_leaving and len(both) == 2:
+        shares = ", ".join(f"SPU {load.spu_id} {_share(load, decision)}" for load in both)
+        what += f" to even the loads: {shares}"
+    if move.candidates is None:
+        return [what]
+    chosen = f"of the ring {move.candidates} do not hold it"
+    if move.wants_new_rack:
+        chosen += f", {move.on_new_racks} of them on racks that the others are not on"
+    lines = [what, chosen]
+    if move.best:
+        shares = ", ".join(f"SPU {load.spu_id} {_share(load, decision)}" for load in move.best)
+        lines.append(f"the lowest share of capacity is chosen, then the lowest id: {shares}")
+    return lines
+
+
+def _share(load: Load, decision: Decision) -> str:
+    when = "held" if decision.loads_are_of_then else "now holds"
+    return f"{when} {load.count} of {load.capacity}"
+
+
+def _spus(ids: Sequence[int]) -> str:
+    shown = ", ".join(str(spu_id) for spu_id in ids[:NAMED_MAX])
+    more = f" and {len(ids) - NAMED_MAX} more" if len(ids) > NAMED_MAX else ""
+    return f"SPU {shown}{more}"
+
+
+def decision_json(
+    *, cluster_id: str, topic: str, policy: Policy, partition: int, decision: Decision
+) -> str:
+    """One decision for one partition, as a line of JSON."""
+    reason, step = decision.reason, decision.step
+    shares_of = None if not decision.loads else "then" if decision.loads_are_of_then else "now"
+    line = {
+        "type": "explanation",
+        "cluster_id": cluster_id,
+        "topic": topic,
+        "partition": partition,
+        "revision": decision.revision,
+        "cause": decision.cause,
+        "policy": policy,
+        "mode": None if reason is None else reason.mode,
+        "replicas": decision.replicas,
+        "replicas_before": decision.before,
+        "text": "; ".join(decision_lines(decision)),
+        "order": None if step is None else step.order,
+        "ring_size": step.ring_size if step else None if reason is None else reason.ring_size,
+        "chain_index": step.index if step else None,
+        "cycle": step.cycle if step else None,
+        "position": step.position if step else None,
+        "gap": step.gap if step else None,
+        "shift": step.shift if step else None,
+        "is_named": reason is not None and reason.is_named,
+        "steps": [
+            {
+                "spu_id": taken.spu_id,
+                "position": taken.position,
+                "rack": taken.rack,
+                "core": taken.core,
+                "passed_over": [_passed_json(each) for each in taken.passed],
+            }
+            for taken in decision.replica_steps
+        ],
+        "moves": [_move_json(move) for move in decision.moves],
+        "not_in_ring": [_passed_json(each) for each in decision.absent],
+        "not_in_ring_unnamed": decision.absent_unnamed,
+        "shares": [_load_json(load) for load in decision.loads],
+        "shares_of": shares_of,
+        "recomputed": decision.recomputed,
+        "unknown": decision.unknown,
+    }
+    return json.dumps(line, separators=(",", ":"))
+
+
+def _passed_json(passed: Passed) -> dict[str, object]:
+    beside = {} if passed.beside is None else {"beside": passed.beside}
+    return {"spu_id": passed.spu_id, "why": passed.why, **beside}
+
+
+def _move_json(move: MoveStep) -> dict[str, object]:
+    return {
+        "gone": move.gone,
+        "why": Why.LEAVING if move.is_leaving else None,
+        "taken": move.taken,
+        "on_new_rack": move.on_new_rack,
+        "candidates": move.candidates,
+        "candidates_on_new_racks": move.on_new_racks,
+        "best": [_load_json(load) for load in move.best],
+    }
+
+
+def _load_json(load: Load) -> dict[str, int]:
+    return {"spu_id": load.spu_id, "count": load.count, "capacity": load.capacity}

@@ -1,0 +1,228 @@
+"""`spu-assigner follow-brokers`: the brokers of a Kafka cluster become the SPUs of a cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, is_legal_name
+from spu_assigner.stream.config.command_options import broker_options, output_option
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.setting_spec import SettingsError
+from spu_assigner.stream.config.settings import Settings
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.follow.decision import Rules
+    from spu_assigner.stream.follow.rendering import Form, Teller
+
+_UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+SECONDS_MAX: Final = 7 * 24 * 3600.0  # as long as Kafka keeps events by default
+INTERVAL_SECONDS_MIN: Final = 0.05
+
+
+def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], float]:
+    """Reads seconds, or a number with a unit."""
+
+    def read(_ctx: click.Context, _parameter: click.Parameter, value: str) -> float:
+        found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(|ms|s|m|h)", value)
+        seconds = float(found[1]) * _UNITS[found[2]] if found else -1.0
+        if not least <= seconds <= SECONDS_MAX:
+            expected = f"{least:g}s to 7 days, such as 90s or 2m"
+            raise click.BadParameter(f"{value!r} is no time; expected {expected}")
+        return seconds
+
+    return read
+
+
+def _cluster(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if not is_legal_name(value):
+        raise click.BadParameter(f"{value!r} is not 1 to 249 of [a-zA-Z0-9._-], not '.' or '..'")
+    return value
+
+
+@click.command("follow-brokers")
+@click.option(
+    "--cluster",
+    "--cluster-id",
+    "cluster_id",
+    required=True,
+    callback=_cluster,
+    help="The cluster whose SPUs the brokers are.",
+)
+@click.option(
+    "--watch-bootstrap-servers",
+    metavar="HOST:PORT",
+    help="The brokers that are followed, if not those the events go to.",
+)
+@click.option(
+    "--watch-config",
+    type=click.Path(path_type=Path),
+    help="A settings file of theirs: addresses, TLS and users. It alone says so; the environment "
+    "does not count for them then.",
+)
+@click.option(
+    "--grace",
+    "grace_seconds",
+    metavar="TIME",
+    callback=_duration(0.0),
+    default="60s",
+    show_default=True,
+    help="A broker leaves when it was missing for so long; more than a restart takes.",
+)
+@click.option(
+    "--interval",
+    "interval_seconds",
+    metavar="TIME",
+    callback=_duration(INTERVAL_SECONDS_MIN),
+    default="5s",
+    show_default=True,
+    help="Between two looks.",
+)
+@click.option("--capacity", type=click.IntRange(0, CAPACITY_MAX), help="Replica slots of a broker.")
+@click.option("--cores", type=click.IntRange(1, CORES_MAX), help="Cores of a broker.")
+@click.option(
+    "--sizes",
+    "sizes_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML with capacity and cores, of all and, under [brokers.ID], of single brokers; read "
+    "again at each look.",
+)
+@click.option(
+    "--exclude",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="ID",
+    help="Say nothing of this broker; may be repeated.",
+)
+@click.option("--adopt", is_flag=True, help="Take over SPUs that were joined by others.")
+@click.option(
+    "--allow-mass-leave",
+    is_flag=True,
+    help="Let brokers leave though more than half are missing at once.",
+)
+@click.option(
+    "--accept-cluster",
+    is_flag=True,
+    help="Go on though the SPUs were brokers of another Kafka cluster.",
+)
+@click.option(
+    "--once", is_flag=True, help="End when nothing is left to do; waits for those who are missing."
+)
+@click.option("--dry-run", is_flag=True, help="Tell what would be sent; send nothing.")
+@output_option
+@broker_options
+def follow_brokers(
+    *,
+    cluster_id: str,
+    watch_bootstrap_servers: str | None,
+    watch_config: Path | None,
+    grace_seconds: float,
+    interval_seconds: float,
+    capacity: int | None,
+    cores: int | None,
+    sizes_file: Path | None,
+    exclude: tuple[int, ...],
+    adopt: bool,
+    allow_mass_leave: bool,
+    accept_cluster: bool,
+    once: bool,
+    dry_run: bool,
+    output: Form,
+    connection: Connection,
+) -> int:
+    """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
+
+    What was said before is read out of the topics, so a start anew, or a second process, says
+    nothing twice. Of several processes for a cluster one leads; another takes over when it ends.
+    SPUs that others joined, or made to leave, are left alone. While the watched cluster cannot be
+    seen nobody leaves, nor if more than half of the brokers are missing at once.
+
+    With --output json the events go to standard output as `simulate` reads them.
+
+    Exit status: 0 done (--once), also where another process leads; 1 failed, or with --once leaves
+    held back; 2 wrong usage; 130 and 143 interrupted.
+    """
+    from spu_assigner.stream.common.interrupts import Interrupts
+    from spu_assigner.stream.follow.decision import Rules, Size
+    from spu_assigner.stream.follow.loop import Order, follow
+    from spu_assigner.stream.follow.rendering import Teller
+
+    teller = Teller(output, dry_run=dry_run)
+    given = Rules(
+        cluster_id=cluster_id,
+        kafka_cluster="",  # is seen
+        grace_seconds=grace_seconds,
+        size=Size(cores=cores, capacity=capacity),
+        excluded=frozenset(exclude),
+        adopts=adopt,
+        mass_leave_allowed=allow_mass_leave,
+    )
+    order = Order(
+        cluster_id=cluster_id,
+        rules=_rules(given, sizes_file, teller),
+        interval_seconds=interval_seconds,
+        once=once,
+        dry_run=dry_run,
+        accepts_cluster=accept_cluster,
+    )
+    watched = _watched(connection, watch_bootstrap_servers, watch_config)
+    interrupts = Interrupts(lambda: None)
+    return follow(connection, watched, order, teller, check=interrupts.check)
+
+
+def _rules(given: Rules, sizes_file: Path | None, teller: Teller) -> Callable[[str], Rules]:
+    """The rules by the watched cluster's id, with what the file of sizes says now.
+
+    Raises:
+        SizesError: the file is wrong at the start; later the last good one holds.
+    """
+    from dataclasses import replace
+
+    from spu_assigner.stream.follow.decision import Size
+    from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
+
+    last = None if sizes_file is None else read_sizes(sizes_file)
+
+    def rules(kafka_cluster: str) -> Rules:
+        nonlocal last
+        if sizes_file is None or last is None:
+            return replace(given, kafka_cluster=kafka_cluster)
+        try:
+            last = read_sizes(sizes_file)
+        except SizesError as reason:
+            teller.sizes(f"{reason}; goes on with what it said before")
+        else:
+            teller.sizes(None)
+        size = Size(
+            cores=given.size.cores if last.size.cores is None else last.size.cores,
+            capacity=given.size.capacity if last.size.capacity is None else last.size.capacity,
+        )
+        return replace(given, kafka_cluster=kafka_cluster, size=size, sizes=last.by_broker)
+
+    return rules
+
+
+def _watched(connection: Connection, servers: str | None, config: Path | None) -> Connection:
+    """How the watched cluster is reached: as the other, unless a file of its own says how.
+
+    Raises:
+        SettingsError: the address cannot be.
+        BadParameter: something in the file.
+    """
+    if config is None:
+        if servers is None:
+            return connection
+        checked = Settings.load(flags={"bootstrap_servers": servers}, environ={})
+        return Connection(bootstrap_servers=checked.bootstrap_servers, security=connection.security)
+    try:
+        settings = Settings.load(flags={"bootstrap_servers": servers}, environ={}, file=config)
+    except SettingsError as error:
+        raise click.BadParameter(str(error), param_hint="'--watch-config'") from error
+    watched = settings.connection()
+    if watched.security.warning is not None:
+        click.echo(f"warning: of the watched cluster: {watched.security.warning}", err=True)
+    return watched

@@ -1,0 +1,280 @@
+"""Which brokers are to be said to have joined or left: decided without Kafka and without a clock.
+
+A function of what was said of the SPUs, what is seen of the brokers, and how long that has been so.
+
+Rules:
+- A broker that is seen and was never spoken of joins. One that is back, or that has changed, joins
+  again. What neither the broker nor the settings tell of it (a rack, cores, a capacity) stays as it
+  was said last.
+- A broker leaves (`OFFLINE`) once it was missing in every look for the grace time. Time in which
+  nothing could be seen does not count: that we do not see a cluster says nothing of its brokers.
+- If more than half of those that should be there are missing, nobody leaves, unless that is
+  allowed: so many at once are rather a fault of the view.
+- An SPU of which somebody else spoke last is his: it is left alone. SPUs that others have joined
+  can be adopted; who was made to leave by others never comes back by this.
+- The id of an event follows from what it says and from the event before it of the same SPU, so that
+  whoever decides the same, again or beside another, sends the same id, and nobody uses it twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
+from spu_assigner.core.base.limits import RACK_LENGTH_MAX, default_capacity
+
+MARK: Final = "follow-brokers"  # the ids of its events begin so
+LABEL: Final = "kafka-cluster"  # of the SPUs it joins: the id of the watched cluster
+
+Announcement = SpuJoined | SpuLeft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What a join says of an SPU."""
+
+    rack: str | None
+    cores: int
+    capacity: int
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What was said last of an SPU."""
+
+    online: bool
+    is_own: bool  # by this command, and not by somebody else
+    described: Described | None  # None: of its joins nothing is left
+    place: str  # of what was said last, in the input; part of the next event's id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What Kafka does not tell of a broker; None: nothing was set."""
+
+    cores: int | None = None
+    capacity: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for one cluster."""
+
+    cluster_id: str
+    kafka_cluster: str  # the watched cluster's own id
+    grace_seconds: float
+    size: Size = field(default_factory=Size)  # of each broker without one of its own
+    sizes: Mapping[int, Size] = field(default_factory=dict)
+    excluded: frozenset[int] = frozenset()  # these brokers are no business of ours
+    adopts: bool = False
+    mass_leave_allowed: bool = False
+
+    def size_of(self, broker: int) -> Size:
+        own = self.sizes.get(broker, Size())
+        return Size(
+            cores=self.size.cores if own.cores is None else own.cores,
+            capacity=self.size.capacity if own.capacity is None else own.capacity,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What the looks at a cluster have shown so far.
+
+    Its own clock stands still while nothing can be seen: it goes on between two looks, neither far
+    apart, that both saw the cluster.
+    """
+
+    racks: Mapping[int, str | None] = field(default_factory=dict)  # by id: who is there
+    seconds: float = 0.0
+    missing_since: Mapping[int, float] = field(default_factory=dict)  # of who was there before
+    looked_at: float | None = None  # the caller's clock; None: the last look saw nothing
+
+    @property
+    def is_clear(self) -> bool:
+        return self.looked_at is not None
+
+    def after(self, racks: Mapping[int, str | None] | None, *, now: float, gap: float) -> Sight:
+        """The same after another look.
+
+        Args:
+            racks: of the brokers that are there, by id; None or empty: nothing could be seen.
+            now: a clock in seconds that never goes back.
+            gap: two looks that are further apart tell nothing of the time between them.
+        """
+        if not racks:
+            return replace(self, looked_at=None)
+        since_last = gap + 1 if self.looked_at is None else now - self.looked_at
+        seconds = self.seconds + (since_last if since_last <= gap else 0.0)
+        missing = dict(self.missing_since)
+        for broker in self.racks:
+            missing.setdefault(broker, seconds)
+        return Sight(
+            racks=dict(racks),
+            seconds=seconds,
+            missing_since={each: since for each, since in missing.items() if each not in racks},
+            looked_at=now,
+        )
+
+    def missing_for(self, broker: int) -> float | None:
+        """For how long a broker was missing in every look; None: it is there."""
+        if broker in self.racks:
+            return None
+        return self.seconds - self.missing_since.get(broker, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What is to be sent, and what is not."""
+
+    events: tuple[Announcement, ...] = ()
+    held: tuple[int, ...] = ()  # they are to leave, but too many are missing
+    awaited: Mapping[int, float] = field(default_factory=dict)  # missing: seconds to the leave
+    left_alone: Mapping[int, str] = field(default_factory=dict)  # brokers that differ, and why
+
+
+def decide(
+    said: Mapping[int, Said], sight: Sight, rules: Rules, *, origin: str, occurred_at: int
+) -> Decision:
+    """What follows from the present look; nothing if it saw nothing.
+
+    Args:
+        said: by SPU, of all that were spoken of.
+        sight: of the brokers.
+        rules: for this cluster.
+        origin: names the input topic; the place of what is not in it (any more) begins so.
+        occurred_at: for the events, ms since 1970.
+    """
+    if not sight.is_clear:
+        return Decision()
+    left_alone: dict[int, str] = {}
+    events: list[Announcement] = []
+    for broker, rack in sorted(sight.racks.items()):
+        known = said.get(broker)
+        reason = _why_not(broker, rack, known, rules)
+        if reason is not None:
+            left_alone[broker] = reason
+            continue
+        described = _described(broker, rack, known, rules)
+        if known is None or not known.online or known.described != described:
+            content = _digest(described)
+            events.append(
+                SpuJoined(
+                    event_id=_event_id(origin, broker, known, f"joined-{content}"),
+                    cluster_id=rules.cluster_id,
+                    occurred_at=occurred_at,
+                    spu_id=broker,
+                    rack=described.rack,
+                    cores=described.cores,
+                    capacity=described.capacity,
+                    labels=described.labels,
+                )
+            )
+    wanted = [
+        broker
+        for broker, known in sorted(said.items())
+        if known.online and known.is_own and broker not in rules.excluded
+    ]
+    missing = {broker: sight.missing_for(broker) for broker in wanted}
+    gone = {broker: seconds for broker, seconds in missing.items() if seconds is not None}
+    due = [broker for broker, seconds in gone.items() if seconds >= rules.grace_seconds]
+    is_mass = len(gone) > 1 and 2 * len(gone) > len(wanted)
+    held = tuple(due) if is_mass and not rules.mass_leave_allowed else ()
+    events += [
+        SpuLeft(
+            event_id=_event_id(origin, broker, said[broker], "left"),
+            cluster_id=rules.cluster_id,
+            occurred_at=occurred_at,
+            spu_id=broker,
+            mode=LeaveMode.OFFLINE,
+        )
+        for broker in due
+        if not held
+    ]
+    return Decision(
+        events=tuple(events),
+        held=held,
+        awaited={
+            broker: rules.grace_seconds - seconds
+            for broker, seconds in gone.items()
+            if broker not in due
+        },
+        left_alone=left_alone,
+    )
+
+
+def crowded(
+    events: Sequence[Announcement], held: Mapping[int, int]
+) -> Mapping[int, tuple[int, int]]:
+    """Of the brokers that join with too little room: replicas that Kafka holds there, capacity.
+
+    Too little is less than twice what is there: as many replicas again would fill the SPU. Who
+    joins with a capacity of 0 is to take nothing, and has enough.
+
+    Args:
+        held: replicas by broker, as the watched cluster has them now.
+    """
+    joins = [event for event in events if isinstance(event, SpuJoined)]
+    return {
+        join.spu_id: (held.get(join.spu_id, 0), capacity)
+        for join in joins
+        if (capacity := join.capacity or 0) and 2 * held.get(join.spu_id, 0) > capacity
+    }
+
+
+def followed_clusters(said: Mapping[int, Said]) -> Sequence[str]:
+    """The Kafka clusters whose brokers the SPUs were said to be, of those that are ours."""
+    return sorted(
+        {
+            known.described.labels[LABEL]
+            for known in said.values()
+            if known.is_own and known.described is not None and LABEL in known.described.labels
+        }
+    )
+
+
+def _why_not(broker: int, rack: str | None, known: Said | None, rules: Rules) -> str | None:
+    """Why nothing is said of a broker that is there; None: it is ours to speak of."""
+    if broker in rules.excluded:
+        return "it is excluded"
+    if rack is not None and len(rack) > RACK_LENGTH_MAX:
+        return f"its rack has {len(rack)} characters; expected {RACK_LENGTH_MAX} at most"
+    if known is None or known.is_own:
+        return None
+    if not known.online:
+        return "somebody else made it leave; it comes back when he joins it"
+    return None if rules.adopts else "somebody else joined it; --adopt takes it over"
+
+
+def _described(broker: int, rack: str | None, known: Said | None, rules: Rules) -> Described:
+    before = None if known is None else known.described
+    size = rules.size_of(broker)
+    cores = size.cores if size.cores is not None else 1 if before is None else before.cores
+    capacity = size.capacity
+    if capacity is None and before is not None and before.cores == cores:
+        capacity = before.capacity
+    return Described(
+        rack=rack or (None if before is None else before.rack),
+        cores=cores,
+        capacity=default_capacity(cores) if capacity is None else capacity,
+        labels={**({} if before is None else before.labels), LABEL: rules.kafka_cluster},
+    )
+
+
+def _event_id(origin: str, broker: int, known: Said | None, what: str) -> str:
+    return f"{MARK}/{origin if known is None else known.place}/{broker}/{what}"
+
+
+def _digest(described: Described) -> str:
+    content = [
+        described.rack,
+        described.cores,
+        described.capacity,
+        sorted(described.labels.items()),
+    ]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]

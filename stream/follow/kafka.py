@@ -1,0 +1,383 @@
+"""What following brokers asks of Kafka: looks at a cluster, one seat, and one voice.
+
+The seat keeps two followers of a cluster apart: all of them are members of one consumer group on a
+topic of one partition, and whoever is assigned it leads. Nothing is read there; a newcomer does not
+move the seat, and when its holder ends or falls silent, another gets it.
+
+The group alone is no lock: a process that was stopped for a while still believes that it leads. So
+the leader writes in transactions under one transactional id of the cluster's. Whoever takes the
+seat takes that id first, which shuts an older process out for good, settles what it left open, and
+only then is read what was said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.config.connection import Connection, address
+from spu_assigner.stream.follow.announced import Place, SaidOfCluster
+from spu_assigner.stream.follow.decision import Announcement
+from spu_assigner.stream.kafka.access import missing_rights
+from spu_assigner.stream.kafka.acls import Role, follower_name
+from spu_assigner.stream.kafka.client import ClientError, Reader
+from spu_assigner.stream.kafka.connection_diagnosis import (
+    Complaints,
+    UnreachableError,
+    ask_topics,
+    host_not_found,
+    told,
+)
+from spu_assigner.stream.kafka.retry import deliver, patiently, unmasked
+from spu_assigner.stream.kafka.topics import (
+    ACCESS,
+    ASSIGNER_COMMITS,
+    ASSIGNER_STATE,
+    GRANTING,
+    MENDING,
+    SPU_EVENTS,
+    AccessError,
+    Fault,
+    topic_name,
+)
+
+REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
+LOOK_SECONDS_MAX: Final = 3.0  # of the first of two tries
+SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
+TRANSACTION_SECONDS_MAX: Final = 15  # one that a dead leader left open holds back the job's reading
+_SEAT_TOPIC: Final = ASSIGNER_COMMITS  # has one partition, and always will
+_FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+_DENIED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+_HOPELESS: Final = frozenset(
+    {
+        *_DENIED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.INVALID_SESSION_TIMEOUT,
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # members of another kind have the group
+    }
+)
+
+
+class FollowError(AssignerError):
+    """Following cannot go on, and trying again would not help."""
+
+
+class OvertakenError(AssignerError):
+    """Another follower leads now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a cluster shows of itself: of fenced brokers nothing."""
+
+    kafka_cluster: str
+    racks: Mapping[int, str | None]
+
+
+class Watched:
+    """The cluster whose brokers are followed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._settings = connection.client()
+        self._admin = self._made()
+
+    def first_look(self) -> Look:
+        """As `look`, but a failure says what to do."""
+        ask_topics(self._admin, self._settings, self._complaints)
+        return self.look()
+
+    def look(self) -> Look:
+        """Ask, and once more by a client made anew.
+
+        librdkafka asks the broker it took for the controller, and goes on asking it when it is
+        down: only a new client looks for another one.
+
+        Raises:
+            UnreachableError: nothing can be seen.
+        """
+        try:
+            return self._asked(LOOK_SECONDS_MAX)
+        except (KafkaException, TimeoutError):
+            self.close()
+            self._admin = self._made()
+        try:
+            return self._asked(REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX)
+        except (KafkaException, TimeoutError) as reason:
+            if unknown := self._complaints.unknown_hosts():
+                said = host_not_found(unknown)
+            elif isinstance(reason, KafkaException):
+                said = told(reason.args[0])
+            else:
+                said = "no answer"
+            raise UnreachableError(f"{address(self._settings)}: {said}") from reason
+
+    def replicas_held(self) -> Counter[int]:
+        """How many replicas each broker holds, of the topics that this user may see.
+
+        Raises:
+            UnreachableError: nothing can be seen.
+        """
+        found = ask_topics(self._admin, self._settings, self._complaints)
+        return Counter(
+            replica
+            for topic in found.topics.values()
+            for partition in topic.partitions.values()
+            for replica in partition.replicas
+        )
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._admin.__exit__(None, None, None)
+
+    def _asked(self, seconds: float) -> Look:
+        found = self._admin.describe_cluster(request_timeout=seconds).result(timeout=2 * seconds)
+        return Look(
+            kafka_cluster=str(found.cluster_id or ""),
+            racks={int(node.id): node.rack or None for node in found.nodes},
+        )
+
+    def _made(self) -> AdminClient:
+        self._complaints = Complaints()  # What an earlier client complained of may be over.
+        given = {"log_level": 0, "error_cb": self._complaints.note, **self._settings}
+        return AdminClient(given)
+
+
+class Seat:
+    """A place in the group of followers; one of them holds the seat."""
+
+    def __init__(self, connection: Connection, cluster_id: str) -> None:
+        self._connection = connection
+        self._cluster_id = cluster_id
+        self._is_mine: bool | None = None
+        self._consumer = self._joined()
+
+    @property
+    def is_mine(self) -> bool | None:
+        """Whether this process leads; None: the group has not said yet."""
+        return self._is_mine
+
+    def poll(self, seconds: float) -> None:
+        """Hear what the group says.
+
+        Raises:
+            FollowError: it does not take us.
+        """
+        message: Message | None = self._consumer.poll(seconds)
+        error = None if message is None else message.error()
+        if error is None or error.code() not in _HOPELESS:
+            return
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise FollowError(f"{error.str()}; {MENDING}")
+        name = follower_name(self._cluster_id, prefix=self._connection.prefix)
+        raise FollowError(f"group {name!r} does not take this follower: {told(error)}")
+
+    def leave(self) -> None:
+        """Give the seat up and queue again."""
+        self.close()
+        self._is_mine = None
+        self._consumer = self._joined()
+
+    def close(self) -> None:
+        """Leave the group: another gets the seat at once."""
+        self._consumer.close()
+
+    def _joined(self) -> Any:
+        consumer = Consumer(
+            {
+                **self._connection.client(),
+                "group.id": follower_name(self._cluster_id, prefix=self._connection.prefix),
+                "partition.assignment.strategy": "cooperative-sticky",  # a newcomer moves nothing
+                "session.timeout.ms": SESSION_SECONDS * 1000,
+                "heartbeat.interval.ms": SESSION_SECONDS * 1000 // 4,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe(
+            [topic_name(_SEAT_TOPIC, prefix=self._connection.prefix)],
+            on_assign=self._assigned,
+            on_revoke=self._lost,
+            on_lost=self._lost,
+        )
+        return consumer
+
+    def _assigned(self, consumer: Any, partitions: Sequence[TopicPartition]) -> None:
+        self._is_mine = bool(partitions) or bool(self._is_mine)
+        consumer.incremental_assign([])  # Nothing is fetched.
+
+    def _lost(self, consumer: Any, _partitions: Sequence[TopicPartition]) -> None:
+        self._is_mine = False
+        consumer.incremental_unassign([])
+
+
+class Voice:
+    """The leader's producer: what it says together is there together, or not at all."""
+
+    def __init__(self, connection: Connection, cluster_id: str) -> None:
+        """Take the transactional id.
+
+        Raises:
+            FollowError: this user may not.
+            ClientError: the broker does not answer.
+        """
+        self._topic = topic_name(SPU_EVENTS, prefix=connection.prefix)
+        self._undelivered: KafkaError | None = None
+        self._producer: Any = Producer(
+            {
+                **connection.client(),
+                "transactional.id": follower_name(cluster_id, prefix=connection.prefix),
+                "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
+                "message.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
+                "acks": "all",
+                "linger.ms": 1,
+                "log_level": 0,  # what goes wrong is raised
+            }
+        )
+        with self._telling():
+            patiently(self._producer.init_transactions)
+
+    def say(self, events: Sequence[Announcement]) -> list[tuple[Announcement, Place]]:
+        """Send events, in their order; where each lies then.
+
+        Raises:
+            OvertakenError: another follower has taken the id; nothing was sent.
+            FollowError: this user may not.
+            ClientError: it is not known whether they are there; who takes the id anew can read it.
+        """
+        placed: list[tuple[Announcement, Place]] = []
+        self._undelivered = None
+        with self._telling(), unmasked(self._producer):
+            self._producer.begin_transaction()
+            for event in events:
+                self._send(event, placed)
+            deliver(self._producer)
+            patiently(self._producer.commit_transaction)
+        return placed
+
+    def close(self) -> None:
+        """Let go; what is open is aborted."""
+        with suppress(KafkaException):
+            self._producer.abort_transaction(0)
+
+    def _send(self, event: Announcement, placed: list[tuple[Announcement, Place]]) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                place = Place(
+                    partition=int(message.partition() or 0),
+                    offset=int(message.offset() or 0),
+                    time_ms=int(message.timestamp()[1]),
+                )
+                placed.append((event, place))
+            elif self._undelivered is None and error.code() not in _PURGED:
+                self._undelivered = error
+
+        self._producer.produce(
+            self._topic, encode_event(event), event.cluster_id.encode(), on_delivery=delivered
+        )
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """A client's error as ours."""
+        try:
+            yield
+        except KafkaException as reason:
+            error = self._undelivered or reason.args[0]
+            if {error.code(), reason.args[0].code()} & _FENCED:
+                raise OvertakenError("another follower has taken over") from reason
+            kind = FollowError if error.code() in _DENIED else ClientError
+            raise kind(f"{self._topic} does not take events: {told(error)}") from reason
+
+
+def require_rights(connection: Connection) -> None:
+    """Return if this user may do with the topics what a follower does.
+
+    Raises:
+        AccessError: he may not.
+        ClientError: the broker does not answer.
+    """
+    complaints = Complaints()
+    settings = connection.client()
+    try:
+        with AdminClient({"log_level": 0, "error_cb": complaints.note, **settings}) as admin:
+            ask_topics(admin, settings, complaints)  # says best why nobody answers
+            missing = missing_rights(admin, Role.FOLLOWER, prefix=connection.prefix)
+    except UnreachableError as reason:
+        raise ClientError(str(reason)) from reason
+    except KafkaException as reason:
+        raise ClientError(f"the topics could not be described: {told(reason.args[0])}") from reason
+    faults = [
+        Fault(topic=topic, setting=ACCESS, found=found, expected=expected)
+        for topic, (found, expected) in missing.items()
+    ]
+    if faults:
+        listed = "; ".join(map(str, faults))
+        raise AccessError(f"this user may not do what the follower does: {listed}; {GRANTING}")
+
+
+class SaidReader:
+    """Reads what was said of a cluster's SPUs, and goes on reading."""
+
+    def __init__(self, connection: Connection, cluster_id: str) -> None:
+        """Read all that there is.
+
+        Raises:
+            ClientError: the broker does not answer, or topics are missing.
+        """
+        self._events = Reader(connection, [SPU_EVENTS], from_beginning=True)
+        try:
+            begins = sum(begin for begin, _ in self._events.spans().values())
+            self.origin = f"{_topic_id(connection)}.begin-{begins}"
+            self.said = SaidOfCluster(cluster_id, origin=self.origin)
+            with Reader(connection, [ASSIGNER_STATE], from_beginning=True) as state:
+                for _, message in state.drain_messages():
+                    self.said.take_state(message)
+            self.catch_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def catch_up(self) -> None:
+        """Read what has come since."""
+        for _, message in self._events.drain_messages():
+            self.said.take_event(message)
+
+    def close(self) -> None:
+        self._events.__exit__(None, None, None)
+
+
+def _topic_id(connection: Connection) -> str:
+    """The beginning of the input topic's own id: one that is made anew has another."""
+    name = topic_name(SPU_EVENTS, prefix=connection.prefix)
+    wanted = TopicCollection([name])
+    try:
+        with AdminClient({"log_level": 0, **connection.client()}) as admin:
+            asked = admin.describe_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
+            return str(asked[name].result(timeout=REQUEST_SECONDS_MAX).topic_id)[:8]
+    except (KafkaException, TimeoutError) as reason:
+        said = told(reason.args[0]) if isinstance(reason, KafkaException) else "no answer"
+        raise ClientError(f"{name} could not be described: {said}") from reason

@@ -1,0 +1,119 @@
+"""`spu-assigner inspect`: what a job knows, read from its checkpoint, also while it runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from spu_assigner.stream.config.settings import Settings
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.inspect.checkpoint_reading import Inspection
+
+WIDTH: Final = 160  # of tables, where there is no terminal to ask
+PLOT_SUFFIXES: Final = (".html", ".svg")
+PLOT_CLUSTERS_MAX: Final = 100  # in one picture; a page of more nobody reads
+
+
+def _plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None and value.suffix.lower() not in PLOT_SUFFIXES:
+        raise click.BadParameter(
+            f"{str(value)!r} is neither .html nor .svg; a browser makes an image of both"
+        )
+    return value
+
+
+@click.command("inspect")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="The job's; also SPU_ASSIGNER_CHECKPOINT. [default: .spu-assigner/checkpoint]",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(min=0),
+    help="The state after this batch. [default: the last committed one]",
+)
+@click.option("--cluster", "--cluster-id", "cluster_id", help="This cluster alone, in detail.")
+@click.option("--topic", help="The map of this topic of the cluster.")
+@click.option(
+    "--format",
+    "--output",
+    "-o",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Tables for people, or one JSON object.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_plot_file,
+    help="Also draw the load of each SPU to FILE.html or FILE.svg.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A settings file; also SPU_ASSIGNER_CONFIG.",
+)
+def inspect(
+    *,
+    checkpoint: str | None,
+    batch: int | None,
+    cluster_id: str | None,
+    topic: str | None,
+    form: str,
+    plot: Path | None,
+    config: Path | None,
+) -> int:
+    """Show what a job knows: clusters, SPUs, topics, what waits; from its checkpoint.
+
+    The job may run meanwhile: the last committed batch is read, and nothing is written.
+    """
+    from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
+    from spu_assigner.stream.inspect.report import report
+
+    if topic is not None and cluster_id is None:
+        raise click.UsageError("--topic goes with --cluster")
+    place = Settings.load(flags={"checkpoint": checkpoint}, file=config).checkpoint
+    found = inspect_checkpoint(place, batch=batch)
+    told = report(found, cluster_id=cluster_id, topic=topic)
+    if plot is not None:
+        _draw(found, cluster_id, plot)
+    if form == "json":
+        click.echo(json.dumps(told.to_json(), ensure_ascii=False))
+        return 0
+    from rich.console import Console
+    from spu_assigner.stream.inspect.table import tables
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    for piece in tables(told, width=console.width, asked_topic=topic):
+        console.print(piece)
+    if plot is not None:
+        click.echo(f"\nplot        {plot}")
+    return 0
+
+
+def _draw(found: Inspection, cluster_id: str | None, file: Path) -> None:
+    from spu_assigner.stream.inspect.plot import page, picture
+    from spu_assigner.stream.inspect.report import spu_loads
+
+    chosen = [cluster_id] if cluster_id is not None else list(found.clusters)
+    if len(chosen) > PLOT_CLUSTERS_MAX:
+        raise click.UsageError(
+            f"--plot draws at most {PLOT_CLUSTERS_MAX} clusters and there are {len(chosen)}; "
+            "name one with --cluster"
+        )
+    loads = {each: spu_loads(found.clusters[each]) for each in chosen}
+    subtitle = f"after batch {found.batch} of {found.checkpoint}"
+    draw = picture if file.suffix.lower() == ".svg" else page
+    try:
+        file.write_text(draw(loads, subtitle=subtitle), encoding="utf-8")
+    except OSError as error:
+        raise click.BadParameter(
+            f"cannot write {str(file)!r}: {error.strerror}", param_hint="--plot"
+        ) from error

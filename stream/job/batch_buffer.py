@@ -1,0 +1,173 @@
+"""A batch's bundles between Spark and Kafka: in memory while they are few, else in a file.
+
+The plan runs once. Spark hands the rows over one state partition after another, as each is done,
+so neither the driver's JVM nor this process ever holds a whole large batch. What a shard has put
+into a file already (`shard/spill.py`) is read from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Final, Self
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.shard.bundle import Bundle, SourceRange, merged_ranges
+from spu_assigner.stream.shard.spill import Note, read_note
+from spu_assigner.stream.shard.tally import Tally
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of bundles; a batch of small maps has a tenth
+
+
+class OutboxError(AssignerError):
+    """A shard's file of bundles cannot be read."""
+
+
+class Outbox:
+    """The bundles of one batch, given back in the order of (shard, sequence)."""
+
+    def __init__(self, memory_size_max: int = MEMORY_SIZE_MAX) -> None:
+        self._memory_size_max = memory_size_max
+        self._size = 0
+        self._file: IO[bytes] | None = None
+        self._overflows: dict[Path, IO[bytes]] = {}
+        # (shard, sequence): the bundle, or in which file it is, and where.
+        self._places: dict[tuple[int, int], bytes | tuple[IO[bytes], int, int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for file in (self._file, *self._overflows.values()):
+            if file is not None:
+                file.close()
+
+    @property
+    def is_spilled(self) -> bool:
+        return self._file is not None
+
+    def take(self, frame: DataFrame) -> None:
+        """Run the batch's plan and keep its rows."""
+        with record_batches(frame) as batches:
+            for batch in batches:
+                shards, sequences, bundles = (column.to_pylist() for column in batch.columns[:3])
+                for shard, sequence, bundle in zip(shards, sequences, bundles, strict=True):
+                    self.add(shard, sequence, bundle)
+
+    def add(self, shard: int, sequence: int, bundle: bytes) -> None:
+        """Keep one bundle, which may lie in a file of its shard's."""
+        note = read_note(bundle)
+        if note is not None:
+            self._places[shard, sequence] = (self._opened(note), note.position, note.size)
+            return
+        self._size += len(bundle)
+        self._places[shard, sequence] = bundle
+        if self._size > self._memory_size_max:
+            self._spill()
+
+    def bundles(self) -> Iterator[Bundle]:
+        """All bundles, in order; may be gone through more than once."""
+        return (bundle for _, bundle in self.placed())
+
+    def placed(self) -> Iterator[tuple[int, Bundle]]:
+        """The same, each with its shard."""
+        for place in sorted(self._places):
+            where = self._places[place]
+            yield place[0], Bundle(where if isinstance(where, bytes) else _read(*where))
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="spu-assigner-batch-")  # noqa: SIM115
+        position = self._file.seek(0, 2)
+        for place, bundle in self._places.items():
+            if isinstance(bundle, bytes):
+                self._file.write(bundle)
+                self._places[place] = (self._file, position, len(bundle))
+                position += len(bundle)
+        self._size = 0
+
+    def _opened(self, note: Note) -> IO[bytes]:
+        """The file, unlinked as soon as it is open: a crash leaves nothing behind."""
+        file = self._overflows.get(note.path)
+        if file is None:
+            try:
+                file = self._overflows[note.path] = note.path.open("rb")
+                note.path.unlink()
+            except OSError as reason:
+                raise OutboxError(
+                    f"the file {note.path} with a part of the batch cannot be read "
+                    f"({reason.strerror}); start the job again to repeat the batch"
+                ) from reason
+        return file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What the bundles of a batch say of it."""
+
+    digest: str
+    count: int
+    ranges: list[SourceRange]
+    tallies: dict[int, Tally]  # by shard
+
+
+def summarised(outbox: Outbox) -> Summary:
+    """Digest, count and the rest, in one go through all bundles."""
+    digest = hashlib.sha256()
+    count = 0
+    ranges: list[SourceRange] = []
+    tallies: dict[int, Tally] = {}
+    for shard, bundle in outbox.placed():
+        digest.update(bundle.digestible)
+        ranges += bundle.ranges
+        count += bundle.count
+        if bundle.tally:
+            tallies[shard] = Tally.of_bytes(bundle.tally)
+    return Summary(
+        digest=digest.hexdigest(), count=count, ranges=merged_ranges(ranges), tallies=tallies
+    )
+
+
+def _read(file: IO[bytes], position: int, size: int) -> bytes:
+    file.seek(position)
+    data = file.read(size)
+    if len(data) != size:
+        raise OutboxError(
+            f"a file with a part of the batch ends {size - len(data)} bytes early; expected "
+            f"{size} from {position} on; start the job again to repeat the batch"
+        )
+    return data
+
+
+@contextmanager
+def record_batches(frame: DataFrame) -> Iterator[Iterator[Any]]:
+    """The frame's Arrow batches, partition by partition as Spark finishes them, in any order.
+
+    This is what `DataFrame.toArrow` is made of; that method itself waits for all partitions and
+    holds them. PySpark is pinned to one version, and a test goes through here.
+    """
+    from pyspark.errors.exceptions.captured import unwrap_spark_exception
+    from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+    from pyspark.util import _load_from_socket
+
+    *connection, server = frame._jdf.collectAsArrowToPython()
+    try:
+        with _load_from_socket(tuple(connection), ArrowCollectSerializer()) as stream:
+            # The last item is the batches' order, which is not needed here.
+            yield (item for item in stream if not isinstance(item, list))
+    finally:
+        with unwrap_spark_exception():
+            server.getResult()  # raises what went wrong in the tasks

@@ -1,0 +1,68 @@
+"""Places where the job can be told to die, so that its promise can be tried and not only stated.
+
+SPU_ASSIGNER_FAILPOINT names one, as `name` or `name:batch`: there, in the first batch that has at
+least this number, the driver's whole process group is killed, as by a crash of its machine. It is
+meant for a trial with data of its own, and costs nothing where the variable is not set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spu_assigner.stream.config.settings import SettingsError
+
+VARIABLE: Final = "SPU_ASSIGNER_FAILPOINT"
+
+
+class Failpoint(StrEnum):
+    """Where in a batch, in the order in which it comes by; the last one is in `recover`."""
+
+    BEFORE_COLLECT = "before-collect"  # nothing of the batch has been computed
+    INSIDE_TRANSACTION = "inside-transaction"  # all messages are at the broker, not committed
+    AFTER_COMMIT = "after-commit"  # Kafka has acknowledged the commit, nobody has noted it
+    BEFORE_SPARK_COMMIT = "before-spark-commit"  # the sink is done, Spark has not noted it
+    BEFORE_RECOVERY_MARKER = "before-recovery-marker"  # `recover` has written the checkpoint only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Armed:
+    """Where this process is to die, if anywhere."""
+
+    failpoint: Failpoint | None
+    batch: int = 0  # the first in which it may
+
+    def reach(
+        self, failpoint: Failpoint, batch: int, *, settle: Callable[[], object] | None = None
+    ) -> None:
+        """The batch is at this place: returns, or settles what is to be settled and dies."""
+        if failpoint is not self.failpoint or batch < self.batch:
+            return
+        if settle is not None:
+            settle()
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def armed(environ: Mapping[str, str] | None = None) -> Armed:
+    """What the environment says.
+
+    Raises:
+        SettingsError: it names no failpoint.
+    """
+    text = (os.environ if environ is None else environ).get(VARIABLE, "").strip()
+    if not text:
+        return Armed(failpoint=None)
+    match = re.fullmatch(rf"({'|'.join(Failpoint)})(?::([0-9]{{1,18}}))?", text)
+    if match is None:
+        raise SettingsError(
+            setting="failpoint",
+            source=VARIABLE,
+            value=text,
+            expected=f"one of {', '.join(Failpoint)}, with or without :batch, or empty",
+        )
+    return Armed(failpoint=Failpoint(match[1]), batch=int(match[2] or 0))

@@ -1,0 +1,270 @@
+"""What ended the query, by name: Spark's and Java's exceptions as errors that say what to do.
+
+An exception of Spark's is a chain of causes; what says most is somewhere in it. Rules:
+- What the sink or a worker of ours raised is told as itself.
+- Then Spark's own classes of errors (`getCondition`) decide, not sentences; where an exception has
+  none, the part of Spark that raised it does: what the code that reads logs and state refuses is
+  the checkpoint.
+- The input topics are looked at in any case: a gap explains other failures, not the other way.
+- What nobody knows is a JobError with the line that says most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.checkpoint.data_loss import DataLossError
+from spu_assigner.stream.checkpoint.files import RECOVER, CheckpointDamagedError, CheckpointError
+from spu_assigner.stream.shard.state_log import ShardDamagedError, ShardFormatError
+
+CAUSES_MAX: Final = 16  # of one chain; Spark's have up to eight
+FRAMES_MAX: Final = 40  # of one cause, until a part of Spark's streaming is found
+
+_LOSS: Final = "KAFKA_DATA_LOSS"
+_DAMAGE: Final = (  # conditions begin with one of these
+    "BATCH_METADATA_NOT_FOUND",
+    "CANNOT_LOAD_STATE_STORE",
+    "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED",
+    "INVALID_LOG_VERSION",
+    "MALFORMED_LOG_FILE",
+    "STATE_STORE_",
+    "STDS_",
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
+    "STREAMING_STATEFUL_OPERATOR_",
+)
+_NO_DAMAGE: Final = ("OUT_OF_MEMORY", "UNRELEASED_THREAD_ERROR", "CANNOT_WRITE_STATE_STORE")
+_SHARED: Final = (  # what Spark finds in its logs, or beside its query, was not written by it
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "CONCURRENT_QUERY",
+    "_LEGACY_ERROR_TEMP_2207",
+)
+_STREAMING: Final = "org.apache.spark.sql.execution.streaming."
+_READERS: Final = (  # the parts of it that read and write a checkpoint
+    f"{_STREAMING}checkpointing.",
+    f"{_STREAMING}state.",
+)
+_READING_METHODS: Final = ("populateStartOffsets", "getStartOffsetsOfBatch")
+_FILE_ERRORS: Final = ("java.io.", "java.nio.file.", "org.apache.hadoop.fs.")
+_TASKS: Final = f"{_STREAMING}state.StateStoreRDD"  # is below every task, whatever it does
+_WRITING: Final = ("add", "addNewBatchByStream", "createAtomic", "write", "purge")
+_REFUSED: Final = ("AccessDeniedException", "AccessControlException")
+_FULL: Final = "No space left on device"
+_OWN_LINE: Final = re.compile(r"spu_assigner\.[\w.]*?(\w+): (.*)")
+
+
+class CheckpointFormatError(CheckpointError):
+    """The checkpoint is of a release that keeps its state otherwise."""
+
+
+class CheckpointSharedError(CheckpointError):
+    """Another process writes the checkpoint, and did not stop when this one had taken over."""
+
+
+class JobError(AssignerError):
+    """The query ended by an error that has no better name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One exception of a chain, Java's or Python's."""
+
+    kind: str  # its class
+    message: str
+    condition: str = ""  # Spark's class of error
+    parameters: dict[str, str]
+    source: str = ""  # of Java's: class and method of the first part of Spark's streaming
+
+    @property
+    def is_by_others(self) -> bool:
+        """Whether another process wrote the checkpoint."""
+        return self.condition.startswith(_SHARED)
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether it says that a checkpoint cannot be used."""
+        if any(part in self.condition for part in _NO_DAMAGE):
+            return False
+        if self.condition.startswith(_DAMAGE) or self.kind.endswith(".fs.ChecksumException"):
+            return True
+        place, _, method = self.source.rpartition(".")
+        if method in _READING_METHODS:
+            return True
+        return place.startswith(_READERS) and method not in _WRITING
+
+
+def named(
+    error: BaseException,
+    *,
+    checkpoint: str,
+    failure: BaseException | None = None,
+    look: Callable[[], None] | None = None,
+) -> AssignerError:
+    """An exception of the query as an error that says what to do.
+
+    Args:
+        error: what Spark raised.
+        checkpoint: the query's.
+        failure: what the sink raised, if it did: Spark has it as text only.
+        look: at the input topics; raises what is wrong with them.
+    """
+    if isinstance(failure, AssignerError):
+        return failure
+    chain = [*causes(error), *(() if failure is None else causes(failure))]
+    if any(cause.is_by_others for cause in chain):
+        return CheckpointSharedError(
+            f"another process writes checkpoint {checkpoint} as well, and has planned a batch "
+            "there; stop all jobs on this checkpoint, then start one: it goes on where they stopped"
+        )
+    known = _lost(chain, look) or _own(chain, checkpoint) or _damaged(chain, checkpoint)
+    return known or JobError(f"the query stopped: {_told(chain)}")
+
+
+def is_by_others(error: BaseException) -> bool:
+    """Whether Spark stopped because another process wrote the checkpoint."""
+    return any(cause.is_by_others for cause in causes(error))
+
+
+def causes(error: BaseException) -> Iterator[Cause]:
+    """An exception and what caused it, the outermost first."""
+    throwable = _throwable(error)
+    if throwable is None:
+        kind = f"{type(error).__module__}.{type(error).__name__}"
+        yield Cause(kind=kind, message=str(error), parameters={})
+        return
+    for _ in range(CAUSES_MAX):
+        if throwable is None:
+            return
+        yield _cause(throwable)
+        throwable = throwable.getCause()
+
+
+def _throwable(error: BaseException) -> Any:
+    """Java's exception inside a Python one; None: there is none."""
+    from py4j.protocol import Py4JJavaError
+
+    if isinstance(error, Py4JJavaError):
+        return error.java_exception
+    return getattr(error, "_origin", None)  # of PySpark's captured exceptions
+
+
+def _cause(throwable: Any) -> Cause:
+    condition = ""
+    parameters: dict[str, str] = {}
+    if _is_told_by_spark(throwable):
+        condition = throwable.getCondition() or ""
+        parameters = {
+            str(name): str(each) for name, each in throwable.getMessageParameters().items()
+        }
+    return Cause(
+        kind=throwable.getClass().getName(),
+        message=throwable.getMessage() or "",
+        condition=condition,
+        parameters=parameters,
+        source=_source(throwable),
+    )
+
+
+def _is_told_by_spark(throwable: Any) -> bool:
+    from py4j.java_gateway import is_instance_of
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    return gateway is not None and is_instance_of(
+        gateway, throwable, "org.apache.spark.SparkThrowable"
+    )
+
+
+def _source(throwable: Any) -> str:
+    for frame in list(throwable.getStackTrace())[:FRAMES_MAX]:
+        place = frame.getClassName()
+        if place.startswith(_STREAMING):
+            return "" if place.startswith(_TASKS) else f"{place}.{frame.getMethodName()}"
+    return ""
+
+
+def _lost(chain: list[Cause], look: Callable[[], None] | None) -> AssignerError | None:
+    """What the input topics tell; else what Spark told of them."""
+    if look is not None:
+        try:
+            look()
+        except AssignerError as reason:
+            return reason
+    for cause in chain:
+        if cause.condition.startswith(_LOSS):
+            place = cause.parameters.get("topicPartition") or cause.parameters.get("partitions", "")
+            topic, _, partition = place.rpartition("-")
+            names = ("startOffset", "offset", "prevOffset")
+            found = next((cause.parameters[name] for name in names if name in cause.parameters), "")
+            if topic and partition.isdigit() and found.isdigit():
+                return DataLossError(
+                    topic=topic, partition=int(partition), following=int(found), earliest=None
+                )
+            return JobError(f"the query stopped: {_line(cause)}")
+    return None
+
+
+def _own(chain: list[Cause], checkpoint: str) -> AssignerError | None:
+    """An error of this product that a worker raised: Spark has its traceback as text."""
+    for cause in chain:
+        for line in reversed(cause.message.splitlines()):
+            found = _OWN_LINE.match(line.strip())
+            if found is None:
+                continue
+            if found[1] == ShardDamagedError.__name__:
+                return CheckpointDamagedError(
+                    checkpoint=checkpoint, what="its state", told=found[2]
+                )
+            if found[1] == ShardFormatError.__name__:
+                return CheckpointFormatError(f"checkpoint {checkpoint}: {found[2]}, or {RECOVER}")
+            return JobError(f"the query stopped: {line.strip()}")
+    return None
+
+
+def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:
+    text = " ".join(cause.message for cause in chain)
+    if any(cause.kind.endswith(_REFUSED) for cause in chain) or "Permission denied" in text:
+        return CheckpointError(
+            f"checkpoint {checkpoint} may not be read or written by this user "
+            f"({_told(chain)}); run the job as the user that owns it"
+        )
+    if _FULL in text:
+        return CheckpointError(
+            f"checkpoint {checkpoint} has no room left ({_told(chain)}); make room and start the "
+            "job again, it goes on where it stopped"
+        )
+    file = next((name for cause in chain if (name := _file(cause, checkpoint))), None)
+    if not any(
+        cause.is_damage or (cause.kind.startswith(_FILE_ERRORS) and _file(cause, checkpoint))
+        for cause in chain
+    ):
+        return None
+    in_state = any(".state." in cause.source or "STATE" in cause.condition for cause in chain)
+    part = "its state" if in_state else "its log of offsets or commits"
+    return CheckpointDamagedError(checkpoint=checkpoint, what=file or part, told=_told(chain))
+
+
+def _file(cause: Cause, checkpoint: str) -> str | None:
+    """The file of the checkpoint that is spoken of."""
+    folder = re.escape(checkpoint.removeprefix("file:"))
+    for text in (*cause.parameters.values(), cause.message):
+        found = re.search(rf"{folder}/([\w./-]*\w)", text)
+        if found is not None:
+            return found[1]
+    return None
+
+
+def _told(chain: list[Cause]) -> str:
+    """The line that says most: that of the innermost cause which says anything."""
+    for cause in reversed(chain):
+        if cause.message.strip():
+            return _line(cause)
+    return chain[-1].kind
+
+
+def _line(cause: Cause) -> str:
+    lines = [line.strip() for line in cause.message.splitlines() if line.strip()]
+    return lines[0] if lines else cause.kind

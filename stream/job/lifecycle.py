@@ -1,0 +1,449 @@
+"""The job: a Spark session made for it, its query, and how it ends.
+
+    with start(Settings.from_env()) as job:
+        job.await_termination()
+
+It runs in this process on `local[*]`, or unchanged on a cluster: what the executors need is the
+installed package and Spark's connector to Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.checkpoint.files import (
+    SHUFFLE_PARTITIONS,
+    absolute,
+    choose_shards,
+    is_local,
+    make_private,
+    read_checkpoint,
+    read_positions,
+)
+from spu_assigner.stream.checkpoint.inputs import check_inputs, note_topics, read_inputs
+from spu_assigner.stream.checkpoint.recovered import pending_recovery
+from spu_assigner.stream.common.private_files import private_files
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.faults import is_by_others
+from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
+from spu_assigner.stream.job.query import answers
+from spu_assigner.stream.job.query_end import Restarts, SparkGoneError, jvm_may_be_gone, named_end
+from spu_assigner.stream.job.start_marker import (
+    as_recovery,
+    is_early,
+    refuse_foreign_early,
+    require_own_marker,
+)
+from spu_assigner.stream.jvm import spark_class_archive
+from spu_assigner.stream.jvm.callback_auth import require_token
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import Java, ensure_java
+from spu_assigner.stream.kafka.topics import check_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from spu_assigner.stream.job.marker_check import FencedError
+    from spu_assigner.stream.job.sink import TransactionalSink
+    from spu_assigner.stream.metrics.watcher import Watch
+
+LOCAL_MASTER: Final = "local[*,4]"  # all cores; a task is tried four times, as on a cluster
+LOOPBACK: Final = "127.0.0.1"
+BROADCAST_BUFFER: Final = "spark.broadcast.blockSize"
+_LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+_PLAIN_CHECKPOINT_FILES: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+JVM: Final = (
+    "-XX:+UseParallelGC",  # one JVM for tasks, state and planning on few cores
+    # The fast compiler alone: on two cores the thorough one's threads take more of a backlog of a
+    # million creates than its code gives back, and a third of a small batch's CPU time.
+    "-XX:TieredStopAtLevel=1",
+)
+METRICS_NAMESPACE: Final = "spu_assigner"
+_PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jars:
+    """The jars that Spark is given."""
+
+    kafka: Sequence[Path]
+    local: Sequence[Path]  # a file system for local checkpoints
+
+
+class Job:
+    """A running query."""
+
+    def __init__(
+        self,
+        begin: Callable[[], StreamingQuery],
+        sink: TransactionalSink,
+        spark: SparkSession,
+        settings: Settings,
+        *,
+        shards: int,
+        watch: Watch,
+        ownership: Ownership,
+    ) -> None:
+        """Start the query; `begin` does that, and again where it stopped."""
+        self.watch = watch
+        self.sink = sink
+        self.spark = spark
+        self.shards = shards
+        self._settings = settings
+        self._begin = begin
+        self._restarts = Restarts()
+        self._fenced: FencedError | None = None
+        self.query = begin()
+        self._owner_watch = OwnerWatch(ownership, self._shut_out)
+
+    @property
+    def restarts(self) -> int:
+        """Of the query, since the job was started."""
+        return self._restarts.count
+
+    @property
+    def ui_url(self) -> str | None:
+        """Where Spark's UI is."""
+        url: str | None = self.spark.sparkContext.uiWebUrl
+        return url
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the job's metrics are; `/live` and `/ready` are beside them."""
+        return self.watch.url
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the query's end; False: it still runs.
+
+        Raises:
+            AssignerError: why it ended, if it was not stopped.
+        """
+        from py4j.protocol import Py4JNetworkError
+        from pyspark.errors import StreamingQueryException
+
+        while True:
+            try:
+                if self._fenced is not None:
+                    raise self._fenced
+                if timeout_seconds is None:
+                    self.query.awaitTermination()
+                    ended = True
+                else:
+                    ended = bool(self.query.awaitTermination(timeout_seconds))  # type: ignore[arg-type]  # a float will do
+                if not ended or self._fenced is None:
+                    return ended
+            except StreamingQueryException as reason:
+                if not self._may_restart(reason):
+                    raise named_end(
+                        reason,
+                        self.spark,
+                        self._settings,
+                        failure=self._fenced or self.sink.failure,
+                    ) from reason
+                self._restart()
+                if timeout_seconds is not None:
+                    return False
+            except (Py4JNetworkError, OSError) as reason:
+                raise SparkGoneError(
+                    "Spark's JVM has ended: killed, or out of memory; start the job again, it goes "
+                    "on where it stopped"
+                ) from reason
+
+    def _may_restart(self, reason: BaseException) -> bool:
+        """Raises FencedError: this process is the one that was shut out."""
+        if self._fenced is not None or self.sink.failure is not None or not is_by_others(reason):
+            return False
+        self.sink.check_owner()
+        return self._restarts.may_follow(-1 if self.sink.last is None else self.sink.last.batch)
+
+    def _restart(self) -> None:
+        """Take what is planned in the checkpoint as this query's own plan.
+
+        The sink stays as it is. Were the transactional id taken again, this would shut out a
+        process that has taken it since; so Kafka says at the next batch whose it is.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            self.query = self._begin()
+        except (PySparkException, Py4JJavaError) as reason:
+            raise named_end(reason, self.spark, self._settings) from reason
+        self.watch.resumed(self.query)
+
+    def _shut_out(self, reason: FencedError) -> None:
+        """Stop the query at once: what it wrote from now on would be in its successor's way."""
+        from py4j.protocol import Py4JError
+
+        self._fenced = reason
+        with suppress(Py4JError, OSError):  # Who waits for its end says why.
+            self.query.stop()
+
+    def stop(self) -> None:
+        """Stop the query and Spark; what was not committed is repeated at the next start."""
+        self.end_query()
+        with jvm_may_be_gone():
+            self.spark.stop()
+
+    def end_query(self) -> None:
+        """Stop the query, and all of ours that looks at it; Spark goes on."""
+        self._owner_watch.close()
+        self.watch.close()
+        with jvm_may_be_gone():
+            self.query.stop()
+        self.sink.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def start(
+    settings: Settings,
+    environ: Mapping[str, str] | None = None,
+    *,
+    jvm_options: Sequence[str] | None = None,
+) -> Job:
+    """Check what the job relies on, and start it.
+
+    Args:
+        environ: the environment to find Java and the cache with; this process's by default.
+        jvm_options: for a JVM that is started here; by default what lets it start faster.
+
+    Raises:
+        JavaError, JarError: what Spark needs cannot be had.
+        TopicsError: Kafka does not answer, or its topics are missing or wrong.
+        CheckpointError, SinkError: checkpoint, settings and what is in Kafka do not fit together.
+        InputError: what was to be read next is no longer in Kafka.
+    """
+    check_topics(settings.connection().client(), prefix=settings.topic_prefix)
+    refuse_foreign_early(settings)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
+        spark = build_session(settings, java=None, jars=None)
+    else:
+        found = ensure_all(["spark-kafka", "spark-local"], environ)
+        jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+        java = ensure_java(environ)
+        spark = build_session(settings, java=java, jars=jars, jvm_options=jvm_options)
+    try:
+        return start_query(spark, settings)
+    except BaseException:
+        spark.stop()
+        raise
+
+
+def start_query(spark: SparkSession, settings: Settings) -> Job:
+    """Start the query in a session that was built for it.
+
+    Raises:
+        AssignerError: as `start` does, for what concerns checkpoint, input and outputs.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from spu_assigner.stream.job.sink import TransactionalSink
+    from spu_assigner.stream.metrics.health import Step
+    from spu_assigner.stream.metrics.watcher import Watch
+
+    place = absolute(settings.checkpoint)
+    watch = Watch(settings)
+    sink = None
+    try:
+        make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
+        files = files_of(spark, place)
+        checkpoint = read_checkpoint(spark, place)
+        recovery = pending_recovery(
+            spark, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
+        )
+        if recovery is not None:
+            checkpoint = replace(checkpoint, shards=recovery.shards)
+        shards = choose_shards(
+            checkpoint, wanted=settings.shards, profile=settings.profile, place=place
+        )
+        spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
+        ownership = Ownership(files, place, query=settings.query_name)
+        sink = TransactionalSink(
+            settings,
+            shards=shards,
+            positions_after=lambda batch: read_positions(spark, place, batch),
+            metrics=watch.metrics,
+            ownership=ownership,
+        )
+        if not is_early(place):
+            require_own_marker(files, settings, place)
+        with as_recovery(recovery, place):
+            sink.open(checkpoint.id)
+        watch.health.done(Step.MARKER)
+        check_inputs(settings, read_inputs(spark, place, recovery))
+        watch.health.done(Step.TOPICS)
+        note_topics(spark, settings, place)
+        require_token(spark)
+        plan = answers(spark, settings, shards=shards, recovery=recovery)
+
+        def begin() -> StreamingQuery:
+            return (
+                plan.writeStream.queryName(settings.query_name)
+                .option("checkpointLocation", place)
+                .outputMode("append")
+                .foreachBatch(sink)
+                .start()
+            )
+
+        sink.check_owner()
+        job = Job(begin, sink, spark, settings, shards=shards, watch=watch, ownership=ownership)
+        sink.bind(job.query.id)
+        watch.begin(job.query)
+    except BaseException as reason:
+        watch.close()
+        if sink is not None:
+            sink.close()
+        is_file = isinstance(reason, OSError) and reason.filename is not None
+        if is_file or isinstance(reason, PySparkException | Py4JJavaError):
+            raise named_end(reason, spark, settings) from reason
+        raise
+    return job
+
+
+def build_session(
+    settings: Settings,
+    *,
+    java: Java | None,
+    jars: Jars | None,
+    jvm_options: Sequence[str] | None = None,
+) -> SparkSession:
+    """A session with every option written out; without Java and jars, in spark-submit's JVM."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if java is not None:
+        os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
+    if java is not None and (settings.master or LOCAL_MASTER).startswith("local"):
+        # Where its UI listens, which asks nobody who he is: a wish for another address is one for
+        # Spark clusters, left in the environment.
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    submitted = None
+    if java is None:
+        SparkContext._ensure_initialized()  # else SparkConf does not see what spark-submit was told
+        submitted = SparkConf().get("spark.master")
+    master = settings.master or submitted or LOCAL_MASTER
+    builder = SparkSession.builder.appName(settings.query_name).master(master)
+    options = {**session_options(settings), **_place_options(settings, master, jars)}
+    if master.startswith("local") and java is not None and jars is not None:
+        if jvm_options is None:
+            jvm_options = spark_class_archive.jvm_options(java, jars.local)
+        options["spark.driver.extraJavaOptions"] = " ".join([*JVM, *jvm_options])
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    with private_files():  # The JVM and its workers inherit it: their files, and their sockets.
+        return builder.getOrCreate()
+
+
+def session_options(settings: Settings) -> dict[str, str]:
+    """What the job needs wherever it runs."""
+    return {
+        # State: RocksDB with a changelog, so that a batch uploads what it changed and no more.
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.compression.codec": "lz4",
+        # Only the last two batches are ever gone back to; the rest is for looking at.
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        # Nothing waits for time to pass, so a batch without events has nothing to do.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stopActiveRunOnRestart": "false",
+        # Rows between JVM and Python: pieces by size, since a message may have up to 8 MiB.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+        # State entries in one answer of the state server: segments of 2 MiB, some larger.
+        "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": "8",
+        # A batch's rows pass through the driver partition by partition; their sum is no limit.
+        "spark.driver.maxResultSize": "0",
+        # Each batch broadcasts its tasks and Hadoop's configuration, some 100 KiB, and for each
+        # broadcast a buffer of this size is made: 4 MiB by default.
+        BROADCAST_BUFFER: "256k",
+        # A worker's start takes as long as a batch.
+        "spark.python.worker.reuse": "true",
+        # Between JVM and workers a socket in the file system: no port, no secret to exchange for
+        # each of the four connections that every batch makes, some 30 ms less.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # A job that runs for months: what its UI remembers is bounded.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.ui.retainedExecutions": "50",
+        "spark.ui.enabled": "true" if settings.ui_port else "false",
+        "spark.ui.port": str(settings.ui_port),
+        "spark.ui.showConsoleProgress": "false",
+        # Spark's own metrics, beside its UI; named alike in each run.
+        "spark.metrics.namespace": METRICS_NAMESPACE,
+        "spark.metrics.conf.*.sink.prometheusServlet.class": _PROMETHEUS,
+        "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
+        "spark.ui.prometheus.enabled": "true",  # /metrics/executors/prometheus
+        "spark.sql.streaming.metricsEnabled": "true",
+        "spark.ui.killEnabled": "false",  # it asks nobody who he is: to look at, not to act
+        "spark.log.level": settings.log_level,
+    }
+
+
+def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[str, str]:
+    """What depends on where it runs."""
+    options: dict[str, str] = {}
+    if jars is not None:
+        options["spark.jars"] = ",".join(map(str, jars.kafka))
+        options["spark.driver.memory"] = settings.driver_memory
+    if not master.startswith("local"):
+        return options
+    options["spark.driver.host"] = options["spark.driver.bindAddress"] = LOOPBACK
+    if not master.startswith("local-cluster"):
+        # The driver's own ports are open to every user of the machine: Spark makes a secret for
+        # itself, but none that executors of their own would share.
+        options["spark.authenticate"] = "true"
+    if jars is None:
+        return options
+    if is_local(absolute(settings.checkpoint)):
+        # Hadoop's own local files start a process for each file made (chmod): half of a small
+        # batch's time.
+        local = os.pathsep.join(map(str, jars.local))
+        options |= {
+            "spark.driver.extraClassPath": local,
+            "spark.executor.extraClassPath": local,
+            "spark.hadoop.fs.file.impl": _LOCAL_FILES,
+            "spark.hadoop.fs.permissions.umask-mode": "077",
+            "spark.sql.streaming.checkpointFileManagerClass": _PLAIN_CHECKPOINT_FILES,
+        }
+    return options
+
+
+def main() -> int:
+    """For spark-submit: runs the job with the environment's settings until it ends."""
+    try:
+        settings = Settings.from_env()
+        if (warning := settings.connection().security.warning) is not None:
+            print(f"spu-assigner: warning: {warning}", file=sys.stderr)
+        with start(settings) as job:
+            job.await_termination()
+    except AssignerError as error:
+        print(f"spu-assigner: {' '.join(str(error).split())}", file=sys.stderr)
+        return int(getattr(error, "exit_status", 1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

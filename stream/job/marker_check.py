@@ -1,0 +1,132 @@
+"""Whether a batch follows the last marker, and what is said where it does not.
+
+Rules:
+- The marker's own batch is sent already: the same bytes must come out, and nothing is sent.
+- The next one is sent. Without a marker only the first one is.
+- Anything else means that checkpoint and Kafka do not fit together. Going on would lose or repeat
+  answers, so the query stops, and the error says what was found and which ways lead on.
+"""
+
+from __future__ import annotations
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.checkpoint.files import RECOVER
+
+
+class SinkError(AssignerError):
+    """A batch could not be sent; nothing of it is visible."""
+
+
+class FencedError(SinkError):
+    """Another process has taken over this query's output."""
+
+
+class TransactionExpiredError(SinkError):
+    """A transaction was open for longer than Kafka permits, so Kafka has aborted it."""
+
+
+class MarkerGapError(SinkError):
+    """The checkpoint and the last marker in Kafka do not fit together."""
+
+
+class ForeignCheckpointError(SinkError):
+    """The last marker belongs to another checkpoint."""
+
+
+class DigestMismatchError(SinkError):
+    """A repeated batch does not hold what was sent the first time."""
+
+
+def is_sent(marker: CommitMarker, last: CommitMarker | None, *, topic: str) -> bool:
+    """Whether a batch is in Kafka already.
+
+    Args:
+        marker: of the batch that is at hand.
+        last: the last one in Kafka; None: there is none.
+        topic: where it was looked for.
+
+    Raises:
+        MarkerGapError, ForeignCheckpointError, DigestMismatchError: it must not be sent.
+    """
+    if last is None:
+        if marker.batch == 0:
+            return False
+        raise MarkerGapError(
+            f"the checkpoint is at batch {marker.batch}, but {topic} has no marker of query "
+            f"{marker.query!r}; give the job the Kafka cluster, topic prefix and query name that "
+            "the checkpoint had before, or start with a new checkpoint, which answers every event "
+            "again"
+        )
+    check_checkpoint(marker.checkpoint_id, last)
+    if marker.batch == last.batch + 1:
+        return False
+    if marker.batch != last.batch:
+        raise MarkerGapError(
+            f"the checkpoint is at batch {marker.batch}, the last marker of query "
+            f"{marker.query!r} at {last.batch}; expected {last.batch} or {last.batch + 1}: "
+            f"{_why_apart(marker.batch, last.batch)}, or {RECOVER}"
+        )
+    if (marker.digest, marker.count) != (last.digest, last.count):
+        raise DigestMismatchError(
+            f"batch {marker.batch} was sent with {last.count} messages, digest "
+            f"{last.digest[:16]}…; repeated it has {marker.count}, {marker.digest[:16]}…, and "
+            f"nothing of it was sent: {_why_other(marker, last)}"
+        )
+    return True
+
+
+def check_checkpoint(checkpoint_id: str | None, last: CommitMarker) -> None:
+    """Refuse a marker of another checkpoint.
+
+    Args:
+        checkpoint_id: of the checkpoint that is in use; None: it is still to be made.
+        last: the last marker in Kafka.
+
+    Raises:
+        ForeignCheckpointError: it is of another one.
+    """
+    if last.checkpoint_id == checkpoint_id:
+        return
+    mine = "a new one" if checkpoint_id is None else checkpoint_id
+    raise ForeignCheckpointError(
+        f"the last marker of query {last.query!r} (batch {last.batch}) is of checkpoint "
+        f"{last.checkpoint_id}, and this is {mine}: its answers would be given twice; go on with "
+        f"that checkpoint, or {RECOVER}, or choose another query name and topic prefix"
+    )
+
+
+def _why_apart(batch: int, last: int) -> str:
+    if batch < last:
+        return "an older copy of the checkpoint is in use, bring back the latest one"
+    return (
+        "markers are missing, so the outputs were set back or belong to another run; bring back "
+        "the topics that go with the checkpoint"
+    )
+
+
+def _why_other(marker: CommitMarker, last: CommitMarker) -> str:
+    """What differs, as far as the markers tell it, and what to do."""
+    if marker.offsets != last.offsets:
+        return (
+            "it read other messages than then, so an older copy of the checkpoint is in use, or a "
+            f"damaged one; bring back the latest copy, or {RECOVER}"
+        )
+    then, now = last.release or "0.2 or older", marker.release
+    if then != now:
+        return (
+            f"it was sent by release {then}, this is {now} and gives other bytes; start once with "
+            f"release {then} and stop it with Ctrl-C when it has gone on, then start {now} "
+            f"again; or {RECOVER}"
+        )
+    if last.default_policy != marker.default_policy:
+        return (
+            f"it was sent with default_policy {last.default_policy}, now it is "
+            f"{marker.default_policy}; start once with the former and change it when the job has "
+            "gone on"
+        )
+    return (
+        f"release {now} gave other bytes for the same messages, so the state, a setting or the "
+        "code is another; start with what was in use then (`wire` and all other settings), bring "
+        f"back the latest copy of the checkpoint, or {RECOVER}"
+    )

@@ -1,0 +1,224 @@
+"""Which process a checkpoint belongs to, noted in the checkpoint itself.
+
+Two jobs of one query share its checkpoint, and Kafka tells the older one that it is shut out only
+when it sends. An idle one would plan the next batch first and write it where its successor is to
+write its own. So each job notes its start, and looks whether a later one did.
+
+    .owners/<number>-<run>.starting    a process that is about to take the transactional id
+    .owners/<number>-<run>             the process that took it
+
+Rules:
+- A number is higher than all that were there when its note was written; of two processes that
+  choose the same one, whoever sees the other's chooses again.
+- Whoever starts waits until lower ones that are starting have taken the id or given up, and takes
+  it then. So ids are taken in the order of the numbers, and a higher number that took it proves
+  that Kafka has shut the lower ones out.
+- Kafka is the authority. Where these notes cannot be read, or are missing, nobody is shut out by
+  them. They are removed by the next one that starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Event, current_thread
+from typing import Any, Final
+
+from spu_assigner.stream.checkpoint.files import (
+    CheckpointError,
+    Files,
+    is_local,
+    list_names,
+    read_lines,
+    remove,
+    write_text,
+)
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.common.daemon_threads import UnwaitedThread
+from spu_assigner.stream.job.marker_check import FencedError
+
+FOLDER: Final = ".owners"  # hidden: a checkpoint that was never run on has nothing else of a job's
+LOOK_SECONDS: Final = 1.0  # between looks at a folder of this machine: some 20 µs each
+REMOTE_LOOK_SECONDS: Final = 5.0  # elsewhere a look is a request
+STARTING_SECONDS_MAX: Final = 30.0  # as long as Kafka is waited for; one that was killed stays
+_PAUSE_SECONDS: Final = 0.05
+_CHOICES_MAX: Final = 100  # of a number; others choose at the same time
+_END_SECONDS: Final = 10.0
+_STARTING: Final = ".starting"
+_NAME: Final = re.compile(r"(\d{1,18})-([0-9a-f]{32})(\.starting)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Note:
+    number: int
+    run: str
+    is_starting: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.number}-{self.run}{_STARTING if self.is_starting else ''}"
+
+
+class Ownership:
+    """One process's notes in one checkpoint."""
+
+    def __init__(self, files: Files, checkpoint: str, *, query: str) -> None:
+        self._files = files
+        self._folder = f"{checkpoint}/{FOLDER}"
+        self._query = query
+        self._run = uuid.uuid4().hex
+        self._number: int | None = None  # None: the id was not taken yet
+
+    @property
+    def look_seconds(self) -> float:
+        """How long to wait between two looks."""
+        return LOOK_SECONDS if isinstance(self._files, LocalFiles) else REMOTE_LOOK_SECONDS
+
+    def take(self, take_id: Callable[[], None]) -> None:
+        """Become the owner; again where this process was it before.
+
+        Args:
+            take_id: takes the transactional id, which shuts out who had it.
+
+        Raises:
+            FencedError: a later process is the owner.
+            Exception: what `take_id` raises; OSError, Py4JError: the notes cannot be written.
+        """
+        self._require_none_after(self._number)
+        note = self._choose()
+        try:
+            self._await_lower(note.number)
+            self._require_none_after(self._number)
+            take_id()
+            self._require_none_after(note.number)
+            self._write(_Note(number=note.number, run=self._run, is_starting=False))
+        finally:
+            self._remove(note)
+        self._number = note.number
+        for other in self._notes():
+            if other.number < note.number:
+                self._remove(other)
+
+    def check(self) -> None:
+        """Look whether a later process is the owner.
+
+        Raises:
+            FencedError: so it is. A look that fails raises nothing: Kafka is the authority.
+        """
+        from py4j.protocol import Py4JError
+
+        with suppress(OSError, Py4JError):
+            self._require_none_after(self._number)
+
+    def _choose(self) -> _Note:
+        """Write a note of a number that is higher than all others."""
+        for _ in range(_CHOICES_MAX):
+            number = max((each.number for each in self._notes()), default=0) + 1
+            note = _Note(number=number, run=self._run, is_starting=True)
+            self._write(note)
+            if all(each.number < number for each in self._notes() if each.run != self._run):
+                return note
+            self._remove(note)
+            time.sleep(_PAUSE_SECONDS * os.urandom(1)[0] / 256)  # Not all at the same time again.
+        raise CheckpointError(
+            f"{_CHOICES_MAX} times another process started on {self._folder} at the same moment; "
+            "start one"
+        )
+
+    def _await_lower(self, number: int) -> None:
+        """Wait until those that began before have taken the id, or given up."""
+        deadline = time.monotonic() + STARTING_SECONDS_MAX
+        while time.monotonic() < deadline:
+            notes = self._notes()
+            taken = {each.number for each in notes if not each.is_starting}
+            if all(
+                each.number >= number or each.number in taken for each in notes if each.is_starting
+            ):
+                return
+            time.sleep(_PAUSE_SECONDS)
+
+    def _require_none_after(self, number: int | None) -> None:
+        if number is None:
+            return
+        later = [each for each in self._notes() if each.number > number and not each.is_starting]
+        if later:
+            newest = max(later, key=lambda each: each.number)
+            raise FencedError(
+                f"another process has taken over query {self._query!r} ({self._who(newest)}); the "
+                "one that was started last goes on, this one must stop"
+            )
+
+    def _notes(self) -> list[_Note]:
+        found = (_NAME.fullmatch(name) for name in list_names(self._files, self._folder) or ())
+        return [
+            _Note(number=int(each[1]), run=each[2], is_starting=each[3] is not None)
+            for each in found
+            if each is not None
+        ]
+
+    def _write(self, note: _Note) -> None:
+        said = {
+            "process": os.getpid(),
+            "host": socket.gethostname(),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        write_text(self._files, f"{self._folder}/{note.name}", json.dumps(said) + "\n")
+
+    def _remove(self, note: _Note) -> None:
+        remove(self._files, f"{self._folder}/{note.name}")
+
+    def _who(self, note: _Note) -> str:
+        """For a person; by the notes' names alone the answer is the same."""
+        try:
+            said = json.loads("".join(read_lines(self._files, f"{self._folder}/{note.name}") or ()))
+            return f"process {said['process']} on {said['host']}, started {said['started']}"
+        except (ValueError, LookupError, TypeError):
+            return "started since"
+
+
+class OwnerWatch:
+    """Looks from a thread of its own whether a later process is the owner."""
+
+    def __init__(self, ownership: Ownership, shut_out: Callable[[FencedError], None]) -> None:
+        """Args: shut_out: called once, when it is so."""
+        self._ownership = ownership
+        self._shut_out = shut_out
+        self._over = Event()
+        self._thread = UnwaitedThread(self._run, "watch-owner")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._over.set()
+        if self._thread is not current_thread():
+            self._thread.join(_END_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._ownership.check()
+            except FencedError as reason:
+                self._shut_out(reason)
+                return
+            if self._over.wait(self._ownership.look_seconds):
+                return
+
+
+def files_of(spark: Any, checkpoint: str) -> Files:
+    """What to read and write a checkpoint's notes with: the JVM, unless it is on this machine.
+
+    A path without a scheme is where Hadoop's settings say.
+    """
+    if not is_local(checkpoint):
+        return spark  # type: ignore[no-any-return]  # a session
+    place = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(checkpoint)
+    system = place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    return LocalFiles() if system.getUri().getScheme() == "file" else spark

@@ -1,0 +1,437 @@
+"""Where a batch's messages go: one transaction holds all of them and the batch's marker.
+
+Spark repeats a batch after a crash, and may have sent it before. So every batch ends with a marker,
+and before the first one is sent the last marker is read back:
+
+    the marker is this batch's      sent already: the digests must be equal, nothing is sent
+    it is the batch's before        send
+    there is none                   only batch 0 may be sent
+    anything else, or another
+    checkpoint's                    a named error: going on would lose or repeat answers
+
+Taking the transactional id first (`init_transactions`) shuts out an older process that still runs,
+and settles what it left open; only then is the marker read. After a time-out the outcome is not
+known, so the producer is thrown away and this sequence is gone through again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from spu_assigner.schemas.messages.codec import encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.checkpoint.files import Positions
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import Outbox, Summary, summarised
+from spu_assigner.stream.job.failpoints import Failpoint, armed
+from spu_assigner.stream.job.marker import offsets_read, positions_moved, read_placed_marker
+from spu_assigner.stream.job.marker_check import (
+    FencedError,
+    SinkError,
+    TransactionExpiredError,
+    check_checkpoint,
+    is_sent,
+)
+from spu_assigner.stream.job.ownership import Ownership
+from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
+from spu_assigner.stream.kafka.connection_diagnosis import told
+from spu_assigner.stream.kafka.retry import PATIENCE_SECONDS, deliver, patiently, unmasked
+from spu_assigner.stream.kafka.topics import (
+    ASSIGNER_AUDIT,
+    ASSIGNER_COMMITS,
+    MAP_MESSAGE_SIZE_MAX,
+    topic_name,
+)
+from spu_assigner.stream.metrics.counters import BatchReport, Metrics, by_place
+from spu_assigner.stream.shard.bundle import KINDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
+TRANSACTION_SECONDS_MAX: Final = (
+    120  # a batch of 1 GB takes a fraction; readers wait for a dead one
+)
+QUEUE_SIZE: Final = 256 * 1024  # KiB in the producer; beyond it sending waits
+POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
+
+# librdkafka writes a fatal error to standard error by itself, whatever its level; the error is
+# raised as well. A program that has log handlers gets the line, our own commands have none.
+_LOGGER: Final = logging.getLogger("spu_assigner.kafka")
+_LOGGER.addHandler(logging.NullHandler())
+
+_FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+# What the client says of all other messages once something has failed: no cause.
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+_UNKNOWN_OUTCOME: Final = frozenset(
+    {
+        KafkaError.UNKNOWN,  # a broker's fault, also at a commit that meets a successor's start
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError._INCONSISTENT,  # some messages did not arrive in time, so nothing is committed
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of a batch, for progress and tests."""
+
+    batch: int
+    count: int
+    repeated: bool  # it was sent already
+
+
+class TransactionalSink:
+    """Sends batches; given to Spark as the function of `foreachBatch`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        shards: int,
+        positions_after: Callable[[int], Positions] | None = None,
+        metrics: Metrics | None = None,
+        ownership: Ownership | None = None,
+    ) -> None:
+        """A sink that is not yet connected.
+
+        Args:
+            settings: the job's.
+            shards: in how many parts the state is divided.
+            positions_after: how far the input had been read by a batch, out of the checkpoint;
+                asked where the last marker is of a release that did not tell.
+            metrics: are told of each batch.
+            ownership: this process's in the checkpoint; None: there is no checkpoint.
+        """
+        self.metrics = metrics or Metrics()
+        self.failure: BaseException | None = None  # why the query stopped, if it was the sink
+        self.last: Sent | None = None
+        self._settings = settings
+        self._shards = shards
+        self._positions_after = positions_after
+        self._ownership = ownership
+        self._positions: Positions = {}  # how far the input was read by the last marker's batch
+        self._producer: Any = None
+        self._marker: CommitMarker | None = None
+        self._checkpoint_id: str | None = None
+        self._bound = threading.Event()
+        self._begun = 0.0  # when the transaction was; wall clock, which goes on while a host sleeps
+        self._undelivered: Any = None  # the first error of a message of this transaction
+        self._parts: dict[str, float] = {}  # seconds of the batch at hand
+        self._armed = armed()
+        prefix = settings.topic_prefix
+        self._transactional_id = f"{prefix}{settings.query_name}"
+        self._routes = [
+            (
+                topic_name(topic, prefix=prefix),
+                ("ce_type", f"io.spuassigner.v1.{type_name}".encode()),
+            )
+            for topic, type_name in (KINDS[kind] for kind in sorted(KINDS))
+        ]
+        self._source = f"/spu-assigner/{settings.query_name}".encode()
+        self._marker_topics = [
+            topic_name(name, prefix=prefix) for name in (ASSIGNER_COMMITS, ASSIGNER_AUDIT)
+        ]
+
+    def open(self, checkpoint_id: str | None) -> None:
+        """Take over the output and look at the last marker, before the query starts.
+
+        Args:
+            checkpoint_id: of the checkpoint; None if it is still to be made.
+
+        Raises:
+            ForeignCheckpointError: the marker belongs to another one.
+            FencedError: a process that was started later has taken over meanwhile.
+            SinkError: the broker does not answer.
+        """
+        self._connect()
+        if self._marker is not None:
+            check_checkpoint(checkpoint_id, self._marker)
+
+    def take_over(self) -> CommitMarker | None:
+        """Take over the output whatever checkpoint it is of, and tell the last marker.
+
+        Raises:
+            SinkError: the broker does not answer.
+        """
+        self._connect()
+        return self._marker
+
+    def mark(self, marker: CommitMarker) -> None:
+        """Commit a marker by itself, after `take_over`.
+
+        Raises:
+            FencedError: another process has taken over since.
+            SinkError: it is not known whether it is there.
+        """
+        try:
+            with Outbox() as outbox:
+                self._transact(outbox, marker)
+        except KafkaException as reason:
+            self._give_up(reason, batch=marker.batch, attempt=ATTEMPTS_MAX)
+
+    def bind(self, checkpoint_id: str) -> None:
+        """Say which checkpoint the query has; batches wait for it."""
+        self._checkpoint_id = checkpoint_id
+        self._bound.set()
+
+    def check_owner(self) -> None:
+        """Look whether a process that was started later owns the checkpoint; Kafka is not asked.
+
+        Raises:
+            FencedError: so it is.
+        """
+        if self._ownership is not None:
+            self._ownership.check()
+
+    def close(self) -> None:
+        """Let the producer go; what was open is aborted."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(KafkaException):
+                producer.abort_transaction(0)
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Send a batch. Raises what stops the query; `failure` then holds it."""
+        try:
+            self.check_owner()  # before the batch's tasks run: they write state where others do
+            self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
+            spark = frame.sparkSession.sparkContext
+            spark.setJobDescription(self.metrics.description(self._settings.query_name, batch))
+            begun = time.perf_counter()
+            with Outbox() as outbox:
+                outbox.take(frame)
+                self._parts["collect"] = time.perf_counter() - begun
+                self._bound.wait()
+                self._send_once(outbox, batch)
+            self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
+        except BaseException as reason:
+            self.failure = reason
+            raise
+
+    def _send_once(self, outbox: Outbox, batch: int) -> None:
+        begun = time.perf_counter()
+        summary = summarised(outbox)
+        marker = CommitMarker(
+            query=self._settings.query_name,
+            checkpoint_id=self._checkpoint_id or "",
+            batch=batch,
+            count=summary.count,
+            digest=summary.digest,
+            offsets=offsets_read(summary.ranges, self._settings.topic_prefix),
+            release=RELEASE,
+            shards=self._shards,
+            default_policy=self._settings.default_policy.value,
+        )
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                if self._producer is None:
+                    self._connect()
+                # Found at a later attempt, it is what an earlier one of this process has sent.
+                repeated = is_sent(marker, self._marker, topic=self._marker_topics[0])
+                if not repeated:
+                    marker = replace(
+                        marker, positions=positions_moved(self._positions, marker.offsets)
+                    )
+                    self._transact(outbox, marker)
+            except KafkaException as reason:
+                self._give_up(reason, batch=batch, attempt=attempt)
+            else:
+                if not repeated:
+                    self._marker, self._positions = marker, marker.positions
+                self.last = Sent(batch=batch, count=summary.count, repeated=repeated)
+                self._parts["send"] = time.perf_counter() - begun
+                self._report(summary, marker, is_replay=repeated and attempt == 1)
+                return
+
+    def _report(self, summary: Summary, marker: CommitMarker, *, is_replay: bool) -> None:
+        self.metrics.report(
+            BatchReport(
+                batch=marker.batch,
+                messages=summary.count,
+                is_replay=is_replay,
+                events={
+                    topic: sum(part.count for part in parts)
+                    for topic, parts in marker.offsets.items()
+                },
+                tallies=summary.tallies,
+                positions=by_place(self._positions),
+                committed_at=time.time(),
+                parts=self._parts,
+            )
+        )
+
+    def _connect(self) -> None:
+        """The start sequence: shut out older processes, settle what they left, read the marker."""
+        try:
+            producer = Producer(self._producer_options())
+            if self._ownership is None:
+                patiently(producer.init_transactions)
+            else:
+                self._ownership.take(lambda: patiently(producer.init_transactions))
+            found = read_placed_marker(
+                self._settings, topic=self._marker_topics[0], patience=PATIENCE_SECONDS
+            )
+            self._marker = None if found is None else found.marker
+        except KafkaException as reason:
+            error = reason.args[0]
+            raise SinkError(
+                f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
+                f"{self._transactional_id!r}: {told(error)}"
+            ) from reason
+        self._positions = self._positions_then(self._marker)
+        if found is not None:
+            self.metrics.begin(
+                batch=found.marker.batch, at=found.written_at, positions=by_place(self._positions)
+            )
+        self._producer = producer
+
+    def _positions_then(self, marker: CommitMarker | None) -> Positions:
+        """How far the input had been read with a marker's batch."""
+        if marker is None:
+            return {}
+        if marker.release or self._positions_after is None:
+            return marker.positions
+        return self._positions_after(marker.batch)
+
+    def _producer_options(self) -> dict[str, Any]:
+        return {
+            **self._settings.connection().client(),
+            "client.id": self._transactional_id,
+            "transactional.id": self._transactional_id,
+            "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
+            "acks": "all",
+            "linger.ms": 5,  # committing flushes at once; while a large batch is queued it groups
+            "batch.size": 1_000_000,
+            "compression.type": "lz4",  # maps are regular; readers and disks see a fraction
+            "message.max.bytes": MAP_MESSAGE_SIZE_MAX,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": QUEUE_SIZE,
+            "log_level": 0,  # what goes wrong is raised
+            "logger": _LOGGER,
+            "delivery.report.only.error": True,
+            "on_delivery": self._note_undelivered,
+        }
+
+    def _note_undelivered(self, error: Any, _message: object) -> None:
+        if self._undelivered is None and error.code() not in _PURGED:
+            self._undelivered = error
+
+    def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
+        producer, self._undelivered = self._producer, None
+        with unmasked(producer):
+            producer.begin_transaction()
+            self._begun = time.time()
+            produce = producer.produce
+            for index, (topic, key, value, headers) in enumerate(self._outgoing(outbox)):
+                if index % POLL_EVERY == 0:
+                    producer.poll(0)
+                try:
+                    produce(topic, value, key, headers=headers)
+                except BufferError:
+                    self._produce_when_there_is_room(topic, value, key, headers)
+            data = encode_record(marker, wire=self._settings.wire)
+            headers = list(marker_headers(marker, time_ms=int(self._begun * 1000)))
+            for topic in self._marker_topics:
+                produce(topic, data, marker.query, headers=headers)
+            self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
+            deliver(producer)
+            patiently(producer.commit_transaction)
+            self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
+
+    def _produce_when_there_is_room(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]]
+    ) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            self._producer.poll(0.05)
+            try:
+                self._producer.produce(topic, value, key, headers=headers)
+            except BufferError as reason:
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from reason
+            else:
+                return
+
+    def _outgoing(
+        self, outbox: Outbox
+    ) -> Iterator[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]]]:
+        routes = self._routes
+        version, content = ("ce_specversion", b"1.0"), ("content-type", b"application/avro")
+        source = ("ce_source", self._source)
+        last_ms, ce_time = -1, ("ce_time", b"")
+        for bundle in outbox.bundles():
+            for kind, event_id, key, value, time_ms in bundle.fields():
+                topic, ce_type = routes[kind]
+                if time_ms != last_ms:
+                    last_ms, ce_time = time_ms, ("ce_time", rfc3339(time_ms))
+                yield (
+                    topic,
+                    key,
+                    value,
+                    [version, ("ce_id", event_id), source, ce_type, ce_time, content],
+                )
+
+    def _give_up(self, reason: KafkaException, *, batch: int, attempt: int) -> None:
+        """Throw the producer away; raise unless the batch may be tried again."""
+        error = reason.args[0]
+        is_fenced = error.code() in _FENCED
+        producer, self._producer = self._producer, None
+        if producer is not None and not error.fatal():
+            try:
+                producer.abort_transaction(PATIENCE_SECONDS)
+            except KafkaException as refusal:
+                # It may name a successor that the first error did not name. Of a transaction that
+                # was open too long it says the same, and that one may be sent again.
+                is_fenced |= refusal.args[0].code() in _FENCED and not self._is_expired()
+        self.check_owner()  # Where a successor is known, all else follows from it.
+        if is_fenced:
+            raise self._fenced(batch) from reason
+        if error.code() in _UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
+            return
+        cause = error if self._undelivered is None else self._undelivered
+        raise SinkError(
+            f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
+            f"{told(cause)}; nothing of it is visible, start the job again to repeat it"
+        ) from reason
+
+    def _fenced(self, batch: int) -> SinkError:
+        """Why Kafka does not take this producer any more; of an expired transaction it says the
+        same as of a successor.
+        """
+        query = self._settings.query_name
+        if self._is_expired():
+            return TransactionExpiredError(
+                f"the transaction of batch {batch} was open for {time.time() - self._begun:.0f} s "
+                f"and Kafka permits "
+                f"{TRANSACTION_SECONDS_MAX} s: broker, network or this machine stood still; "
+                f"nothing of it is visible, start the job again to repeat it (unless another "
+                f"process has taken over query {query!r} meanwhile)"
+            )
+        return FencedError(
+            f"another process has taken over query {query!r} (transactional id "
+            f"{self._transactional_id!r}); the one that was started last goes on, this one must "
+            "stop"
+        )
+
+    def _is_expired(self) -> bool:
+        return time.time() - self._begun >= TRANSACTION_SECONDS_MAX

@@ -1,0 +1,158 @@
+"""Where events come from: both input topics as one stream of rows, each with its shard.
+
+The order of the union matters. Spark asks its sources for their latest offsets one after the other,
+in the order they stand in: topic events first, SPU events last. A join that was acknowledged before
+a create was sent is therefore in the create's batch or an earlier one, never in a later one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from spu_assigner.stream.config.profile import tuning
+from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
+from spu_assigner.stream.shard.bundle import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+# How long the broker holds an empty fetch back, by default 500 ms. Spark asks for a partition's
+# ends each time it has fetched; by then its consumer has asked for more, and the broker answers the
+# questions of a connection one after the other.
+FETCH_WAIT_MS_MAX: Final = 1
+# Where a partition ends is asked of its leader. If that broker has crashed, Kafka's admin client
+# can wait for it, and for no other, until the call's time is up (KAFKA-20673): by default 60 s. For
+# the next call Spark takes a new client, which finds the new leader. In all as patient as before.
+CALL_MS_MAX: Final = 10_000
+CALLS_MAX: Final = 17  # 1 s apart; by default 3
+_LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
+
+
+def read_events(
+    spark: SparkSession,
+    settings: Settings,
+    *,
+    shards: int,
+    begins: Mapping[str, Mapping[str, int]] | None = None,
+) -> DataFrame:
+    """The rows: shard, source, partition, offset, time_ms, key, value.
+
+    Args:
+        begins: by the topic's whole name, for each of its partitions where a new checkpoint begins
+            to read (-2: at the first message); by default all from their first messages.
+    """
+    from pyspark.sql import functions
+
+    _require_secrets(spark, settings)
+    topics = _source(
+        spark,
+        settings,
+        TOPIC_EVENTS,
+        begins,
+        # Only this one is limited: in a backlog membership is caught up first.
+        maxOffsetsPerTrigger=str(topic_events_per_batch(settings)),
+    )
+    spus = _source(spark, settings, SPU_EVENTS, begins)
+    parts = [
+        frame.select(
+            _shard_of_key(shards).alias("shard"),
+            functions.lit(int(source)).alias("source"),
+            "partition",
+            "offset",
+            functions.unix_millis("timestamp").alias("time_ms"),
+            "key",
+            "value",
+        )
+        for frame, source in ((topics, Source.TOPIC_EVENTS), (spus, Source.SPU_EVENTS))
+    ]
+    return parts[0].union(parts[1])
+
+
+def topic_events_per_batch(settings: Settings) -> int:
+    """How many a batch takes at most: as the settings say, else as the profile has it."""
+    return settings.topic_events_per_batch or tuning(settings.profile).topic_events_per_batch
+
+
+def _require_secrets(spark: SparkSession, settings: Settings) -> None:
+    """Spark resolves references to variables in its own JVM, which may be older than they are."""
+    for variable in settings.connection().security.variables():
+        if spark.sparkContext._jvm.System.getenv(variable) is None:  # type: ignore[union-attr]  # there is one
+            raise SettingsError(
+                setting=variable,
+                source=variable,
+                value=None,
+                found="not in the environment of Spark's JVM",
+                expected=f"it there too, at its start; or a file named by {variable}_FILE",
+            )
+
+
+def _source(
+    spark: SparkSession,
+    settings: Settings,
+    topic: str,
+    begins: Mapping[str, Mapping[str, int]] | None,
+    **options: str,
+) -> DataFrame:
+    name = topic_name(topic, prefix=settings.topic_prefix)
+    first = "earliest" if begins is None else json.dumps({name: begins[name]})
+    return (
+        spark.readStream.format("kafka")
+        .options(
+            **{
+                **settings.connection().spark(),
+                "subscribe": name,
+                # Of a new checkpoint: no event is passed over.
+                "startingOffsets": first,
+                "failOnDataLoss": "true",  # a gap must not pass for an event that never was
+                "kafka.isolation.level": "read_committed",
+                "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS_MAX),
+                "kafka.request.timeout.ms": str(CALL_MS_MAX),  # no more than that of a call
+                "kafka.default.api.timeout.ms": str(CALL_MS_MAX),
+                "fetchOffset.numRetries": str(CALLS_MAX),
+                **options,
+            }
+        )
+        .load()
+    )
+
+
+def _shard_of_key(shards: int) -> Column:
+    """A shard's label by the key's CRC-32; rows without a key go with an empty one."""
+    from pyspark.sql import functions
+
+    labels = ",".join(map(str, shard_labels(shards)))
+    return functions.expr(
+        f"element_at(array({labels}), cast(pmod(crc32(nvl(key, X'')), {shards}) as int) + 1)"
+    )
+
+
+def shard_labels(shards: int) -> list[int]:
+    """For each state partition a number that Spark's hash sends to it, so that none holds two."""
+    labels: dict[int, int] = {}
+    for label in range(_LABELS_TRIED_MAX):
+        labels.setdefault(spark_partition(label, shards), label)
+        if len(labels) == shards:
+            return [labels[partition] for partition in range(shards)]
+    raise ValueError(f"no labels for {shards} shards among the first {_LABELS_TRIED_MAX} numbers")
+
+
+def spark_partition(value: int, partitions: int) -> int:
+    """The partition of a row grouped by one int: Spark's Murmur3, seed 42, modulo the number."""
+    mask = 0xFFFFFFFF
+    k = value * 0xCC9E2D51 & mask
+    k = (k << 15 | k >> 17) & mask
+    k = k * 0x1B873593 & mask
+    h = 42 ^ k
+    h = (h << 13 | h >> 19) & mask
+    h = (h * 5 + 0xE6546B64) & mask
+    h ^= 4  # the size of an int
+    h ^= h >> 16
+    h = h * 0x85EBCA6B & mask
+    h ^= h >> 13
+    h = h * 0xC2B2AE35 & mask
+    h ^= h >> 16
+    signed = h - (1 << 32) if h >= 1 << 31 else h
+    return signed % partitions

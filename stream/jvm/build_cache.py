@@ -1,0 +1,98 @@
+"""The per-user cache: what is fetched or built once and shared by every checkout.
+
+Rules: whoever writes holds the cache's lock; what is there under its final name is whole, since it
+is renamed into place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from spu_assigner.core.base.errors import AssignerError
+
+CACHE_VARIABLE: Final = "SPU_ASSIGNER_CACHE"
+
+
+class CacheError(AssignerError):
+    """The cache cannot be written."""
+
+    def __init__(self, *, home: Path, reason: OSError) -> None:
+        self.home = home
+        super().__init__(
+            f"the cache {home} cannot be written ({reason.strerror}); "
+            f"name another folder with {CACHE_VARIABLE}"
+        )
+
+
+def cache_home(environ: Mapping[str, str] | None = None) -> Path:
+    """The cache's folder: `SPU_ASSIGNER_CACHE`, else `spu-assigner` under the user's cache folder.
+
+    It need not exist yet.
+    """
+    environ = os.environ if environ is None else environ
+    if named := environ.get(CACHE_VARIABLE):
+        return Path(named).expanduser().absolute()
+    if base := environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "spu-assigner"
+    return Path.home() / ".cache" / "spu-assigner"
+
+
+@contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Hold the cache's lock: a second process waits. The kernel frees it should the holder die.
+
+    Raises:
+        CacheError: the folder cannot be made or written.
+    """
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(home / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as reason:
+        raise CacheError(home=home, reason=reason) from reason
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def scratch(home: Path) -> Iterator[Path]:
+    """A folder inside the cache, on the same disk as what is renamed out of it; gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix=".scratch-", dir=home))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def class_path_key(paths: Iterable[Path]) -> list[str]:
+    """What a JVM compares of each jar with the archive of classes that was made from it.
+
+    An environment that was made anew at its old place has jars of the same names and content, and
+    yet no archive of the former ones fits.
+    """
+    return [f"{path} {_size_and_time(path)}" for path in paths]
+
+
+def _size_and_time(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:  # What starts from the class path tells of it.
+        return "-"
+    return f"{found.st_size} {int(found.st_mtime)}"
+
+
+def put_in_place(new: Path, final: Path) -> None:
+    """Rename a whole file or folder to its final name; what stood there before is replaced."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    if final.is_dir() and not final.is_symlink():
+        shutil.rmtree(final)
+    new.rename(final)

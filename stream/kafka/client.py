@@ -1,0 +1,400 @@
+"""Kafka for the command line: send events, read what the job answers.
+
+Rules: what is sent is acknowledged by all replicas or reported as failed; what is read is
+committed; readers belong to no consumer group and leave no trace on the broker.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import decode_record, encode_event
+from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.access import hidden
+from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
+from spu_assigner.stream.kafka.connection_diagnosis import (
+    Complaints,
+    UnreachableError,
+    ask_topics,
+    told,
+)
+from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.topics import (
+    GRANTING,
+    MAP_MESSAGE_SIZE_MAX,
+    MENDING,
+    MESSAGE_SIZE_MAX,
+    SPU_EVENTS,
+    TOPIC_EVENTS,
+    topic_name,
+)
+
+REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
+DELIVERY_SECONDS_MAX: Final = 30.0  # long enough for a broker that restarts
+SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
+POLL_SECONDS: Final = 0.1  # Ctrl-C is seen between polls
+
+_Client = TypeVar("_Client", Consumer, Producer, AdminClient)
+Answer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
+
+
+class ClientError(AssignerError):
+    """Kafka cannot be reached, or does not take what is sent."""
+
+
+class RenewedError(ClientError):
+    """What was read is no longer there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of one message."""
+
+    event_id: str | None  # None: raw bytes
+    topic: str
+    partition: int
+    offset: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One message of the job's."""
+
+    topic: str  # without the prefix
+    key: str
+    answer: Answer | None  # None: a tombstone, the topic of the key is deleted or released
+    fault: str | None = None  # why the value could not be read
+    is_released: bool = False  # of a tombstone: the topic's data stay in Kafka
+
+
+class Sender:
+    """Sends events to the topics they belong to, keyed by cluster, in the order they are given.
+
+    `tell` is called for each message, once it is acknowledged or given up.
+    """
+
+    def __init__(self, connection: Connection, tell: Callable[[Sent], None]) -> None:
+        self._tell = tell
+        self._connection = connection
+        self._last_topic = ""
+        complaints = Complaints()
+        settings: dict[str, Any] = {
+            "acks": "all",
+            "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
+            "message.max.bytes": MESSAGE_SIZE_MAX,
+            "message.timeout.ms": int(DELIVERY_SECONDS_MAX * 1000),
+            "linger.ms": 1,
+            "log_level": 0,  # what goes wrong is told once, by an error
+            "error_cb": complaints.note,
+        }
+        self._producer = _made(Producer, {**settings, **connection.client()})
+        _require_topics(self._producer, connection, [SPU_EVENTS, TOPIC_EVENTS], complaints)
+
+    def send(self, event: Event) -> None:
+        """Send one event.
+
+        An event for the other input topic waits until all before it are acknowledged: the job
+        merges both topics by the broker's clock.
+
+        Raises:
+            EncodeError: the event does not fit its schema.
+        """
+        value = encode_event(event)
+        topic = SPU_EVENTS if isinstance(event, SpuJoined | SpuLeft) else TOPIC_EVENTS
+        if self._last_topic not in ("", topic):
+            self.flush()
+        self._last_topic = topic
+        self.send_raw(topic, key=event.cluster_id, value=value, event_id=event.event_id)
+
+    def send_raw(self, topic: str, *, key: str, value: bytes, event_id: str | None = None) -> None:
+        """Send bytes as they are."""
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._tell(
+                Sent(
+                    event_id=event_id,
+                    topic=str(message.topic()),
+                    partition=int(message.partition() or 0),
+                    offset=int(message.offset() or 0),
+                    error=None if error is None else told(error),
+                )
+            )
+
+        full = topic_name(topic, prefix=self._connection.prefix)
+        while True:
+            try:
+                self._producer.produce(full, key=key.encode(), value=value, on_delivery=delivered)
+            except BufferError:  # The client's queue is full: wait for acknowledgements.
+                self._producer.poll(POLL_SECONDS)
+            except KafkaException as reason:
+                raise ClientError(f"{full} does not take the message: {_words(reason)}") from reason
+            else:
+                break
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until every message is acknowledged or given up."""
+        while self._producer.flush(POLL_SECONDS):
+            pass
+
+
+class Reader:
+    """Reads committed messages of the job's topics, from their present ends or their beginnings.
+
+    What is answered after a Reader was made is seen by it. Of the topics in `keys` it reads only
+    the partition that has this key. With `back` it begins so many offsets before the present end of
+    each partition.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        topics: Sequence[str],
+        *,
+        from_beginning: bool = False,
+        keys: Mapping[str, bytes] | None = None,
+        back: int = 0,
+    ) -> None:
+        self._short = {topic_name(name, prefix=connection.prefix): name for name in topics}
+        complaints = Complaints()
+        settings: dict[str, Any] = {
+            "group.id": "spu-assigner-reader",  # the client wants one; nothing is committed to it
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,  # tells how far has been read
+            "fetch.wait.max.ms": 20,
+            "fetch.message.max.bytes": MAP_MESSAGE_SIZE_MAX,
+            "log_level": 0,
+        }
+        asking = {"log_level": 0, "error_cb": complaints.note, **connection.client()}
+        self._admin = _made(AdminClient, asking)
+        with ExitStack() as unless_whole:
+            unless_whole.enter_context(self._admin)
+            counts = _require_topics(self._admin, connection, topics, complaints)
+            self._partitions = [
+                TopicPartition(topic, partition)
+                for topic in self._short
+                for partition in _partitions(counts[topic], (keys or {}).get(self._short[topic]))
+            ]
+            begins = self._offsets(OffsetSpec.earliest() if from_beginning else OffsetSpec.latest())
+            if back and not from_beginning:
+                oldest = self._offsets(OffsetSpec.earliest())
+                begins = {place: max(oldest[place], end - back) for place, end in begins.items()}
+            self._consumer = _made(Consumer, {**settings, **connection.client()})
+            unless_whole.pop_all()
+        self._begins = begins
+        self._progress = dict(begins)  # by (topic, partition): the offset to be read next
+        self._consumer.assign(
+            [TopicPartition(topic, number, offset) for (topic, number), offset in begins.items()]
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+        self._admin.__exit__(None, None, None)
+
+    def has_all(self, topic: str) -> bool:
+        """Whether nothing of a topic that is read from its beginning was dropped there before."""
+        return all(
+            offset == 0 for place, offset in self._begins.items() if self._short[place[0]] == topic
+        )
+
+    def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Of each topic, without the prefix, and partition: where reading began, and how far it is.
+
+        Of a reader from the beginnings, the first is the oldest offset that was not deleted.
+        """
+        return {
+            (self._short[topic], partition): (begin, self._progress[topic, partition])
+            for (topic, partition), begin in self._begins.items()
+        }
+
+    def remaining(self, seconds: float) -> int:
+        """How many offsets are committed and were not read yet; an answer within `seconds`.
+
+        Raises:
+            RenewedError: a topic was made anew since it was read.
+            ClientError: the broker does not answer.
+        """
+        ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
+        left = {place: end - self._progress[place] for place, end in ends.items()}
+        if renewed := sorted(topic for (topic, _), count in left.items() if count < 0):
+            raise RenewedError(f"{renewed[0]} ends before what was read of it: it was made anew")
+        return sum(left.values())
+
+    def settle(self, seconds: float) -> None:
+        """Wait until all that is written now is committed or aborted, `seconds` at most.
+
+        A transaction's end reaches one partition before another; after this they tell the same of
+        what was written before.
+        """
+        written = self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            settled = self._offsets(OffsetSpec.latest())
+            if all(settled[place] >= end for place, end in written.items()):
+                return
+            time.sleep(POLL_SECONDS)
+
+    def poll(self, seconds: float = POLL_SECONDS) -> list[Received]:
+        """What has come, after waiting `seconds` at most for the first.
+
+        Raises:
+            ClientError: the broker cannot be reached any more.
+        """
+        return [_received(topic, message) for topic, message in self.messages(seconds)]
+
+    def messages(self, seconds: float = POLL_SECONDS) -> list[tuple[str, Message]]:
+        """As `poll`, but the messages as they are, each with its topic without the prefix."""
+        found = []
+        for message in self._consumer.consume(500, timeout=seconds):
+            place = (str(message.topic()), int(message.partition() or 0))
+            error = message.error()
+            if error is None:
+                self._progress[place] = int(message.offset() or 0) + 1
+                found.append((self._short[place[0]], message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._progress[place] = int(message.offset() or 0)
+            elif error.fatal() or (not error.retriable() and error.code() not in _PASSING):
+                raise ClientError(f"cannot read {place[0]}: {told(error)}")
+        return found
+
+    def drain(self) -> list[Received]:
+        """Everything that is committed now and was not read yet."""
+        return [_received(topic, message) for topic, message in self.drain_messages()]
+
+    def drain_messages(self) -> Iterator[tuple[str, Message]]:
+        """As `drain`, but the messages as they are, each with its topic without the prefix."""
+        ends = self._offsets(OffsetSpec.latest())
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        while any(self._progress[place] < end for place, end in ends.items()):
+            found = self.messages()
+            if found:
+                deadline = time.monotonic() + REQUEST_SECONDS_MAX
+            elif time.monotonic() > deadline:
+                raise ClientError("the broker stopped answering while its topics were read")
+            yield from found
+
+    def _offsets(
+        self,
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        *,
+        seconds: float = REQUEST_SECONDS_MAX,
+    ) -> dict[tuple[str, int], int]:
+        """Asks again while it is refused: a partition that was just made may have no leader yet."""
+
+        def answered(left: float) -> dict[tuple[str, int], int]:
+            futures = self._admin.list_offsets(
+                dict.fromkeys(self._partitions, spec),
+                isolation_level=isolation,
+                request_timeout=left,
+            )
+            return {
+                (place.topic, place.partition): int(future.result().offset)
+                for place, future in futures.items()
+            }
+
+        try:
+            return ask_leaders(self._admin, answered, seconds=seconds)
+        except KafkaException as reason:
+            raise ClientError(f"the topics' offsets are not known: {_words(reason)}") from reason
+
+
+_PASSING: Final = (
+    *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT),  # the client reconnects
+    KafkaError.GROUP_AUTHORIZATION_FAILED,  # it joins no group
+)
+
+
+def _partitions(count: int, key: bytes | None) -> Sequence[int]:
+    """All partitions, or that of a key: where librdkafka's default partitioner, which the job
+    writes with, puts it."""
+    return range(count) if key is None else (zlib.crc32(key) % count,)
+
+
+def _received(topic: str, message: Message) -> Received:
+    key = (message.key() or b"").decode("utf-8", "replace")
+    value = message.value()
+    if value is None:
+        is_released = tombstone_is_release(message.headers())
+        return Received(topic=topic, key=key, answer=None, is_released=is_released)
+    try:
+        record = decode_record(value)
+    except DecodeError as error:
+        return Received(topic=topic, key=key, answer=None, fault=str(error))
+    if not isinstance(record, ReplicaMap | TopicStatus | RingEvent | DeadLetter):
+        fault = f"a {type(record).__name__} does not belong there"
+        return Received(topic=topic, key=key, answer=None, fault=fault)
+    return Received(topic=topic, key=key, answer=record)
+
+
+def _made(kind: type[_Client], settings: Mapping[str, Any]) -> _Client:
+    try:
+        return kind(dict(settings))
+    except (KafkaException, TypeError) as reason:
+        raise ClientError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
+
+
+def _require_topics(
+    client: Producer | AdminClient,
+    connection: Connection,
+    names: Iterable[str],
+    complaints: Complaints,
+) -> dict[str, int]:
+    """The number of partitions of each topic.
+
+    Asks for all topics: asking for one would make it, where the broker does so by itself.
+    """
+    full = [topic_name(name, prefix=connection.prefix) for name in names]
+    deadline = time.monotonic() + SEEN_SECONDS_MAX
+    while True:
+        try:
+            found = ask_topics(client, connection.client(), complaints).topics
+        except UnreachableError as reason:
+            raise ClientError(str(reason)) from reason
+        missing = [name for name in full if name not in found or not found[name].partitions]
+        if not missing:
+            return {name: len(found[name].partitions) for name in full}
+        if time.monotonic() > deadline:
+            with AdminClient({"log_level": 0, **connection.client()}) as asking:
+                denied = hidden(asking, missing)
+            if denied:
+                raise ClientError(f"this user may not use {', '.join(denied)}; {GRANTING}")
+            raise ClientError(f"missing topics {', '.join(missing)}; {MENDING}")
+        time.sleep(POLL_SECONDS)
+
+
+def _words(reason: Exception) -> str:
+    """librdkafka's own sentence, without its wrapping."""
+    first = reason.args[0] if reason.args else reason
+    return str(first.str()) if hasattr(first, "str") else str(first)

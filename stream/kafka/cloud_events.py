@@ -1,0 +1,40 @@
+"""The headers of what the job writes: CloudEvents 1.0 in Kafka's binary mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+from spu_assigner.schemas.messages.wire import CommitMarker
+
+Headers = tuple[tuple[str, bytes], ...]
+
+TOPIC_RELEASED: Final = "TopicReleased"  # of a tombstone: the topic is released, not deleted
+RELEASED_TYPE: Final = f"io.spuassigner.v1.{TOPIC_RELEASED}".encode()  # the same, as `ce_type`
+
+
+def marker_headers(marker: CommitMarker, time_ms: int) -> Headers:
+    """Those of a marker: which batch of which checkpoint it is of, and when that was sent."""
+    return (
+        ("ce_specversion", b"1.0"),
+        ("ce_id", f"{marker.query}/{marker.checkpoint_id}/{marker.batch}".encode()),
+        ("ce_source", f"/spu-assigner/{marker.query}".encode()),
+        ("ce_type", b"io.spuassigner.v1.CommitMarker"),
+        ("ce_time", rfc3339(time_ms)),
+        ("content-type", b"application/avro"),
+    )
+
+
+def tombstone_is_release(headers: Iterable[tuple[str, bytes | str | None]] | None) -> bool:
+    """Whether a tombstone of `replica-map` is a release's, by its headers; else a delete's."""
+    return ("ce_type", RELEASED_TYPE) in (headers or ())
+
+
+@lru_cache(maxsize=4_096)
+def rfc3339(time_ms: int) -> bytes:
+    """A time as CloudEvents write it."""
+    seconds, milliseconds = divmod(time_ms, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z".encode()

@@ -1,0 +1,439 @@
+"""Lints one event, on the state that the lines before it have left.
+
+Whether it is refused, the core says. What else is wrong with one that is refused the core says too,
+asked again with the first fault mended. What is legal but probably not meant is judged here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, TypeGuard, get_args
+
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
+    Event,
+    Policy,
+    SpuId,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+    TopicRelease,
+)
+from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, default_capacity
+from spu_assigner.core.base.records import (
+    Record,
+    RingChange,
+    RingEvent,
+    SpuChanged,
+    Status,
+    TopicStatus,
+    Usual,
+)
+from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.decision.manual_placement import spu_faults
+from spu_assigner.core.policies.manual_lists import ManualFault, entries_of, is_spu_id, list_faults
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.errors import EncodeError
+from spu_assigner.schemas.json_lines.json_object import lenient_members
+from spu_assigner.stream.lint.findings import Found
+from spu_assigner.stream.lint.json_positions import Path, Places, field_of
+from spu_assigner.stream.lint.rules import (
+    ASKED_AGAIN,
+    COLLIDING_NAMES,
+    DELETED_BEFORE,
+    FIELD_LOST,
+    ID_REUSED,
+    ID_REUSED_LATE,
+    NOT_MORE,
+    NOT_SENDABLE,
+    REPEATED_EVENT,
+    UNREAD_COUNT,
+    Rule,
+    of_refusal,
+)
+
+Refusal = tuple[Code, str]
+
+# The field that a refusal is about; and what it is asked again with: legal, and the least there is.
+_FIELDS: Final[Mapping[Code, str]] = {
+    Code.INVALID_PARTITIONS: "partitions",
+    Code.INVALID_REPLICATION_FACTOR: "replication_factor",
+    Code.INVALID_START_INDEX: "start_index",
+    Code.INVALID_SHIFT: "shift",
+    Code.INVALID_REPLICAS: "policy",
+    Code.INVALID_SPU_ID: "spu_id",
+    Code.INVALID_CORES: "cores",
+    Code.INVALID_CAPACITY: "capacity",
+    Code.INVALID_RACK: "rack",
+    Code.INVALID_MAX_MOVES: "max_moves",
+    Code.MAP_TOO_LARGE: "partitions",
+    Code.RESERVED_NAME: "topic",
+    Code.TOPIC_EXISTS: "topic",
+    Code.TOPIC_UNKNOWN: "topic",
+    Code.MANUAL_TOPIC: "topic",
+    Code.SPU_UNKNOWN: "spu_id",
+    Code.INSUFFICIENT_SPUS: "replication_factor",
+    Code.INSUFFICIENT_CAPACITY: "replication_factor",
+    Code.RACKS_INCOMPLETE: "policy",
+    Code.TOO_MANY_SPUS: "spu_id",
+    Code.TOO_MANY_WAITING: "on_shortage",
+}
+_MENDED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
+    Code.INVALID_PARTITIONS: [{"partitions": 1}],
+    Code.INVALID_REPLICATION_FACTOR: [{"replication_factor": 1}],
+    Code.INVALID_START_INDEX: [{"start_index": 0}, {"start_index": None}],
+    Code.INVALID_SHIFT: [{"shift": None}],
+    Code.INVALID_SPU_ID: [{"spu_id": 0}],
+    Code.INVALID_CORES: [{"cores": 1}],
+    Code.INVALID_CAPACITY: [{"capacity": None}],
+    Code.INVALID_RACK: [{"rack": None}],
+}
+OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS)  # the last of what is refused before
+_ASKED_AGAIN_ID: Final = "\x00"  # of what is never applied: an id that nobody types
+BITS_SENT: Final = 63  # of a time: one with as many may not fit into a message
+BITS_MORE: Final = 32  # that it has, beyond any other number
+
+
+def _content_of(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
+    """What an event says, in a form that has a hash: all but its id and its time."""
+    names = [each.name for each in fields(kind) if each.name not in ("event_id", "occurred_at")]
+    plain = attrgetter(*(name for name in names if name not in ("labels", "replicas")))
+    if kind is SpuJoined:
+        return lambda event: (plain(event), tuple(sorted((event.labels or {}).items())))
+    if kind is TopicCreate:
+        return lambda event: (plain(event), repr(event.replicas))
+    return plain
+
+
+_CONTENT: Final = {kind: _content_of(kind) for kind in get_args(Event)}
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """What the file has said of a topic last."""
+
+    line: int
+    gone_by: str = ""  # "deletes" or "releases": what the line does to it; "" else
+    is_refused: bool = False
+    is_certain: bool = False  # refused whatever there was before
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A cluster as the file tells it: its state, and the lines that made it so."""
+
+    state: ClusterState
+    default_policy: Policy
+    begins: bool = False  # an SPU joins
+    ids: dict[str, tuple[int, int]] = field(default_factory=dict)  # line and content
+    topics: dict[str, Asked] = field(default_factory=dict)
+    joins: dict[int, int] = field(default_factory=dict)  # the last line of each SPU
+    names: dict[str, str] = field(default_factory=dict)  # topics by what Kafka tells them apart by
+
+
+class EventLint:
+    """One event in its file."""
+
+    def __init__(
+        self, found: Found, cluster: Cluster, event: Event, *, line: int, raw: bytes
+    ) -> None:
+        self.found = found
+        self.cluster = cluster
+        self.event = event
+        self.line = line
+        self.raw = raw
+        self._places: Places | None = None
+
+    def lint(self) -> None:
+        """Decide and apply it, and tell what is wrong with it."""
+        event, cluster = self.event, self.cluster
+        content = hash((type(event), _CONTENT[type(event)](event)))
+        before = cluster.ids.get(event.event_id)
+        known = None
+        if isinstance(event, SpuJoined):
+            known = cluster.state.spus.get(SpuId(event.spu_id))
+        records = step(cluster.state, event, default_policy=cluster.default_policy)
+        if before is not None:
+            self._tell_known_id(*before, content=content, is_answered=bool(records))
+        if not records:
+            return
+        cluster.ids[event.event_id] = self.line, content
+        refusal = None if type(records) is Usual else refusal_of(records)
+        is_certain = refusal is not None and self._tell_refused(refusal)
+        cluster.begins |= isinstance(event, SpuJoined)
+        match event:
+            case SpuJoined() if refusal is None:
+                self._tell_lost_fields(event, known)
+                cluster.joins[event.spu_id] = self.line
+            case TopicCreate() if not event.validate_only:
+                self._note_create(event, refusal, is_certain=is_certain)
+            case TopicDelete() | TopicRelease() | TopicGrow():
+                self._note_later(event)
+            case _:
+                pass
+        if refusal is None:
+            self._tell_unsendable()
+
+    def tell(self, rule: Rule, message: str, name: str, path: Path | None = None) -> None:
+        """Note a finding of a field."""
+        if self._places is None:
+            self._places = Places(self.raw.decode())
+        self.found.tell(
+            rule,
+            message,
+            line=self.line,
+            field=name,
+            places=self._places,
+            path=(name,) if path is None else path,
+            cluster_id=self.event.cluster_id,
+        )
+
+    def _tell_known_id(self, line: int, other: int, *, content: int, is_answered: bool) -> None:
+        if is_answered:
+            said = f"line {line} has the same id, which is forgotten by now"
+            self.tell(ID_REUSED_LATE, said, "event_id")
+        elif other == content:
+            self.tell(REPEATED_EVENT, f"the same event as on line {line}", "event_id")
+        else:
+            said = f"line {line} has the same id and other content; this event is passed over"
+            self.tell(ID_REUSED, said, "event_id")
+
+    def _tell_refused(self, first: Refusal) -> bool:
+        """Tell all that is wrong; returns whether it is for what the event says, whatever there was
+        before.
+        """
+        event, is_certain = self.event, False
+        for code, message in self._refusals(first):
+            rule = of_refusal(code)
+            if _is_manual(event) and _is_of_lists(code):
+                is_certain |= self._tell_lists(
+                    event.replicas, ManualFault(code=code, message=message)
+                )
+                continue
+            if isinstance(event, TopicGrow) and code is Code.INVALID_PARTITIONS:
+                rule = rule if _refusal_of_grow(event.partitions) else NOT_MORE
+            is_certain |= not rule.by_history
+            self.tell(rule, message + self._hint(code), _FIELDS.get(code, ""))
+            if _is_manual(event) and code in OF_NAMES:  # The core has not read the lists.
+                is_certain |= self._tell_lists(event.replicas)
+        return is_certain
+
+    def _refusals(self, first: Refusal) -> Iterator[Refusal]:
+        """The first refusal, then those that show when it is mended."""
+        event, cluster = self.event, self.cluster
+        asked = replace(event, event_id=_ASKED_AGAIN_ID)
+        tried: Counter[Code] = Counter()
+        refusal: Refusal | None = first
+        while refusal is not None:
+            code = refusal[0]
+            mends = _MENDED.get(code, ())
+            if not tried[code] and (refusal is first or mends or isinstance(event, TopicCreate)):
+                yield refusal
+            if tried[code] == len(mends):
+                break
+            asked = replace(asked, **mends[tried[code]])
+            tried[code] += 1
+            refusal = refusal_of(
+                decide(cluster.state, asked, default_policy=cluster.default_policy)
+            )
+        if first[0] is Code.TOPIC_UNKNOWN and isinstance(event, TopicGrow):
+            refusal = _refusal_of_grow(event.partitions)
+        elif first[0] is Code.SPU_UNKNOWN and isinstance(event, SpuLeft):
+            refusal = _refusal_of_id(event.spu_id)
+        else:
+            return
+        if refusal is not None:
+            yield refusal
+
+    def _hint(self, code: Code) -> str:
+        """Which line has to do with a refusal."""
+        match self.event:
+            case TopicCreate() | TopicDelete() | TopicRelease() | TopicGrow():
+                asked = self.cluster.topics.get(self.event.topic)
+            case _:
+                return ""
+        if asked is None:
+            return ""
+        match code:
+            case Code.TOPIC_EXISTS:
+                return f" (line {asked.line} asks for it)"
+            case Code.TOPIC_UNKNOWN if asked.gone_by:
+                return f" (line {asked.line} {asked.gone_by} it)"
+            case Code.TOPIC_UNKNOWN if asked.is_refused:
+                return f" (line {asked.line} asks for it and is refused)"
+            case _:
+                return ""
+
+    def _tell_lists(self, raw: Any, first: ManualFault | None = None) -> bool:
+        """Every fault of manual lists; returns whether one is of the lists themselves.
+
+        `first` is what the core has said of them.
+        """
+        prefix = ("replicas", "partitions") if isinstance(raw, dict) else ("replicas",)
+        of_lists = of_spus = 0  # Not gathered: there may be millions.
+        for fault in list_faults(raw):
+            of_lists += 1
+            self._tell_list(fault, prefix)
+        for fault in spu_faults(self.cluster.state, whole_lists(raw)):
+            of_spus += 1
+            self._tell_list(fault, prefix)
+        if first is not None and not of_lists and not of_spus:
+            self._tell_list(first, prefix)
+        return of_lists > 0
+
+    def _tell_list(self, fault: ManualFault, prefix: Path) -> None:
+        path = (*prefix, *fault.path)
+        self.tell(of_refusal(fault.code), fault.message, field_of(path), path)
+
+    def _tell_lost_fields(self, event: SpuJoined, known: SpuChanged | None) -> None:
+        """What a join takes from an SPU by leaving it out."""
+        if known is None:
+            return
+        had: dict[str, object] = {}
+        if known.rack is not None and event.rack is None:
+            had["rack"] = known.rack
+        if known.cores != 1 and event.cores == 1:
+            had["cores"] = known.cores
+        if known.capacity != default_capacity(known.cores) and event.capacity is None:
+            had["capacity"] = known.capacity
+        if known.labels and not event.labels:
+            had["labels"] = dict(known.labels)
+        if not had:
+            return
+        given = lenient_members(self.raw)
+        line = self.cluster.joins[event.spu_id]
+        for name, value in had.items():
+            if name not in given:
+                said = f"left out, so the {value!r} of line {line} is lost"
+                self.tell(FIELD_LOST, said, name)
+
+    def _note_create(
+        self, event: TopicCreate, refusal: Refusal | None, *, is_certain: bool
+    ) -> None:
+        topics, names = self.cluster.topics, self.cluster.names
+        before = topics.get(event.topic)
+        is_there = refusal is not None and refusal[0] is Code.TOPIC_EXISTS
+        if before is None or not (is_certain or is_there):
+            topics[event.topic] = Asked(
+                line=self.line, is_refused=refusal is not None, is_certain=is_certain
+            )
+        if is_certain:
+            return
+        if before is not None and not before.gone_by and not before.is_certain:
+            said = f"line {before.line} asks for {event.topic!r} already"
+            self.tell(ASKED_AGAIN, said, "topic")
+        if refusal is None and event.replicas is not None:
+            self._tell_unread_counts(event)
+        alike = names.setdefault(event.topic.replace(".", "_"), event.topic)
+        if alike != event.topic and not is_there:
+            said = f"{event.topic!r} and {alike!r} are one name to Kafka, which refuses one"
+            self.tell(COLLIDING_NAMES, said, "topic")
+
+    def _note_later(self, event: TopicDelete | TopicRelease | TopicGrow) -> None:
+        """A delete, release or grow."""
+        topics, names = self.cluster.topics, self.cluster.names
+        asked = topics.get(event.topic)
+        if asked is not None and asked.gone_by:
+            said = f"line {asked.line} {asked.gone_by} {event.topic!r}"
+            self.tell(DELETED_BEFORE, said, "topic")
+        elif isinstance(event, TopicRelease):  # Kafka keeps it, and so its name.
+            topics[event.topic] = Asked(line=self.line, gone_by="releases")
+        elif isinstance(event, TopicDelete):
+            topics[event.topic] = Asked(line=self.line, gone_by="deletes")
+            if names.get(event.topic.replace(".", "_")) == event.topic:
+                del names[event.topic.replace(".", "_")]
+
+    def _tell_unread_counts(self, event: TopicCreate) -> None:
+        entries = entries_of(event.replicas)
+        for name, given, listed in (
+            ("partitions", event.partitions, len(entries)),
+            ("replication_factor", event.replication_factor, len(entries[0]["replicas"])),
+        ):
+            if given not in (1, listed):  # 1 is what it is when nobody gives it.
+                said = f"{name} is {given}; the replica lists make it {listed}"
+                self.tell(UNREAD_COUNT, said, name)
+
+    def _tell_unsendable(self) -> None:
+        """What a message cannot hold: numbers that nothing reads, and the largest lists."""
+        event = self.event
+        numbers = [event.occurred_at or 0]
+        if isinstance(event, TopicCreate) and event.replicas is not None:
+            numbers += [event.partitions << BITS_MORE, event.replication_factor << BITS_MORE]
+        is_large = len(self.raw) > MANUAL_MESSAGE_SIZE_MAX  # JSON is longer than what is sent.
+        if is_large or max(number.bit_length() for number in numbers) >= BITS_SENT:
+            from spu_assigner.schemas.messages.codec import encode_event
+
+            try:
+                encode_event(event)
+            except EncodeError as error:
+                name = str(error).partition(" ")[0]
+                self.tell(NOT_SENDABLE, str(error), name if hasattr(event, name) else "")
+
+
+def refusal_of(records: Sequence[Record]) -> Refusal | None:
+    """Why the event that these records answer is refused or ignored; None: it is not."""
+    for record in records:
+        match record:
+            case TopicStatus(status=Status.REJECTED, code=Code() as code, message=str(message)):
+                return code, message
+            case RingEvent(change=RingChange.IGNORED, code=Code() as code, message=str(message)):
+                return code, message
+            case _:
+                pass
+    return None
+
+
+def _is_manual(event: Event) -> TypeGuard[TopicCreate]:
+    """Whether it is a create that brings its lists."""
+    return (
+        isinstance(event, TopicCreate)
+        and event.replicas is not None
+        and event.policy in (None, Policy.MANUAL)
+    )
+
+
+def _is_of_lists(code: Code) -> bool:
+    """Whether manual lists can be refused so."""
+    counts = (Code.INVALID_PARTITIONS, Code.INVALID_REPLICATION_FACTOR)
+    return code.startswith("MANUAL_") or code in counts
+
+
+def whole_lists(raw: Any) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Those lists whose SPUs can be looked up, with the places of the SPUs."""
+    entries = entries_of(raw)
+    for partition, entry in enumerate(entries if isinstance(entries, list) else ()):
+        replicas = entry.get("replicas") if isinstance(entry, dict) else None
+        if isinstance(replicas, list):
+            ids = [(place, i) for place, i in enumerate(replicas) if is_spu_id(i)]
+            yield partition, ids
+
+
+@cache
+def _one_topic() -> ClusterState:
+    """A cluster with one topic of one partition, to ask what is refused in any."""
+    state = ClusterState("any")
+    for event in (
+        SpuJoined(event_id="join", cluster_id="any", spu_id=0),
+        TopicCreate(event_id="create", cluster_id="any", topic="any"),
+    ):
+        step(state, event, default_policy=Policy.BALANCED)
+    return state
+
+
+def _refusal_of_grow(partitions: int) -> Refusal | None:
+    """Why no topic, however small, can be grown to so many."""
+    asked = TopicGrow(event_id="grow", cluster_id="any", topic="any", partitions=partitions)
+    refusal = refusal_of(decide(_one_topic(), asked, default_policy=Policy.BALANCED))
+    return refusal if refusal is not None and refusal[0] is Code.INVALID_PARTITIONS else None
+
+
+def _refusal_of_id(spu_id: int) -> Refusal | None:
+    """Why no SPU can have such an id."""
+    asked = SpuJoined(event_id="id", cluster_id="any", spu_id=spu_id)
+    return refusal_of(decide(_one_topic(), asked, default_policy=Policy.BALANCED))

@@ -1,0 +1,116 @@
+"""How much data topics hold: records by the offsets of partitions, bytes by the sizes of logs.
+
+confluent-kafka has no DescribeLogDirs, so kafka-python asks. Bytes are information for a person,
+and nothing is decided by them: where they are not to be had they are not known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.plan.model import TopicSize
+
+REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
+
+_LOGGER: Final = logging.getLogger("kafka")
+_LOGGER.addHandler(logging.NullHandler())  # A failure shows as a size that is not known.
+_LOGGER.propagate = False
+
+
+def topic_sizes(
+    admin: AdminClient, connection: Connection, topics: Mapping[str, int]
+) -> dict[str, TopicSize]:
+    """Records and, where the brokers report them, bytes.
+
+    Args:
+        topics: the number of partitions of each.
+
+    Raises:
+        KafkaException: the partitions' leaders do not answer.
+    """
+    ends = _offsets(admin, topics, OffsetSpec.latest())
+    begins = _offsets(admin, topics, OffsetSpec.earliest())
+    sizes = topic_bytes(connection, topics) if topics else {}
+    return {
+        topic: TopicSize(
+            records=sum(ends[topic, n] - begins[topic, n] for n in range(count)),
+            size_bytes=sizes.get(topic),
+        )
+        for topic, count in topics.items()
+    }
+
+
+def untouched(admin: AdminClient, topics: Mapping[str, int]) -> set[str]:
+    """Those of the topics to which nothing was ever written.
+
+    Raises:
+        KafkaException: the partitions' leaders do not answer.
+    """
+    ends = _offsets(admin, topics, OffsetSpec.latest())
+    return {name for name, count in topics.items() if all(not ends[name, n] for n in range(count))}
+
+
+def _offsets(
+    admin: AdminClient, topics: Mapping[str, int], spec: OffsetSpec
+) -> dict[tuple[str, int], int]:
+    """Of all partitions of these topics."""
+    places = [TopicPartition(name, n) for name, count in topics.items() for n in range(count)]
+
+    def answered(left: float) -> dict[tuple[str, int], int]:
+        futures = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=left)
+        return {
+            (place.topic, place.partition): int(future.result().offset)
+            for place, future in futures.items()
+        }
+
+    return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX) if places else {}
+
+
+def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, int]:
+    """Of topics, the bytes of one replica of each partition: of the largest, as they may differ.
+
+    Left out is a topic of which some partition is reported by no broker: that needs the right to
+    Describe the cluster.
+
+    Args:
+        topics: the number of partitions of each.
+    """
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    asked = {topic: list(range(count)) for topic, count in topics.items()}
+    try:
+        client = KafkaAdminClient(
+            request_timeout_ms=int(REQUEST_SECONDS_MAX * 1000),
+            bootstrap_timeout_ms=int(REQUEST_SECONDS_MAX * 1000),
+            **connection.kafka_python(),
+        )
+        try:
+            answers = client.describe_log_dirs(topic_partitions=asked)
+        finally:
+            client.close()
+    except (KafkaError, OSError):
+        return {}
+    return _largest(answers, topics)
+
+
+def _largest(answers: Sequence[Mapping[str, Any]], topics: Mapping[str, int]) -> dict[str, int]:
+    sizes: dict[tuple[str, int], int] = {}
+    for answer in answers:
+        for folder in answer["log_dirs"]:
+            for topic in folder["topics"]:
+                for partition in topic["partitions"]:
+                    place = topic["name"], partition["partition_index"]
+                    if not partition["is_future_key"]:  # A copy that is moved between disks.
+                        sizes[place] = max(sizes.get(place, 0), partition["partition_size"])
+    return {
+        topic: sum(sizes[topic, number] for number in range(count))
+        for topic, count in topics.items()
+        if all((topic, number) in sizes for number in range(count))
+    }

@@ -1,0 +1,107 @@
+"""`spu-assigner recover`: the way back where a checkpoint is lost."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from spu_assigner.stream.config.command_options import output_option
+from spu_assigner.stream.config.settings import Settings
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.recover.rebuild import Report
+
+
+@click.command("recover")
+@click.option(
+    "--checkpoint", metavar="NEW", required=True, help="Where to make it: a new folder, or a URL."
+)
+@click.option("--shards", metavar="N", help="Of the new checkpoint. [default: as many as before]")
+@click.option(
+    "--profile",
+    metavar="TEXT",
+    help="The one it is to be run with, which may want other shards; also SPU_ASSIGNER_PROFILE.",
+)
+@click.option(
+    "--skip-lost",
+    is_flag=True,
+    help="Go on where the input is still there, if messages that were not read are gone.",
+)
+@click.option("--dry-run", is_flag=True, help="Read and check; write nothing, shut out nobody.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--query-name", metavar="TEXT", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
+@click.option(
+    "--bootstrap-servers",
+    "-b",
+    metavar="HOST:PORT",
+    help="Kafka's brokers; also KAFKA_BOOTSTRAP_SERVERS.",
+)
+@click.option(
+    "--topic-prefix",
+    "--prefix",
+    metavar="TEXT",
+    help="What precedes the name of each topic; also SPU_ASSIGNER_TOPIC_PREFIX.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A settings file; also SPU_ASSIGNER_CONFIG.",
+)
+@output_option
+def recover(
+    *, skip_lost: bool, dry_run: bool, yes: bool, config: Path | None, output: str, **flags: Any
+) -> int:
+    """Make a new checkpoint out of the topics replica-map, assigner-state and assigner-commits.
+
+    For a checkpoint that is lost or damaged, or to change the number of shards or the profile. A
+    job of this query that still runs is shut out. Start the job with the new checkpoint; it goes on
+    where the last batch ended.
+    """
+    from spu_assigner.stream.recover import rebuild as procedure
+
+    settings = Settings.load(flags=flags, file=config)
+    if dry_run:
+        report = procedure.survey(settings, skip_lost=skip_lost)
+    else:
+        if not yes:
+            _ask(settings)
+        report = procedure.recover(settings, skip_lost=skip_lost)
+    click.echo(json.dumps(report.to_json()) if output == "json" else _told(report))
+    return 0
+
+
+def _ask(settings: Settings) -> None:
+    from spu_assigner.stream.recover.rebuild import last_marker
+
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is nobody to ask; say --yes, or look with --dry-run")
+    marker = last_marker(settings)
+    click.confirm(
+        f"The last batch of query {settings.query_name!r} is {marker.batch} of checkpoint "
+        f"{marker.checkpoint_id}. A job that still runs is shut out, and that checkpoint cannot be "
+        "used any more. Go on?",
+        abort=True,
+    )
+
+
+def _told(report: Report) -> str:
+    before = report.recovered_from
+    lines = [
+        f"recovered   from batch {before.batch} of checkpoint {before.checkpoint_id}",
+        f"state       {report.clusters} clusters, {report.spus} SPUs, {report.topics} topics "
+        f"({report.partitions} partitions), {report.waiting} waiting; from {report.messages} "
+        "messages",
+    ]
+    for topic, parts in report.positions.items():
+        offsets = ", ".join(f"{each.partition}: {each.next}" for each in parts)
+        lines.append(f"goes on     {topic} at {offsets or 'its beginning'}")
+    lines += [f"skipped     {each}" for each in report.skipped]
+    if report.checkpoint_id is None:
+        lines.append("nothing was written; say it without --dry-run")
+    else:
+        lines.append(f"checkpoint  {report.checkpoint}, {report.shards} shards")
+        lines.append(f"start       the job with --checkpoint {report.checkpoint}")
+    return "\n".join(lines)

@@ -1,0 +1,165 @@
+"""What the job has published of its state: the latest value of each key, and the clusters in them.
+
+    published = read_published(connection)
+    for cluster_id in published.cluster_ids: state = published.restored(cluster_id)
+
+Both topics are written in the same transactions, so what is read of them at one time, while nobody
+writes, is one state. The values are kept as they came; they are decoded cluster by cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.records import Entry, ReplicaMap
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.consistency_check import faults
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
+from spu_assigner.stream.shard.batch import entry_key, map_key, state_key
+
+
+class PublishedError(AssignerError):
+    """The outputs do not hold a whole state."""
+
+
+class DamagedOutputError(PublishedError):
+    """A message is none that the job has written."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes,
+        told: str,
+        writer: str = "the job",
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.key = key
+        super().__init__(
+            f"{topic} has under key {key!r} (partition {partition}, offset {offset}) {told}; only "
+            f"{writer} may write there. Write the value of before under this key again, out of a "
+            f"copy of the topic, or a tombstone if the key was never that of {writer}"
+        )
+
+
+class UnsoundError(PublishedError):
+    """What was published of a cluster contradicts itself."""
+
+    def __init__(self, *, cluster_id: str, fault: str) -> None:
+        self.cluster_id = cluster_id
+        self.fault = fault
+        super().__init__(
+            f"what {REPLICA_MAP} and {ASSIGNER_STATE} tell of cluster {cluster_id!r} does not fit "
+            f"together: {fault}; bring back what is missing in these topics, out of a copy of them"
+        )
+
+
+class Value(NamedTuple):
+    """The latest value of a key, and where it is."""
+
+    data: bytes
+    partition: int
+    offset: int
+
+
+class Published:
+    """The latest values, by cluster and by their keys in a shard's state."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._clusters: dict[str, dict[bytes, Value]] = {}
+        self.messages = 0  # read, with those that later ones outdate
+
+    @property
+    def cluster_ids(self) -> list[str]:
+        """In order."""
+        return sorted(self._clusters)
+
+    def take(self, topic: str, key: bytes, value: bytes | None, *, place: tuple[int, int]) -> None:
+        """Take over a message, read after all earlier ones of its partition.
+
+        Raises:
+            DamagedOutputError: the key is none of the job's.
+        """
+        self.messages += 1
+        cluster_id, slash, _ = key.partition(b"/")
+        try:
+            name = cluster_id.decode("ascii")
+        except UnicodeDecodeError:
+            name = ""
+        if not name or not slash:
+            raise self._damaged(topic, key, place, "a key that is none of the job's")
+        stored = map_key(key) if topic == REPLICA_MAP else state_key(key)
+        if value is not None:
+            self._clusters.setdefault(name, {})[stored] = Value(value, *place)
+        elif name in self._clusters:
+            self._clusters[name].pop(stored, None)
+            if not self._clusters[name]:
+                del self._clusters[name]
+
+    def entries(self, cluster_id: str) -> Iterator[tuple[bytes, bytes]]:
+        """A cluster's entries as a shard's state has them."""
+        for key, value in self._clusters[cluster_id].items():
+            yield key, value.data
+
+    def restored(self, cluster_id: str) -> ClusterState:
+        """A cluster's state, checked.
+
+        Raises:
+            DamagedOutputError: a value does not decode, or does not belong under its key.
+            UnsoundError: the values contradict each other.
+        """
+        state = ClusterState(cluster_id)
+        for stored, value in self._clusters[cluster_id].items():
+            state.restore(self._record(stored, value))
+        for fault in faults(state):
+            raise UnsoundError(cluster_id=cluster_id, fault=fault)
+        return state
+
+    def _record(self, stored: bytes, value: Value) -> ReplicaMap | Entry:
+        topic = REPLICA_MAP if stored == map_key(stored[1:]) else ASSIGNER_STATE
+        place = value.partition, value.offset
+        try:
+            record = decode_record(value.data)
+        except DecodeError as reason:
+            raise self._damaged(topic, stored[1:], place, f"no record: {reason}") from reason
+        if not isinstance(record, ReplicaMap | Entry):
+            told = f"a {type(record).__name__}; expected a map or an entry of the state"
+            raise self._damaged(topic, stored[1:], place, told)
+        if entry_key(record) != stored:
+            told = f"what belongs under {entry_key(record)[1:]!r}"
+            raise self._damaged(topic, stored[1:], place, told)
+        return record
+
+    def _damaged(
+        self, topic: str, key: bytes, place: tuple[int, int], told: str
+    ) -> DamagedOutputError:
+        name = topic_name(topic, prefix=self._prefix)
+        return DamagedOutputError(
+            topic=name, partition=place[0], offset=place[1], key=key, told=told
+        )
+
+
+def read_published(connection: Connection) -> Published:
+    """All that is committed now.
+
+    Raises:
+        DamagedOutputError: a key is none of the job's.
+        ClientError: Kafka cannot be reached, or topics are missing.
+    """
+    published = Published(connection.prefix)
+    with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
+        for topic, message in reader.drain_messages():
+            place = int(message.partition() or 0), int(message.offset() or 0)
+            published.take(topic, message.key() or b"", message.value(), place=place)
+    return published

@@ -1,0 +1,425 @@
+"""A new checkpoint out of what the job has published, where the old one is lost or not wanted.
+
+    recover(Settings.load(flags={"checkpoint": "new", ...}))
+
+`replica-map` and `assigner-state` hold the state, the last marker how far the input was read with
+it. In this order, so that a recovery that breaks off is repeated and nothing else:
+
+1. The query's transactional id is taken: a job that still runs is shut out, and what it left open
+   is settled. From here on nobody writes.
+2. Marker, positions and state are read and checked.
+3. The new checkpoint is written (`checkpoint/recovered.py`): state, what it is of, Spark's
+   metadata.
+4. A marker of batch -1 of the new checkpoint is committed. Only now may a job run on it: without
+   the marker the sink takes it for a foreign one. Its batch 0 is the batch after -1.
+
+A checkpoint that was recovered and never run may be recovered again, to the same folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from confluent_kafka import KafkaException
+from spu_assigner.core.base.errors import AssignerError, InvariantError
+from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom
+from spu_assigner.stream.checkpoint.files import (
+    Positions,
+    absolute,
+    is_local,
+    list_names,
+    make_private,
+    put_file,
+    remove,
+)
+from spu_assigner.stream.checkpoint.past_positions import (
+    Skipped,
+    positions_of,
+    retained_positions,
+)
+from spu_assigner.stream.checkpoint.recovered import (
+    FOLDER,
+    METADATA_FILE,
+    NOTE_FILE,
+    RECOVERED,
+    STATE_FILE,
+    Recovery,
+    positions_to_json,
+)
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.profile import shards_at_first, suits
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.command_session import command_session
+from spu_assigner.stream.job.failpoints import Failpoint, armed
+from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.job.marker_check import FencedError, SinkError
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.retry import PATIENCE_SECONDS
+from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, check_topics, topic_name
+from spu_assigner.stream.recover.published import Published, PublishedError, read_published
+from spu_assigner.stream.shard.state_log import Shard
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOKS_MAX: Final = 3  # of a dry run, while a job writes
+APPLICATION: Final = "spu-assigner-recover"
+PIECE_SIZE: Final = 16 * 1024 * 1024  # of the state's file: what is in memory at once
+_OWN_NAMES: Final = frozenset({METADATA_FILE, FOLDER})  # all that a recovery leaves
+
+
+class RecoverError(AssignerError):
+    """The checkpoint cannot be made."""
+
+
+class NothingToRecoverError(RecoverError):
+    """The query has never committed anything."""
+
+
+class FolderTakenError(RecoverError):
+    """There is something at the place of the new checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found, and made of it."""
+
+    checkpoint: str
+    checkpoint_id: str | None  # of the new one; None: a dry run
+    recovered_from: RecoveredFrom
+    shards: int
+    positions: Positions
+    skipped: tuple[Skipped, ...]
+    clusters: int
+    spus: int
+    topics: int
+    partitions: int
+    waiting: int
+    messages: int  # read
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "positions": positions_to_json(self.positions)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What the topics tell."""
+
+    marker: CommitMarker
+    positions: Positions
+    skipped: tuple[Skipped, ...]
+    published: Published
+    counts: Mapping[str, int]
+
+
+def last_marker(settings: Settings) -> CommitMarker:
+    """The last marker of the query; nobody is shut out.
+
+    Raises:
+        NothingToRecoverError: there is none.
+        TopicsError: Kafka does not answer, or its topics are missing or wrong.
+    """
+    _check_topics(settings)
+    topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
+    try:
+        marker = read_marker(settings, topic=topic, patience=PATIENCE_SECONDS)
+    except KafkaException as reason:
+        raise RecoverError(f"{topic} cannot be read: {reason.args[0].str()}") from reason
+    return _required(marker, settings)
+
+
+def survey(settings: Settings, *, skip_lost: bool = False) -> Report:
+    """What `recover` would do; nothing is written and nobody is shut out.
+
+    Raises:
+        AssignerError: it could not be done, as `recover` says it.
+    """
+    place = absolute(settings.checkpoint)
+    _refuse_taken_folder(place)
+    for look in range(LOOKS_MAX):
+        marker = last_marker(settings)
+        try:
+            found = _found(settings, marker, skip_lost=skip_lost)
+        except PublishedError:
+            if look == LOOKS_MAX - 1 or last_marker(settings) == marker:
+                raise
+        else:
+            if look == LOOKS_MAX - 1 or last_marker(settings) == marker:
+                return _report(settings, place, found, checkpoint_id=None)
+    raise InvariantError("the last look returns or raises")
+
+
+def recover(
+    settings: Settings, *, skip_lost: bool = False, spark: SparkSession | None = None
+) -> Report:
+    """Make the checkpoint that the settings name, which must not be there yet.
+
+    Args:
+        skip_lost: go on where the input is still there, if messages that were not read are gone.
+        spark: by default a session that is made for this and stopped after it.
+
+    Raises:
+        NothingToRecoverError: the query has never committed anything.
+        FolderTakenError: there is something at that place.
+        NoPositionsError, LostInputError: where to go on in the input is not known, or is gone.
+        PublishedError: the outputs do not hold a whole state.
+        FencedError: another process has taken over meanwhile.
+        AssignerError: Kafka, Java or the place cannot be reached.
+    """
+    place = absolute(settings.checkpoint)
+    _refuse_taken_folder(place)
+    _check_topics(settings)
+    sink = TransactionalSink(settings, shards=settings.shards or 0)
+    try:
+        marker = _required(sink.take_over(), settings)
+        found = _found(settings, marker, skip_lost=skip_lost)
+        checkpoint_id = str(uuid.uuid4())
+        report = _report(settings, place, found, checkpoint_id=checkpoint_id)
+        with command_session(spark, place, application=APPLICATION) as session:
+            _write(session, settings, report, found.published)
+        armed().reach(Failpoint.BEFORE_RECOVERY_MARKER, 0)
+        _mark(sink, settings, report, found.marker)
+    finally:
+        sink.close()
+    return report
+
+
+def _check_topics(settings: Settings) -> None:
+    """All that the table of rights tells, before anybody is shut out."""
+    client = settings.connection().client()
+    check_topics(client, prefix=settings.topic_prefix, role=Role.RECOVERER)
+
+
+def _required(marker: CommitMarker | None, settings: Settings) -> CommitMarker:
+    if marker is None:
+        topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
+        raise NothingToRecoverError(
+            f"{topic} has no marker of query {settings.query_name!r}: it has never answered "
+            "anything there; check broker, topic prefix and query name, or start a new job"
+        )
+    return marker
+
+
+def _found(settings: Settings, marker: CommitMarker, *, skip_lost: bool) -> _Found:
+    positions, skipped = retained_positions(
+        settings, positions_of(settings, marker), skip_lost=skip_lost
+    )
+    published = read_published(settings.connection())
+    counts = dict.fromkeys(("clusters", "spus", "topics", "partitions", "waiting"), 0)
+    for cluster_id in published.cluster_ids:  # One at a time: a decoded state is large.
+        state = published.restored(cluster_id)
+        counts["clusters"] += 1
+        counts["spus"] += len(state.spus)
+        counts["topics"] += len(state.topics)
+        counts["partitions"] += sum(len(each.replicas.lists()) for each in state.topics.values())
+        counts["waiting"] += len(state.waiting)
+    return _Found(
+        marker=marker, positions=positions, skipped=skipped, published=published, counts=counts
+    )
+
+
+def _report(settings: Settings, place: str, found: _Found, *, checkpoint_id: str | None) -> Report:
+    marker = found.marker
+    shards = _shards(settings, marker)
+    return Report(
+        checkpoint=place,
+        checkpoint_id=checkpoint_id,
+        recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
+        shards=shards,
+        positions=found.positions,
+        skipped=found.skipped,
+        messages=found.published.messages,
+        **found.counts,
+    )
+
+
+def _shards(settings: Settings, marker: CommitMarker) -> int:
+    """As many as are asked for; else as many as before, if these suit a profile asked for."""
+    profile = settings.profile
+    if settings.shards is not None:
+        return settings.shards
+    if marker.shards and (profile is None or suits(profile, marker.shards)):
+        return marker.shards
+    return shards_at_first(profile)
+
+
+def _refuse_taken_folder(place: str) -> None:
+    """Known in an instant where it is on this machine; Spark takes seconds to start."""
+    if is_local(place) and not place.startswith("file:"):
+        try:
+            names = os.listdir(place)
+        except FileNotFoundError:
+            return
+        except OSError as reason:
+            raise FolderTakenError(f"{place} is no folder: {reason.strerror}") from reason
+        _check_names(place, names)
+
+
+def _check_names(place: str, names: Iterable[str]) -> None:
+    others = sorted({each for each in names if not each.startswith(".")} - _OWN_NAMES)
+    if others:
+        raise FolderTakenError(
+            f"{place} is there already and holds {', '.join(others[:5])}; name a new folder with "
+            "--checkpoint, so that nothing is lost that may still be of use"
+        )
+
+
+def _write(spark: SparkSession, settings: Settings, report: Report, published: Published) -> None:
+    """The files of the new checkpoint, in the order in which they may be missing."""
+    from py4j.protocol import Py4JJavaError
+
+    place = report.checkpoint
+    try:
+        _check_names(place, list_names(spark, place) or ())
+        make_private(place, alone=(settings.master or "local").startswith("local"))
+        # Left by a recovery that broke off, or that nothing was run on.
+        remove(spark, f"{place}/{METADATA_FILE}")
+        remove(spark, f"{place}/{FOLDER}")
+        with tempfile.TemporaryDirectory(prefix="spu-assigner-recover-") as folder:
+            state, text = Path(folder, "state"), Path(folder, "text")
+            write_state(state, published, shards=report.shards)
+            put_file(spark, state, f"{place}/{STATE_FILE}")
+            with state.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            recovery = Recovery(
+                release=RELEASE,
+                query=settings.query_name,
+                prefix=settings.topic_prefix,
+                checkpoint_id=report.checkpoint_id or "",
+                recovered_from=report.recovered_from,
+                positions=report.positions,
+                shards=report.shards,
+                state_sha256=digest,
+            )
+            text.write_text(recovery.to_json(), encoding="utf-8")
+            put_file(spark, text, f"{place}/{NOTE_FILE}")
+            text.write_text(f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}', encoding="utf-8")
+            put_file(spark, text, f"{place}/{METADATA_FILE}")
+    except Py4JJavaError as reason:
+        told = str(reason.java_exception.getMessage()).splitlines()[0]
+        raise RecoverError(
+            f"{place} cannot be written: {told}; a place other than a local folder needs its file "
+            "system's jars and keys, by PYSPARK_SUBMIT_ARGS or spark-submit"
+        ) from reason
+
+
+def _mark(sink: TransactionalSink, settings: Settings, report: Report, last: CommitMarker) -> None:
+    marker = CommitMarker(
+        query=settings.query_name,
+        checkpoint_id=report.checkpoint_id or "",
+        batch=-1,
+        count=0,
+        digest=hashlib.sha256().hexdigest(),
+        offsets={},
+        release=RELEASE,
+        shards=report.shards,
+        default_policy=last.default_policy,
+        positions=report.positions,
+        recovered_from=report.recovered_from,
+    )
+    try:
+        sink.mark(marker)
+    except FencedError:
+        raise
+    except SinkError as reason:
+        raise RecoverError(
+            f"the marker of checkpoint {report.checkpoint} may not have been written ({reason}); "
+            "run the same command again"
+        ) from reason
+
+
+def write_state(file: Path, published: Published, *, shards: int) -> None:
+    """The shards' logs as a file of Parquet, piece by piece."""
+    parts: list[list[str]] = [[] for _ in range(shards)]
+    for cluster_id in published.cluster_ids:
+        parts[zlib.crc32(cluster_id.encode()) % shards].append(cluster_id)
+    with _StateFile(file) as written:
+        for label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
+            entries = {
+                key: value
+                for cluster_id in cluster_ids
+                for key, value in published.entries(cluster_id)
+            }
+            if entries:
+                log = _Log(label, written)
+                shard = Shard(_NoCopy())
+                shard.begin(log)
+                shard.commit(log, entries)
+
+
+class _StateFile:
+    """Rows (shard, key, value) of Parquet."""
+
+    def __init__(self, file: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._pa = pa
+        self._schema = pa.schema(
+            [("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())]
+        )
+        self._writer: Any = pq.ParquetWriter(
+            file, self._schema, compression="zstd", use_dictionary=False, write_statistics=False
+        )
+        self._rows: list[tuple[int, str, bytes]] = []
+        self._size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._flush()
+        self._writer.close()
+
+    def add(self, label: int, key: str, value: bytes) -> None:
+        self._rows.append((label, key, value))
+        self._size += len(value)
+        if self._size >= PIECE_SIZE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = [list(column) for column in zip(*self._rows, strict=True)]
+            self._writer.write_table(self._pa.table(columns, schema=self._schema))
+            self._rows, self._size = [], 0
+
+
+class _Log:
+    """A store that one shard's log is written to, once."""
+
+    def __init__(self, label: int, file: _StateFile) -> None:
+        self._label = label
+        self._file = file
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def put(self, key: str, value: bytes) -> None:
+        self._file.add(self._label, key, value)
+
+    def remove(self, key: str) -> None:
+        raise InvariantError(f"{key} was just written")
+
+    def items(self) -> Iterator[tuple[str, bytes]]:
+        return iter(())
+
+
+class _NoCopy:
+    """Nothing is decoded here."""
+
+    def restore(self, key: bytes, value: bytes | None) -> None:
+        pass
+
+    def clear(self) -> None:
+        pass

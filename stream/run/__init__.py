@@ -1,0 +1,4 @@
+"""`run` and `play`: broker, job and the bundled scenario.
+
+Imports `job`, `client`, `broker` and what these import.
+"""

@@ -1,0 +1,208 @@
+"""`spu-assigner run`: the job in this process, with a broker of its own where none is named.
+
+`--demo` plays the bundled scenario through it and compares the maps with the documents' tables.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.config.command_options import is_broker_named, settings_options
+from spu_assigner.stream.config.security import Protocol
+from spu_assigner.stream.config.settings import SPECS, Settings
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.common.interrupts import Interrupts
+    from spu_assigner.stream.job.lifecycle import Job
+    from spu_assigner.stream.run.launch import Running
+
+HOME: Final = Path(".spu-assigner")  # of the embedded broker and the checkpoint
+LOOK_SECONDS: Final = 0.5  # between looks at the query
+PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
+
+
+@click.command()
+@click.option("--demo", is_flag=True, help="Play the source documents' examples and compare.")
+@click.option("--once", is_flag=True, help="With --demo: end after it, status 1 if a map differs.")
+@click.option("--create-topics", is_flag=True, help="Make topics that are missing.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"Where broker and checkpoint are kept if no broker is named. [default: {HOME}; with "
+    "--demo a temporary folder]",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A settings file; also SPU_ASSIGNER_CONFIG.",
+)
+@settings_options
+def run(
+    *,
+    demo: bool,
+    once: bool,
+    create_topics: bool,
+    data: Path | None,
+    config: Path | None,
+    **flags: Any,
+) -> int:
+    """Run the job: events in on Kafka, replica maps out. Ctrl-C ends it.
+
+    Without --bootstrap-servers (or KAFKA_BOOTSTRAP_SERVERS, or a settings file that names them) it
+    starts a Kafka broker of its own.
+    """
+    from spu_assigner.stream.run.launch import Plan, launched
+
+    if once and not demo:
+        raise click.UsageError("--once goes with --demo")
+    settings = Settings.load(flags=flags, file=config)
+    is_named = is_broker_named(flags, settings)
+    if is_named and data is not None:
+        raise click.UsageError("--data is for the embedded broker, and a broker is named")
+    if not is_named and settings.security_protocol is not Protocol.PLAINTEXT:
+        raise click.UsageError(
+            f"{settings.security_protocol} is for a broker of yours, and none is named: give "
+            "--bootstrap-servers; the embedded one speaks PLAINTEXT, on this machine's loopback"
+        )
+    if (warning := settings.connection().security.warning) is not None:
+        click.echo(f"warning: {warning}", err=True)
+    with ExitStack() as stack:
+        if not is_named:
+            home = data or (stack.enter_context(_temporary_home()) if demo else HOME)
+            settings = _at_home(settings, home, flags, config)
+        else:
+            home = None
+        plan = Plan(
+            settings=settings,
+            home=home,
+            spark_log=(home or HOME) / "spark.log",
+            create_topics=create_topics or demo or not is_named,
+            demo_prefix=_demo_prefix(home, data) if demo else None,
+        )
+        running = stack.enter_context(launched(plan))
+        _tell_addresses(running)
+        status = _finish_demo(running) if running.play is not None else 0
+        if once:
+            return status
+        _tell_how_to_produce(running.settings)
+        _stay(running.job, running.interrupts)
+    return 0
+
+
+@contextmanager
+def _temporary_home() -> Iterator[Path]:
+    """A folder that is gone afterwards, unless an error leaves logs that tell of it."""
+    folder = Path(tempfile.mkdtemp(prefix="spu-assigner-run-"))
+    try:
+        yield folder
+    except (KeyboardInterrupt, SystemExit):
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except BaseException:
+        click.echo(f"logs are kept in {folder}", err=True)
+        raise
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _at_home(
+    settings: Settings, home: Path, flags: dict[str, Any], config: Path | None
+) -> Settings:
+    """The checkpoint belongs to the broker's data, so it lies beside them unless it is named."""
+    default = next(spec.default for spec in SPECS if spec.name == "checkpoint")
+    if settings.checkpoint != default:
+        return settings
+    beside = {**flags, "checkpoint": str(home / "checkpoint")}
+    return Settings.load(flags=beside, file=config)
+
+
+def _demo_prefix(home: Path | None, data: Path | None) -> str:
+    """Ids of clusters are new in each run, where the topics may hold earlier runs."""
+    is_fresh = home is not None and data is None
+    return "" if is_fresh else f"demo-{uuid.uuid4().hex[:6]}."
+
+
+def _finish_demo(running: Running) -> int:
+    """Wait for the answers, print the comparison; returns the exit status."""
+    from spu_assigner.stream.run.demo import report
+
+    if running.play is None:
+        return 0
+
+    def check() -> None:
+        running.interrupts.check()
+        # Reports why it ended; a query that is restarted has not.
+        if not running.job.query.isActive and running.job.await_termination(LOOK_SECONDS):
+            raise QueryEndedError("the query was stopped from outside")
+
+    found = running.play.gather(check)
+    running.say("every message is answered")
+    return 0 if report(running.play.examples, found) else 1
+
+
+class QueryEndedError(AssignerError):
+    """Somebody stopped the query."""
+
+
+def _tell_addresses(running: Running) -> None:
+    settings = running.settings
+    if running.job.ui_url is not None:
+        click.echo(f"Spark UI    {running.job.ui_url}")
+    if running.job.metrics_url is not None:
+        click.echo(f"metrics     {running.job.metrics_url}")
+    click.echo(f"query       {settings.query_name}, {running.job.shards} shards")
+    click.echo(f"checkpoint  {settings.checkpoint}")
+    for whose, log in running.logs.items():
+        click.echo(f"{whose + ' log':<10}  {log}")
+
+
+def _tell_how_to_produce(settings: Settings) -> None:
+    program = _program()
+    options = f"-b {settings.bootstrap_servers}"
+    if settings.topic_prefix:
+        options += f" --topic-prefix {settings.topic_prefix}"
+    click.echo(
+        f"\nEvents are answered. From another terminal:\n"
+        f"  {program} produce spu-joined {options} --cluster mine --spu-id 0 --wait\n"
+        f"  {program} produce topic-create {options} --cluster mine --topic first --wait\n"
+        f"  {program} explain {options} mine first\n"
+        f"  {program} inspect --checkpoint {settings.checkpoint} --cluster mine\n"
+        f"  {program} watch {options} --from-beginning\n"
+        "Ctrl-C ends it."
+    )
+
+
+def _program() -> str:
+    """This program as one would call it from here."""
+    if shutil.which("spu-assigner") is not None:
+        return "spu-assigner"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "spu-assigner" else "python -m spu_assigner.stream.cli"
+
+
+def _stay(job: Job, interrupts: Interrupts) -> None:
+    """Until Ctrl-C, or until the query ends; a line of progress now and then."""
+    last_batch, events, last_told, restarts = -1, 0, time.monotonic(), 0
+    while not job.await_termination(LOOK_SECONDS):
+        interrupts.check()
+        if job.restarts > restarts:
+            restarts = job.restarts
+            click.echo("query restarted: a process that was shut out had planned a batch")
+        for progress in job.query.recentProgress:
+            if progress["batchId"] > last_batch:
+                last_batch = progress["batchId"]
+                events += progress["numInputRows"]
+        if events and time.monotonic() - last_told >= PROGRESS_SECONDS:
+            sent = "" if job.sink.last is None else f", {job.sink.last.count} messages in the last"
+            click.echo(f"batch {last_batch}: {events} events since the last line{sent}")
+            events, last_told = 0, time.monotonic()

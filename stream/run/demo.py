@@ -1,0 +1,356 @@
+"""The demonstration: the scenario through Kafka, and what came back beside the documents' tables.
+
+`Play` sends and gathers, `compare` judges, `show` prints, `report` does both for all. Nothing
+depends on timing: the end is reached when every event is answered.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.run.scenario import Example, Lists, Step
+
+if TYPE_CHECKING:
+    from rich.box import Box
+    from rich.console import Console
+    from spu_assigner.stream.config.connection import Connection
+    from spu_assigner.stream.kafka.client import Received, Sent
+
+ANSWER_SECONDS_MAX: Final = 180.0  # the first batch of a cold Spark on a busy machine
+UNANSWERED_NAMED: Final = 8
+WIDTH: Final = 120  # of tables, where there is no terminal to ask
+_INTO_RING: Final = (RingChange.JOINED, RingChange.RESTORED)
+_OUT_OF_RING: Final = (RingChange.LEFT, RingChange.SATURATED)
+_FORGOTTEN: Final = (Status.DELETED, Status.RELEASED)
+
+
+class DemoError(AssignerError):
+    """The demonstration could not be played to its end."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What came back from Kafka."""
+
+    statuses: dict[str, list[TopicStatus]] = field(default_factory=lambda: defaultdict(list))
+    maps: dict[str, list[ReplicaMap]] = field(default_factory=lambda: defaultdict(list))
+    ring: dict[str, list[RingEvent]] = field(default_factory=lambda: defaultdict(list))
+    letters: dict[str, list[DeadLetter]] = field(default_factory=lambda: defaultdict(list))
+    members: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    tombstones: set[str] = field(default_factory=set)  # cluster/topic
+
+    def take(self, answer: ReplicaMap | TopicStatus | RingEvent) -> None:
+        """Keep one answer, by the event that caused it."""
+        match answer:
+            case TopicStatus():
+                self.statuses[answer.cause].append(answer)
+            case ReplicaMap():
+                self.maps[answer.cause].append(answer)
+            case RingEvent():
+                self.ring[answer.cause].append(answer)
+                if answer.change in _INTO_RING:
+                    self.members[answer.cluster_id].add(answer.spu_id)
+                elif answer.change in _OUT_OF_RING:
+                    self.members[answer.cluster_id].discard(answer.spu_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One thing found beside what was expected."""
+
+    what: str  # a topic, or what was asked
+    partition: int | None  # of replica lists
+    found: str
+    expected: str
+    note: str = ""
+
+    @property
+    def is_equal(self) -> bool:
+        return self.found == self.expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One example, judged."""
+
+    example: Example
+    ring: Row
+    lists: tuple[Row, ...]
+    answers: tuple[Row, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return (self.ring, *self.lists, *self.answers)
+
+
+class Play:
+    """One performance: `send` all steps, then `gather` their answers.
+
+    The answers are read from where the topics ended when the performance was made.
+    """
+
+    def __init__(self, connection: Connection, examples: Sequence[Example]) -> None:
+        from spu_assigner.stream.client.pending_answers import ANSWER_TOPICS, Awaited
+        from spu_assigner.stream.kafka.client import Reader, Sender
+
+        self.examples = examples
+        self._steps = [*_steps(examples, joins=True), *_steps(examples, joins=False)]
+        self._awaited = Awaited()
+        self._found = Found()
+        self._events_by_place: dict[tuple[str, int, int], str] = {}
+        self._reader = Reader(connection, ANSWER_TOPICS)
+        self._sender = Sender(connection, self._sent)
+
+    def send(self) -> int:
+        """Send everything, all joins before all requests; returns the number of messages.
+
+        Raises:
+            DemoError: something could not be sent.
+        """
+        from spu_assigner.stream.kafka.topics import TOPIC_EVENTS
+
+        for cluster_id, step in self._steps:
+            if isinstance(step.event, bytes):
+                self._awaited.expect_id(step.event_id)
+                self._sender.send_raw(
+                    TOPIC_EVENTS, key=cluster_id, value=step.event, event_id=step.event_id
+                )
+            else:
+                self._awaited.expect(step.event)
+                self._sender.send(step.event)
+        self._sender.flush()
+        return len(self._steps)
+
+    def gather(self, check: Callable[[], None]) -> Found:
+        """Wait until everything is answered; `check` is called meanwhile and may raise.
+
+        Raises:
+            DemoError: something was not answered in time; it says what.
+        """
+        with self._reader as reader:
+            is_whole = self._awaited.wait(
+                reader, seconds=ANSWER_SECONDS_MAX, tell=self._received, check=check
+            )
+        if not is_whole:
+            missing = self._awaited.unanswered
+            named = ", ".join(missing[:UNANSWERED_NAMED])
+            raise DemoError(
+                f"{len(missing)} of {len(self._steps)} messages were not answered within "
+                f"{ANSWER_SECONDS_MAX:.0f} s: {named}"
+            )
+        return self._found
+
+    def _sent(self, sent: Sent) -> None:
+        if sent.error is not None:
+            raise DemoError(f"event {sent.event_id} could not be sent: {sent.error}")
+        self._awaited.sent(sent)
+        self._events_by_place[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
+
+    def _received(self, received: Received) -> None:
+        answer = received.answer
+        if received.fault is not None:
+            raise DemoError(f"a message on {received.topic} cannot be read: {received.fault}")
+        if answer is None:
+            self._found.tombstones.add(received.key)
+        elif isinstance(answer, DeadLetter):
+            place = (answer.source_topic, answer.source_partition, answer.source_offset)
+            self._found.letters[self._events_by_place[place]].append(answer)
+        else:
+            self._found.take(answer)
+
+
+def _steps(examples: Iterable[Example], *, joins: bool) -> list[tuple[str, Step]]:
+    return [
+        (example.cluster_id, step)
+        for example in examples
+        for step in example.steps
+        if step.is_join == joins
+    ]
+
+
+def compare(example: Example, found: Found) -> Comparison:
+    """Hold what came back against what the documents say."""
+    lists: list[Row] = []
+    answers: list[Row] = []
+    for step in example.steps:
+        topic = step.topic
+        if step.replicas is not None:
+            lists += _list_rows(step, found)
+        if step.is_join:
+            continue  # The ring tells of the joins.
+        answers.append(
+            Row(
+                what=topic,
+                partition=None,
+                found=_found_answer(example, step, found),
+                expected=_expected_answer(step),
+                note=_note(step, found),
+            )
+        )
+    members = sorted(found.members[example.cluster_id])
+    ring = Row(what="ring", partition=None, found=_ids(members), expected=_ids(example.ring))
+    return Comparison(example=example, ring=ring, lists=tuple(lists), answers=tuple(answers))
+
+
+def _list_rows(step: Step, found: Found) -> list[Row]:
+    """Row by row: the map of an assigned request, or the one in a validated one's status."""
+    given: list[tuple[ReplicaLists | None, ReplicaLists | None]]
+    if step.status is Status.VALIDATED:
+        given = [(status.replicas, None) for status in found.statuses[step.event_id]]
+    else:
+        given = [(answer.replicas, answer.cores) for answer in found.maps[step.event_id]]
+    replicas, cores = given[0] if len(given) == 1 else (None, None)
+    found_rows = _described(replicas, cores)
+    expected_rows = _described(step.replicas, step.cores)
+    count = max(len(found_rows), len(expected_rows))
+    return [
+        Row(
+            what=step.topic,
+            partition=partition,
+            found=found_rows[partition] if partition < len(found_rows) else "nothing",
+            expected=expected_rows[partition] if partition < len(expected_rows) else "nothing",
+        )
+        for partition in range(count)
+    ]
+
+
+def _described(
+    replicas: ReplicaLists | Lists | None, cores: ReplicaLists | Lists | None
+) -> list[str]:
+    rows = [str(row) for row in _plain(replicas)]
+    on_cores = [f" on cores {row}" for row in _plain(cores)] or [""] * len(rows)
+    return [f"{row}{core}" for row, core in zip(rows, on_cores, strict=False)]
+
+
+def _plain(lists: ReplicaLists | Lists | None) -> list[list[int]]:
+    if lists is None:
+        return []
+    return lists.tolist() if isinstance(lists, ReplicaLists) else [list(row) for row in lists]
+
+
+def _expected_answer(step: Step) -> str:
+    changes = [f"SPU {spu_id} {change}" for spu_id, change in step.ring]
+    if isinstance(step.event, bytes):
+        return f"dead letter {step.code}"
+    code = [] if step.code is None else [str(step.code)]
+    tombstone = ["tombstone"] if step.leaves_tombstone else []
+    return ", ".join([" ".join([str(step.status), *code]), *tombstone, *changes])
+
+
+def _found_answer(example: Example, step: Step, found: Found) -> str:
+    """In the words of `_expected_answer`; whatever is missing or double shows."""
+    if isinstance(step.event, bytes):
+        letters = found.letters[step.event_id]
+        return ", ".join(f"dead letter {letter.code}" for letter in letters) or "nothing"
+    statuses = [
+        str(status.status) if status.code is None else f"{status.status} {status.code}"
+        for status in found.statuses[step.event_id]
+    ]
+    is_gone = f"{example.cluster_id}/{step.topic}" in found.tombstones
+    maps = len(found.maps[step.event_id])
+    unasked = ["a map"] * (maps - 1 if step.status is Status.ASSIGNED else maps)
+    changes = [f"SPU {event.spu_id} {event.change}" for event in found.ring[step.event_id]]
+    tombstone = ["tombstone"] if is_gone and step.status in _FORGOTTEN else []
+    return ", ".join([*statuses, *unasked, *tombstone, *changes]) or "nothing"
+
+
+def _note(step: Step, found: Found) -> str:
+    messages = [
+        *(status.message for status in found.statuses[step.event_id]),
+        *(letter.message for letter in found.letters[step.event_id]),
+    ]
+    return next((message for message in messages if message), "")
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return " ".join(map(str, ids)) or "empty"
+
+
+def report(examples: Iterable[Example], found: Found) -> bool:
+    """Print every example, judged, and the sum of it; whether nothing differs."""
+    from rich.console import Console
+
+    comparisons = [compare(example, found) for example in examples]
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    for comparison in comparisons:
+        show(comparison, console)
+    console.print()
+    console.print(summarise(comparisons))
+    return is_equal(comparisons)
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Print one example: its ring, its maps beside the documents', its answers."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    plain = console.options.ascii_only
+    example = comparison.example
+    console.print()
+    console.print(f"[bold]{escape(example.title)}[/bold]")
+    console.print(escape(f"cluster {example.cluster_id}; {example.source}"))
+    ring = comparison.ring
+    _print_row(ring, console)
+    if comparison.lists:
+        table = Table(box=_box(plain=plain))
+        table.add_column("topic")
+        table.add_column("partition", justify="right")
+        table.add_column("replica-map on Kafka")
+        table.add_column("expected" if "hand" in example.source else "document")
+        table.add_column("")
+        last = ""
+        for row in comparison.lists:
+            topic = "" if row.what == last else escape(row.what)
+            last = row.what
+            cells = [str(row.partition), escape(row.found), escape(row.expected)]
+            table.add_row(topic, *cells, _mark(row, plain=plain))
+        console.print(table)
+    for row in comparison.answers:
+        _print_row(row, console)
+
+
+def _print_row(row: Row, console: Console) -> None:
+    from rich.markup import escape
+
+    mark = _mark(row, plain=console.options.ascii_only)
+    console.print(mark, escape(f"{row.what}: {row.found}"), soft_wrap=True)
+    if not row.is_equal:
+        console.print(escape(f"    expected: {row.expected}"), soft_wrap=True)
+    if row.note:
+        console.print(escape(f"    {row.note}"), soft_wrap=True)
+
+
+def summarise(comparisons: Sequence[Comparison]) -> str:
+    """One line: everything is equal, or what differs."""
+    lists = [row for comparison in comparisons for row in comparison.lists]
+    answers = [row for comparison in comparisons for row in (comparison.ring, *comparison.answers)]
+    wrong = [row for row in (*lists, *answers) if not row.is_equal]
+    total = f"{len(lists)} replica lists and {len(answers)} rings and answers"
+    if wrong:
+        return f"{len(wrong)} of {total} DIFFER from what was expected."
+    return f"All {total} are equal to what was expected."
+
+
+def is_equal(comparisons: Iterable[Comparison]) -> bool:
+    """Whether nothing differs."""
+    return all(row.is_equal for comparison in comparisons for row in comparison.rows)
+
+
+def _mark(row: Row, *, plain: bool) -> str:
+    if row.is_equal:
+        return "[green]equal[/green]" if plain else "[green]✓[/green]"
+    return "[red]DIFFERS[/red]" if plain else "[red]✗ differs[/red]"
+
+
+def _box(*, plain: bool) -> Box:
+    from rich import box
+
+    return box.ASCII if plain else box.SIMPLE

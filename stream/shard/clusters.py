@@ -1,0 +1,119 @@
+"""The decoded copy of a shard: its clusters, each decoded when it is first asked for.
+
+A shard may hold a million topics. What a start reads of a cluster is put aside as bytes, with one
+look at each key, so that the first answer waits for the decoding of its own cluster only; and
+clusters that no event touches take the least memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.records import Entry, EntryKind, ReplicaMap
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.stream.shard.state_log import pack_entry, unpack_entries
+
+MAP: Final = b"m"  # what precedes the key of a replica map in the state,
+ENTRY: Final = b"s"  # and that of an entry of assigner-state
+
+
+class Clusters(Mapping[str, ClusterState]):
+    """Clusters by name. Looking one up may decode it, and so find that what is stored is damaged.
+
+    Raises:
+        DecodeError, InvariantError: at a look-up or `restore`; the cluster is as it was.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, ClusterState] = {}
+        self._unread: dict[str, bytearray] = {}  # entries, later ones for earlier ones
+        self.unmeasured: dict[
+            str, None
+        ] = {}  # that changed since their figures were told, in order
+
+    def of(self, cluster_id: str) -> ClusterState:
+        """A cluster's state; empty if nothing was heard of it."""
+        state = self._states.get(cluster_id)
+        if state is None:
+            state = self._states[cluster_id] = _decoded(cluster_id, self._unread.get(cluster_id))
+            self._unread.pop(cluster_id, None)
+        return state
+
+    def restore(self, key: bytes, value: bytes | None) -> None:
+        """Take over one message that rebuilds state."""
+        if value is None:
+            _named(key)  # Before it is put aside: a tombstone has nothing to be checked by later.
+        cluster_id = key[1 : key.find(b"/")].decode()
+        state = self._states.get(cluster_id)
+        if state is not None:
+            _restore(state, key, value)
+            return
+        unread = self._unread.get(cluster_id)
+        if unread is None:
+            unread = self._unread[cluster_id] = bytearray()
+        unread += pack_entry(key, value)
+
+    def clear(self) -> None:
+        """Be empty."""
+        self._states.clear()
+        self._unread.clear()
+        self.unmeasured.clear()
+
+    def __getitem__(self, cluster_id: str) -> ClusterState:
+        if cluster_id not in self:
+            raise KeyError(cluster_id)
+        return self.of(cluster_id)
+
+    def __contains__(self, cluster_id: object) -> bool:
+        return cluster_id in self._states or cluster_id in self._unread
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._states, *self._unread])  # Looking one up moves it.
+
+    def __len__(self) -> int:
+        return len(self._states) + len(self._unread)
+
+
+def _decoded(cluster_id: str, packed: bytearray | None) -> ClusterState:
+    state = ClusterState(cluster_id)
+    if packed is not None:
+        latest = dict(unpack_entries(bytes(packed)))
+        # Maps last: their SPUs are known then, which saves a look at each.
+        for key in sorted(latest, key=lambda key: key[:1] == MAP):
+            value = latest[key]
+            if value is not None:
+                _restore(state, key, value)
+    return state
+
+
+def _restore(state: ClusterState, key: bytes, value: bytes | None) -> None:
+    if value is None:
+        match _named(key):
+            case None, topic:
+                state.forget_topic(topic)
+            case kind, name:
+                state.forget_entry(kind, name)
+        return
+    record = decode_record(value)
+    if not isinstance(record, ReplicaMap | Entry):
+        raise InvariantError(f"the state holds a {type(record).__name__} under {key!r}")
+    if record.cluster_id != state.cluster_id:
+        raise InvariantError(f"the state holds a record of {record.cluster_id!r} under {key!r}")
+    state.restore(record)
+
+
+def _named(key: bytes) -> tuple[EntryKind | None, str]:
+    """The kind and name of what a tombstone's key stood for; no kind: a map, by its topic."""
+    match key[:1], key[1:].decode().split("/"):
+        case b"m", [_, topic]:
+            return None, topic
+        case b"s", [_, ("spu" | "waiting") as kind, name]:
+            return EntryKind(kind), name
+        case _:
+            raise InvariantError(
+                f"the state holds a tombstone under {key!r}; "
+                "only maps, SPUs and what waits have them"
+            )

@@ -1,0 +1,124 @@
+"""What a shard's part of a batch came to, in numbers: the last bundle carries it to the driver.
+
+Deciding happens where the shard is, on a cluster on other machines; what is counted is shown by the
+driver, and only once the batch is committed. So the numbers go the way the answers go. They are no
+part of a batch's digest: what is looked at never decides whether a batch is the same.
+
+Rules: a batch costs what it touched, and no more than `MEASURED_MAX` clusters; what is left over
+comes with the shard's next batches. Bytes are JSON, since it is little, and read by this release
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import (
+    ClusterRebalance,
+    Event,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+    TopicRelease,
+)
+from spu_assigner.core.base.records import Status
+from spu_assigner.core.state.figures import Figures
+
+MEASURED_MAX: Final = 256  # clusters; some 20 µs each
+
+
+class Request(StrEnum):
+    """What an answer is to."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    RELEASE = "release"
+    GROW = "grow"
+    REBALANCE = "rebalance"
+    JOIN = "join"
+    LEAVE = "leave"
+    EARLIER = "earlier"  # something that had to wait: the event at hand made room for it
+
+
+REQUESTS: Final[Mapping[type[Event], Request]] = {
+    TopicCreate: Request.CREATE,
+    TopicDelete: Request.DELETE,
+    TopicRelease: Request.RELEASE,
+    TopicGrow: Request.GROW,
+    ClusterRebalance: Request.REBALANCE,
+    SpuJoined: Request.JOIN,
+    SpuLeft: Request.LEAVE,
+}
+Answered = tuple[str, str, str]  # request, status, code or ""
+GRANTED: Final[Answered] = (Request.CREATE.value, Status.ASSIGNED.value, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """The numbers of one shard's part of a batch."""
+
+    events: int = 0  # what is no event included
+    answers: Counter[Answered] = field(default_factory=Counter)  # messages of `topic-status`
+    dead_letters: Counter[str] = field(default_factory=Counter)  # by code
+    repeated: int = 0  # events that were remembered, and changed nothing
+    clusters: Mapping[str, Figures] = field(default_factory=dict)  # measured after the batch
+    cluster_count: int = 0  # that the shard knows
+
+    def count(self, *statuses: Status) -> int:
+        """The answers with one of these."""
+        return sum(number for (_, status, _), number in self.answers.items() if status in statuses)
+
+    @property
+    def observed(self) -> tuple[int, ...]:
+        """What Spark's progress shows, in the order of `bundle.OBSERVED`."""
+        return (
+            self.events,
+            self.count(Status.ASSIGNED),
+            self.count(Status.REJECTED),
+            self.dead_letters.total(),
+        )
+
+    def to_bytes(self) -> bytes:
+        told = {
+            "events": self.events,
+            "answers": [[*answered, number] for answered, number in self.answers.items()],
+            "dead_letters": list(self.dead_letters.items()),
+            "repeated": self.repeated,
+            "clusters": {name: astuple(figures) for name, figures in self.clusters.items()},
+            "cluster_count": self.cluster_count,
+        }
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> Tally:
+        """The tally that the bytes are.
+
+        Raises:
+            InvariantError: they were not made by this release.
+        """
+        try:
+            told: dict[str, Any] = json.loads(data)
+            return cls(
+                events=told["events"],
+                answers=Counter({(a, b, c): number for a, b, c, number in told["answers"]}),
+                dead_letters=Counter(dict(told["dead_letters"])),
+                repeated=told["repeated"],
+                clusters={
+                    name: Figures(**dict(zip(_FIGURES, numbers, strict=True)))
+                    for name, numbers in told["clusters"].items()
+                },
+                cluster_count=told["cluster_count"],
+            )
+        except (ValueError, KeyError, TypeError) as reason:
+            raise InvariantError(f"{len(data)} bytes are no tally of a batch: {reason}") from reason
+
+
+_FIGURES: Final = tuple(Figures.__dataclass_fields__)

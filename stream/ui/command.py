@@ -1,0 +1,108 @@
+"""`spu-assigner ui`: the page to look at, as long as the command runs."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import socket
+from typing import TYPE_CHECKING, Final
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.config.command_options import broker_options
+from spu_assigner.stream.config.connection import Connection
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+PORT: Final = 8080
+THREADS: Final = 4  # pages made at once; reading is one thread more
+BACKLOG: Final = 64
+
+
+class AddressError(AssignerError):
+    """Nothing can listen there."""
+
+
+@click.command()
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where to listen; the page has no password, and by default only this machine reaches it.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=PORT,
+    show_default=True,
+    help="0: any that is free.",
+)
+@broker_options
+def ui(*, host: str, port: int, connection: Connection) -> int:
+    """Show clusters, rings, loads, topics and their maps in a browser, as they are now.
+
+    Reads what the job publishes, with a consumer's rights; changes nothing. The page follows what
+    comes by itself. Ctrl-C ends it.
+    """
+    from spu_assigner.stream.ui.app import make_app
+    from spu_assigner.stream.ui.live import Live
+
+    noted = _note_signals()
+    with _listening(host, port) as listener, Live(connection) as live:
+        is_loopback = _is_loopback(listener)
+        if not is_loopback:
+            click.echo(
+                f"warning: everybody who reaches {host} may read the page: it has no password",
+                err=True,
+            )
+        bound, number = listener.getsockname()[:2]
+        shown = f"[{bound}]" if ":" in bound else bound
+        click.echo(f"page  http://{shown}:{number}/  (Ctrl-C ends it)")
+        _serve(make_app(live, is_loopback=is_loopback), listener)
+    return 128 + noted[0] if noted else 0
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as reason:
+        told = (reason.strerror or str(reason)).partition(" (while")[0]  # Python adds the address.
+        raise AddressError(
+            f"cannot listen on {host}:{port}: {told}; name another with --host and --port"
+        ) from reason
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
+
+
+def _note_signals() -> list[int]:
+    """The signals that will have come.
+
+    The server ends its loop at the exception that one raises, and keeps it for itself.
+    """
+    noted: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        noted.append(number)
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, note)
+    return noted
+
+
+def _serve(app: Flask, listener: socket.socket) -> None:
+    """Serve until a signal comes."""
+    import waitress
+
+    server = waitress.create_server(app, sockets=[listener], threads=THREADS, ident=None)
+    try:
+        server.run()
+    finally:
+        server.close()

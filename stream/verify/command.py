@@ -1,0 +1,183 @@
+"""`spu-assigner verify`: an audit of all that the job has written."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from spu_assigner.stream.config.settings import Settings
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.verify.model import Finding, Report
+    from spu_assigner.stream.verify.reading import Spool
+
+WIDTH: Final = 160  # of tables, where there is no terminal to ask
+TELL_SECONDS: Final = 2.0  # between two lines of progress
+KEY_SHOWN: Final = 300  # bytes
+
+
+@click.command("verify")
+@click.option("--query-name", metavar="TEXT", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
+@click.option(
+    "--bootstrap-servers",
+    "-b",
+    metavar="HOST:PORT",
+    help="Kafka's brokers; also KAFKA_BOOTSTRAP_SERVERS. [default: 127.0.0.1:9092]",
+)
+@click.option(
+    "--topic-prefix",
+    "--prefix",
+    metavar="TEXT",
+    help="What precedes the name of each topic; also SPU_ASSIGNER_TOPIC_PREFIX.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A settings file; also SPU_ASSIGNER_CONFIG.",
+)
+@click.option(
+    "--strict", is_flag=True, help="End with 1 also where something could not be checked."
+)
+@click.option(
+    "--format",
+    "--output",
+    "-o",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Tables for people, or one JSON object.",
+)
+def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int:
+    """Audit the outputs: against the markers, and against a replay of the inputs.
+
+    Reads all topics of the job from their beginnings. Every message must belong to a batch that has
+    a marker, once and in order; every batch must have the count and digest of its marker; and where
+    the inputs are still there from the first batch on, they are answered once more, and every
+    message must be the same, byte for byte. What has expired or was compacted away cannot be
+    checked, and is told.
+
+    The job may run meanwhile: what it writes after this has begun is left out. Messages are put
+    into a temporary file (TMPDIR), packed.
+
+    Exit status: 0 all is right; 1 something is not; 2 wrong usage, or Kafka cannot be read.
+    """
+    from spu_assigner.stream.verify.audit import verify as judge
+    from spu_assigner.stream.verify.reading import Spool, read_history
+
+    settings = Settings.load(flags=flags, file=config)
+    connection = settings.connection()
+    if connection.security.warning is not None:
+        click.echo(f"warning: {connection.security.warning}", err=True)
+    progress = _Progress()
+    with Spool() as spool:
+        history = read_history(connection, settings.query_name, spool, progress.reading)
+        report = judge(history, progress.judging)
+    if form == "json":
+        click.echo(json.dumps(_json(report), ensure_ascii=False))
+    else:
+        _show(report)
+    return 0 if report.is_right and not (strict and list(report.unchecked())) else 1
+
+
+class _Progress:
+    """A line on standard error every few seconds."""
+
+    def __init__(self) -> None:
+        self._told = time.monotonic()
+
+    def reading(self, spool: Spool) -> None:
+        self._tell(lambda: f"read {spool.count:,} messages, {spool.size / 1e6:,.0f} MB")
+
+    def judging(self, done: int, count: int) -> None:
+        self._tell(lambda: f"judged {done:,} of {count:,} batches")
+
+    def _tell(self, line: Any) -> None:
+        now = time.monotonic()
+        if now - self._told >= TELL_SECONDS:
+            self._told = now
+            click.echo(f"verify: {line()}", err=True)
+
+
+def _show(report: Report) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from spu_assigner.stream.common.printable import printable
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    last = report.last
+    table = Table(box=box.SIMPLE, show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    table.add_row("query", printable(report.query))
+    if last is not None:
+        table.add_row("to", f"batch {last.batch} of checkpoint {printable(last.checkpoint_id)}")
+    table.add_row("messages", f"{report.messages:,}")
+    for how, count, which in report.how():
+        table.add_row("checked", f"{count:,} {how}: {which}")
+    for line in report.unchecked():
+        table.add_row("not checked", printable(line))
+    verdict = "all right" if report.is_right else f"{report.finding_count:,} findings"
+    table.add_row("verdict", verdict if report.labels else f"{verdict}; there is no batch")
+    console.print(table)
+    for finding in report.findings:
+        click.echo(printable(_line(finding)))
+    if report.finding_count > len(report.findings):
+        click.echo(f"… {report.finding_count - len(report.findings):,} more")
+
+
+def _line(finding: Finding) -> str:
+    where = [] if finding.batch is None else [f"batch {finding.batch}"]
+    if finding.topic is not None:
+        place = (
+            finding.topic if finding.partition is None else f"{finding.topic}/{finding.partition}"
+        )
+        where.append(place if finding.offset is None else f"{place} offset {finding.offset}")
+    if finding.key is not None:
+        where.append(f"key {_text(finding.key)}")
+    return (
+        f"{finding.kind}  {', '.join(where)}: found {finding.found}; expected {finding.expected}. "
+        f"{finding.to_do[0].upper()}{finding.to_do[1:]}."
+    )
+
+
+def _json(report: Report) -> dict[str, Any]:
+    return {
+        "query": report.query,
+        "right": report.is_right,
+        "last": None if report.last is None else asdict(report.last),
+        "messages": report.messages,
+        "batches": len(report.labels),
+        "checked": [
+            {"how": how.name.lower(), "count": count, "batches": which}
+            for how, count, which in report.how()
+        ],
+        "not_checked": list(report.unchecked()),
+        "finding_count": report.finding_count,
+        "findings": [
+            {
+                "kind": finding.kind.value,
+                "batch": finding.batch,
+                "checkpoint_id": finding.checkpoint_id,
+                "topic": finding.topic,
+                "partition": finding.partition,
+                "offset": finding.offset,
+                "key": None if finding.key is None else _text(finding.key),
+                "found": finding.found,
+                "expected": finding.expected,
+                "to_do": finding.to_do,
+            }
+            for finding in report.findings
+        ],
+    }
+
+
+def _text(key: bytes) -> str:
+    text = key[:KEY_SHOWN].decode("utf-8", "backslashreplace")
+    return text if len(key) <= KEY_SHOWN else f"{text}… ({len(key)} bytes)"

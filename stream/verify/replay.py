@@ -1,0 +1,113 @@
+"""The inputs answered once more by the core, batch by batch, as the job did it.
+
+Each batch is divided into its marker's `shards` and merged in each of them: where the broker's
+clock stepped back, the order of a partition's messages against others depends on which of them a
+shard has. The policy for requests that name none is the marker's, the encoding is that of the
+marker itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import Policy
+from spu_assigner.schemas.messages.wire import CommitMarker, Wire
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.kafka.topics import REPLICA_MAP
+from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch, map_key, state_key
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.verify.batch_walk import Placed, Shelf
+from spu_assigner.stream.verify.model import COMPACTED, Read
+
+_CONFLUENT: Final = b"\x00"
+
+
+class ReplayError(AssignerError):
+    """A batch cannot be answered again."""
+
+
+class Replay:
+    """The state of all clusters, and how batches change it."""
+
+    def __init__(self, *, query: str, prefix: str) -> None:
+        self.clusters = Clusters()
+        self._query = query
+        self._prefix = prefix
+
+    def answer(
+        self, marker: CommitMarker, wire: Wire, messages: Sequence[tuple[int, Read]], outbox: Outbox
+    ) -> None:
+        """Answer a batch's messages; the answers are in the outbox, in their order.
+
+        Raises:
+            ReplayError: the core refuses, or the marker does not say how.
+        """
+        try:
+            options = Options(
+                query_name=self._query,
+                topic_prefix=self._prefix,
+                default_policy=Policy(marker.default_policy),
+                wire=wire,
+                keepers=None,
+            )
+        except ValueError as reason:
+            raise ReplayError(
+                f"the marker's default policy is {marker.default_policy!r}"
+            ) from reason
+        labels = shard_labels(marker.shards)
+        shares: dict[int, list[tuple[int, Read]]] = {}
+        for message in messages:
+            label = labels[zlib.crc32(message[1].key or b"") % marker.shards]
+            shares.setdefault(label, []).append(message)
+        try:
+            for label, share in shares.items():
+                bundles = ShardBatch(self.clusters, options).apply(_batch(share))
+                for sequence, bundle in enumerate(bundles):
+                    outbox.add(label, sequence, bundle)
+        except AssignerError as reason:
+            raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
+
+    def take_over(self, order: Sequence[Placed], shelf: Shelf) -> None:
+        """Take a batch's outputs for its state, where another release has decided it.
+
+        Raises:
+            ReplayError: they make no state.
+        """
+        try:
+            for placed in order:
+                if placed.read.topic in COMPACTED:
+                    named = map_key if placed.read.topic == REPLICA_MAP else state_key
+                    self.clusters.restore(named(placed.read.key or b""), shelf.value(placed))
+        except (AssignerError, ValueError) as reason:
+            raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
+
+
+def wire_of(value: bytes) -> Wire:
+    """The encoding of a message."""
+    return Wire.CONFLUENT if value.startswith(_CONFLUENT) else Wire.SINGLE_OBJECT
+
+
+def summary(outbox: Outbox) -> tuple[str, int]:
+    """Digest and count of a batch."""
+    digest, count = hashlib.sha256(), 0
+    for bundle in outbox.bundles():
+        digest.update(bundle.digestible)
+        count += bundle.count
+    return digest.hexdigest(), count
+
+
+def _batch(share: Sequence[tuple[int, Read]]) -> Batch:
+    return Batch(
+        source=np.array([source for source, _ in share], dtype=np.int64),
+        partition=np.array([read.partition for _, read in share], dtype=np.int64),
+        offset=np.array([read.offset for _, read in share], dtype=np.int64),
+        time_ms=np.array([read.time_ms for _, read in share], dtype=np.int64),
+        keys=[read.key for _, read in share],
+        values=[read.value for _, read in share],
+    )
