@@ -84,14 +84,14 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 
 .PHONY: test
 test: $(READY) ## all tests but the three of test-long: unit, Spark, broker; in two halves side by side (PROFILE=latency: in that profile)
-	@$(BIN)/python tests/support/halves.py -m 'not bench and not docker and not long' --durations 15
+	@$(BIN)/python tests/support/project/halves.py -m 'not bench and not docker and not long' --durations 15
 
 .PHONY: test-long
 test-long: $(READY) ## three tests of over a minute each that `make test` leaves out
 	@$(BIN)/pytest -q -m long
 
-CONTAINER_TESTS := test_kafka_container.py test_topics.py \
-  test_job.py::test_a_restart_goes_on_and_repeats_nothing
+CONTAINER_TESTS := kafka/test_kafka_container.py kafka/test_topics.py \
+  job/test_job.py::test_a_restart_goes_on_and_repeats_nothing
 
 .PHONY: test-containers
 test-containers: $(READY) ## some of the broker tests on a Kafka in a container; builds our image, or takes KAFKA_IMAGE
@@ -118,7 +118,7 @@ lint: $(READY) build/types
 
 .PHONY: audit
 audit: $(READY) ## dependencies: locks, hashes, what is installed, licences, advisories (AUDIT=strict: they must be reached)
-	@$(BIN)/python tests/support/audit.py
+	@$(BIN)/python tests/support/project/audit.py
 
 # mypy takes a module's name from its path, so it is shown the folders under the name they are imported by.
 build/types: Makefile
@@ -176,13 +176,13 @@ docker-test: $(READY) ## the same in a project of its own: the scenario, then co
 
 .PHONY: pictures
 pictures: $(READY) ## the documentation's pictures of Spark's UI, of a real job in a browser
-	@$(BIN)/pytest -q tests/broker/test_spark_ui.py --write-pictures
+	@$(BIN)/pytest -q tests/broker/job/test_spark_ui.py --write-pictures
 
 SEEDS ?= 100000
 
 .PHONY: seeds
 seeds: $(READY) ## random lives of clusters on the real core, each invariant checked after each event (SEEDS=100000)
-	@$(BIN)/python tests/support/simulation.py --seeds $(SEEDS) --from 0 --processes 2
+	@$(BIN)/python tests/support/events/simulation.py --seeds $(SEEDS) --from 0 --processes 2
 
 RUNS ?= 1000000
 
@@ -207,16 +207,16 @@ movement: $(READY) ## the table of moved replicas: ours beside Kafka's reassignm
 
 .PHONY: load
 load: $(READY) ## the job under load: rates, peaks of memory, every answer compared; keeps results (20 minutes)
-	@$(BIN)/python tests/bench/load.py --write
+	@$(BIN)/python tests/bench/scale/load.py --write
 
 QUICK ?=
 
 .PHONY: growth
 growth: $(READY) ## what growth costs: a million topics, many clusters, SPUs, lists, executors; keeps results (25 minutes; QUICK=1: 5)
-	@for part in growth growth_curves sink scaling; do \
+	@for part in scale/growth scale/growth_curves sink scale/scaling; do \
 	  echo "$$part"; $(BIN)/python tests/bench/$$part.py $(if $(filter-out 0,$(QUICK)),--quick,--write); \
 	done
-	@$(if $(filter-out 0,$(QUICK)),,$(BIN)/python tests/bench/scale_plan.py --write)
+	@$(if $(filter-out 0,$(QUICK)),,$(BIN)/python tests/bench/scale/scale_plan.py --write)
 
 .PHONY: neighbours
 neighbours: $(READY) ## the job beside others that do its work: a plain loop, Spark programs and more; keeps results (30 minutes)
@@ -230,7 +230,7 @@ MINUTES ?= 30
 
 .PHONY: churn
 churn: $(READY) ## a steady life of 50 clusters: memory, checkpoint and latency over time (MINUTES=30)
-	@$(BIN)/python tests/bench/churn.py --write --minutes $(MINUTES)
+	@$(BIN)/python tests/bench/scale/churn.py --write --minutes $(MINUTES)
 
 .PHONY: asyncapi
 asyncapi: $(READY) ## write asyncapi.yaml anew from the schemas and the table of topics
@@ -241,7 +241,7 @@ asyncapi: $(READY) ## write asyncapi.yaml anew from the schemas and the table of
 .PHONY: screenshots
 screenshots: $(READY) ## picture the pages of `spu-assigner ui` for the documents
 	@mkdir -p docs
-	@$(BIN)/python tests/support/ui_screenshots.py
+	@$(BIN)/python tests/support/pages/ui_screenshots.py
 
 .PHONY: lock
 lock: ## resolve the dependencies anew and write the lock files

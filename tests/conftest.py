@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.jvm.java import Java, ensure_java
-from support.kafka_cluster import KafkaCluster
-from support.shared_broker import VARIABLE, SharedBroker, shared_broker
+from support.kafka.kafka_cluster import KafkaCluster
+from support.kafka.shared_broker import VARIABLE, SharedBroker, shared_broker
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -76,7 +76,7 @@ def admin_clients_are_closed() -> Iterator[None]:
     """No test leaves an admin client open: made first, this looks when all else is gone."""
     yield
     if "confluent_kafka" in sys.modules:
-        from support.kafka_threads import open_admin_clients
+        from support.kafka.kafka_threads import open_admin_clients
 
         left = open_admin_clients()
         assert not left, f"open at the end of the run: {left}"
@@ -139,7 +139,7 @@ def java() -> Iterator[Java]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A headless Chromium, one for the whole run; a test opens pages of its own and closes them."""
-    from support.browser import BrowserError, open_browser
+    from support.pages.browser import BrowserError, open_browser
 
     with ExitStack() as stack:
         try:

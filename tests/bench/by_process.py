@@ -28,9 +28,9 @@ from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
-from support.memory import role_of
-from support.programs import running, session
-from support.workload import CLUSTERS, SPUS, Client, creates, joins
+from support.bench.memory import role_of
+from support.bench.workload import CLUSTERS, SPUS, Client, creates, joins
+from support.job.programs import running, session
 
 WARM_UP: Final = 30_000
 SHOWN_MIN: Final = 0.01  # of the whole; threads with less are told together

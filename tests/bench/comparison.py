@@ -31,12 +31,20 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest d
 
 from spu_assigner.core.base.events import Policy
 from spu_assigner.stream.jvm.jars import ROOTS
-from support.comparing import PARTITIONS, REPLICAS, SCENARIOS, Life, Scenario, fill, goals_missed
-from support.evenness import Evenness, Hosts, evenness
-from support.figures import keep
-from support.kafka_placer import KafkaPlacer, running_kafka_placer
-from support.kraft_placer import KraftPlacer, running_kraft_placer
-from support.placers import Cluster, OurCluster, TheirCluster
+from support.bench.figures import keep
+from support.placers.comparing import (
+    PARTITIONS,
+    REPLICAS,
+    SCENARIOS,
+    Life,
+    Scenario,
+    fill,
+    goals_missed,
+)
+from support.placers.evenness import Evenness, Hosts, evenness
+from support.placers.kafka_placer import KafkaPlacer, running_kafka_placer
+from support.placers.kraft_placer import KraftPlacer, running_kraft_placer
+from support.placers.placers import Cluster, OurCluster, TheirCluster
 
 TOPICS: Final = 1_000
 LIFE: Final = Life(topics=TOPICS, joining=30, leaving=30, deleted=300)

@@ -34,7 +34,7 @@ from spu_assigner.core.base.events import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
-from support.figures import QUICK, keep, say, slope, spread
+from support.bench.figures import QUICK, keep, say, slope, spread
 
 ROUNDS: Final = 3  # of a pass
 PASSES: Final = 1 if QUICK else 2  # minutes apart: other work on the machine comes in bursts

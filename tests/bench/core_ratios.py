@@ -3,7 +3,8 @@
     python tests/bench/core_ratios.py [--write]
 
 With --write the ratios go to results/core_ratios.json; a change that makes one twice as large fails
-`tests/unit/test_core_speed.py`. Who makes the core slower on purpose writes them anew and says why.
+`tests/unit/project/test_core_speed.py`. Whoever makes the core slower on purpose writes them
+again and says why.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from statistics import median
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
-from support.core_speed import CASES, ROUNDS, speed_of
-from support.figures import QUICK, keep, say, spread
+from support.bench.core_speed import CASES, ROUNDS, speed_of
+from support.bench.figures import QUICK, keep, say, spread
 
 REPEATS: Final = 1 if QUICK else 5
 

@@ -46,8 +46,8 @@ from spu_assigner.stream.shard.server import YOUNG_OBJECTS_MAX
 from spu_assigner.stream.shard.state_log import Shard
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
-from support.stores import DictStore
-from support.workload import creates, joins
+from support.bench.workload import creates, joins
+from support.job.stores import DictStore
 
 INPUT_PARTITIONS: Final = 4
 CORE_SPUS: Final = 1_000

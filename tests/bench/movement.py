@@ -28,11 +28,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest d
 
 from spu_assigner.core import Assigner, Event, Policy, ReplicaMap, Status, TopicStatus
 from spu_assigner.core.base.events import LeaveMode
-from support.builders import Events
-from support.figures import keep
-from support.kafka_reassign import KafkaReassign, running_kafka_reassign
-from support.plain_rebalance import Bands
-from support.plain_rebalance import Cluster as Bounded
+from support.bench.figures import keep
+from support.events.builders import Events
+from support.model.plain_rebalance import Bands
+from support.model.plain_rebalance import Cluster as Bounded
+from support.placers.kafka_reassign import KafkaReassign, running_kafka_reassign
 
 SIZES: Final = (12, 100)  # SPUs
 RACKS: Final = 3

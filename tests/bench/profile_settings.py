@@ -44,12 +44,12 @@ from spu_assigner.stream.kafka.topics import (
     TOPIC_EVENTS,
     create_topics,
 )
-from support.figures import keep, percentiles, spread
-from support.profile_table import table
-from support.programs import cpu_seconds, running
-from support.reading import committed
-from support.same_answers import check, expected_maps
-from support.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
+from support.bench.figures import keep, percentiles, spread
+from support.bench.profile_table import table
+from support.bench.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
+from support.job.programs import cpu_seconds, running
+from support.job.same_answers import check, expected_maps
+from support.kafka.reading import committed
 
 BASE: Final = Profile.THROUGHPUT
 WARM_UP_ASKS: Final = 20

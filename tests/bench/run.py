@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
-from support.bench_pages import publish_tables
-from support.bench_table import kept, lines_missed, show
-from support.curves import draw
-from support.figures import STORED, keep, say
-from support.targets import Results, read_results
+from support.bench.bench_pages import publish_tables
+from support.bench.bench_table import kept, lines_missed, show
+from support.bench.curves import draw
+from support.bench.figures import STORED, keep, say
+from support.bench.targets import Results, read_results
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
@@ -124,28 +124,28 @@ PARTS: Final = (
         name="growth",
         results=("growth",),
         minutes=12,
-        whole=_script("growth.py"),
+        whole=_script("scale/growth.py"),
         is_in_quick=False,
     ),
     Part(
         name="curves",
         results=("growth_curves",),
         minutes=6,
-        whole=_script("growth_curves.py"),
+        whole=_script("scale/growth_curves.py"),
         is_in_quick=False,
     ),
     Part(
         name="scaling",
         results=("scaling",),
         minutes=5,
-        whole=_script("scaling.py"),
+        whole=_script("scale/scaling.py"),
         is_in_quick=False,
     ),
     Part(
         name="plan",
         results=("scale_plan",),
         minutes=0.1,
-        whole=_script("scale_plan.py"),
+        whole=_script("scale/scale_plan.py"),
         is_in_quick=False,
     ),
 )

@@ -36,10 +36,10 @@ from spu_assigner.stream.shard.batch import Batch, Options, process
 from spu_assigner.stream.shard.bundle import Bundle, Source
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
-from support.figures import keep, spread
-from support.loadrun import say
-from support.stores import DictStore
-from support.workload import SIZES, creates, joins
+from support.bench.figures import keep, spread
+from support.bench.loadrun import say
+from support.bench.workload import SIZES, creates, joins
+from support.job.stores import DictStore
 
 SHARDS: Final = 2
 TIME_MS: Final = 1_700_000_000_000

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from support.doctor_seeds import SEEDS, slug
-from support.figures import QUICK, keep, spread
-from support.patients import Clinic, Patient, program
-from support.secured import secured_broker
+from support.bench.figures import QUICK, keep, spread
+from support.doctor.installations import Clinic, Patient, program
+from support.doctor.seeds import SEEDS, slug
+from support.kafka.secured import secured_broker
 
 ROUNDS: Final = 1 if QUICK else 3
 SEEDED: Final = SEEDS[::8] if QUICK else SEEDS

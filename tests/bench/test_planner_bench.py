@@ -17,9 +17,9 @@ from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
-from support.figures import QUICK, keep, say, spread
-from support.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
-from support.kraft_placer import running_kraft_placer
+from support.bench.figures import QUICK, keep, say, spread
+from support.placers.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
+from support.placers.kraft_placer import running_kraft_placer
 
 SPUS: Final = 1_000
 REPLICAS: Final = 3

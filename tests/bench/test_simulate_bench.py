@@ -10,7 +10,7 @@ from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from support.figures import QUICK, keep, spread
+from support.bench.figures import QUICK, keep, spread
 
 ROUNDS: Final = 5 if QUICK else 15
 

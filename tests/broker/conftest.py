@@ -12,11 +12,11 @@ from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.topics import create_topics
-from support.kafka_cluster import KafkaCluster
-from support.operator import Operator
-from support.profiled import ENVIRON, SHARDS
-from support.secured import Secured, secured_broker
-from support.shared_broker import SharedBroker
+from support.job.operator import Operator
+from support.job.profiled import ENVIRON, SHARDS
+from support.kafka.kafka_cluster import KafkaCluster
+from support.kafka.secured import Secured, secured_broker
+from support.kafka.shared_broker import SharedBroker
 
 RIGHTS_OF_A_ROLE_MAX = 40
 

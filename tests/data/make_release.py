@@ -9,7 +9,7 @@ sends the events below in several batches, stops the job and packs
     messages.jsonl    {"topic", "partition", "offset", "time_ms", "key", "value", "headers"} a line,
                       bytes in base64; topics with the prefix
 
-Run it once when a release is made; `tests/broker/test_upgrade.py` then holds the next one to it.
+Run it once for a release; `tests/broker/job/test_upgrade.py` then holds the next one to it.
 """
 
 from __future__ import annotations

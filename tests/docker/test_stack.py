@@ -14,9 +14,9 @@ import pytest
 from spu_assigner.core import TopicStatus
 from spu_assigner.core.base.records import Status
 from spu_assigner.schemas.messages.codec import decode_record
-from support.builders import Events
-from support.stack import Stack, docker, eventually
-from support.streams import Streams
+from support.events.builders import Events
+from support.job.streams import Streams
+from support.project.stack import Stack, docker, eventually
 
 OF_THE_JOB = ("job", "scenario", "spark-master", "spark-worker-1", "spark-worker-2", "topics")
 LASTING = ("kafka", "spark-master", "spark-worker-1", "spark-worker-2", "job")

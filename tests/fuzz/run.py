@@ -28,7 +28,7 @@ from typing import TextIO
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `fuzz` and `support`
 
 from fuzz.targets import TARGETS, Target
-from support.figures import keep
+from support.bench.figures import keep
 
 HERE = Path(__file__).parent
 RSS_MB_MAX = 512  # of a process: 100 MB are Python, numpy and pyarrow, the rest is the corpus

@@ -54,10 +54,10 @@ from spu_assigner.stream.shard.batch import Batch, Options, process
 from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
-from support.codecs import fields_of
-from support.pictures import picture
-from support.shadow import Shadow, is_remembered
-from support.stores import DictStore
+from support.events.codecs import fields_of
+from support.job.stores import DictStore
+from support.model.pictures import picture
+from support.model.shadow import Shadow, is_remembered
 
 
 class PromiseError(Exception):

@@ -32,10 +32,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.jvm.java import ensure_java
-from support import figures, short_transactions
-from support.audits import audit
-from support.streams import AUDIT
-from support.trial import BROKER_SETTINGS, IN_A_BATCH, JOB, Trial
+from support.bench import figures
+from support.job import short_transactions
+from support.job.audits import audit
+from support.job.streams import AUDIT
+from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, JOB, Trial
 
 PREFIX: Final = "soak."
 RESULTS: Final = Path(__file__).with_name("results")

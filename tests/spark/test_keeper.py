@@ -19,7 +19,7 @@ from spu_assigner.stream.shard import server as keeper
 from spu_assigner.stream.shard.batch import Batch, Options
 from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
 from spu_assigner.stream.shard.server import KeeperError, keep
-from support.builders import Events
+from support.events.builders import Events
 
 LABEL = 3
 

@@ -17,7 +17,7 @@ from spu_assigner.stream.shard import processor
 from spu_assigner.stream.shard.batch import Options, read_shards
 from spu_assigner.stream.shard.bundle import Bundle, Kind, Message, Source
 from spu_assigner.stream.shard.processor import STATE_VARIABLE, AssignerProcessor
-from support.builders import Events
+from support.events.builders import Events
 
 LABEL = 7
 _offsets = itertools.count()

@@ -22,7 +22,7 @@ from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.jvm.jars import ROOTS
 from spu_assigner.stream.jvm.java import ensure_java
-from support.preparing import compiled, environment
+from support.bench.preparing import compiled, environment
 
 HERE: Final = Path(__file__).parent
 PARTITIONS: Final = 4

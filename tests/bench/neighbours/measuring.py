@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient
 from contestants import TOPIC_SECONDS, Answers, Contestant, Place
 from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.codec import encode_event
-from support.programs import cpu_seconds, running
-from support.reading import committed
-from support.same_answers import check, expected_copies, expected_maps
-from support.workload import CLUSTERS, SPUS, Client, creates, joins
+from support.bench.workload import CLUSTERS, SPUS, Client, creates, joins
+from support.job.programs import cpu_seconds, running
+from support.job.same_answers import check, expected_copies, expected_maps
+from support.kafka.reading import committed
 
 WARM_UP_ASKS: Final = 30
 WARM_UP_PART: Final = 5  # of a backlog, before what is measured: a JVM compiles what runs often

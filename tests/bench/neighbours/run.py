@@ -36,10 +36,10 @@ from rich.console import Console
 from rich.table import Table
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from support.figures import keep, percentiles, say, spread
-from support.preparing import CannotRunError
-from support.same_answers import WrongAnswerError
-from support.workload import SIZES
+from support.bench.figures import keep, percentiles, say, spread
+from support.bench.preparing import CannotRunError
+from support.bench.workload import SIZES
+from support.job.same_answers import WrongAnswerError
 
 FAILED: Final = 1
 NOT_RUN: Final = 3

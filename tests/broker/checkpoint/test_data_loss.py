@@ -1,0 +1,209 @@
+"""Input that is gone before it was read: the job stops and names topic, partition, gap and the ways
+out, and nothing is answered from what is left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+from spu_assigner.stream.checkpoint.data_loss import (
+    DataLossError,
+    PartitionsGoneError,
+    TopicReplacedError,
+)
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Jars, Job, build_session, start_query
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import TopicsError
+from support.events.builders import Events
+from support.job.profiled import ENVIRON
+from support.kafka.shared_broker import SharedBroker
+from support.kafka.traffic import PATIENCE_SECONDS, Kafka
+
+
+class Input:
+    """The topic of requests of one test, and what may befall it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.name = f"{settings.topic_prefix}topic-events"
+        self._client = {"bootstrap.servers": settings.bootstrap_servers}
+
+    def lose(self, before: int, partition: int = 0) -> None:
+        place = TopicPartition(self.name, partition, before)
+        with AdminClient(self._client) as admin:
+            for future in admin.delete_records([place]).values():
+                future.result()
+
+    def remove(self) -> None:
+        with AdminClient(self._client) as admin:
+            for future in admin.delete_topics([self.name]).values():
+                future.result()
+
+    def make_anew(self, partitions: int = 4) -> None:
+        before = self._id()
+        self.remove()
+        topic = NewTopic(
+            self.name, partitions, 1, config={"message.timestamp.type": "LogAppendTime"}
+        )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:  # A deletion takes a moment after it was promised.
+            try:
+                with AdminClient(self._client) as admin:
+                    for future in admin.create_topics([topic]).values():
+                        future.result()
+            except Exception:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            else:
+                break
+        while self._id() in (None, before):  # The controller answers before its broker knows.
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def _id(self) -> str | None:
+        """Kafka's of the topic; None: the broker knows of none."""
+        try:
+            with AdminClient(self._client) as admin:
+                (found,) = admin.describe_topics(TopicCollection([self.name])).values()
+                return str(found.result().topic_id)
+        except KafkaException:
+            return None
+
+
+@pytest.fixture(scope="module")
+def spark(
+    kafka: SharedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """One session for all tests here."""
+    flags = {"checkpoint": str(tmp_path_factory.mktemp("x")), "ui_port": 0, "master": "local[2]"}
+    found = ensure_all(["spark-kafka", "spark-local"])
+    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def begin(spark: SparkSession, settings: Settings) -> Iterator[Callable[[], Job]]:
+    jobs: list[Job] = []
+
+    def start() -> Job:
+        jobs.append(start_query(spark, replace(settings, shards=1)))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.end_query()
+
+
+@pytest.fixture
+def stopped(settings: Settings, begin: Callable[[], Job]) -> tuple[Kafka, Events]:
+    """A job that has answered five requests and was stopped."""
+    kafka, events = Kafka(settings), Events()
+    kafka.send(events.joins(0, 1))
+    kafka.send([events.create(f"t{number}") for number in range(5)])
+    job = begin()
+    kafka.wait("topic-status", 5, job)
+    job.query.processAllAvailable()
+    job.end_query()
+    return kafka, events
+
+
+def test_records_deleted_before_they_were_read_stop_the_job(
+    settings: Settings, begin: Callable[[], Job], stopped: tuple[Kafka, Events]
+) -> None:
+    """Retention was shorter than the job's rest: the gap is told to the message."""
+    kafka, events = stopped
+    kafka.send([events.create(f"u{number}") for number in range(6)])
+    topic = Input(settings)
+    topic.lose(before=8)
+    with pytest.raises(DataLossError) as lost:
+        begin()
+    error = lost.value
+    assert (error.topic, error.partition, error.following, error.earliest) == (topic.name, 0, 5, 8)
+    told = str(error)
+    assert (
+        f"partition 0 of {topic.name} has a gap, 3 offsets are gone: 5 was to be read next, "
+        in told
+    )
+    assert "the first one there is 8" in told
+    for way in ("mirror", "spu-assigner recover --checkpoint NEW --skip-lost", "retention.ms"):
+        assert way in told
+    assert len(kafka.read("topic-status")) == 5
+
+
+def test_records_deleted_while_the_job_runs_stop_it(
+    settings: Settings,
+    begin: Callable[[], Job],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Told with the same words, though it is Spark that finds it."""
+    go_on, waits = threading.Event(), threading.Event()
+    send = TransactionalSink.__call__
+
+    def held(self: TransactionalSink, frame: Any, batch: int) -> None:
+        waits.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        send(self, frame, batch)
+
+    monkeypatch.setattr(TransactionalSink, "__call__", held)
+    kafka, events = Kafka(settings), Events()
+    kafka.send([*events.joins(0, 1), events.create("a")])
+    job = begin()
+    assert waits.wait(PATIENCE_SECONDS)  # A batch is under way; what comes now is for the next one.
+    for number in range(6):
+        kafka.send_raw("topic-events", b"c1", b"%d" % number, partition=1)
+    topic = Input(settings)
+    topic.lose(before=4, partition=1)
+    go_on.set()
+    with pytest.raises(DataLossError) as lost:
+        job.await_termination(PATIENCE_SECONDS)
+    error = lost.value
+    assert (error.topic, error.partition, error.following, error.earliest) == (topic.name, 1, 0, 4)
+    assert len(kafka.read("topic-status")) == 1
+    assert kafka.read("dead-letter") == []
+
+
+def test_a_topic_made_anew_is_not_taken_for_the_old_one(
+    settings: Settings, begin: Callable[[], Job], stopped: tuple[Kafka, Events]
+) -> None:
+    """Also when it has grown past the old offset: by offsets alone five would be passed over."""
+    kafka, events = stopped
+    topic = Input(settings)
+    topic.make_anew()
+    kafka.send([events.create(f"u{number}") for number in range(9)])
+    with pytest.raises(TopicReplacedError, match=r"made anew.*its id is .*--skip-lost"):
+        begin()
+    Path(settings.checkpoint, "input-topics").unlink()  # as of a release that did not note it
+    topic.make_anew()
+    kafka.send([events.create(f"v{number}") for number in range(2)])
+    with pytest.raises(TopicReplacedError, match="ends at offset 2, and was read to 5"):
+        begin()
+    topic.make_anew(partitions=2)
+    with pytest.raises(PartitionsGoneError, match=r"2 partitions, and 2, 3 .* fewer"):
+        begin()
+    assert len(kafka.read("topic-status")) == 5
+
+
+def test_a_topic_deleted_while_the_job_runs_stops_it(
+    settings: Settings, begin: Callable[[], Job]
+) -> None:
+    """It is the topic that is missing, whatever Spark makes of it."""
+    kafka, events = Kafka(settings), Events()
+    kafka.send([*events.joins(0, 1), events.create("a")])
+    job = begin()
+    kafka.wait("topic-status", 1, job)
+    Input(settings).remove()
+    with pytest.raises(TopicsError, match=r"topic-events.* cannot be looked at"):
+        job.await_termination(PATIENCE_SECONDS)

@@ -1,0 +1,518 @@
+"""The command line against a real broker and a real job."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+from confluent_kafka import Producer
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.run.scenario import MANUAL, MANUAL_LIST, TABLE
+from support.kafka.reading import committed
+from support.kafka.shared_broker import SharedBroker
+
+COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
+# No broker is named but by a test's own options.
+ENVIRON = {name: os.environ[name] for name in os.environ if name != "KAFKA_BOOTSTRAP_SERVERS"}
+WAIT = "--wait=240"  # for a first batch
+SURELY = 10  # seconds in which whatever can be answered is; they are waited out
+START_SECONDS_MAX = 300.0  # of broker and Spark, on a machine with other work
+
+
+class Lines:
+    """Lines of a running program, without waiting for its end."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.seen: list[str] = []
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def _read(self, stream: IO[str]) -> None:
+        for line in stream:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def until(self, part: str, seconds: float = START_SECONDS_MAX) -> str:
+        """The first line from here on that holds `part`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                pytest.fail(f"no line with {part!r} within {seconds} s after {self.seen}")
+            if line is None:
+                pytest.fail(f"ended without a line with {part!r}: {self.seen}")
+            self.seen.append(line)
+            if part in line:
+                return line
+
+    def rest(self) -> list[str]:
+        """What is said from here to the end, blank lines aside."""
+        lines = []
+        while (line := self._lines.get(timeout=START_SECONDS_MAX)) is not None:
+            lines.append(line)
+        return [line for line in lines if line]
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Lines]]:
+    """The command in the background, in a group of its own as in a terminal."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env=ENVIRON,
+    )
+    try:
+        assert process.stdout is not None
+        yield process, Lines(process.stdout)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def call(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_SECONDS_MAX,
+    )
+
+
+def json_lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def job(
+    kafka: SharedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[str]]:
+    """A running job on topics of its own; gives the options that reach it."""
+    broker = ["-b", kafka.bootstrap_servers, "--topic-prefix", "cli-job."]
+    checkpoint = tmp_path_factory.mktemp("job") / "checkpoint"
+    options = [*broker, "--create-topics", "--checkpoint", str(checkpoint), "--ui-port", "0"]
+    with running("run", *options) as (_process, lines):
+        lines.until("Events are answered")
+        yield broker
+
+
+@pytest.fixture
+def topics(kafka: SharedBroker, topic_prefix: str) -> list[str]:
+    """Fresh topics without a job; gives the options that reach them."""
+    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
+    assert call("topics", "create", *options).returncode == 0
+    return options
+
+
+def join(options: list[str], cluster: str, count: int) -> None:
+    events = [
+        {"type": "spu_joined", "event_id": f"{cluster}-{n}", "cluster_id": cluster, "spu_id": n}
+        for n in range(count)
+    ]
+    given = "".join(f"{json.dumps(event)}\n" for event in events)
+    done = call("produce", "events", "-", WAIT, *options, given=given)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_create_is_answered_with_its_map(job: list[str]) -> None:
+    """The documents' table, through flags, Kafka, Spark and back."""
+    join(job, "table", 5)
+    done = call(
+        *["produce", "topic-create", "--cluster", "table", "--topic", "t", "--partitions", "16"],
+        *["--replication-factor", "3", "--policy", "fluvio", "--event-id", "mine", "--wait"],
+        *["-o", "json", *job],
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    sent, *answers = json_lines(done.stdout)
+    assert (sent["type"], sent["event_id"], sent["topic"]) == (
+        "sent",
+        "mine",
+        "cli-job.topic-events",
+    )
+    by_type = {answer["type"]: answer for answer in answers}
+    assert by_type.keys() == {"replica_map", "topic_status"}
+    assert by_type["replica_map"]["replicas"] == [list(row) for row in TABLE]
+    assert by_type["topic_status"]["status"] == "assigned"
+
+
+def test_a_refusal_is_shown_and_status_1(job: list[str]) -> None:
+    """A script must notice."""
+    join(job, "small", 1)
+    create = ["produce", "topic-create", "--cluster", "small", "--topic", "t"]
+    done = call(*create, "--replication-factor", "2", WAIT, *job)
+    assert done.returncode == 1
+    assert "rejected INSUFFICIENT_SPUS: replication_factor 2 needs 1 more SPUs" in done.stdout
+
+
+def test_a_create_that_waits_is_awaited_until_it_is_served(job: list[str]) -> None:
+    """Waiting is no grant: within the time it is status 3, once an SPU has come it is 0."""
+    join(job, "waits", 1)
+    create = ["produce", "topic-create", "--cluster", "waits", "--topic", "t"]
+    done = call(
+        *create, "--replication-factor", "2", "--on-shortage", "wait", f"--wait={SURELY}", *job
+    )
+    assert done.returncode == 3
+    assert "status  waits/t  waiting INSUFFICIENT_SPUS" in done.stdout
+    assert f"still waiting for SPUs or slots after {SURELY} s: waits/t" in done.stderr
+    events = [
+        {"type": "topic_create", "event_id": "w1", "topic": "u", "replication_factor": 2},
+        {"type": "spu_joined", "event_id": "w2", "spu_id": 1},
+    ]
+    events[0]["on_shortage"] = "wait"
+    given = "".join(f"{json.dumps({**event, 'cluster_id': 'waits'})}\n" for event in events)
+    done = call("produce", "events", "-", WAIT, *job, given=given)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "status  waits/u  assigned" in done.stdout
+
+
+def test_a_decommission_is_awaited_until_no_list_is_short(job: list[str]) -> None:
+    """What waits is no end: a map may still name the SPU."""
+    join(job, "drain", 2)
+    create = ["produce", "topic-create", "--cluster", "drain", "--topic", "t"]
+    assert call(*create, "--replication-factor", "2", WAIT, *job).returncode == 0
+    leave = ["produce", "spu-left", "--cluster", "drain", "--mode", "decommission"]
+    done = call(*leave, "--spu-id", "0", f"--wait={SURELY}", *job)
+    assert done.returncode == 3
+    assert "map     drain/t  revision 2" in done.stdout
+    add = ["produce", "spu-joined", "--cluster", "drain", "--spu-id", "7", WAIT, *job]
+    assert call(*add).returncode == 0
+    done = call(*leave, "--spu-id", "1", f"--wait={SURELY}", *job)
+    assert done.returncode == 3
+    assert "      0  [7]" in done.stdout
+    assert "no longer use" not in done.stderr
+    rebalance = ["produce", "cluster-rebalance", "--cluster", "drain", "--max-moves", "5"]
+    done = call(*rebalance, WAIT, *job)
+    assert done.returncode == 0
+    assert "status  drain/  assigned: 0 replicas move" in done.stdout
+
+
+def test_the_end_of_a_decommission_says_that_the_broker_still_holds_the_replicas(
+    job: list[str],
+) -> None:
+    """Who switches the broker off then loses data: only the maps have changed."""
+    join(job, "drained", 3)
+    create = ["produce", "topic-create", "--cluster", "drained", "--topic", "t"]
+    assert call(*create, "--replication-factor", "2", WAIT, *job).returncode == 0
+    leave = ["produce", "spu-left", "--cluster", "drained", "--mode", "decommission"]
+    done = call(*leave, "--spu-id", "0", WAIT, "-o", "json", *job)
+    assert (done.returncode, len(done.stderr.splitlines())) == (0, 1)
+    assert {line["type"] for line in json_lines(done.stdout)} >= {"sent", "ring_event"}
+    assert done.stderr.startswith(
+        "spu-assigner produce: cluster drained: replica maps no longer use SPU 0; in Kafka its "
+        "replicas stay on the broker until they are moved: run `spu-assigner plan --cluster "
+        "drained --reassignment-file moves.json`"
+    )
+    assert "kafka-reassign-partitions" in done.stderr
+
+
+def test_an_ignored_membership_event_is_status_1(job: list[str]) -> None:
+    """Its answer is on another topic than that of a request."""
+    leave = ["produce", "spu-left", "--cluster", "nobody", "--spu-id", "7", WAIT, *job]
+    done = call(*leave)
+    assert done.returncode == 1
+    assert "ring    nobody  SPU 7 ignored SPU_UNKNOWN" in done.stdout
+
+
+def test_a_manual_file_is_assigned_as_it_stands(job: list[str], tmp_path: Path) -> None:
+    """Document 002's own command: a topic from a replica assignment file."""
+    join(job, "manual", 3)
+    file = tmp_path / "my-assignment"
+    file.write_text(json.dumps(MANUAL_LIST), encoding="utf-8")
+    create = ["produce", "topic-create", "--cluster", "manual", "--replica-assignment", str(file)]
+    tried = call(*create, "--topic", "t", "--validate-only", WAIT, "-o", "json", *job)
+    done = call(*create, "--topic", "t", WAIT, "-o", "json", *job)
+    assert (tried.returncode, done.returncode) == (0, 0)
+    [_, validated] = json_lines(tried.stdout)
+    expected = [list(row) for row in MANUAL]
+    assert (validated["status"], validated["replicas"]) == ("validated", expected)
+    assert [answer["replicas"] for answer in json_lines(done.stdout) if "revision" in answer] == [
+        expected
+    ]
+
+
+def test_every_answer_to_a_file_is_awaited(job: list[str]) -> None:
+    """Joins, creates that saturate, a delete that restores: all of it, and nothing of others."""
+    common = {"cluster_id": "full"}
+    events: list[dict[str, object]] = [
+        {"type": "spu_joined", "event_id": "f1", "spu_id": 0, "capacity": 1},
+        {"type": "topic_create", "event_id": "f2", "topic": "t"},
+        {"type": "topic_delete", "event_id": "f3", "topic": "t"},
+    ]
+    given = "".join(f"{json.dumps({**event, **common})}\n" for event in events)
+    done = call("produce", "events", "-", WAIT, "-o", "json", *job, given=given)
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = [answer for answer in json_lines(done.stdout) if answer["type"] != "sent"]
+    ring = [answer for answer in answers if answer["type"] == "ring_event"]
+    statuses = [answer for answer in answers if answer["type"] == "topic_status"]
+    maps = [answer for answer in answers if answer["type"] == "replica_map"]
+    assert [answer["change"] for answer in ring] == ["joined", "saturated", "restored"]
+    assert [answer["status"] for answer in statuses] == ["assigned", "deleted"]
+    assert [answer["replicas"] for answer in maps] == [[[0]], None]
+
+
+def test_a_release_differs_from_a_delete_on_the_wire(job: list[str]) -> None:
+    """By its status, by what is shown, and by the type in the tombstone's headers."""
+    join(job, "free", 1)
+    for topic in ("kept", "dropped"):
+        create = ["produce", "topic-create", "--cluster", "free", "--topic", topic, WAIT, *job]
+        assert call(*create).returncode == 0
+    named = ["--cluster", "free", "--topic"]
+    done = call("produce", "topic-release", *named, "kept", WAIT, *job)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "status  free/kept  released\n" in done.stdout
+    assert "map     free/kept  none: the topic is released, its data stay in Kafka" in done.stdout
+    done = call("produce", "topic-delete", *named, "dropped", WAIT, *job)
+    assert "map     free/dropped  none: the topic is deleted" in done.stdout
+    unknown = call("produce", "topic-release", *named, "kept", WAIT, *job)
+    assert unknown.returncode == 1
+    assert "status  free/kept  rejected TOPIC_UNKNOWN" in unknown.stdout
+    tombstones = {
+        message.key(): dict(message.headers() or ())["ce_type"]
+        for message in committed(job[1], "cli-job.replica-map")
+        if message.value() is None and (message.key() or b"").startswith(b"free/")
+    }
+    assert tombstones == {
+        b"free/kept": b"io.spuassigner.v1.TopicReleased",
+        b"free/dropped": b"io.spuassigner.v1.ReplicaMap",
+    }
+
+
+def test_a_topic_of_the_jobs_own_is_refused_by_its_name_with_the_prefix(job: list[str]) -> None:
+    """The bare name is nobody's there."""
+    join(job, "named", 1)
+    create = ["produce", "topic-create", "--cluster", "named", WAIT, *job, "--topic"]
+    refused = call(*create, "cli-job.replica-map")
+    assert refused.returncode == 1
+    assert (
+        "status  named/cli-job.replica-map  rejected RESERVED_NAME: topic 'cli-job.replica-map' "
+        "is one of the assigner's own topics; choose another name"
+    ) in refused.stdout
+    assert call(*create, "replica-map").returncode == 0
+
+
+def test_a_rebalance_shows_what_it_leaves_alone(job: list[str], tmp_path: Path) -> None:
+    """Who waits for the answer reads it there."""
+    join(job, "still", 3)
+    file = tmp_path / "lists"
+    file.write_text(json.dumps(MANUAL_LIST), encoding="utf-8")
+    create = ["produce", "topic-create", "--cluster", "still", "--topic", "t"]
+    assert call(*create, "--replica-assignment", str(file), WAIT, *job).returncode == 0
+    rebalance = ["produce", "cluster-rebalance", "--cluster", "still", "--max-moves", "5"]
+    done = call(*rebalance, WAIT, *job)
+    assert done.returncode == 0
+    assert "; 1 manual topic left alone\n" in done.stdout
+
+
+def test_a_bad_line_is_reported_and_the_others_are_sent(topics: list[str]) -> None:
+    """Nothing of a long file is lost for one line."""
+    good = '{"type":"topic_delete","event_id":"%s","cluster_id":"c1","topic":"t"}\n'
+    given = good % "e1" + "\nnothing\n" + good % "e2"
+    done = call("produce", "events", "-", "-o", "json", *topics, given=given)
+    assert done.returncode == 1
+    assert [sent["event_id"] for sent in json_lines(done.stdout)] == ["e1", "e2"]
+    [complaint] = done.stderr.splitlines()
+    assert complaint.startswith("spu-assigner produce: line 3: no JSON at character 0")
+
+
+def test_no_answer_in_time_is_status_3(topics: list[str]) -> None:
+    """No job runs on these topics: this must be told from a refusal."""
+    create = ["produce", "topic-create", "--cluster", "c1", "--topic", "t", "--event-id", "e1"]
+    done = call(*create, "--wait=0.5", *topics)
+    assert done.returncode == 3
+    [complaint] = done.stderr.splitlines()
+    assert "not answered within 0.5 s: e1; is the job running on these topics?" in complaint
+
+
+def test_an_event_too_large_is_not_sent(topics: list[str], tmp_path: Path) -> None:
+    """1 MiB is the most that the job takes."""
+    file = tmp_path / "assignment.json"
+    lists = [{"id": n, "replicas": [2_000_000_000 + r for r in range(3)]} for n in range(60_000)]
+    file.write_text(json.dumps(lists), encoding="utf-8")
+    create = ["produce", "topic-create", "--cluster", "c1", "--topic", "t"]
+    done = call(*create, "--replica-assignment", str(file), *topics)
+    assert (done.returncode, done.stdout) == (1, "")
+    [complaint] = done.stderr.splitlines()
+    assert "at most 1048576 are taken" in complaint
+
+
+def test_missing_topics_are_one_line(kafka: SharedBroker, topic_prefix: str) -> None:
+    """And asking must not make them."""
+    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
+    for command in (["produce", "spu-left", "--cluster", "c", "--spu-id", "0"], ["watch"]):
+        done = call(*command, *options)
+        assert done.returncode == 1
+        [complaint] = done.stderr.splitlines()
+        assert f"missing topics {topic_prefix}" in complaint
+        assert "run `spu-assigner topics create`" in complaint
+    checked = call("topics", "check", "-o", "json", *options)
+    assert checked.returncode == 1
+    assert len(json.loads(checked.stdout)["faults"]) == 9
+
+
+def test_topics_are_created_once_and_then_right(kafka: SharedBroker, topic_prefix: str) -> None:
+    """The command may be repeated."""
+    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
+    first = call("topics", "create", "-o", "json", *options)
+    second = call("topics", "create", "-o", "json", *options)
+    assert len(json.loads(first.stdout)["created"]) == 9
+    assert len(json.loads(second.stdout)["unchanged"]) == 9
+    checked = call("topics", "check", *options)
+    assert (checked.returncode, checked.stdout) == (
+        0,
+        "All topics are as the job needs them.\n",
+    )
+
+
+def test_watch_shows_one_clusters_answers_from_the_beginning(job: list[str]) -> None:
+    """What was answered before it began is asked for."""
+    join(job, "seen", 2)
+    join(job, "unseen", 1)
+    begin = ["watch", "--from-beginning", "--cluster", "seen", "--topics", "ring", "-o", "json"]
+    done = call(*begin, "--count", "2", *job)
+    assert [(line["cluster_id"], line["spu_id"]) for line in json_lines(done.stdout)] == [
+        ("seen", 0),
+        ("seen", 1),
+    ]
+
+
+def test_watch_shows_dead_letters_as_they_come_and_ends_at_ctrl_c(job: list[str]) -> None:
+    """A neighbour's bad bytes are the first thing an operator looks for."""
+    with running("watch", "--topics", "dead-letters", *job) as (process, lines):
+        lines.until("watching")
+        producer = Producer({"bootstrap.servers": job[1]})
+        producer.produce("cli-job.topic-events", key=b"c1", value=b"\xff[bold]")
+        producer.flush()
+        seen = lines.until("dead    cli-job.topic-events")
+        assert r"UNDECODABLE" in seen
+        assert r"'\xff[bold]'" in seen
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+
+
+def test_an_unreachable_broker_is_one_line_and_status_1() -> None:
+    """The commonest mistake deserves the clearest words."""
+    commands = [
+        ["produce", "spu-left", "--cluster", "c1", "--spu-id", "0"],
+        ["watch"],
+        ["topics", "check"],
+        ["run", "--ui-port", "0"],
+    ]
+    environ = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    processes = [
+        subprocess.Popen(
+            [*COMMAND, *command],
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for command in commands
+    ]
+    for process in processes:
+        _, said = process.communicate(timeout=START_SECONDS_MAX)
+        assert process.returncode == 1
+        [line] = said.splitlines()
+        assert "no Kafka broker answers at 127.0.0.1:1" in line
+
+
+def test_the_embedded_broker_alone_serves_until_it_is_ended(tmp_path: Path) -> None:
+    """For a job on this machine that outlives its own runs."""
+    with running("broker", "start", "--data", str(tmp_path / "data")) as (process, lines):
+        address = lines.until("Kafka broker").split()[-1]
+        lines.until(f"export KAFKA_BOOTSTRAP_SERVERS={address}")
+        assert call("topics", "create", "-b", address).returncode == 0
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+    assert (tmp_path / "data").is_dir()
+    host, port = address.split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_the_demonstration_equals_the_documents(java: Java, tmp_path: Path) -> None:
+    """The one command of the README: broker, job, scenario; every map as the documents say."""
+    done = subprocess.run(
+        [*COMMAND, "run", "--demo", "--once", "--ui-port", "0"],
+        env={**ENVIRON, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=tmp_path,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0, done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("All 93 replica lists and 40 rings and answers are equal")
+    assert "differs" not in done.stdout.lower()
+    assert list(tmp_path.iterdir()) == []  # Nothing is left behind.
+
+
+@pytest.mark.long
+def test_the_demonstration_can_be_played_again_beside_other_events(
+    kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
+) -> None:
+    """On a broker that is there, from the same checkpoint: ids are new each time."""
+    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix, "--ui-port", "0"]
+    command = [*COMMAND, "run", "--demo", "--once", *options, "--checkpoint", "checkpoint"]
+    for _ in range(2):
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_job_with_its_own_broker_goes_on_after_it_was_terminated(
+    java: Java, tmp_path: Path
+) -> None:
+    """Broker and checkpoint lie together; a signal to the whole group ends the JVMs as well."""
+    options = ["run", "--data", str(tmp_path / "data"), "--ui-port", "0"]
+    for attempt, (number, status) in enumerate(((signal.SIGTERM, 143), (signal.SIGINT, 130))):
+        with running(*options) as (process, lines):
+            address = lines.until("Kafka broker at").split()[-1]
+            lines.until("Ctrl-C ends it")
+            if attempt == 0:
+                join(["-b", address], "kept", 1)
+            else:
+                create = ["produce", "topic-create", "--cluster", "kept", "--topic", "t"]
+                done = call(*create, WAIT, "-b", address)
+                assert done.returncode == 0
+                assert "status  kept/t  assigned" in done.stdout
+            os.killpg(process.pid, number)
+            assert process.wait(timeout=60) == status
+            # Lines of progress come after ten seconds, which a busy machine may take.
+            assert [line for line in lines.rest() if not line.startswith("batch ")] == []
+
+
+def test_run_on_missing_topics_is_one_line_before_spark_is_started(
+    kafka: SharedBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """Only `--create-topics` makes them on a broker that is not its own."""
+    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
+    done = call("run", *options, "--checkpoint", str(tmp_path / "checkpoint"))
+    assert (done.returncode, done.stdout) == (1, "")
+    [complaint] = done.stderr.splitlines()
+    assert f"missing {topic_prefix}spu-events" in complaint
+    assert complaint.endswith("run `spu-assigner topics create`")

@@ -1,0 +1,314 @@
+"""The job dies in every way, at every place, in mid-stream; what it has written is always right.
+
+One broker and one stream serve all tests. Each finds the job as the one before left it and leaves
+it recovered: what was sent before the death is applied, and every message on every topic is held
+against the core, the markers and `spu-assigner simulate` (`support/judge.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job import sink as sink_module
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.failpoints import Failpoint
+from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
+from spu_assigner.stream.job.ownership import Ownership
+from spu_assigner.stream.job.sink import Sent, TransactionalSink
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
+from support.job import blind_sink, short_transactions
+from support.job.outboxes import outbox
+from support.job.profiled import ENVIRON
+from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, Trial
+from support.kafka.reading import settled
+
+SEED = 5
+OPEN_SECONDS = 5  # a transaction of `sink` at most; sending one takes a fraction of a second
+WRITTEN = ("replica-map", "assigner-commits", "assigner-audit")  # by `sink`
+NEXT = dict(pairwise(IN_A_BATCH))  # what a recovered job is armed with
+SHORT = (sys.executable, short_transactions.__file__)
+BLIND = (sys.executable, blind_sink.__file__)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    """A broker of this module's own: it is killed and stopped."""
+    broker = EmbeddedBroker(settings=BROKER_SETTINGS)
+    try:
+        broker.start()
+    except AssignerError as reason:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no broker can be had: {reason}")
+    with broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def trial(
+    broker: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Trial]:
+    trial = Trial(broker, "crash.", tmp_path_factory.mktemp("crash"), SEED)
+    yield trial
+    trial.close()
+
+
+@pytest.mark.parametrize("failpoint", IN_A_BATCH)
+def test_a_driver_killed_in_a_batch_answers_every_request_once(
+    trial: Trial, failpoint: Failpoint
+) -> None:
+    """Its process group is killed where the batch is nowhere, in an open transaction, in Kafka
+    but known to nobody, and in Kafka but not known to Spark.
+    """
+    trial.ensure(failpoint)
+    assert trial.die() == -signal.SIGKILL
+    is_sent = failpoint in (Failpoint.AFTER_COMMIT, Failpoint.BEFORE_SPARK_COMMIT)
+    assert trial.sent_and_not_noted(at_least=is_sent) == is_sent
+    trial.start(NEXT.get(failpoint))
+    trial.check()
+
+
+def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) -> None:
+    """Where nobody has thought of a failpoint; the moment is another one in each run."""
+    trial.ensure()
+    end = time.monotonic() + random.SystemRandom().uniform(0.0, 3.0)
+    while time.monotonic() < end:
+        trial.send(5)
+    trial.kill()
+    trial.start(command=SHORT)
+    trial.check()
+
+
+@pytest.mark.parametrize("kind", ["pyspark.daemon", "stream.keeper"])
+def test_a_worker_or_keeper_that_is_killed_is_replaced(trial: Trial, kind: str) -> None:
+    """They are processes of their own; the task fails, Spark repeats it, the job goes on."""
+    job = trial.ensure(command=SHORT)
+    found = trial.processes(kind)
+    assert found
+    killed = 0
+    for pid in found:
+        with suppress(ProcessLookupError):  # A worker that was idle may have ended since.
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+    assert killed
+    trial.check()
+    assert job.poll() is None
+
+
+def test_a_broker_that_is_killed_and_comes_back_is_waited_for(
+    trial: Trial, broker: EmbeddedBroker
+) -> None:
+    """A transaction whose outcome is not known is asked for, then sent again if it did not hold."""
+    trial.ensure(command=SHORT)
+    trial.send(200)
+    broker.kill()
+    broker.start()
+    trial.check_restarted(SHORT)
+
+
+def test_a_broker_that_stands_still_loses_nothing(trial: Trial, broker: EmbeddedBroker) -> None:
+    """Longer than a transaction may be open: Kafka aborts it, and the batch is sent anew."""
+    trial.ensure(command=SHORT)
+    trial.send(200)
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        time.sleep(2 * short_transactions.TRANSACTION_SECONDS)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    trial.check_restarted(SHORT)
+
+
+def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
+    """Both are at work on one stream and one checkpoint; the second one takes over."""
+    older = trial.ensure(command=SHORT)
+    trial.start()
+    while older.poll() is None:
+        trial.send(5)
+        trial.judge.look()
+    assert older.returncode == 1
+    assert "another process has taken over query 'spu-assigner'" in trial.told(older)
+    trial.check()
+
+
+class Interrupted(TransactionalSink):
+    """A sink that something happens to when all messages of a batch have been handed over."""
+
+    happens: Callable[[Interrupted], None] | None = None
+
+    def _outgoing(self, outbox: Outbox) -> Iterator[Any]:
+        yield from super()._outgoing(outbox)
+        if self.happens is not None:
+            happens, self.happens = self.happens, None
+            happens(self)
+
+
+@pytest.fixture
+def sink(
+    broker: EmbeddedBroker, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Interrupted]:
+    """A sink by itself that has sent batch 0; its transactions last seconds at most."""
+    monkeypatch.setattr(sink_module, "TRANSACTION_SECONDS_MAX", OPEN_SECONDS)
+    create_topics({"bootstrap.servers": broker.bootstrap_servers}, prefix=topic_prefix)
+    flags = {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": topic_prefix}
+    sink = Interrupted(Settings.load(flags=flags, environ=ENVIRON), shards=1)
+    sink.open("one")
+    sink.bind("one")
+    sink._send_once(outbox(b"a"), 0)
+    yield sink
+    sink.close()
+
+
+def test_a_transaction_that_was_open_too_long_is_no_other_process(
+    sink: Interrupted, broker: EmbeddedBroker, topic_prefix: str
+) -> None:
+    """Kafka says of both that the producer is fenced; the operator must not look for a second
+    driver where the machine stood still.
+    """
+
+    def stand_still(sink: Interrupted) -> None:
+        sink._producer.flush()
+        time.sleep(OPEN_SECONDS)
+        settled(broker.bootstrap_servers, [f"{topic_prefix}{name}" for name in WRITTEN])
+
+    sink.happens = stand_still
+    told = (
+        rf"transaction of batch 1 was open for \d+ s and Kafka permits {OPEN_SECONDS} s"
+        r".*start the job again"
+    )
+    with pytest.raises(TransactionExpiredError, match=told):
+        sink._send_once(outbox(b"b", first=1), 1)
+    sink.open("one")
+    sink._send_once(outbox(b"b", first=1), 1)
+    assert sink.last == Sent(batch=1, count=1, repeated=False)
+
+
+def test_a_process_that_took_over_from_one_that_stood_still_is_named(
+    sink: Interrupted, broker: EmbeddedBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """Kafka says the same of both; the checkpoint has the successor's note."""
+    earlier, later = (Ownership(LocalFiles(), str(tmp_path), query="q") for _ in range(2))
+    sink._ownership = earlier
+    earlier.take(lambda: None)
+
+    def stand_still(sink: Interrupted) -> None:
+        sink._producer.flush()
+        later.take(lambda: None)
+        time.sleep(OPEN_SECONDS)
+        settled(broker.bootstrap_servers, [f"{topic_prefix}{name}" for name in WRITTEN])
+
+    sink.happens = stand_still
+    with pytest.raises(FencedError, match="another process has taken over query 'q'"):
+        sink._send_once(outbox(b"b", first=1), 1)
+
+
+def test_messages_that_did_not_arrive_are_sent_again(
+    sink: Interrupted, broker: EmbeddedBroker
+) -> None:
+    """The broker was away for longer than they are kept; nothing was committed, so all go again."""
+    with ThreadPoolExecutor(1) as other:
+        starting: list[Future[object]] = []
+
+        def start_later() -> None:
+            time.sleep(OPEN_SECONDS + 2.0)
+            broker.start()
+
+        def lose_the_broker(_sink: Interrupted) -> None:
+            broker.kill()
+            starting.append(other.submit(start_later))
+
+        sink.happens = lose_the_broker
+        sink._send_once(outbox(b"b", first=1), 1)
+    starting[0].result()
+    assert sink.last == Sent(batch=1, count=1, repeated=False)
+    sink._send_once(outbox(b"c", first=2), 2)
+    assert sink.last == Sent(batch=2, count=1, repeated=False)
+
+
+class NoName:
+    """A producer to whose commits Kafka answers as it does to one in a hundred that meet the start
+    of a successor: with an error that names nothing. All else is the real one's.
+    """
+
+    def __init__(self, producer: Any, *, commits: bool) -> None:
+        self._producer, self._commits = producer, commits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
+    def commit_transaction(self, seconds: float) -> None:
+        if self._commits:
+            self._producer.commit_transaction(seconds)
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN))
+
+
+def test_a_takeover_that_kafka_does_not_name_at_the_commit_is_found_out(
+    sink: Interrupted, broker: EmbeddedBroker
+) -> None:
+    flags = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "topic_prefix": sink._settings.topic_prefix,
+    }
+    successor = TransactionalSink(Settings.load(flags=flags, environ=ENVIRON), shards=1)
+    sink.happens = lambda _: successor.open("one")
+    sink._producer = NoName(sink._producer, commits=False)
+    with pytest.raises(FencedError, match="another process has taken over query 'spu-assigner'"):
+        sink._send_once(outbox(b"b", first=1), 1)
+    successor.bind("one")
+    successor._send_once(outbox(b"b", first=1), 1)
+    assert successor.last == Sent(batch=1, count=1, repeated=False)
+    successor.close()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_commit_that_ends_in_a_fault_of_the_broker_is_looked_up(
+    sink: Interrupted, commits: bool
+) -> None:
+    """It may hold or not: what is sent is sent once."""
+    sink._producer = NoName(sink._producer, commits=commits)
+    sink._send_once(outbox(b"b", first=1), 1)
+    assert sink.last == Sent(batch=1, count=1, repeated=commits)
+
+
+@pytest.mark.long
+def test_without_a_look_at_the_marker_the_same_run_shows_duplicates(
+    broker: EmbeddedBroker, java: Java, tmp_path: Path
+) -> None:
+    """The counter-proof: the tests above would see it, and transactions alone do not prevent it."""
+    trial = Trial(broker, "blind.", tmp_path, SEED)
+    try:
+        trial.start(Failpoint.AFTER_COMMIT, BLIND)
+        trial.die()
+        trial.start(Failpoint.BEFORE_SPARK_COMMIT, BLIND)
+        trial.die()
+        trial.judge.look(at_all=True)
+        after_commit = trial.judge.counts.copy()
+        batch = trial.noted_by_spark() + 1
+        trial.start(None, BLIND)
+        trial.wait(lambda: trial.noted_by_spark() >= batch, "to repeat a batch")
+        trial.judge.look(at_all=True)
+        assert (after_commit["second markers"], trial.judge.counts["second markers"]) == (1, 2)
+        assert 0 < after_commit["duplicates"] < trial.judge.counts["duplicates"]
+        assert any("ce_id" in fault for fault in trial.judge.faults)
+    finally:
+        trial.close()

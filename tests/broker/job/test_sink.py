@@ -1,0 +1,369 @@
+"""The sink's protocol on a real broker: every batch once, or a named error."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import KafkaException, Message
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.job.marker_check import (
+    DigestMismatchError,
+    FencedError,
+    ForeignCheckpointError,
+    MarkerGapError,
+    SinkError,
+)
+from spu_assigner.stream.job.sink import Sent, TransactionalSink
+from spu_assigner.stream.kafka import retry as patience_module
+from spu_assigner.stream.kafka.retry import unmasked
+from spu_assigner.stream.kafka.topics import create_topics
+from support.job.outboxes import outbox
+from support.job.profiled import ENVIRON
+from support.kafka.reading import committed, outputs, settled
+from support.kafka.shared_broker import SharedBroker
+from support.kafka.throttle import throttle
+
+MakeSink = Callable[..., TransactionalSink]
+
+
+@pytest.fixture
+def settings(kafka: SharedBroker, topic_prefix: str) -> Settings:
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
+    return Settings.load(
+        flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
+        environ=ENVIRON,
+    )
+
+
+@pytest.fixture
+def make_sink(settings: Settings) -> Iterator[MakeSink]:
+    """A sink as a new process would have it, bound to a checkpoint."""
+    made: list[TransactionalSink] = []
+
+    def make(checkpoint_id: str = "one", *, opened: bool = True) -> TransactionalSink:
+        sink = TransactionalSink(settings, shards=2)
+        made.append(sink)
+        if opened:
+            sink.open(checkpoint_id)
+        sink.bind(checkpoint_id)
+        return sink
+
+    yield make
+    for sink in made:
+        sink.close()
+
+
+def read_output(settings: Settings, topic: str) -> list[Message]:
+    """All messages of an output, once what was committed is seen."""
+    settle(settings)
+    return committed(settings.bootstrap_servers, settings.topic_prefix + topic)
+
+
+def settle(settings: Settings) -> None:
+    settled(settings.bootstrap_servers, outputs(settings.topic_prefix))
+
+
+def last_marker(settings: Settings) -> CommitMarker:
+    settle(settings)
+    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
+    assert found is not None
+    return found
+
+
+def sent_values(settings: Settings) -> list[bytes | None]:
+    return [message.value() for message in read_output(settings, "replica-map")]
+
+
+def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink: MakeSink) -> None:
+    """The marker tells what was read and what was written."""
+    make_sink()._send_once(outbox(b"a", None, first=4), 0)
+    assert sent_values(settings) == [b"a", None]
+    prefix = settings.topic_prefix
+    for topic in ("assigner-commits", "assigner-audit"):
+        [message] = read_output(settings, topic)
+        marker = decode_record(message.value() or b"")
+        assert isinstance(marker, CommitMarker)
+        assert (marker.query, marker.checkpoint_id, marker.batch) == ("spu-assigner", "one", 0)
+        assert (marker.count, len(marker.digest)) == (2, 64)
+        read = PartitionOffsets(partition=0, first=4, last=5, count=2)
+        assert marker.offsets == {f"{prefix}topic-events": (read,)}
+        assert message.key() == b"spu-assigner"
+
+
+def test_a_marker_tells_how_far_the_input_has_been_read(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """From the last marker alone another checkpoint can go on, also in partitions long silent."""
+    sink = make_sink()
+    sink._send_once(outbox(b"a", b"b", first=4), 0)
+    sink._send_once(outbox(b"c", first=3, partition=2), 1)
+    sink.close()
+    make_sink()._send_once(outbox(b"d", first=6), 2)
+    topic = settings.topic_prefix + "topic-events"
+    found = last_marker(settings)
+    assert found.positions == {
+        topic: (
+            PartitionPosition(partition=0, next=7),
+            PartitionPosition(partition=2, next=4),
+        )
+    }
+    assert (found.release, found.shards, found.default_policy) == (RELEASE, 2, "balanced")
+
+
+def test_after_a_marker_of_an_older_release_the_checkpoint_tells_how_far(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Releases before 0.3 wrote no positions."""
+    sink = make_sink()
+    sink._send_once(outbox(b"a"), 0)
+    old = replace(last_marker(settings), release="", positions={})
+    sink._producer.begin_transaction()
+    for name in ("assigner-commits", "assigner-audit"):
+        sink._producer.produce(settings.topic_prefix + name, encode_record(old), old.query)
+    sink._producer.commit_transaction()
+    sink.close()
+    topic, asked = settings.topic_prefix + "topic-events", []
+
+    def positions_after(batch: int) -> dict[str, tuple[PartitionPosition, ...]]:
+        asked.append(batch)
+        return {topic: (PartitionPosition(partition=1, next=9),)}
+
+    newer = TransactionalSink(settings, shards=2, positions_after=positions_after)
+    newer.open("one")
+    newer.bind("one")
+    newer._send_once(outbox(b"b", first=1), 1)
+    newer.close()
+    assert asked == [0]
+    assert last_marker(settings).positions == {
+        topic: (
+            PartitionPosition(partition=0, next=2),
+            PartitionPosition(partition=1, next=9),
+        )
+    }
+
+
+def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
+    """What they are can be told without decoding them."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    [message] = read_output(settings, "replica-map")
+    assert dict(message.headers() or []) == {
+        "ce_specversion": b"1.0",
+        "ce_id": b"topic-events/0/0/0",
+        "ce_source": b"/spu-assigner/spu-assigner",
+        "ce_type": b"io.spuassigner.v1.ReplicaMap",
+        "ce_time": b"2023-11-14T22:13:20.123Z",
+        "content-type": b"application/avro",
+    }
+
+
+def test_a_batch_without_messages_has_a_marker_too(settings: Settings, make_sink: MakeSink) -> None:
+    """Otherwise the next batch would not follow on the last marker."""
+    sink = make_sink()
+    sink._send_once(Outbox(), 0)
+    sink._send_once(outbox(b"a"), 1)
+    found = last_marker(settings)
+    assert found.batch == 1
+
+
+def test_a_batch_repeated_after_a_crash_is_not_sent_again(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Spark had not yet noted it as done."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    sink = make_sink()
+    sink._send_once(outbox(b"a"), 0)
+    assert sink.last == Sent(batch=0, count=1, repeated=True)
+    sink._send_once(outbox(b"b", first=1), 1)
+    assert sent_values(settings) == [b"a", b"b"]
+
+
+def test_bundles_are_sent_by_shard_and_sequence(settings: Settings, make_sink: MakeSink) -> None:
+    """State partitions finish in any order; the digest and the order of messages do not depend."""
+    both = outbox(b"second", shard=2)
+    for place, data in outbox(b"first", shard=1)._places.items():
+        assert isinstance(data, bytes)
+        both.add(*place, data)
+    make_sink()._send_once(both, 0)
+    assert sent_values(settings) == [b"first", b"second"]
+
+
+def test_a_batch_larger_than_memory_goes_by_way_of_a_file(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Its digest is that of the same batch in memory."""
+    spilled = Outbox(memory_size_max=100)
+    for place, data in outbox(b"a" * 300, b"b")._places.items():
+        assert isinstance(data, bytes)
+        spilled.add(*place, data)
+    assert spilled.is_spilled
+    make_sink()._send_once(spilled, 0)
+    sink = make_sink()
+    sink._send_once(outbox(b"a" * 300, b"b"), 0)
+    assert sink.last == Sent(batch=0, count=2, repeated=True)
+
+
+def test_a_repeated_batch_with_other_content_is_refused(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Half of the world has seen the first answers."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    with pytest.raises(DigestMismatchError, match="batch 0 was sent with 1 messages"):
+        make_sink()._send_once(outbox(b"A"), 0)
+    assert sent_values(settings) == [b"a"]
+
+
+def test_another_checkpoint_is_refused_before_the_query_starts(make_sink: MakeSink) -> None:
+    """A new checkpoint reads all events again and would answer them twice."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    with pytest.raises(ForeignCheckpointError, match="is of checkpoint one, and this is two"):
+        make_sink("two")
+
+
+def test_another_checkpoint_is_refused_with_its_first_batch(make_sink: MakeSink) -> None:
+    """A checkpoint that is still to be made has no id at the start."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    with pytest.raises(ForeignCheckpointError):
+        make_sink("two", opened=False)._send_once(outbox(b"a"), 0)
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+def test_a_batch_that_does_not_follow_the_marker_is_refused(
+    make_sink: MakeSink, batch: int
+) -> None:
+    """An old copy of the checkpoint would repeat answers, a lost batch would leave some out."""
+    sink = make_sink()
+    sink._send_once(outbox(b"a"), 0)
+    sink._send_once(outbox(b"b"), 1)
+    with pytest.raises(MarkerGapError, match=f"at batch {batch}, the last marker .* at 1"):
+        make_sink()._send_once(outbox(b"c"), batch)
+
+
+def test_without_a_marker_only_the_first_batch_is_sent(make_sink: MakeSink) -> None:
+    """Another Kafka cluster, or the markers were deleted."""
+    with pytest.raises(MarkerGapError, match="has no marker"):
+        make_sink()._send_once(outbox(b"a"), 5)
+
+
+def test_an_older_process_is_shut_out(settings: Settings, make_sink: MakeSink) -> None:
+    """Two that believe they are the one: the later one is right."""
+    older = make_sink()
+    older._send_once(outbox(b"a"), 0)
+    make_sink()
+    with pytest.raises(FencedError, match="another process has taken over"):
+        older._send_once(outbox(b"b"), 1)
+    assert sent_values(settings) == [b"a"]
+
+
+def test_one_that_is_shut_out_while_it_sends_says_the_same(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """Between two messages: the client then says of the next one only that it failed for good."""
+    older, topic = make_sink(), f"{settings.topic_prefix}replica-map"
+    producer, older._begun = older._producer, time.time()
+    producer.begin_transaction()
+    producer.produce(topic, b"a", b"key")
+    producer.flush(30)
+    make_sink()
+    with suppress(KafkaException), unmasked(producer):  # Afterwards the client knows it.
+        producer.produce(topic, b"b", b"key")
+        producer.flush(30)
+    with pytest.raises(KafkaException) as told, unmasked(producer):
+        producer.produce(topic, b"c", b"key")
+    with pytest.raises(FencedError, match="another process has taken over"):
+        older._give_up(told.value, batch=1, attempt=1)
+    assert sent_values(settings) == []
+
+
+def test_what_an_older_process_left_open_is_never_seen(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """It died inside its transaction."""
+    dead = make_sink()
+    dead._producer.begin_transaction()
+    dead._producer.produce(settings.topic_prefix + "replica-map", b"half", b"c1/t")
+    dead._producer.flush()
+    make_sink()._send_once(outbox(b"whole"), 0)
+    assert sent_values(settings) == [b"whole"]
+
+
+def test_after_a_time_out_the_marker_decides(
+    settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit had succeeded although its answer was lost: it must not be sent again."""
+    sink = make_sink()
+    transact = sink._transact
+
+    def lost_answer(*arguments: object) -> None:
+        monkeypatch.setattr(sink, "_transact", transact)
+        transact(*arguments)  # type: ignore[arg-type]  # handed through
+        from confluent_kafka import KafkaError
+
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(sink, "_transact", lost_answer)
+    sink._send_once(outbox(b"a"), 0)
+    assert sink.last == Sent(batch=0, count=1, repeated=True)
+    assert sent_values(settings) == [b"a"]
+
+
+def test_a_message_that_kafka_does_not_take_fails_the_whole_batch(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """All or nothing; the next process starts clean."""
+    with pytest.raises(SinkError, match="could not be sent"):
+        make_sink()._send_once(outbox(b"a", bytes(9 * 1024 * 1024)), 0)
+    make_sink()._send_once(outbox(b"b"), 0)
+    assert sent_values(settings) == [b"b"]
+
+
+def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeSink) -> None:
+    """Another query of the same prefix may have written many since."""
+    make_sink()._send_once(outbox(b"a"), 0)
+    other = TransactionalSink(
+        Settings.load(
+            flags={
+                "bootstrap_servers": settings.bootstrap_servers,
+                "topic_prefix": settings.topic_prefix,
+                "query_name": "other",
+            },
+            environ=ENVIRON,
+        ),
+        shards=2,
+    )
+    other.open(None)
+    other.bind("three")
+    for batch in range(40):
+        other._send_once(Outbox(), batch)
+    other.close()
+    found = last_marker(settings)
+    assert (found.query, found.batch) == ("spu-assigner", 0)
+
+
+def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
+    settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a fixed time a batch that takes longer would be sent anew for ever."""
+    patience = 8.0
+    sink = make_sink()
+    monkeypatch.setattr(patience_module, "PATIENCE_SECONDS", patience)
+    values = [random.Random(number).randbytes(500_000) for number in range(24)]
+    client_id = settings.topic_prefix + settings.query_name
+    with throttle(settings.bootstrap_servers) as quotas:
+        quotas.set(client_id, 500_000)
+        begun = time.monotonic()
+        sink._send_once(outbox(*values), 0)
+        seconds = time.monotonic() - begun
+        quotas.set(client_id, None)
+    assert sink.last == Sent(batch=0, count=24, repeated=False)
+    assert len(sent_values(settings)) == 24
+    assert seconds > patience

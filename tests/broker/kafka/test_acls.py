@@ -1,0 +1,460 @@
+"""With Kafka's authorizer on: exactly the rights of the table are enough, and each is needed.
+
+For each right there is a user who has all of its role's but this one, and of a right to read or
+write a topic no more than to see it; user 0 has all. The product's own look at rights is left out
+while work is done, so that it is Kafka who refuses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import SpuJoined, TopicDelete
+from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, Origin
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.follow import loop as follow_run
+from spu_assigner.stream.follow.decision import Rules, Size
+from spu_assigner.stream.follow.kafka import require_rights
+from spu_assigner.stream.follow.loop import Order, follow
+from spu_assigner.stream.follow.rendering import Teller
+from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.lifecycle import Jars, build_session
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
+from spu_assigner.stream.kafka.client import Reader, Sender, Sent
+from spu_assigner.stream.kafka.topics import (
+    APPLIED_TOPICS,
+    ASSIGNER_STATE,
+    JOB_TOPICS,
+    REPLICA_MAP,
+    AccessError,
+    TopicsError,
+    _admin,
+    _faults,
+    check_topics,
+    create_topics,
+)
+from spu_assigner.stream.plan.applied_store import Ledger
+from spu_assigner.stream.plan.apply import apply_plan
+from spu_assigner.stream.plan.model import Kind, Maps, Wanted, make_plan
+from spu_assigner.stream.plan.options import sized
+from spu_assigner.stream.plan.target_cluster import Target
+from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
+from spu_assigner.stream.recover import rebuild as recover_module
+from spu_assigner.stream.recover.rebuild import recover
+from spu_assigner.stream.shard.bundle import KINDS, Bundler, Message
+from spu_assigner.stream.verify.reading import Spool, read_history
+from support.events.builders import Events
+from support.job.profiled import ENVIRON
+from support.job.small_job import small_job
+from support.kafka.secured import PLAIN_PASSWORD, Secured
+
+GROUP = "readers"
+QUERY = "spu-assigner"
+CLUSTER = "followed"
+CAPACITIES = itertools.count(100)
+PREFIX = "acls."
+RECOVERED_PREFIX = "recovered."  # its outputs are a job's, and its markers foreign to the job here
+
+
+def rights(role: Role, prefix: str = PREFIX) -> tuple[Acl, ...]:
+    return acls(role, prefix=prefix, query_name=QUERY, group=GROUP, cluster_id=CLUSTER)
+
+
+CASES = [
+    pytest.param(role, number, id=f"{role}-{acl.name}-{acl.operation}")
+    for role in Role
+    for number, acl in enumerate(rights(role), start=1)
+]
+
+
+@pytest.fixture(scope="module")
+def users(secured: Secured) -> Secured:
+    """Users, topics, and something on each to be read."""
+    given = {}
+    for role in Role:
+        for number in range(len(rights(role)) + 1):
+            user = f"{role}-{number}"
+            own = list(rights(role, prefix_of(role, user)))
+            if number:
+                own[number - 1 : number] = weaker(own[number - 1])
+            if role is Role.APPLIER:  # Rights to any topic would be some to that of its records.
+                own = [
+                    replace(acl, name=name)
+                    for acl in own
+                    for name in (mapped(user) if acl.name == ANY_TOPIC else [acl.name])
+                ]
+            given[user] = [*own, *(rights(Role.CONSUMER) if role is Role.GROUP else ())]
+    secured.allow(given)
+    for prefix in (PREFIX, RECOVERED_PREFIX):
+        create_topics(secured.plain, prefix=prefix, partitions=1)
+    everybody = settings_of_everybody(secured, PREFIX)
+    send(everybody)
+    produce(everybody)
+    with small_job(settings_of_everybody(secured, RECOVERED_PREFIX)) as job:
+        events = Events("c1")
+        job.apply([*events.joins(0, 1), events.create("a", 2, 2)])
+    return secured
+
+
+def weaker(acl: Acl) -> list[Acl]:
+    """What is less than this right and contained in it."""
+    is_more = acl.resource is Resource.TOPIC and acl.operation in {"Read", "Write"}
+    return [replace(acl, operation="Describe")] if is_more else []
+
+
+@pytest.fixture(scope="module")
+def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A session that every recovery here finds active: each would start its own.
+
+    It has Kafka's jars as well: those of the first one are those of all in this process.
+    """
+    flags = {"checkpoint": str(tmp_path_factory.mktemp("spark")), "ui_port": 0}
+    found = ensure_all(["spark-kafka", "spark-local"])
+    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
+    yield
+    session.stop()
+
+
+def settings_of_everybody(secured: Secured, prefix: str) -> Settings:
+    """On the listener where all may do all."""
+    servers = secured.broker.bootstrap_servers
+    return Settings.load(
+        flags={"bootstrap_servers": servers, "topic_prefix": prefix}, environ=ENVIRON
+    )
+
+
+def settings_of(secured: Secured, user: str, prefix: str = PREFIX) -> Settings:
+    return Settings.load(
+        environ=secured.environ(
+            user,
+            SPU_ASSIGNER_SASL_MECHANISM="PLAIN",
+            SPU_ASSIGNER_SASL_PASSWORD=PLAIN_PASSWORD,
+            SPU_ASSIGNER_TOPIC_PREFIX=prefix,
+        )
+    )
+
+
+def send(settings: Settings) -> None:
+    """One message to each output and the markers, as the job does."""
+    bundler = Bundler()
+    for kind in KINDS:
+        bundler.add(Message(kind, b"place", b"c/t", b"value", 0))
+    sink = TransactionalSink(settings, shards=1)
+    with Outbox() as outbox:
+        outbox.add(0, 0, bundler.close([]))
+        try:
+            sink.open("checkpoint")
+            sink.bind("checkpoint")
+            sink._send_once(outbox, 0 if sink._marker is None else sink._marker.batch + 1)
+        finally:
+            sink.close()
+
+
+def read(settings: Settings, topics: Iterable[str], *, group: str | None = None) -> None:
+    """The first message of each topic, by offsets as Spark does, or in a group."""
+    for topic in topics:
+        consumer = Consumer(
+            {
+                **settings.connection().client(),
+                "group.id": group or "spark-kafka-source-of-some-query",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        name = settings.topic_prefix + topic
+        if group is None:
+            consumer.assign([TopicPartition(name, 0, 0)])
+        else:
+            consumer.subscribe([name])
+        try:
+            _first(consumer, is_member=group is not None)
+        finally:
+            consumer.close()
+
+
+def _first(consumer: Consumer, *, is_member: bool) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        error = None if message is None else message.error()
+        if error is not None and (
+            is_member or error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED
+        ):
+            raise KafkaException(error)
+        if message is not None and error is None:
+            return
+    raise TimeoutError("nothing came")
+
+
+def produce(settings: Settings) -> None:
+    """An event for each input."""
+    results: list[Sent] = []
+    sender = Sender(settings.connection(), results.append)
+    sender.send(SpuJoined(event_id="e1", cluster_id="c", spu_id=0))
+    sender.send(TopicDelete(event_id="e2", cluster_id="c", topic="t"))
+    sender.flush()
+    assert [sent.error for sent in results] == [None, None]
+
+
+def check_settings(client: Mapping[str, Any], *, prefix: str, role: Role | None = None) -> None:
+    """As `check_topics`, but without the look at the role's rights."""
+    with _admin(client) as (admin, complaints):
+        names = {f"{prefix}{each.name}": each for each in JOB_TOPICS}
+        if faults := _faults(admin, client, complaints, names):
+            raise TopicsError(str(faults[0]))
+
+
+def run_job(settings: Settings) -> None:
+    """What the job asks of Kafka, in its order."""
+    check_settings(settings.connection().client(), prefix=settings.topic_prefix)
+    send(settings)
+    read(settings, INPUTS)
+
+
+def consume(settings: Settings) -> None:
+    topics = [*ANSWERS, ASSIGNER_STATE]
+    with Reader(settings.connection(), topics, from_beginning=True) as reader:
+        found = {topic for topic, _ in reader.drain_messages()}
+    assert found == set(topics)
+
+
+def create(settings: Settings) -> None:
+    """Make topics, one of which is there with a wrong setting."""
+    create_topics(settings.connection().client(), prefix=settings.topic_prefix, partitions=1)
+
+
+def audit(settings: Settings) -> None:
+    """All that `verify` asks of Kafka; what it makes of it is not looked at."""
+    with Spool() as spool:
+        read_history(settings.connection(), settings.query_name, spool, lambda _: None)
+        assert {topic for topic, _ in spool._pieces | spool._begun} == {
+            each.name for each in JOB_TOPICS
+        }
+
+
+def recover_all(settings: Settings) -> None:
+    """A whole recovery."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recover_module, "check_topics", check_settings)
+        recover(replace(settings, checkpoint=str(Path(folder, "new"))))
+
+
+def apply_maps(settings: Settings) -> None:
+    """Read maps, and make, grow and delete topics of the user's own."""
+    connection = settings.connection()
+    assert "a" in read_maps(connection, "c1", matcher(())).topics
+    new, wide, old = mapped(str(settings.sasl_username))
+    two = Wanted(replicas=((1,), (1,)), replication_factor=1)
+    maps = Maps(cluster_id="c1", topics={new: two, wide: two, old: Wanted(replicas=None)})
+    records = f"{connection.prefix}{APPLIED_TOPICS}"
+    with Target(connection) as target:
+        cluster = target.look([new, wide, records], deleted=[old])
+        ledger = Ledger(connection, "c1", is_there=records in cluster.topics)
+        applied = ledger.read()
+        if old in cluster.ids:  # As if a run before had made it.
+            made = recorded(old, cluster.ids[old])
+            applied = replace(applied, records={**applied.records, old: made})
+        plan = make_plan(maps, cluster, applied=applied, delete=True, is_foreign=wide.__eq__)
+        plan = sized(plan, cluster, target)
+        report = apply_plan(plan, target, ledger)
+    assert not report.failed, report.failed
+    assert all(change.size is not None for change in plan.of(Kind.DELETE))
+    assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
+
+
+def recorded(topic: str, topic_id: str) -> AppliedTopic:
+    return AppliedTopic(
+        cluster_id="c1",
+        topic=topic,
+        topic_id=topic_id,
+        origin=Origin.CREATED,
+        recorded_at=0,
+        lists="",
+    )
+
+
+def mapped(user: str) -> list[str]:
+    """What an applier makes, grows and deletes."""
+    return [f"{user}-{each}" for each in ("new", "wide", "old")]
+
+
+def mark_as_before_0_3(secured: Secured) -> None:
+    """A marker that does not tell how far the input was read: `assigner-audit` must be asked."""
+    sink = TransactionalSink(settings_of_everybody(secured, RECOVERED_PREFIX), shards=1)
+    try:
+        sink.take_over()
+        sink.mark(
+            CommitMarker(
+                query=QUERY,
+                checkpoint_id=str(uuid.uuid4()),
+                batch=0,
+                count=0,
+                digest="",
+                offsets={},
+            )
+        )
+    finally:
+        sink.close()
+
+
+def follow_once(settings: Settings) -> None:
+    """Join the broker that is there, each time with another size: there is something to send."""
+    size = Size(capacity=next(CAPACITIES))
+    order = Order(
+        cluster_id=CLUSTER,
+        rules=lambda kafka_cluster: Rules(
+            cluster_id=CLUSTER, kafka_cluster=kafka_cluster, grace_seconds=0, size=size
+        ),
+        interval_seconds=0.1,
+        once=True,
+    )
+    connection = settings.connection()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(follow_run, "require_rights", lambda _: None)
+        follow(connection, connection, order, Teller("json"), check=lambda: None)
+
+
+WORK: dict[Role, Callable[[Settings], None]] = {
+    Role.JOB: run_job,
+    Role.PRODUCER: produce,
+    Role.CONSUMER: consume,
+    Role.GROUP: lambda settings: read(settings, ANSWERS[:1], group=GROUP),
+    Role.ADMIN: create,
+    Role.AUDITOR: audit,
+    Role.RECOVERER: recover_all,
+    Role.FOLLOWER: follow_once,
+    Role.APPLIER: apply_maps,
+}
+
+
+LOOKING = (Role.JOB, Role.RECOVERER)  # at their rights, before they do anything
+
+
+def prefix_of(role: Role, user: str) -> str:
+    """Where topics are made each user has his own."""
+    recovered = dict.fromkeys((Role.RECOVERER, Role.APPLIER), RECOVERED_PREFIX)
+    return {Role.ADMIN: f"{user}.", **recovered}.get(role, PREFIX)
+
+
+def spoil(secured: Secured, name: str) -> None:
+    """Make a topic with other settings than the product's."""
+    with AdminClient(secured.plain) as admin:
+        admin.create_topics([NewTopic(name, 1)])[name].result(timeout=60)
+        while name not in admin.list_topics(timeout=60).topics:
+            time.sleep(0.02)
+
+
+def remove(secured: Secured, name: str) -> None:
+    with AdminClient(secured.plain) as admin:
+        admin.delete_topics([name])[name].result(timeout=60)
+        while name in admin.list_topics(timeout=60).topics:
+            time.sleep(0.02)
+
+
+def prepare(
+    secured: Secured, role: Role, user: str, spoiled: str | None, *, has_records: bool = True
+) -> None:
+    """What must be there for all rights to be used; for those to make something, must not."""
+    for name in mapped(user)[1:] if role is Role.APPLIER else ():
+        spoil(secured, name)
+    if role is Role.APPLIER and not has_records:
+        remove(secured, f"{RECOVERED_PREFIX}{APPLIED_TOPICS}")
+    if spoiled is not None:
+        spoil(secured, spoiled)
+    if role is Role.RECOVERER:
+        mark_as_before_0_3(secured)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("role", Role)
+def test_the_rights_of_the_table_are_enough(users: Secured, role: Role) -> None:
+    """The job as a whole runs so in `test_security.py`."""
+    user = f"{role}-0"
+    prefix = prefix_of(role, user)
+    settings = settings_of(users, user, prefix)
+    prepare(users, role, user, f"{prefix}{REPLICA_MAP}" if role is Role.ADMIN else None)
+    if role in LOOKING:
+        check_topics(settings.connection().client(), prefix=prefix, role=role)
+    WORK[role](settings)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("role", "number"), CASES)
+def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: int) -> None:
+    """What is not needed is not asked for."""
+    user = f"{role}-{number}"
+    prefix = prefix_of(role, user)
+    missing = rights(role, prefix)[number - 1]
+    inputs = {f"{prefix}{each}" for each in INPUTS}
+    settings = settings_of(users, user, prefix)
+    prepare(
+        users,
+        role,
+        user,
+        missing.name if missing.operation == "AlterConfigs" else None,
+        has_records=(role, missing.operation, missing.name)
+        != (Role.APPLIER, "Create", f"{prefix}{APPLIED_TOPICS}"),
+    )
+    with pytest.raises((AssignerError, KafkaException, AssertionError)) as caught:
+        WORK[role](settings)
+    told = str(caught.value)
+    assert re.search("uthoriz|user may not|is missing", told), told
+    is_spark_s = role is Role.JOB and missing.operation == "Read" and missing.name in inputs
+    if role is not Role.GROUP and not is_spark_s:  # Those are read by a consumer of the test's.
+        assert isinstance(caught.value, AssignerError | AssertionError)
+    if role in LOOKING and missing.resource is Resource.TOPIC:
+        with pytest.raises(AccessError) as refused:
+            check_topics(settings.connection().client(), prefix=prefix, role=role)
+        assert f"may not do what the {role} does: {missing.name}: access is " in str(refused.value)
+        assert missing.operation in str(refused.value).partition("expected ")[2]
+
+
+def look(settings: Settings) -> None:
+    with Target(settings.connection()) as target:
+        target.look(["mapped"])
+
+
+def require_rights_of(settings: Settings) -> None:
+    require_rights(settings.connection())
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        (look, "not Describe mapped at "),
+        (
+            lambda given: check_topics(given.connection().client(), prefix=PREFIX),
+            "not do what the job does: ",
+        ),
+        (recover, "not do what the recoverer does: "),
+        (audit, "not use acls.assigner-audit; "),
+        (consume, "not use acls.replica-map, "),
+        (produce, "not use acls.spu-events, "),
+        (create, "not Describe acls.spu-events, "),
+        (require_rights_of, "not do what the follower does: acls.spu-events: "),
+    ],
+)
+def test_who_has_no_rights_at_all_is_told_so(
+    users: Secured, work: Callable[[Settings], None], told: str, tmp_path: Path
+) -> None:
+    """Kafka hides the topics from him: they must not look missing."""
+    settings = replace(settings_of(users, "nobody"), checkpoint=str(tmp_path / "new"))
+    with pytest.raises(AssignerError, match=f"^this user may {told}.*grant what `spu-assigner top"):
+        work(settings)

@@ -1,0 +1,140 @@
+"""What asks Kafka closes its clients when it has the answer, or the error, and not at some later
+time: one that is open when the process ends can crash it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import PartitionPosition
+from spu_assigner.stream.checkpoint.data_loss import check_there, topic_ids
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.doctor.check_list import Patient, examine
+from spu_assigner.stream.follow.kafka import SaidReader, Watched, require_rights
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.topics import check_topics, create_topics, partition_counts
+from spu_assigner.stream.plan.target_cluster import Target
+from support.job.profiled import ENVIRON
+from support.kafka.kafka_threads import kafka_threads
+from support.kafka.shared_broker import SharedBroker
+
+
+@pytest.fixture
+def connection(kafka: SharedBroker, topic_prefix: str) -> Connection:
+    """To topics that are there."""
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
+    flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
+    return Settings.load(flags=flags, environ=ENVIRON).connection()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[], list[str]]]:
+    """Threads of clients that were opened in this test and are open; no garbage is collected."""
+    gc.collect()
+    before = kafka_threads()
+
+    def new() -> list[str]:
+        now = kafka_threads()
+        for name in before:
+            if name in now:
+                now.remove(name)
+        return now
+
+    gc.disable()
+    try:
+        yield new
+    finally:
+        gc.enable()
+
+
+def read_all(connection: Connection) -> None:
+    with Reader(connection, ["replica-map"], from_beginning=True) as reader:
+        assert reader.drain() == []
+
+
+def look_at_one_broker(connection: Connection) -> None:
+    """And leave before the others are asked."""
+    with Target(connection) as target:
+        for broker in target.each_broker():
+            assert broker.look(()).brokers
+            break
+
+
+def watch_brokers(connection: Connection) -> None:
+    watched = Watched(connection)
+    assert watched.first_look().racks
+    watched.close()
+
+
+def read_what_was_said(connection: Connection) -> None:
+    SaidReader(connection, "c1").close()
+
+
+def doctor(connection: Connection) -> None:
+    settings = Settings.load(
+        flags={
+            "bootstrap_servers": connection.bootstrap_servers,
+            "topic_prefix": connection.prefix,
+        },
+        environ=ENVIRON,
+    )
+    patient = Patient(settings=settings, is_broker_named=True, role=Role.CONSUMER, environ=ENVIRON)
+    checks = examine(patient, seconds=60)
+    assert {check.name: check.unchecked for check in checks if check.unchecked} == {}
+    assert [found for check in checks for found in check.findings] == []
+
+
+def look_at_the_input(connection: Connection) -> None:
+    topic = f"{connection.prefix}topic-events"
+    begin = {topic: (PartitionPosition(partition=0, next=0),)}
+    ids = topic_ids(connection.client(), [topic])
+    check_there(connection.client(), following=begin, begun=begin, ids=ids)
+
+
+ASKING: Final[Sequence[Callable[[Connection], object]]] = (
+    read_all,
+    look_at_one_broker,
+    watch_brokers,
+    read_what_was_said,
+    doctor,
+    require_rights,
+    look_at_the_input,
+    lambda to: create_topics(to.client(), prefix=to.prefix),
+    lambda to: check_topics(to.client(), prefix=to.prefix),
+    lambda to: partition_counts(to.client(), ["replica-map"], prefix=to.prefix),
+)
+
+
+@pytest.mark.parametrize("ask", ASKING)
+def test_who_asks_closes(
+    ask: Callable[[Connection], object], connection: Connection, opened: Callable[[], list[str]]
+) -> None:
+    ask(connection)
+    assert opened() == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        read_all,
+        read_what_was_said,
+        look_at_the_input,
+        lambda to: check_topics(to.client(), prefix=to.prefix),
+        lambda to: partition_counts(to.client(), ["replica-map"], prefix=to.prefix),
+        lambda to: create_topics(to.client(), prefix=to.prefix, replication_factor=3),
+    ],
+)
+def test_who_is_refused_closes(
+    ask: Callable[[Connection], object], connection: Connection, opened: Callable[[], list[str]]
+) -> None:
+    """While the error is at hand, and with it all that its traceback refers to."""
+    with pytest.raises(AssignerError) as refused:
+        ask(replace(connection, prefix=f"{connection.prefix}missing."))
+    assert opened() == [], refused.value

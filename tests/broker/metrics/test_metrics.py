@@ -1,0 +1,386 @@
+"""What a real job shows of itself, held against what Kafka holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from spu_assigner.core.base.events import LeaveMode, OnShortage
+from spu_assigner.core.base.records import TopicStatus
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import start
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.topics import create_topics
+from support.events.builders import Events
+from support.job.profiled import ENVIRON, SHARDS
+from support.job.programs import running
+from support.kafka.traffic import PATIENCE_SECONDS, Kafka
+from support.project.promql import (
+    alert_faults,
+    alert_rules,
+    dashboard_faults,
+    expressions,
+    samples_of,
+    with_values,
+)
+
+DASHBOARD: dict[str, Any] = json.loads(
+    (Path(__file__).parents[3] / "docker/grafana/spu-assigner.json").read_text(encoding="utf-8")
+)
+ALERTS = Path(__file__).parents[3] / "docker/prometheus/alerts.yml"
+PREFIX = "test-metrics."
+PROMETHEUS = shutil.which("prometheus")
+
+Values = dict[tuple[str, ...], float]
+Answer = tuple[int, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What a job showed in its life."""
+
+    kafka: Kafka
+    sent: int  # messages of topic-events
+    pages: tuple[str, str, str]  # our metrics, those of Spark's driver, of its executors
+    queried: dict[str, int]  # how much a Prometheus found by each query; empty: there is none
+    rules: dict[str, str]  # of the alerts, what it says of their health; empty: there is none
+    live: Answer
+    ready: Answer
+    live_when_stopped: Answer
+    after_restart: Values
+    lag_when_stuck: Values
+
+
+def asked(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def as_json(url: str) -> Answer:
+    status, body = asked(url)
+    return status, json.loads(body)
+
+
+def values(page: str) -> Values:
+    """Each sample by its name and its labels' values, in the order of their names."""
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def until(look: Callable[[], Any], is_so: Callable[[Any], bool]) -> Any:
+    """What it gives, once it is so: what is looked at changes by itself."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so(found := look()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    return found
+
+
+def send_all_kinds(kafka: Kafka) -> int:
+    """Each status, many codes, a repeated event, dead letters, saturation: so many requests."""
+    one, two = Events("one"), Events("two", first=1_000)
+    repeated = one.create("again", 1, 1)
+    requests = [
+        one.manual("pinned", [0]),  # fills it
+        *(one.create(f"t{number}", 2, 2) for number in range(5)),
+        repeated,
+        repeated,
+        one.create("t0", 1, 1),
+        one.create("wide", 1, 9),
+        one.create("none", 0, 1),
+        one.create("later", 1, 5, on_shortage=OnShortage.WAIT),
+        one.create("checked", 1, 1, validate_only=True),
+        one.delete("t1"),
+        one.delete("unknown"),
+        one.grow("t2", 4),
+        two.create("t", 3, 2),
+    ]
+    kafka.send([one.join(0, capacity=1), *one.joins(1, 2), *two.joins(0, 1, 2)])
+    kafka.send([two.leave(2, mode=LeaveMode.OFFLINE), *requests])
+    kafka.send_raw("topic-events", b"one", b"no event")
+    kafka.send_raw("topic-events", None, b"no key")
+    return len(requests) + 2
+
+
+@pytest.fixture(scope="module")
+def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    folder = tmp_path_factory.mktemp("metrics")
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=PREFIX)
+    settings = Settings.load(
+        flags={
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "topic_prefix": PREFIX,
+            "checkpoint": str(folder / "checkpoint"),
+            "shards": SHARDS,
+            "master": "local[2]",
+            "metrics_port": "0",
+        },
+        environ=ENVIRON,
+    )
+    broker = Kafka(settings)
+    sent = send_all_kinds(broker)
+
+    def is_shown(page: str) -> bool:
+        found = values(page)
+        return (
+            found.get(("spu_assigner_events_total", f"{PREFIX}topic-events")) == sent
+            and found["spu_assigner_batch_seconds_count",] > 0
+            and ("spu_assigner_lag_messages", "0", f"{PREFIX}topic-events") in found
+        )
+
+    with start(settings) as job:
+        url = job.metrics_url or ""
+        base = url.removesuffix("/metrics")
+        page = until(lambda: asked(url)[1], is_shown)
+        places = [
+            f"{job.ui_url}/metrics/prometheus",
+            f"{job.ui_url}/metrics/executors/prometheus",
+        ]
+        pages = (page, *(asked(place)[1] for place in places))
+        queried, rules = queried_by_prometheus([url, *places], folder)
+        live, ready = as_json(f"{base}/live"), as_json(f"{base}/ready")
+        job.query.stop()
+        stopped = until(lambda: as_json(f"{base}/live"), lambda answer: answer[0] != 200)
+        broker.send([Events("one", first=500).join(2)])
+        stuck = until(lambda: values(asked(url)[1]), lambda found: 1.0 in lags(found).values())
+    commits = folder / "checkpoint/commits"
+    newest = max(int(path.name) for path in commits.glob("[0-9]*"))
+    (commits / str(newest)).unlink()  # as if it had died before noting it
+    with start(settings) as job:
+        url = job.metrics_url or ""
+        after = until(
+            lambda: values(asked(url)[1]),
+            lambda found: (
+                found["spu_assigner_batches_total",] == 1 and not any(lags(found).values())
+            ),
+        )
+    return Watched(
+        kafka=broker,
+        sent=sent,
+        pages=pages,
+        queried=queried,
+        rules=rules,
+        live=live,
+        ready=ready,
+        live_when_stopped=stopped,
+        after_restart=after,
+        lag_when_stuck=lags(stuck),
+    )
+
+
+def lags(found: Values) -> Values:
+    return {name: value for name, value in found.items() if name[0] == "spu_assigner_lag_messages"}
+
+
+def queried_by_prometheus(urls: list[str], folder: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """How many results a real Prometheus gives for each query of the dashboard, and each alert's
+    health, where there is one.
+
+    It looks every second, and is asked until each query finds something: a rate takes two looks.
+    """
+    if PROMETHEUS is None:
+        return {}, {}
+    jobs = [
+        {
+            "job_name": f"job-{number}",
+            "metrics_path": urllib.parse.urlsplit(url).path,
+            "static_configs": [{"targets": [urllib.parse.urlsplit(url).netloc]}],
+        }
+        for number, url in enumerate(urls)
+    ]
+    wanted = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(ALERTS)],
+        "scrape_configs": jobs,
+    }
+    config = folder / "prometheus.yml"
+    config.write_text(json.dumps(wanted), encoding="utf-8")  # JSON is YAML
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [
+        *(PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}"),
+        f"--web.listen-address={address}",
+    ]
+
+    def results(expression: str) -> int:
+        asking = urllib.parse.urlencode({"query": expression})
+        status, answer = as_json(f"http://{address}/api/v1/query?{asking}")
+        assert status == 200, answer
+        return len(answer["data"]["result"])
+
+    def counts() -> dict[str, int]:
+        try:
+            return {text: results(with_values(text)) for _, text, _ in expressions(DASHBOARD)}
+        except (OSError, ValueError):  # It is starting, and may say so in plain words.
+            return {}
+
+    def health() -> dict[str, str]:
+        _, answer = as_json(f"http://{address}/api/v1/rules?type=alert")
+        return {rule["name"]: rule["health"] for rule in alert_rules(answer["data"])}
+
+    with running(command, folder / "prometheus.log"):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (found := counts()) or not all(found.values()):
+            if time.monotonic() > deadline:
+                break  # The test tells which find nothing.
+            time.sleep(0.2)
+        while "unknown" in (rules := health()).values():  # They were not evaluated yet.
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+    return found, rules
+
+
+def test_counts_are_those_of_the_answers_in_kafka(watched: Watched) -> None:
+    """By status and code, nothing more and nothing less."""
+    told = Counter[tuple[str, str]]()
+    for (name, *labels), number in values(watched.pages[0]).items():
+        if name == "spu_assigner_answers_total":
+            code, _, status = labels
+            told[status, code] += int(number)
+    records = [
+        decode_record(message.value() or b"") for message in watched.kafka.read("topic-status")
+    ]
+    assert told == Counter(
+        (record.status.value, "" if record.code is None else record.code.value)
+        for record in records
+        if isinstance(record, TopicStatus)
+    )
+    statuses = {status for status, _ in told}
+    assert statuses == {"assigned", "rejected", "validated", "deleted", "waiting"}
+    assert len(told) >= 8
+
+
+def test_dead_letters_repetitions_and_messages_are_counted_as_they_are_in_kafka(
+    watched: Watched,
+) -> None:
+    """What is not answered is not forgotten."""
+    found = values(watched.pages[0])
+    letters = [decode_record(each.value() or b"") for each in watched.kafka.read("dead-letter")]
+    codes = Counter(letter.code for letter in letters if isinstance(letter, DeadLetter))
+    assert codes == {
+        name[1]: value
+        for name, value in found.items()
+        if name[0] == "spu_assigner_dead_letters_total"
+    }
+    assert codes.total() == 2
+    assert found["spu_assigner_repeated_events_total",] == 1
+    first = watched.kafka.markers()[: int(found["spu_assigner_batches_total",])]
+    assert found["spu_assigner_messages_sent_total",] == sum(marker.count for marker in first)
+    assert found["spu_assigner_marker_batch",] == first[-1].batch
+
+
+def test_clusters_are_told_as_they_are(watched: Watched) -> None:
+    """Each figure by hand."""
+    found = values(watched.pages[0])
+    told = {
+        name[0].removeprefix("spu_assigner_cluster_"): value
+        for name, value in found.items()
+        if name[0].startswith("spu_assigner_cluster_") and name[1:] == ("two",)
+    }
+    assert told == {
+        "ring_size": 2,
+        "saturated_spus": 0,
+        "offline_spus": 1,
+        "capacity": 2 * 6_998,
+        "capacity_share": 6 / (2 * 6_998),
+        "replicas": 6,
+        "assigned_partitions": 3,
+        "topics": 1,
+        "waiting": 0,
+    }
+    assert found["spu_assigner_cluster_saturated_spus", "one"] == 1
+    assert found["spu_assigner_cluster_waiting", "one"] == 1
+    assert found["spu_assigner_clusters", "measured"] == 2
+
+
+def test_health_is_told_with_a_status_and_a_reason(watched: Watched) -> None:
+    """While the query runs, and when it has ended with the process still there."""
+    assert watched.live[0] == watched.ready[0] == 200
+    assert watched.ready[1]["done"] == ["marker", "topics", "query"]
+    status, body = watched.live_when_stopped
+    assert (status, body["live"]) == (503, False)
+    assert "the query has ended" in body["reason"]
+
+
+def test_lag_grows_while_nothing_is_read(watched: Watched) -> None:
+    """Kafka is asked, since a query that stands still tells nothing of it."""
+    assert watched.lag_when_stuck["spu_assigner_lag_messages", "0", f"{PREFIX}spu-events"] == 1
+    assert sum(watched.lag_when_stuck.values()) == 1
+
+
+def test_after_a_restart_nothing_is_counted_of_a_batch_that_was_sent(watched: Watched) -> None:
+    """It is skipped, and said so; the figures of its clusters are there again."""
+    found = watched.after_restart
+    assert found["spu_assigner_replays_skipped_total",] == 1
+    assert found["spu_assigner_batches_total",] == 1  # the join that came in between
+    assert not [name for name in found if name[0] == "spu_assigner_answers_total"]
+    assert not [name for name in found if name[0] == "spu_assigner_dead_letters_total"]
+    assert found["spu_assigner_events_total", f"{PREFIX}spu-events"] == 1
+    assert (
+        found["spu_assigner_cluster_assigned_partitions", "one"]
+        == (values(watched.pages[0])["spu_assigner_cluster_assigned_partitions", "one"])
+    )
+
+
+def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> None:
+    """Names, labels and values of all panels, ours and Spark's."""
+    samples = [sample for page in watched.pages for sample in samples_of(page)]
+    assert len(expressions(DASHBOARD)) > 30
+    assert dashboard_faults(DASHBOARD, samples) == []
+    whole = json.dumps(DASHBOARD)
+    for right, wrong in (
+        ("spu_assigner_cluster_ring_size{", "spu_assigner_ring_size{"),
+        ("sum by (status, code)", "sum by (status, kode)"),
+        ('request=\\"create\\"', 'request=\\"creates\\"'),
+        ("metrics_executor_activeTasks", "metrics_executor_active_tasks"),
+        ("{{executor_id}} active", "{{executor}} active"),
+    ):
+        assert right in whole
+        assert dashboard_faults(json.loads(whole.replace(right, wrong)), samples) != []
+
+
+def test_each_alert_is_of_what_is_there(watched: Watched) -> None:
+    """A rule that names what no job shows never fires."""
+    file = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
+    assert len(alert_rules(file)) == 5
+    samples = samples_of(watched.pages[0])
+    assert alert_faults(file, samples, job="spu-assigner") == []
+    if PROMETHEUS is not None:
+        assert watched.rules == dict.fromkeys((rule["alert"] for rule in alert_rules(file)), "ok")
+
+
+@pytest.mark.skipif(PROMETHEUS is None, reason="no `prometheus` on the PATH")
+def test_a_real_prometheus_answers_each_query_of_the_dashboard(watched: Watched) -> None:
+    """It takes each of them, and finds something."""
+    assert [text for text, count in watched.queried.items() if count == 0] == []
+    assert len(watched.queried) > 30
+
+
+def test_nothing_secret_is_shown(watched: Watched) -> None:
+    """Neither where Kafka is nor any path: counts, and names of clusters and topics."""
+    page = watched.pages[0]
+    assert "127.0.0.1" not in page
+    assert "/checkpoint" not in page

@@ -1,0 +1,274 @@
+"""Replica maps become topics: `plan` and `apply` on three real brokers, and Kafka's own tool."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import ensure_java
+from spu_assigner.stream.plan import apply
+from spu_assigner.stream.plan.target_cluster import BY_ADDRESS, Target
+from support.events.builders import Events
+from support.job.operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
+from support.job.small_job import SmallJob
+from support.placers.kafka_reassign import TOOL
+
+TOPICS = 1_000
+VALUE_SIZE = 512 * 1024
+VALUES = 8  # more than a broker fetches at once: a throttled copy stands still then
+
+
+@pytest.fixture
+def job(operator: Operator) -> Iterator[SmallJob]:
+    """What the job leaves in Kafka: maps, statuses, state."""
+    with operator.job() as job:
+        yield job
+
+
+def test_a_broker_is_heard_by_itself(operator: Operator) -> None:
+    """A client soon asks any broker, and one that lags behind the others would not be noticed."""
+    asked = []
+    with Target(operator.settings().connection()) as target:
+        for broker in target.each_broker():
+            heard = {broker._told().orig_broker_id for _ in range(12)}
+            assert heard <= {BY_ADDRESS, broker._broker}
+            asked.append(broker._broker)
+    assert asked == list(operator.cluster.running)
+
+
+def mapped(job: SmallJob, topic: str) -> Lists:
+    """As the job knows it."""
+    return job.states()["c1"].topics[topic].replicas.lists().tolist()
+
+
+def reassign(operator: Operator, file: Path, *options: str) -> str:
+    """Kafka's own tool, as its script starts it."""
+    jars = ensure_all(["broker", "kafka-tools"])
+    path = os.pathsep.join(map(str, [*jars["kafka-tools"], *jars["broker"]]))
+    command = [str(ensure_java().executable), "-XX:TieredStopAtLevel=1", "-cp", path, TOOL]
+    command += ["--bootstrap-server", operator.cluster.bootstrap_servers]
+    command += ["--reassignment-json-file", str(file), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def verified(operator: Operator, file: Path) -> None:
+    deadline = time.monotonic() + 90
+    while "is still in progress" in (told := reassign(operator, file, "--verify")):
+        assert time.monotonic() < deadline, told
+    assert "is completed" in told
+    assert "failed" not in told.casefold()
+
+
+def test_a_cluster_is_made_as_its_maps_and_kept_so(
+    operator: Operator, job: SmallJob, tmp_path: Path
+) -> None:
+    """A day's work: planned, made, nothing to do, grown, deleted; foreign topics untouched."""
+    events, orders, logs = operator.events, operator.name("orders"), operator.name("logs")
+    job.apply(
+        [
+            events.create(orders, 6, 3),
+            events.create(logs, 2, 2, policy="kafka"),
+            events.create(operator.name("late"), 1, 4, on_shortage="wait"),
+            events.create(operator.name("gone"), 1, 1),
+            events.delete(operator.name("gone")),
+            Events("c2").join(1),
+            Events("c2", first=9).create(operator.name("another-clusters"), 1, 1),
+        ]
+    )
+    operator.make("foreign", [[1, 2]])
+    planned = operator.plan()
+    assert planned.exit_code == 2, planned.output
+    assert f"+ {orders}  6 partitions of 3 replicas" in planned.stdout
+    assert f"? {operator.name('late')}  its create of 1 partitions waits for room" in planned.stdout
+    assert planned.stdout.splitlines()[-1] == "2 to create, 0 to change, 0 to delete, 1 waiting"
+    assert operator.lists("orders", "logs") == {}
+
+    assert operator.plan("--topics", "*logs", "--out", tmp_path / "logs.json").exit_code == 2
+    kept = operator("apply", tmp_path / "logs.json")
+    assert (kept.exit_code, kept.stderr) == (0, "")
+    done = operator.apply()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"created  {orders}  6 partitions" in done.stdout
+    assert "1 created, 0 grown, 0 deleted; 1 as mapped before" in done.stdout
+    of_maps = {"orders": mapped(job, orders), "logs": mapped(job, logs)}
+    assert operator.lists("orders", "logs", "late", "gone", "another-clusters") == of_maps
+    assert operator.plan().exit_code == 0
+    again = operator("apply", tmp_path / "logs.json")  # It is done already: nothing is done twice.
+    assert (again.exit_code, again.stdout.splitlines()[-1]) == (
+        0,
+        "0 created, 0 grown, 0 deleted; 1 as mapped before",
+    )
+
+    job.apply([events.grow(orders, 9), events.delete(logs)])
+    planned = operator.plan("--delete")
+    assert planned.exit_code == 2
+    assert f"~ {orders}  6 → 9 partitions" in planned.stdout
+    assert f"- {logs}  2 partitions" in planned.stdout
+    careful = operator.apply()
+    assert (careful.exit_code, operator.lists("logs")) == (0, {"logs": of_maps["logs"]})
+    grown = {"orders": mapped(job, orders)}
+    assert len(grown["orders"]) == 9
+    assert operator.lists("orders") == grown
+    assert f". {logs}  is mapped no more" in operator.plan().stdout
+    deleted = operator.apply("--delete", "--yes")
+    assert (deleted.exit_code, deleted.stderr) == (0, "")
+    assert operator.lists("orders", "logs", "foreign") == {**grown, "foreign": [[1, 2]]}
+    assert operator.plan("--delete").exit_code == 0
+
+
+def test_moves_are_made_by_kafkas_own_tool(
+    operator: Operator, job: SmallJob, tmp_path: Path
+) -> None:
+    """What is written is what the tool takes, and when it is done there is nothing to do."""
+    events, orders = operator.events, operator.name("orders")
+    job.apply([events.create(orders, 2, 2)])
+    assert operator.apply().exit_code == 0
+    first = operator.lists("orders")
+    fill(operator, "orders", partitions=2)
+    job.apply([events.leave(3, mode="decommission")])
+    file = tmp_path / "moves.json"
+    without = operator.apply()
+    assert without.exit_code == 1
+    assert "kafka-reassign-partitions: give --reassignment-file" in without.stderr
+    assert operator.plan("--reassignment-file", file).exit_code == 2
+    written = operator.apply("--reassignment-file", file)
+    assert written.exit_code == 0, written.stderr
+    assert operator.lists("orders") == first
+
+    reassign(operator, file, "--execute", "--throttle", "1")
+    operator.wait(["orders"], lambda found: found != first)
+    moving = operator.plan()
+    assert moving.exit_code == 2
+    assert "being moved by Kafka" in moving.stdout
+    assert "to move with" not in moving.stdout
+    reassign(operator, file, "--execute", "--additional", "--throttle", "1000000000")
+    verified(operator, file)
+    operator.until("orders", mapped(job, orders))
+    done = operator.plan()
+    assert done.exit_code == 0, done.stdout
+    assert operator.lists("orders") == {"orders": mapped(job, orders)}
+    assert all(3 not in row for row in mapped(job, orders))
+
+
+def fill(operator: Operator, topic: str, *, partitions: int) -> None:
+    """Enough that a copy takes a while where it is throttled."""
+    producer = Producer({**operator.cluster.client, "acks": "all"})
+    for partition in range(partitions):
+        for _ in range(VALUES):
+            producer.produce(operator.name(topic), os.urandom(VALUE_SIZE), partition=partition)
+    assert producer.flush(60) == 0
+
+
+def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: Path) -> None:
+    """One line for each, status 1, and a second run does what is left."""
+    events, file = operator.events, tmp_path / "maps.jsonl"
+    names = [operator.name(each) for each in ("absent", "fine", "taken_x", "vast")]
+    absent, fine, taken, vast = names
+    lists = {absent: [[3, 2]], fine: [[1, 2]], taken: [[1]], vast: [[1]] * 10_001, "__own": [[1]]}
+    creates = [events.manual(topic, *rows) for topic, rows in lists.items()]
+    assert simulated(file, [*events.joins(1, 2, 3, capacity=100_000), *creates]) == lists
+    operator.make("taken.x", [[2]])
+    with operator.cluster.stopped(3):
+        planned = operator.plan("--maps", file, "--out", tmp_path / "plan.json")
+        assert planned.exit_code == 1
+        told = operator.apply("--maps", file)
+        assert told.exit_code == 1
+        lines = told.stderr.splitlines()
+        assert lines[0].startswith(f"apply: {vast}: was not created: ")
+        assert lines[0].endswith("; fix that and run again")
+        assert lines[1:] == [
+            "apply: __own: begins like Kafka's own topics, which are left alone; use another name",
+            f"apply: {absent}: its map names SPUs 3, and Kafka's live brokers are 1, 2; start "
+            "them, or decommission these SPUs (`spu-assigner produce spu-left --mode "
+            "decommission`)",
+            f"apply: {taken}: differs from topic '{operator.name('taken.x')}' by dots and "
+            "underscores alone, which Kafka refuses; create it under another name",
+        ]
+        assert operator.lists("absent", "fine", "vast") == {"fine": [[1, 2]]}
+    stale = operator("apply", tmp_path / "plan.json")
+    assert (stale.exit_code, stale.stdout) == (1, "")
+    assert stale.stderr == (
+        "spu-assigner: not as when it was planned: brokers were [1, 2] and are [1, 2, 3]; nothing "
+        "was done, plan again\n"
+    )
+    rest = operator.apply("--maps", file, "--topics", "*fine", "--topics", "*absent")
+    assert (rest.exit_code, rest.stdout.splitlines()) == (
+        0,
+        [
+            f"created  {absent}  1 partition",
+            "1 created, 0 grown, 0 deleted; 1 as mapped before",
+        ],
+    )
+    assert operator.lists("absent", "fine") == {"absent": [[3, 2]], "fine": [[1, 2]]}
+
+
+def test_a_saved_plan_is_refused_when_the_cluster_has_changed(
+    operator: Operator, job: SmallJob, tmp_path: Path
+) -> None:
+    """What was decided on something else is not done, not even in part."""
+    events, file = operator.events, tmp_path / "plan.json"
+    job.apply([events.create(operator.name(each), 1, 2) for each in ("a", "b", "c")])
+    assert operator.apply("--topics", "*c").exit_code == 0
+    job.apply([events.delete(operator.name("c"))])
+    assert operator.plan("--delete", "--out", file).exit_code == 2
+    operator.make("b", [[3], [2]])
+    refused = operator("apply", file, "--yes")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"topic {operator.name('b')} is there, made otherwise; nothing was" in refused.stderr
+    lists = operator.lists("c")["c"]
+    operator.remove("b", "c")
+    operator.make("c", lists)  # Another topic, though it looks the same.
+    refused = operator("apply", file, "--yes")
+    assert f"topic {operator.name('c')} was deleted and made again" in refused.stderr
+    planned = operator.plan("--delete", "--out", file)
+    assert planned.exit_code == 2
+    assert f". {operator.name('c')}  is mapped no more; apply did not make it" in planned.stdout
+    job.apply([events.delete(operator.name("a"))])
+    refused = operator("apply", file)
+    assert f"the map of topic {operator.name('a')} has changed" in refused.stderr
+    assert list(operator.lists("a", "b", "c")) == ["c"]
+    assert operator.plan("--delete", "--out", file).exit_code == 2
+    assert operator("apply", file).exit_code == 0
+    assert list(operator.lists("a", "b", "c")) == ["b", "c"]
+
+
+def test_a_thousand_topics_are_made_exactly_as_mapped(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each list, in its order, as the brokers tell it."""
+    monkeypatch.setattr(apply, "SEEN_SECONDS_MAX", SEEN_SECONDS_MAX)
+    events, file = operator.events, tmp_path / "maps.jsonl"
+    names = [operator.name(f"t{number:04}") for number in range(TOPICS)]
+    asked = [*events.racks({"a": [1], "b": [2], "c": [3]})]
+    asked += [
+        events.create(name, 1 + number % 2, 1 + number % 2) for number, name in enumerate(names)
+    ]
+    wanted = simulated(file, asked)
+    begun = time.monotonic()
+    done = operator.apply("--maps", file, "--json")
+    seconds = time.monotonic() - begun
+    assert (done.exit_code, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["created"] == names
+    assert read_back(operator, names) == wanted
+    planned = operator.plan("--maps", file, "--json")
+    assert planned.exit_code == 0
+    assert json.loads(planned.stdout)["changes"] == []
+    simulated(file, [*asked, *(events.delete(name) for name in names)])
+    assert operator.apply("--maps", file, "--delete", "--yes").exit_code == 0
+    assert read_back(operator, names) == {}
+    print(f"{TOPICS} topics made in {seconds:.1f} s")
+
+
+def read_back(operator: Operator, names: Sequence[str]) -> Mapping[str, Lists | None]:
+    short = [name.removeprefix(operator.prefix) for name in names]
+    return {operator.name(topic): lists for topic, lists in operator.lists(*short).items()}

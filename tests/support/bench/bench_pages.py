@@ -1,0 +1,216 @@
+"""Tables and curves of the documentation, made of the stored results.
+
+No figure in them is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from support.bench.bench_table import markdown
+from support.bench.curves import drawable
+from support.bench.profile_table import table as profile_table
+from support.bench.targets import Results
+
+ROOT: Final = Path(__file__).parents[3]
+OPENS: Final = "<!-- {name} -->\n"
+CLOSES: Final = "<!-- /{name} -->"
+# Which page has which tables, by the names of their places.
+PAGES: Final = {
+    "README.md": ("headline",),
+    "docs/performance.md": (
+        *("targets", "curves", "neighbours", "profiles"),
+        *("evenness", "evenness-capacities", "movement"),
+    ),
+}
+# Scenarios of comparison.json, and incidents of movement.json, as the page calls them.
+_UNEVEN: Final = "3 uneven racks (500, 300, 200), equal capacities"
+_CAPACITIES: Final = "3 uneven racks (500, 300, 200), capacities 100, 200, 400"
+_INCIDENTS: Final = {
+    "decommission": ("one SPU decommissioned", -1),
+    "2 join": ("2 empty SPUs join, rebalance", 2),
+    "3 join": ("3 empty SPUs join, rebalance", 3),
+}
+
+
+def tables(results: Results) -> dict[str, str]:
+    """By the names of their places."""
+    return {
+        "headline": _headline(results),
+        "targets": markdown(results),
+        "neighbours": _neighbours(results),
+        "profiles": _profiles(results),
+        "curves": _curves(results),
+        "evenness": _evenness(results, _UNEVEN),
+        "evenness-capacities": _evenness(results, _CAPACITIES),
+        "movement": _movement(results),
+    }
+
+
+def publish_tables(results: Results, root: Path = ROOT) -> None:
+    """Write the tables into the pages."""
+    for name in PAGES:
+        page = root / name
+        text = with_tables(page.read_text(encoding="utf-8"), name, results)
+        page.write_text(text, encoding="utf-8")
+
+
+def with_tables(text: str, page: str, results: Results) -> str:
+    """The text of a page with its tables as the results have them.
+
+    Raises:
+        ValueError: the page has no place for a table, or several.
+    """
+    made = tables(results)
+    for name in PAGES[page]:
+        opens, closes = OPENS.format(name=name), CLOSES.format(name=name)
+        place = re.compile(f"(?<={re.escape(opens)}).*(?={re.escape(closes)})", re.DOTALL)
+        text, count = place.subn(lambda _, table=made[name]: table, text)  # type: ignore[misc]
+        if count != 1:
+            raise ValueError(f"{page} has {count} places for {name!r}")
+    return text
+
+
+def _headline(results: Results) -> str:
+    """The few figures that README shows."""
+    contestants: dict[str, Any] = results.get("neighbours", {}).get("figures", {})
+    ours = [contestants.get(f"spu-assigner {policy}", {}) for policy in ("balanced", "fluvio")]
+    many: dict[str, Any] = results.get("growth", {}).get("figures", {}).get("many", {})
+    rows = [
+        "| measured | `balanced` | `fluvio` |",
+        "| --- | --- | --- |",
+        _row(
+            "one create at a time: p50 / p95",
+            [_latency(each["latency_ms"]) if "latency_ms" in each else None for each in ours],
+        ),
+        _row(
+            "a backlog of creates (16 partitions × 3 replicas)",
+            [
+                f"{each['events_per_s']['median']:,.0f}/s" if "events_per_s" in each else None
+                for each in ours
+            ],
+        ),
+    ]
+    memory, start = many.get("peak_mb_after_restart"), many.get("restart_s")
+    rows += [
+        _row(
+            "1,000,000 topics in state: memory of all processes",
+            [None, f"{memory['tree'] / 1024:.2f} GiB" if memory else None],
+            absent="",
+        ),
+        _row(
+            "1,000,000 topics in state: start of the process to its first answer",
+            [None, f"{start['first_answer']['median']:.1f} s" if start else None],
+            absent="",
+        ),
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _latency(ranks: dict[str, float]) -> str:
+    return f"{ranks['p50']:.0f} / {ranks['p95']:.0f} ms"
+
+
+def _row(what: str, cells: list[str | None], *, absent: str = "not measured") -> str:
+    return f"| {' | '.join([what, *(cell or absent for cell in cells)])} |"
+
+
+def _neighbours(results: Results) -> str:
+    rows = [
+        "| who | guarantee | p50 / p95 / p99 ms | creates/s | CPU s per 100,000 |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    figures: dict[str, Any] = results.get("neighbours", {}).get("figures", {})
+    for name, each in figures.items():
+        if "latency_ms" in each:
+            cells = (
+                " / ".join(f"{each['latency_ms'][rank]:.0f}" for rank in ("p50", "p95", "p99")),
+                f"{each['events_per_s']['median']:,.0f}",
+                f"{each['cpu_s_per_100k']['median']:.1f}",
+            )
+        else:
+            cells = ("failed" if "failed" in each else "could not be run", "", "")
+        rows.append(f"| {' | '.join((name, each['guarantee'], *cells))} |")
+    return "\n".join(rows) + "\n"
+
+
+def _profiles(results: Results) -> str:
+    figures: dict[str, Any] = results.get("profiles", {}).get("figures", {})
+    return profile_table(figures) + "\n" if figures else "Not measured yet.\n"
+
+
+def _curves(results: Results) -> str:
+    return "".join(
+        f"![{picture.caption}](../tests/bench/curves/{name}.png)\n"
+        for name, picture in drawable(results).items()
+    )
+
+
+def _evenness(results: Results, scenario: str) -> str:
+    """A line for each placer; of several seeds the range."""
+    rows = [
+        "| placer | leaders on an SPU | replicas on an SPU | largest difference of SPUs alike "
+        "| furthest off its fair share | lists on distinct racks | peers of an SPU |",
+        f"|{' --- |' * 7}",
+    ]
+    figures: dict[str, Any] = results.get("comparison", {}).get("figures", {})
+    for placer, runs in figures.get(scenario, {}).items():
+        cells = [
+            *(
+                f"{_range(runs, f'{what}_min', '…')} – {_range(runs, f'{what}_max', '…')}"
+                for what in ("leaders", "replicas")
+            ),
+            _range(runs, "alike_replicas_spread"),
+            _range(runs, "replicas_off"),
+            f"{_range(runs, 'diverse_percent')} %",
+            _range(runs, "peers_median"),
+        ]
+        rows.append(f"| {' | '.join([placer, *cells])} |")
+    return "\n".join(rows) + "\n"
+
+
+def _range(runs: Sequence[dict[str, Any]], figure: str, sign: str = " … ") -> str:
+    low, high = (f"{end(run[figure] for run in runs):.10g}" for end in (min, max))
+    return low if low == high else f"{low}{sign}{high}"
+
+
+def _movement(results: Results) -> str:
+    """A line for each incident of the topics that `balanced` placed."""
+    tool = "kafka-reassign-partitions --generate"
+    rows = [
+        f"| 3,600 replicas in 3 racks | least possible | ours | `{tool}` "
+        "| the policy run once more | replicas / leaders on an SPU, ours | Kafka's |",
+        f"|{' --- |' * 7}",
+    ]
+    figures: dict[str, Any] = results.get("movement", {}).get("figures", {})
+    balanced = [each for each in figures.values() if each["policy"] == "balanced"]
+    for ours in (each for each in balanced if each["by"] == "spu-assigner"):
+        theirs, once_more = (
+            next(
+                each
+                for each in balanced
+                if each["by"] == by and (each["spus"], each["incident"]) == _of(ours)
+            )
+            for by in (tool, "balanced run once more")
+        )
+        what, joined = _INCIDENTS[ours["incident"]]
+        cells = [
+            f"{ours['spus'] - joined} SPUs: {what}",
+            f"{ours['at_least']:,}",
+            f"**{ours['moved']:,}**",
+            f"{theirs['moved']:,}",
+            f"{once_more['moved']:,}",
+            *(
+                " / ".join("–".join(map(str, each[what])) for what in ("replicas", "leaders"))
+                for each in (ours, theirs)
+            ),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _of(row: dict[str, Any]) -> tuple[int, str]:
+    return row["spus"], row["incident"]

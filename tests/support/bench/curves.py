@@ -1,0 +1,243 @@
+"""The curves of the benches as pictures, drawn from the results alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+from support.bench.targets import JOB_CURVES, Results
+
+mpl.use("agg")  # no screen is needed
+
+DOTS: Final = 110  # an inch
+GREY: Final = "#777777"
+COLOURS: Final = {
+    "balanced": "#0072b2",  # told apart by all eyes
+    "fluvio": "#d55e00",
+    "kafka": "#009e73",
+    "kafka's placer": GREY,
+    "": "#cc79a7",
+}
+POLICIES: Final = ("balanced", "fluvio")
+LINES: Final = {"create": "-", "grow": "--", "delete": ":"}
+TITLES: Final = {
+    "clusters": "clusters, each of 64 SPUs",
+    "SPUs of the cluster": "SPUs of the cluster",
+    "lists of the map": "replica lists of the map",
+    "replicas that have to move": "replicas that have to move",
+    "topics in state": "topics in state",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """How a picture is drawn, of which result."""
+
+    needed: str
+    caption: str
+    figure: Callable[[Results], Figure]
+
+
+def core_growth(results: Results) -> Figure:
+    """What an event costs the core, over what grows; dashed: linear."""
+    curves: Mapping[str, Mapping[str, Any]] = results["core_growth"]["figures"]
+    figure = Figure(figsize=(11, 6.6), layout="constrained")
+    figure.suptitle("CPU time of an event in the core, µs (grey: in proportion)")
+    panels = figure.subplots(2, 3).flat
+    for panel, (name, kinds) in zip(panels, curves.items(), strict=False):
+        sizes = kinds["sizes"]
+        _on_scales(panel, TITLES.get(name, name))
+        shown: list[float] = []
+        for kind, costs in kinds.items():
+            if kind == "sizes":
+                continue
+            medians = [each["median"] for each in costs["us"]]
+            shown += medians
+            event, _, policy = kind.partition(", ")
+            colour = COLOURS.get(policy, COLOURS[""])
+            style = LINES.get(event, "-")
+            _line(panel, sizes, medians, label=kind, colour=colour, style=style)
+        _proportion(panel, sizes, shown)
+        _legend(panel)
+    for panel in list(figure.axes)[len(curves) :]:
+        panel.set_axis_off()
+    return figure
+
+
+def job_growth(results: Results) -> Figure:
+    """What a create costs the job, over what grows."""
+    by_policy = {
+        policy: curves
+        for policy, curves in results["growth_curves"]["figures"].items()
+        if policy in POLICIES
+    }
+    shown: Sequence[tuple[str, Callable[[Any], float]]] = (
+        ("p50 of one create at a time, ms", lambda point: point["latency_ms"]["p50"]),
+        ("CPU of a create in a backlog, ms", lambda point: point["cpu_ms_per_create"]),
+    )
+    figure = Figure(figsize=(11, 6.6), layout="constrained")
+    figure.suptitle("The whole job: latency and CPU time of a create (grey: in proportion)")
+    for row, (title, value) in zip(figure.subplots(2, len(JOB_CURVES)), shown, strict=True):
+        for panel, (curve, what) in zip(row, JOB_CURVES.items(), strict=True):
+            _on_scales(panel, f"{title}: {what}")
+            values: list[float] = []
+            sizes: list[float] = []
+            for policy, curves in by_policy.items():
+                points = curves[curve]
+                sizes = [point["size"] for point in points]
+                costs = [value(point) for point in points]
+                values += costs
+                _line(panel, sizes, costs, label=policy, colour=COLOURS[policy])
+            _proportion(panel, sizes, values)
+            _legend(panel)
+    return figure
+
+
+def planner(results: Results) -> Figure:
+    """Partitions a second over the size of a topic, and over that of its cluster."""
+    document = results["planner_growth"]
+    figures, sizes = document["figures"], document["sizes"]
+    figure = Figure(figsize=(11, 6.6), layout="constrained")
+    figure.suptitle("Partitions placed in a second, beside Kafka's AdminUtils in its warm JVM")
+    panels = figure.subplots(2, 2, sharey=True)
+    largest = max(sizes["partitions"])
+    for row, ring in zip(panels, ("no racks", "10 racks"), strict=True):
+        over = (
+            (row[0], sizes["partitions"], "partitions of a topic, 1,000 SPUs", "1,000 SPUs, {:,}"),
+            (row[1], sizes["spus"], f"SPUs, {largest:,} partitions", f"{{:,}} SPUs, {largest:,}"),
+        )
+        for panel, counts, title, key in over:
+            _on_scales(panel, f"{title}, {ring}")
+            for who in ("balanced", "fluvio", "kafka", "kafka's placer"):
+                names = [f"{who}, {key.format(count)} partitions, {ring}" for count in counts]
+                medians = [figures[name]["median"] for name in names]
+                label = "Kafka's AdminUtils" if who == "kafka's placer" else who
+                _line(panel, counts, medians, label=label, colour=COLOURS[who])
+            _legend(panel)
+    return figure
+
+
+def neighbours(results: Results) -> Figure:
+    """The product beside others that do this work."""
+    figures = {
+        name: each
+        for name, each in results["neighbours"]["figures"].items()
+        if "latency_ms" in each and name != "raw echo"
+    }
+    names = list(figures)
+    shown: Sequence[tuple[str, Callable[[Any], float], str]] = (
+        ("creates a second (more is better)", lambda f: f["events_per_s"]["median"], "{:,.0f}"),
+        ("p50 of one create at a time, ms", lambda f: f["latency_ms"]["p50"], "{:.0f}"),
+        ("CPU s of 100,000 creates", lambda f: f["cpu_s_per_100k"]["median"], "{:.1f}"),
+    )
+    figure = Figure(figsize=(11, 0.36 * len(names) + 1.2), layout="constrained")
+    figure.suptitle("The same work on one broker and two cores; hollow: at least once")
+    for panel, (title, value, form) in zip(
+        figure.subplots(1, len(shown), sharey=True), shown, strict=True
+    ):
+        values = [value(figures[name]) for name in names]
+        for place, (name, length) in enumerate(zip(names, values, strict=True)):
+            words = name.split()
+            (colour,) = [COLOURS[each] for each in POLICIES if each in words] or [GREY]
+            is_whole = figures[name]["guarantee"] == "exactly once"
+            panel.barh(
+                place, length, color=colour if is_whole else "none", edgecolor=colour, height=0.7
+            )
+            panel.text(length, place, " " + form.format(length), va="center", fontsize=8)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlim(0, max(values) * 1.2)
+        panel.set_yticks(range(len(names)), names, fontsize=8)
+        panel.tick_params(axis="x", labelsize=7)
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].invert_yaxis()
+    return figure
+
+
+PICTURES: Final[Mapping[str, Picture]] = {
+    "core_growth": Picture(
+        needed="core_growth",
+        caption="What an event costs the core as clusters, rings, maps and the state grow",
+        figure=core_growth,
+    ),
+    "job_growth": Picture(
+        needed="growth_curves",
+        caption="What a create costs the job as clusters, rings and maps grow",
+        figure=job_growth,
+    ),
+    "planner": Picture(
+        needed="planner_growth",
+        caption="Partitions placed in a second, beside Kafka's placer",
+        figure=planner,
+    ),
+    "neighbours": Picture(
+        needed="neighbours",
+        caption="The product beside others that do its work",
+        figure=neighbours,
+    ),
+}
+
+
+def drawable(results: Results) -> dict[str, Picture]:
+    """The pictures whose results are there, by name."""
+    return {name: each for name, each in PICTURES.items() if each.needed in results}
+
+
+def draw(results: Results, folder: Path) -> list[Path]:
+    """Draw each picture whose result is there. Returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name, picture in drawable(results).items():
+        file = folder / f"{name}.png"
+        # The same results give the same file: it does not tell what drew it.
+        picture.figure(results).savefig(file, dpi=DOTS, metadata={"Software": None})
+        files.append(file)
+    return files
+
+
+def _line(
+    panel: Axes,
+    sizes: Sequence[float],
+    values: Sequence[float],
+    *,
+    label: str,
+    colour: str,
+    style: str = "-",
+) -> None:
+    panel.plot(sizes, values, style, marker="o", markersize=3.5, color=colour, label=label, lw=1.5)
+
+
+def _proportion(panel: Axes, sizes: Sequence[float], shown: Sequence[float]) -> None:
+    """A line of slope 1 through the highest point, and decades that leave the legend room."""
+    first, last, highest = sizes[0], sizes[-1], max(shown)
+    panel.plot([first, last], [highest * first / last, highest], "--", color=GREY, lw=0.8)
+    lowest = 10 ** math.floor(math.log10(min(shown)))
+    panel.set_ylim(lowest, 10 ** math.ceil(math.log10(highest) + 0.8))
+
+
+def _on_scales(panel: Axes, title: str) -> None:
+    """Before anything is drawn."""
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_formatter(FuncFormatter(_plain))
+        axis.set_minor_formatter(NullFormatter())
+    panel.set_title(title, fontsize=9)
+    panel.tick_params(labelsize=8)
+    panel.grid(visible=True, which="major", lw=0.4, color="#dddddd")
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _plain(value: float, _: object) -> str:
+    """1,000 for a thousand; millions with an M, that axes stay narrow."""
+    return f"{value / 1e6:,g} M" if value >= 1e6 else f"{value:,g}"
+
+
+def _legend(panel: Axes) -> None:
+    panel.legend(fontsize=7, frameon=False, ncols=2 if len(panel.lines) > 5 else 1)

@@ -1,0 +1,308 @@
+"""Topics of a job as lists, without a broker: what was sent, what a job would have written for it,
+and what compaction and retention leave of that.
+
+The answers are made by the parts of the job themselves (shards, bundles, the sink's messages and
+markers); only Kafka's logs are stood in for, with their offsets: a transaction ends with a mark
+that takes one in each partition it wrote to.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.schemas.messages.codec import encode_event, encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom, Wire
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import Outbox, summarised
+from spu_assigner.stream.job.marker import offsets_read, positions_moved
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.kafka.cloud_events import marker_headers
+from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.verify.model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
+from support.events.builders import Events
+from support.job.streams import Outgoing
+
+PREFIX = "p-"
+PARTITIONS = 2  # of each topic but those of markers
+MARKERS = ("assigner-commits", "assigner-audit")
+Log = tuple[str, int]  # a topic without the prefix, a partition
+
+
+@dataclass
+class Topics:
+    """All messages by topic and partition; `begins`: where what is older was deleted."""
+
+    logs: dict[Log, list[Read]] = field(default_factory=dict)
+    ends: dict[Log, int] = field(default_factory=dict)
+    begins: dict[Log, int] = field(default_factory=dict)
+    compacted: set[Log] = field(default_factory=set)
+
+    @classmethod
+    def empty(cls) -> Topics:
+        names = [(name, number) for name in (*INPUTS, *OUTPUTS) for number in range(PARTITIONS)]
+        names += [(name, 0) for name in MARKERS]
+        return cls({name: [] for name in names}, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
+
+    def copy(self) -> Topics:
+        logs = {name: list(reads) for name, reads in self.logs.items()}
+        return Topics(logs, dict(self.ends), dict(self.begins), set(self.compacted))
+
+    def append(self, log: Log, **given: object) -> None:
+        read = Read(topic=log[0], partition=log[1], offset=self.ends[log], **given)  # type: ignore[arg-type]
+        self.logs[log].append(read)
+        self.ends[log] += 1
+
+    def history(self, query: str = "q") -> History:
+        """What an audit would read."""
+        parts = {
+            log: Part(
+                topic=log[0],
+                partition=log[1],
+                begin=self.begins[log],
+                end=self.ends[log],
+                messages=reads,
+            )
+            for log, reads in self.logs.items()
+        }
+        return History(
+            query=query,
+            prefix=PREFIX,
+            audit=parts["assigner-audit", 0],
+            commits=parts["assigner-commits", 0],
+            outputs=[part for (name, _), part in parts.items() if name in OUTPUTS],
+            inputs=[part for (name, _), part in parts.items() if name in INPUTS],
+        )
+
+    def expire(self, draw: random.Random, names: Sequence[str]) -> None:
+        """Delete the oldest messages of topics, as retention does."""
+        for log, reads in self.logs.items():
+            if log[0] in names and reads:
+                gone = draw.randint(1, len(reads))
+                self.begins[log] = reads[gone - 1].offset + 1
+                del reads[:gone]
+
+    def compact(self, draw: random.Random) -> None:
+        """Drop some of what is superseded, and tombstones behind which nothing is left."""
+        for log, reads in self.logs.items():
+            if log[0] not in {*COMPACTED, "assigner-commits"}:
+                continue
+            last = {read.key: read.offset for read in reads}
+            kept = [read for read in reads if last[read.key] == read.offset or draw.random() < 0.4]
+            earlier = {read.key for read in kept if last[read.key] != read.offset}
+            self.logs[log] = [
+                read
+                for read in kept
+                if read.value is not None or read.key in earlier or draw.random() < 0.5
+            ]
+
+
+class Writer:
+    """A producer, a broker and a job in one."""
+
+    def __init__(self, seed: int, *, shards: int = 2, wire: Wire = Wire.CONFLUENT) -> None:
+        self.topics = Topics.empty()
+        self.clusters = Clusters()
+        self.release: str | None = None  # written into markers in place of this one
+        self._random = random.Random(seed)
+        self._clock = 1_700_000_000_000
+        self._shards = shards
+        self._options = Options(
+            query_name="q",
+            topic_prefix=PREFIX,
+            default_policy=self._random.choice([Policy.FLUVIO, Policy.BALANCED]),
+            wire=wire,
+            keepers=None,
+        )
+        flags = {"query_name": "q", "topic_prefix": PREFIX}
+        self._sink = TransactionalSink(Settings.load(flags=flags, environ={}), shards=shards)
+        self._checkpoint_id = f"checkpoint-{seed}"
+        self._marker: CommitMarker | None = None
+        self._read: dict[Log, int] = {}
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        """Now and then the broker's clock steps back, or a mark takes an offset."""
+        for message in messages:
+            self._clock += self._random.choice([0, 0, 1, 5, 40, -30])
+            number = message.partition
+            if number is None:
+                number = zlib.crc32(message.key or b"") % PARTITIONS
+            log = (message.topic, number)
+            given = {"key": message.key, "value": message.value, "headers": ()}
+            self.topics.append(log, time_ms=self._clock, **given)
+            if self._random.random() < 0.05:
+                self.topics.ends[log] += 1
+
+    def batch(self) -> None:
+        """Answer all that was sent and not yet answered."""
+        shares: dict[int, list[Read]] = {}
+        labels = shard_labels(self._shards)
+        for log in self.topics.logs:
+            if log[0] in INPUTS:
+                for read in self.topics.logs[log]:
+                    if read.offset >= self._read.get(log, 0):
+                        label = labels[zlib.crc32(read.key or b"") % self._shards]
+                        shares.setdefault(label, []).append(read)
+                self._read[log] = self.topics.ends[log]
+        with Outbox() as outbox:
+            for label, share in shares.items():
+                bundles = ShardBatch(self.clusters, self._options).apply(_batch(share))
+                for sequence, bundle in enumerate(bundles):
+                    outbox.add(label, sequence, bundle)
+            summary = summarised(outbox)
+            offsets = offsets_read(summary.ranges, PREFIX)
+            before = self._marker
+            marker = CommitMarker(
+                query="q",
+                checkpoint_id=self._checkpoint_id,
+                batch=0 if before is None else before.batch + 1,
+                count=summary.count,
+                digest=summary.digest,
+                offsets=offsets,
+                positions=positions_moved({} if before is None else before.positions, offsets),
+                **self._told(),
+            )
+            written = set()
+            for topic, key, value, headers in self._sink._outgoing(outbox):
+                number = zlib.crc32(key) % PARTITIONS if key else self._random.randrange(PARTITIONS)
+                log = (topic.removeprefix(PREFIX), number)
+                given = {"key": key, "value": value, "headers": tuple(headers)}
+                self.topics.append(log, time_ms=self._clock, **given)
+                written.add(log)
+        for log in written:
+            self.topics.ends[log] += 1
+        self._mark(marker)
+
+    def recover(self) -> None:
+        """The checkpoint is lost; another one goes on."""
+        assert self._marker is not None
+        lost = RecoveredFrom(checkpoint_id=self._marker.checkpoint_id, batch=self._marker.batch)
+        self._checkpoint_id += "-again"
+        self._mark(
+            CommitMarker(
+                query="q",
+                checkpoint_id=self._checkpoint_id,
+                batch=-1,
+                count=0,
+                digest="",
+                offsets={},
+                positions=self._marker.positions,
+                recovered_from=lost,
+                **self._told(),
+            )
+        )
+
+    def _told(self) -> dict[str, object]:
+        from spu_assigner.stream.common.release import RELEASE
+
+        return {
+            "release": RELEASE if self.release is None else self.release,
+            "shards": self._shards,
+            "default_policy": self._options.default_policy.value,
+        }
+
+    def _mark(self, marker: CommitMarker) -> None:
+        self._marker = marker
+        value = encode_record(marker, wire=self._options.wire)
+        for name in MARKERS:
+            headers = marker_headers(marker, self._clock) if self.release is None else ()
+            given = {"key": b"q", "value": value, "headers": headers}
+            self.topics.append((name, 0), time_ms=self._clock, **given)
+            self.topics.ends[name, 0] += 1
+
+
+def _batch(share: Sequence[Read]) -> Batch:
+    return Batch(
+        source=np.array([INPUTS.index(read.topic) for read in share], dtype=np.int64),
+        partition=np.array([read.partition for read in share], dtype=np.int64),
+        offset=np.array([read.offset for read in share], dtype=np.int64),
+        time_ms=np.array([read.time_ms for read in share], dtype=np.int64),
+        keys=[read.key for read in share],
+        values=[read.value for read in share],
+    )
+
+
+class Story:
+    """Random messages of a few clusters, some twice, some to the wrong partition, some no event."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._clusters = [Events(f"c{number}") for number in range(4)]
+        self._sent: list[Outgoing] = []
+
+    def beginning(self) -> list[Outgoing]:
+        """Some SPUs for every cluster, with little room."""
+        joins = [event for events in self._clusters for event in events.joins(0, 1, 2, capacity=9)]
+        return [self._sending(event) for event in joins]
+
+    def part(self, count: int) -> list[Outgoing]:
+        return [self._next() for _ in range(count)]
+
+    def _next(self) -> Outgoing:
+        draw = self._random
+        events, topic = draw.choice(self._clusters), f"t{draw.randrange(3)}"
+        match draw.choice("ccccccddgjjlbrrp"):
+            case "c":
+                policy = draw.choice([None, Policy.FLUVIO, Policy.REDPANDA])
+                shortage = draw.choice(list(OnShortage))
+                event: Event = events.create(
+                    topic,
+                    draw.randint(1, 3),
+                    draw.randint(1, 4),
+                    policy=policy,
+                    on_shortage=shortage,
+                )
+            case "d":
+                is_release = len(self._sent) % 3 == 0
+                event = (events.release if is_release else events.delete)(topic)
+            case "g":
+                event = events.grow(topic, draw.randint(2, 5))
+            case "j":
+                event = events.join(draw.randrange(5), capacity=draw.randint(3, 12))
+            case "l":
+                event = events.leave(draw.randrange(5), mode=draw.choice(list(LeaveMode)))
+            case "b":
+                event = events.rebalance(5)
+            case "r" if self._sent:
+                return draw.choice(self._sent)
+            case _:
+                return self._poison(events.create("poisoned"))
+        return self._sending(event)
+
+    def _sending(self, event: Event) -> Outgoing:
+        draw = self._random
+        self._sent.append(Outgoing.of_event(event, draw.choice([None, draw.randrange(PARTITIONS)])))
+        return self._sent[-1]
+
+    def _poison(self, create: Event) -> Outgoing:
+        key, value = create.cluster_id.encode(), encode_event(create)
+        poisons: list[tuple[bytes | None, bytes | None]] = [
+            (key, b"\xff" + value),
+            (None, value),
+            (b"nobody", value),
+            (b"long" * 300, value),
+            (key, None),
+        ]
+        key_sent, value_sent = self._random.choice(poisons)
+        return Outgoing(topic="topic-events", key=key_sent, value=value_sent)
+
+
+def written(seed: int, *, batches: int = 5, recover: bool = False) -> Writer:
+    """A history of some batches, made of this seed."""
+    draw = random.Random(seed)
+    wire = draw.choice(list(Wire))
+    writer, story = Writer(seed, shards=draw.choice([1, 2, 3]), wire=wire), Story(seed)
+    writer.send(story.beginning())
+    for number in range(batches):
+        writer.batch()
+        if recover and number == batches // 2:
+            writer.recover()
+        writer.send(story.part(draw.randint(2, 8)))
+    writer.batch()
+    return writer

@@ -1,0 +1,147 @@
+"""Who calls `plan` and `apply` on a real cluster."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
+from spu_assigner.core.base.events import DEFAULT_POLICY, Event
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.schemas.messages.wire import AppliedTopic
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.plan.applied_store import Ledger
+from support.events.builders import Events
+from support.job.profiled import ENVIRON
+from support.job.small_job import SmallJob, small_job
+from support.kafka.kafka_cluster import KafkaCluster
+
+SEEN_SECONDS_MAX = 240.0  # until brokers tell of what was done: milliseconds
+Lists = list[list[int]]
+
+
+class Operator:
+    """Who calls the commands on the cluster: the job's topics and the mapped ones are both there.
+
+    The test's prefix is that of the job's topics and, so that tests do not meet, of mapped ones.
+    """
+
+    def __init__(self, cluster: KafkaCluster, prefix: str, admin: AdminClient) -> None:
+        self.cluster = cluster
+        self.prefix = prefix
+        self.events = Events()
+        self._admin = admin
+        self._environ = {
+            "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
+            "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
+        }
+
+    def __call__(self, *arguments: object) -> Result:
+        """A command of ours; a broken one is no answer."""
+        done = CliRunner().invoke(cli, [str(each) for each in arguments], env=self._environ)
+        assert isinstance(done.exception, SystemExit | None), done.exc_info
+        return done
+
+    def plan(self, *options: object) -> Result:
+        return self("plan", "--cluster", "c1", *options)
+
+    def apply(self, *options: object) -> Result:
+        return self("apply", "--cluster", "c1", *options)
+
+    def name(self, topic: str) -> str:
+        return f"{self.prefix}{topic}"
+
+    def settings(self) -> Settings:
+        flags = {
+            "bootstrap_servers": self.cluster.bootstrap_servers,
+            "topic_prefix": self.prefix,
+        }
+        return Settings.load(flags=flags, environ=ENVIRON)
+
+    def lists(self, *topics: str) -> dict[str, Lists]:
+        """What the brokers tell of topics, now."""
+        return self._lists(self._admin.list_topics(timeout=20), topics)
+
+    def each(self, *topics: str) -> list[dict[str, Lists] | None]:
+        """What each running broker tells of topics by itself, now; None: it does not answer."""
+        told = [self.cluster.told_by(each) for each in self.cluster.running]
+        return [None if found is None else self._lists(found, topics) for found in told]
+
+    def make(self, topic: str, lists: Lists) -> None:
+        """A topic that is none of the product's; back when every broker tells of it."""
+        new = NewTopic(self.name(topic), len(lists), replica_assignment=lists)
+        self._admin.create_topics([new])[self.name(topic)].result(timeout=20)
+        self.until(topic, lists)
+
+    def remove(self, *topics: str) -> None:
+        """Back when no broker tells of them any more."""
+        for future in self._admin.delete_topics([self.name(each) for each in topics]).values():
+            future.result(timeout=20)
+        self.wait(topics, lambda found: found == {})
+
+    def until(self, topic: str, lists: Lists) -> None:
+        self.wait([topic], lambda found: found == {topic: lists})
+
+    def wait(self, topics: Sequence[str], is_so: Callable[[dict[str, Lists]], bool]) -> None:
+        """Until each running broker tells so by itself: a command may ask any of them."""
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        told = self.each(*topics)
+        while not all(found is not None and is_so(found) for found in told):
+            assert time.monotonic() < deadline, told
+            time.sleep(0.1)
+            told = self.each(*topics)
+
+    def _lists(self, told: ClusterMetadata, topics: Sequence[str]) -> dict[str, Lists]:
+        return {
+            topic: [list(parts[number].replicas) for number in sorted(parts)]
+            for topic in topics
+            if self.name(topic) in told.topics
+            for parts in [told.topics[self.name(topic)].partitions]
+        }
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """For a command in a process of its own."""
+        return dict(self._environ)
+
+    @contextmanager
+    def job(self, *, has_ledger: bool = True) -> Iterator[SmallJob]:
+        """What the job leaves in Kafka: maps, statuses, state; with an SPU for each broker."""
+        create_topics(self.cluster.client, prefix=self.prefix, partitions=2)
+        if not has_ledger:  # As an installation of before 0.4.
+            self.remove("applied-topics")
+        with small_job(self.settings()) as job:
+            job.apply([self.events.join(n, rack=rack) for n, rack in self.cluster.racks.items()])
+            yield job
+
+    def write(self, topic: str, *values: bytes, partition: int = 0) -> None:
+        """Records of a user's."""
+        producer = Producer({**self.cluster.client, "acks": "all"})
+        for value in values:
+            producer.produce(self.name(topic), value, partition=partition)
+        assert producer.flush(60) == 0
+
+    def recorded(self) -> dict[str, AppliedTopic]:
+        """What `apply` has recorded, by the topics' short names."""
+        connection = self.settings().connection()
+        records = Ledger(connection, "c1", is_there=True).read().records
+        return {name.removeprefix(self.prefix): record for name, record in records.items()}
+
+
+def simulated(path: Path, events: Sequence[Event]) -> dict[str, Lists | None]:
+    """Write `simulate`'s answers; gives the maps in them."""
+    lines = "".join(f"{event_to_json(event)}\n" for event in events).encode()
+    answers = io.BytesIO()
+    assert answer_lines(io.BytesIO(lines), answers, DEFAULT_POLICY) == 0
+    path.write_bytes(answers.getvalue())
+    found = [json.loads(line) for line in answers.getvalue().splitlines()]
+    return {each["topic"]: each["replicas"] for each in found if each["type"] == "replica_map"}

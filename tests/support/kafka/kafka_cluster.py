@@ -1,0 +1,345 @@
+"""A real Kafka cluster on one machine: a KRaft controller and a broker for each rack.
+
+    with KafkaCluster() as cluster:  # brokers 1, 2, 3 in racks a, b, c
+        ...  # clients connect to cluster.bootstrap_servers
+        with cluster.stopped(2):
+            ...  # brokers 1 and 3 go on
+
+Each is a process of its own, made from the embedded broker's parts; a folder that is removed at the
+end holds their data and logs. A broker that was killed is fenced within SESSION_MS.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+from spu_assigner.stream.broker.class_archive import copy_data, jvm_options
+from spu_assigner.stream.broker.embedded import BrokerError, prepare
+from spu_assigner.stream.broker.process import HOST, BrokerProcess, Ports
+from spu_assigner.stream.common.private_files import private_folder
+from support.kafka.ports import free_ports
+
+CONTROLLER_ID = 100
+RACKS = ("a", "b", "c")
+HEAP_MB = 384  # at most: a broker with a thousand topics uses half of it
+CONTROLLER_HEAP_MB = 256
+SESSION_MS = 9_000  # Kafka's own: a broker that the machine lets wait is not to be fenced
+SEEN_SECONDS_MAX = 240.0  # a broker comes and goes in 1 to 10 s; a machine under load needs more
+START_TRIES_MAX = 3  # between finding free ports and using them another process may take one
+_POLL_SECONDS = 0.05
+_ANSWER_SECONDS_MAX = 5.0
+_BY_ADDRESS = -1  # stands for a broker whose id the client did not know yet
+
+
+@dataclass(slots=True, kw_only=True)
+class _Controller(BrokerProcess):
+    """A controller answers no metadata request: it is ready when its port is open."""
+
+    def _answering_cluster(self) -> str | None:
+        return self._cluster_id()
+
+
+class KafkaCluster:
+    """Brokers 1 … n, one in each of the racks, and their controller.
+
+    Args:
+        racks: the brokers' `broker.rack`, in the order of their ids; None for a broker without.
+        settings: further lines of every `server.properties`.
+    """
+
+    def __init__(
+        self,
+        racks: Sequence[str | None] = RACKS,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.racks = dict(enumerate(racks, 1))
+        self._settings = dict(settings or {})
+        self._folder: Path | None = None
+        self._brokers: dict[int, BrokerProcess] = {}
+        self._controller: BrokerProcess | None = None
+        self._running: set[int] = set()  # the brokers that are to run
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All brokers, the stopped ones too."""
+        return tuple(self.racks)
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        return tuple(sorted(self._running))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All brokers' addresses; the same after a restart."""
+        self._require_begun()
+        return ",".join(broker.bootstrap_servers for broker in self._brokers.values())
+
+    @property
+    def client(self) -> dict[str, str | int]:
+        """Settings for confluent-kafka."""
+        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+
+    def pid(self, broker_id: int) -> int | None:
+        """The JVM's process id; None while the broker is stopped."""
+        return self._broker(broker_id).pid
+
+    def log_path(self, broker_id: int) -> Path:
+        """Everything the broker, or the controller by CONTROLLER_ID, says."""
+        if broker_id == CONTROLLER_ID and self._controller is not None:
+            return self._controller.log
+        return self._broker(broker_id).log
+
+    def begin(self) -> Self:
+        """Start all, about 4 s on two cores, and wait until each broker is in the metadata.
+
+        Raises:
+            BrokerError: one does not come up; the message says why and names its log.
+            JavaError, JarError: what they run on cannot be had.
+        """
+        if self._brokers:
+            raise BrokerError(f"the cluster already runs on {self.bootstrap_servers}")
+        for tries in range(1, START_TRIES_MAX + 1):
+            self._prepare()
+            try:
+                self._begin_all()
+            except BrokerError as reason:
+                self.close()
+                if tries == START_TRIES_MAX or "in use" not in str(reason):
+                    raise
+            except BaseException:  # Ctrl-C too: no process may be left behind.
+                self.close()
+                raise
+            else:
+                break
+        return self
+
+    def start(self, broker_id: int) -> None:
+        """Start a broker that was stopped or killed; back when it is in the metadata."""
+        broker = self._broker(broker_id)
+        if broker.is_running:
+            raise BrokerError(f"broker {broker_id} already runs on {broker.bootstrap_servers}")
+        broker.kill()  # It may have ended by itself: its pipes are closed here.
+        broker.start()
+        self._running.add(broker_id)
+        self.wait_seen()
+
+    def stop(self, broker_id: int) -> None:
+        """End a broker cleanly: it hands over what it leads; back when it is not seen any more."""
+        self._end(broker_id, self._broker(broker_id).stop)
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker as a crash would; back when the controller has fenced it."""
+        self._end(broker_id, self._broker(broker_id).kill)
+
+    @contextmanager
+    def stopped(self, broker_id: int) -> Iterator[None]:
+        """A broker is stopped inside, and runs again afterwards."""
+        self.stop(broker_id)
+        try:
+            yield
+        finally:
+            self.start(broker_id)
+
+    def seen(self) -> dict[int, str | None]:
+        """The brokers that the cluster tells its clients of, with their racks; by id.
+
+        Raises:
+            BrokerError: no broker answers.
+        """
+        with AdminClient(self.client) as admin:
+            try:
+                nodes = admin.describe_cluster().result(timeout=10).nodes
+            except (KafkaException, TimeoutError) as reason:
+                self.check()
+                raise BrokerError(
+                    f"no broker of {self.bootstrap_servers} answers: {reason}"
+                ) from None
+            return {node.id: node.rack for node in sorted(nodes, key=lambda node: node.id)}
+
+    def told_by(self, broker_id: int) -> ClusterMetadata | None:
+        """What a broker tells of brokers and topics by itself; None if it does not answer.
+
+        A client soon knows of all brokers and asks any: what another one has told does not count.
+        """
+        address = self._broker(broker_id).bootstrap_servers
+        deadline = time.monotonic() + _ANSWER_SECONDS_MAX
+        while (left := deadline - time.monotonic()) > 0:
+            settings = {"bootstrap.servers": address, "log_level": 0}
+            with AdminClient(settings) as admin, suppress(KafkaException):
+                found = admin.list_topics(timeout=left)
+                if found.orig_broker_id in (_BY_ADDRESS, broker_id):
+                    return found
+        return None
+
+    def wait_seen(self) -> None:
+        """Wait until every running broker tells of the running brokers, and of no other.
+
+        Raises:
+            BrokerError: a process died, or SEEN_SECONDS_MAX passed.
+        """
+        expected = self.running
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        while any((found := self._seen_by(each)) != expected for each in expected):
+            self.check()
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"after {SEEN_SECONDS_MAX:.0f} s a broker tells of {list(found)}, expected "
+                    f"{list(expected)}; the logs are in {self._folder}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def check(self) -> None:
+        """Raise if a process that is to run has ended; the message names its log."""
+        self._require_begun()
+        processes = {f"broker {each}": self._brokers[each] for each in self.running}
+        for name, process in {**processes, "the controller": self._controller}.items():
+            if process is not None and not process.is_running:
+                raise BrokerError(f"{name} has ended by itself; its log is {process.log}")
+
+    def close(self) -> None:
+        """End all and remove their data, as nobody needs it any more."""
+        everyone = [*self._brokers.values(), *([self._controller] if self._controller else [])]
+        for process in everyone:
+            process.kill()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._brokers, self._controller, self._folder = {}, None, None
+        self._running.clear()
+
+    def __enter__(self) -> Self:
+        return self if self._brokers else self.begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _prepare(self) -> None:
+        java, jars, image = prepare()
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="spu-assigner-cluster-"))
+        controller, *ports = free_ports(1 + len(self.racks))
+        common = {
+            **_replication(len(self.racks)),
+            "controller.quorum.voters": f"{CONTROLLER_ID}@{HOST}:{controller}",
+            "broker.session.timeout.ms": str(SESSION_MS),
+            **self._settings,
+        }
+        options = jvm_options(image)
+        self._controller = _Controller(
+            java=java,
+            jars=jars,
+            folder=folder / "controller",
+            ports=Ports(client=controller, controller=controller),
+            heap_mb=CONTROLLER_HEAP_MB,
+            settings={
+                "process.roles": "controller",
+                "node.id": str(CONTROLLER_ID),
+                "listeners": f"CONTROLLER://{HOST}:{controller}",
+                "advertised.listeners": f"CONTROLLER://{HOST}:{controller}",
+                **common,
+            },
+            jvm_options=options,
+        )
+        for (broker_id, rack), port in zip(self.racks.items(), ports, strict=True):
+            self._brokers[broker_id] = BrokerProcess(
+                java=java,
+                jars=jars,
+                folder=folder / f"broker-{broker_id}",
+                ports=Ports(client=port, controller=controller),
+                heap_mb=HEAP_MB,
+                settings={
+                    "process.roles": "broker",
+                    "node.id": str(broker_id),
+                    "listeners": f"PLAINTEXT://{HOST}:{port}",
+                    **({} if rack is None else {"broker.rack": rack}),
+                    **common,
+                },
+                jvm_options=options,
+            )
+        _format(image, self._controller, self._brokers)
+
+    def _begin_all(self) -> None:
+        """The controller first: without it a broker waits before it says anything."""
+        self._require_begun()
+        if self._controller is not None:
+            self._controller.start()
+        with ThreadPoolExecutor(len(self._brokers)) as pool:
+            for started in [pool.submit(broker.start) for broker in self._brokers.values()]:
+                started.result()
+        self._running = set(self._brokers)
+        self.wait_seen()
+
+    def _end(self, broker_id: int, how: Callable[[], None]) -> None:
+        if broker_id not in self._running:
+            raise BrokerError(f"broker {broker_id} is stopped already")
+        if self.running == (broker_id,):
+            raise BrokerError(f"broker {broker_id} is the last; another one has to run first")
+        self._running.discard(broker_id)
+        how()
+        self.wait_seen()
+
+    def _seen_by(self, broker_id: int) -> tuple[int, ...]:
+        """The brokers that one of them tells of; none while it does not answer."""
+        found = self.told_by(broker_id)
+        return () if found is None else tuple(sorted(found.brokers))
+
+    def _broker(self, broker_id: int) -> BrokerProcess:
+        self._require_begun()
+        if broker_id not in self._brokers:
+            raise BrokerError(f"there is no broker {broker_id}, only {list(self.ids)}")
+        return self._brokers[broker_id]
+
+    def _require_begun(self) -> None:
+        if not self._brokers:
+            raise BrokerError("the cluster has not been started")
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Each replica on a broker of its own, and one of three may be away."""
+    replicas, in_sync = str(min(3, brokers)), str(2 if brokers > 2 else 1)
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
+
+
+def _format(image: Path, controller: BrokerProcess, brokers: Mapping[int, BrokerProcess]) -> None:
+    """Give all one new cluster id; what else a formatted folder holds comes from the image.
+
+    Without a directory id of its own a node makes one; the image's log is a single broker's.
+    """
+    private_folder(controller.folder)
+    copy_data(image, controller.data)
+    for path in controller.data.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in ("bootstrap.checkpoint", "meta.properties"):
+            path.unlink()
+    text = (controller.data / "meta.properties").read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^directory\.id=.*\n", "", text)
+    for node, process in {CONTROLLER_ID: controller, **brokers}.items():
+        private_folder(process.folder)
+        process.data.mkdir(parents=True, exist_ok=True)
+        changed = re.sub(r"(?m)^node\.id=.*$", f"node.id={node}", text)
+        (process.data / "meta.properties").write_text(changed, encoding="utf-8")

@@ -1,0 +1,309 @@
+"""A slow and obvious model of the whole core, to hold the real one against.
+
+Written from the contract, apart from the core, in plain Python; it imports nothing of the product
+(ARCHITECTURE.md names the open points on which it follows the core). Everything is done the
+plainest way: one partition after the other, indexes as plain integers that are re-based at each
+change of the ring, a deep copy for what may have to be undone. Events and answers are the JSON
+objects of `spu-assigner simulate`; messages are always null.
+
+Not modelled: where `balanced` places, what a rebalance moves, and the size limit of a map.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from support.model.plain_cluster import (
+    Cluster,
+    Index,
+    Json,
+    Refusal,
+    Spu,
+    Topic,
+    release_cores,
+    resized,
+)
+from support.model.plain_repair import mend, shortage
+from support.model.plain_requests import PARTITIONS_MAX, check_fields, place, place_by_hand
+
+__all__ = ["Index", "Oracle"]
+
+REMEMBERED = 256
+GROWS_REMEMBERED = 15
+WAITING_MAX = 10_000
+PRODUCT_TOPICS = (
+    *("spu-events", "topic-events", "replica-map", "topic-status", "ring-events", "dead-letter"),
+    *("assigner-state", "assigner-commits", "assigner-audit", "applied-topics"),
+)
+
+
+class Oracle:
+    """Answers events as the product should."""
+
+    def __init__(self, default_policy: str = "fluvio") -> None:
+        self.default_policy = default_policy
+        self.clusters: dict[str, Cluster] = {}
+
+    def apply(self, event: Json) -> list[Json]:
+        """The answers to one event, in the contract's order."""
+        name, cause = event["cluster_id"], event["event_id"]
+        cluster = self.clusters.setdefault(name, Cluster())
+        if _is_repeated(cluster, event):
+            return []
+        cluster.seen = [*cluster.seen, cause][-REMEMBERED:]
+        cluster.cause = cause
+        talk = Talk(cluster, event, self.default_policy)
+        getattr(talk, event["type"])()
+        after = self.clusters[name] = talk.cluster
+        rings, after.ring_events = after.ring_events, []
+        talk.maps.sort(key=lambda line: (line["topic"], line["revision"]))
+        rings.sort(key=lambda line: line["spu_id"])  # stable: then as decided
+        for line in rings:
+            line["ring_size"] = len(after.ring)
+        answers = [*talk.maps, *talk.statuses, *rings]
+        for answer in answers:
+            answer["cluster_id"] = name
+        return answers
+
+
+def _is_repeated(cluster: Cluster, event: Json) -> bool:
+    known = list(cluster.seen)
+    topic = cluster.topics.get(event.get("topic", ""))
+    if topic is not None:
+        known += [topic.created_by, *topic.grown_by[-GROWS_REMEMBERED:]]
+    waiting = cluster.creates.get(event.get("topic", ""))
+    if waiting is not None:
+        known.append(waiting["event_id"])
+    return event["event_id"] in known
+
+
+class Talk:
+    """One event and what is answered to it; `cluster` is replaced by a changed copy."""
+
+    def __init__(self, cluster: Cluster, event: Json, default_policy: str) -> None:
+        self.cluster = cluster
+        self.event = event
+        self.default_policy = default_policy
+        self.maps: list[Json] = []
+        self.statuses: list[Json] = []
+
+    def spu_joined(self) -> None:
+        cluster, event = self.cluster, self.event
+        spu_id, rack, cores = event["spu_id"], event.get("rack"), event.get("cores", 1)
+        capacity = event.get("capacity")
+        if capacity is None:
+            capacity = cores * 7000 - 2
+        code = None
+        if not 0 <= spu_id <= 2**31 - 1:
+            code = "INVALID_SPU_ID"
+        elif not 1 <= cores <= 1024:
+            code = "INVALID_CORES"
+        elif not 0 <= capacity <= 2**31 - 1:
+            code = "INVALID_CAPACITY"
+        elif rack is not None and not 1 <= len(rack) <= 128:
+            code = "INVALID_RACK"
+        elif spu_id not in cluster.spus and len(cluster.spus) >= 10_000:
+            code = "TOO_MANY_SPUS"
+        if code is not None:
+            cluster.tell(spu_id, "ignored", code)
+            return
+        before = cluster.spus.get(spu_id)
+        spu = Spu(rack=rack, capacity=capacity, weights=resized([2], cores))
+        if before is not None:
+            spu.weights, spu.count = resized(before.weights, cores), before.count
+        cluster.spus[spu_id] = spu
+        is_update = before is not None and before.online
+        cluster.tell(spu_id, "updated" if is_update else "joined")
+        cluster.refresh()
+        if before is None or not before.online or capacity > before.capacity:
+            self._serve()
+
+    def spu_left(self) -> None:
+        cluster, spu_id = self.cluster, self.event["spu_id"]
+        if spu_id not in cluster.spus:
+            cluster.tell(spu_id, "ignored", "SPU_UNKNOWN")
+            return
+        cluster.spus[spu_id].online = False
+        cluster.tell(spu_id, "left")
+        cluster.refresh()
+        if self.event.get("mode", "offline") == "decommission":
+            cluster.spus[spu_id].leaving = True
+            self._decommission(spu_id, self.event["event_id"])
+
+    def _decommission(self, spu_id: int, cause: str) -> None:
+        cluster = self.cluster
+        for name, topic in sorted(cluster.topics.items()):
+            if not any(spu_id in ids for ids in topic.replicas):
+                continue
+            if mend(cluster, topic, only=spu_id):
+                topic.revision += 1
+                self._say_map(name, topic, cause)
+            code = shortage(cluster, topic)
+            if code is not None:
+                cluster.repairs[name] = cause
+                self._say(name, "waiting", cause, code=code)
+        cluster.forget_the_gone()
+
+    def topic_create(self) -> None:
+        event, name = self.event, self.event["topic"]
+        policy = event.get("policy")
+        if policy is None:
+            policy = "manual" if event.get("replicas") is not None else self.default_policy
+        before, is_trial = self.cluster, event.get("validate_only", False)
+        try:
+            check_fields(event, policy)
+            if name.startswith("__") or name in PRODUCT_TOPICS:
+                raise Refusal("RESERVED_NAME")
+            if name in before.topics or name in before.creates:
+                raise Refusal("TOPIC_EXISTS")
+            after, topic = _created(before, event, policy)
+        except Refusal as refusal:
+            code = refusal.args[0]
+            waits = policy != "manual" and event.get("on_shortage", "reject") == "wait"
+            if code in ("INSUFFICIENT_SPUS", "INSUFFICIENT_CAPACITY") and waits and not is_trial:
+                if len(before.creates) < WAITING_MAX:
+                    before.creates[name] = {**event, "policy": policy}
+                    self._say(name, "waiting", event["event_id"], code=code)
+                    return
+                code = "TOO_MANY_WAITING"
+            self._say(name, "rejected", event["event_id"], code=code)
+            return
+        if is_trial:
+            self._say(name, "validated", event["event_id"], replicas=topic.replicas)
+            return
+        self._keep(after, name, topic, event["event_id"])
+
+    def topic_delete(self) -> None:
+        self._forget("deleted")
+
+    def topic_release(self) -> None:
+        self._forget("released")
+
+    def _forget(self, answer: str) -> None:
+        """A release differs from a delete in the answer's word alone."""
+        cluster, name, cause = self.cluster, self.event["topic"], self.event["event_id"]
+        if name in cluster.creates:
+            del cluster.creates[name]
+            self._say(name, answer, cause)
+            return
+        if name not in cluster.topics:
+            self._say(name, "rejected", cause, code="TOPIC_UNKNOWN")
+            return
+        topic = cluster.topics.pop(name)
+        cluster.repairs.pop(name, None)
+        for ids in topic.replicas:
+            for spu_id in ids:
+                cluster.spus[spu_id].count -= 1
+        if topic.cores is not None:
+            pairs = zip(topic.replicas, topic.cores, strict=True)
+            release_cores(
+                cluster, [pair for ids, cores in pairs for pair in zip(ids, cores, strict=True)]
+            )
+        cluster.refresh()
+        cluster.forget_the_gone()
+        topic.revision += 1
+        self._say_map(name, topic, cause, is_gone=True)
+        self._say(name, answer, cause)
+        self._serve()
+
+    def topic_grow(self) -> None:
+        event, name, cause = self.event, self.event["topic"], self.event["event_id"]
+        after = deepcopy(self.cluster)
+        try:
+            if name not in after.topics:
+                raise Refusal("TOPIC_UNKNOWN")
+            topic = after.topics[name]
+            if topic.policy == "manual":
+                raise Refusal("MANUAL_TOPIC")
+            if not len(topic.replicas) < event["partitions"] <= PARTITIONS_MAX:
+                raise Refusal("INVALID_PARTITIONS")
+            request = {
+                "partitions": event["partitions"] - len(topic.replicas),
+                "replication_factor": topic.width,
+                "ignore_rack": topic.ignore_rack,
+            }
+            lists, cores = place(after, request, topic.policy)
+        except Refusal as refusal:
+            self._say(name, "rejected", cause, code=refusal.args[0])
+            return
+        topic.replicas += lists
+        if topic.cores is not None:
+            topic.cores += cores or []
+        topic.revision += 1
+        topic.grown_by.append(cause)
+        self._keep(after, name, topic, cause)
+
+    def cluster_rebalance(self) -> None:
+        cause = self.event["event_id"]
+        if self.event["max_moves"] < 0:
+            self._say("", "rejected", cause, code="INVALID_MAX_MOVES")
+            return
+        if any(topic.policy != "manual" for topic in self.cluster.topics.values()):
+            raise NotImplementedError("the oracle moves nothing: keep rebalances out of its lives")
+        self._say("", "assigned", cause, moves=0)
+
+    def _serve(self) -> None:
+        """Try what waits, once: short lists first, then creates, oldest first."""
+        for name, cause in list(self.cluster.repairs.items()):
+            cluster = self.cluster
+            cluster.cause = cause
+            topic = cluster.topics[name]
+            if mend(cluster, topic):
+                topic.revision += 1
+                self._say_map(name, topic, cause)
+            if shortage(cluster, topic) is None:
+                del cluster.repairs[name]
+                self._say(name, "assigned", cause)
+            cluster.forget_the_gone()
+        for name, event in list(self.cluster.creates.items()):
+            self.cluster.cause = event["event_id"]
+            try:
+                after, topic = _created(self.cluster, event, event["policy"])
+            except Refusal:
+                continue
+            del after.creates[name]
+            self._keep(after, name, topic, event["event_id"])
+
+    def _keep(self, after: Cluster, name: str, topic: Topic, cause: str) -> None:
+        """Go on with the changed copy, and tell of the topic that is new in it."""
+        self.cluster = after
+        after.topics[name] = topic
+        self._say_map(name, topic, cause)
+        self._say(name, "assigned", cause)
+
+    def _say_map(self, name: str, topic: Topic, cause: str, *, is_gone: bool = False) -> None:
+        line = {
+            "type": "replica_map",
+            "topic": name,
+            "revision": topic.revision,
+            "policy": topic.policy,
+            "replicas": None if is_gone else deepcopy(topic.replicas),
+            "cores": None if is_gone else deepcopy(topic.cores),
+            "chain_index": self.cluster.index_shown(topic),
+            "cause": cause,
+        }
+        self.maps.append(line)
+
+    def _say(self, name: str, status: str, cause: str, **fields: Any) -> None:
+        line = {"type": "topic_status", "topic": name, "status": status, "code": None}
+        line |= {"message": None, "replicas": None, "cause": cause}
+        self.statuses.append({**line, **fields})
+
+
+def _created(before: Cluster, event: Json, policy: str) -> tuple[Cluster, Topic]:
+    """The cluster with the topic placed, and the topic; `before` stays as it is."""
+    after = deepcopy(before)
+    if policy == "manual":
+        lists, cores = place_by_hand(after, event["replicas"]), None
+    else:
+        lists, cores = place(after, event, policy)
+    topic = Topic(
+        policy=policy,
+        replicas=lists,
+        cores=cores,
+        created_by=event["event_id"],
+        width=len(lists[0]),
+        ignore_rack=event.get("ignore_rack", False),
+    )
+    return after, topic

@@ -1,0 +1,172 @@
+"""Whether the oracle grants a create or a grow, and where the lists go, one after the other.
+
+Imports nothing of the product, which is held against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from support.model.plain_cluster import Cluster, Index, Json, Refusal, take_core
+from support.model.plain_placement import fluvio_list, fluvio_rack_list, kafka_list, kafka_rack_list
+
+INDEX_MAX = 2**31 - 1
+PARTITIONS_MAX = 100_000
+
+
+def check_fields(event: Json, policy: str) -> None:
+    """Ranges, policy and fields, without a look at the cluster."""
+    if policy != "manual":
+        if not 1 <= event.get("partitions", 1) <= PARTITIONS_MAX:
+            raise Refusal("INVALID_PARTITIONS")
+        if not 1 <= event.get("replication_factor", 1) <= 32:
+            raise Refusal("INVALID_REPLICATION_FACTOR")
+    start, shift = event.get("start_index"), event.get("shift")
+    if start is not None and not (policy in ("fluvio", "kafka") and 0 <= start <= INDEX_MAX):
+        raise Refusal("INVALID_START_INDEX")
+    if shift is not None and not (
+        policy == "kafka" and start is not None and 0 <= shift <= INDEX_MAX
+    ):
+        raise Refusal("INVALID_SHIFT")
+    if (policy == "manual") != (event.get("replicas") is not None):
+        raise Refusal("INVALID_REPLICAS")
+
+
+def place(
+    cluster: Cluster, request: Json, policy: str
+) -> tuple[list[list[int]], list[list[int]] | None]:
+    """Replica lists and cores of an automatic policy; changes the cluster as it goes."""
+    if policy == "balanced":
+        raise NotImplementedError("the oracle does not place `balanced`: keep it out of its lives")
+    ignore_rack = request.get("ignore_rack", False)
+    if policy != "redpanda" and not ignore_rack and cluster.rack_mode() == "some":
+        raise Refusal("RACKS_INCOMPLETE")
+    replicas = request.get("replication_factor", 1)
+    online = sum(spu.online for spu in cluster.spus.values())
+    if replicas > len(cluster.ring):
+        raise Refusal("INSUFFICIENT_CAPACITY" if replicas <= online else "INSUFFICIENT_SPUS")
+    partitions = request.get("partitions", 1)
+    if policy == "redpanda":
+        placed = [_allocate(cluster, replicas) for _ in range(partitions)]
+        lists = [[spu_id for spu_id, _ in row] for row in placed]
+        return lists, [[core for _, core in row] for row in placed]
+    order = cluster.order_of(policy, ignore_rack=ignore_rack)
+    rows = _rows_in_turn(cluster, request, policy, order)
+    return [next(rows) for _ in range(partitions)], None
+
+
+def _rows_in_turn(cluster: Cluster, request: Json, policy: str, order: str) -> Iterator[list[int]]:
+    """One replica list after the other, each counted before the next is placed."""
+    replicas = request.get("replication_factor", 1)
+    start = request.get("start_index")
+    ring = cluster.orders[order]
+    index = cluster.indexes[order] if start is None else Index(moved=True)
+    shift = 0
+    if start is not None and policy == "fluvio":
+        index.value = start
+    elif start is not None:
+        ring = ring[start % len(ring) :] + ring[: start % len(ring)]
+        shift = start if request.get("shift") is None else request["shift"]
+    while True:
+        if replicas > len(ring):
+            raise Refusal("INSUFFICIENT_CAPACITY")
+        turn, first = divmod(index.value, len(ring))
+        if policy == "fluvio" and order == "id":
+            chosen = fluvio_list(ring, index=index.value, replicas=replicas)
+        elif policy == "fluvio":
+            chosen = fluvio_rack_list(ring, index=index.value, replicas=replicas)
+        elif order == "id":
+            chosen = kafka_list(ring, first=first, shift=shift + turn, replicas=replicas)
+        else:
+            racks = {spu_id: cluster.spus[spu_id].rack or "" for spu_id in ring}
+            chosen = kafka_rack_list(
+                ring, racks, first=first, shift=shift + turn, replicas=replicas
+            )
+        index.value += 1
+        index.moved = True
+        for spu_id in chosen:
+            cluster.spus[spu_id].count += 1
+        cluster.refresh()
+        if start is None:
+            ring = cluster.orders[order]  # its index is re-based already
+        else:
+            old, ring = ring, cluster.orders[order]
+            if policy == "kafka":
+                ring = _headed_alike(old, ring)
+            index.rebase(old, ring)
+        yield chosen
+
+
+def _headed_alike(old: list[int], new: list[int]) -> list[int]:
+    """The new order, turned so that the first of the old one that remains heads it."""
+    head = next((spu_id for spu_id in old if spu_id in new), None)
+    if head is None:
+        return []
+    return new[new.index(head) :] + new[: new.index(head)]
+
+
+def _allocate(cluster: Cluster, replicas: int) -> list[tuple[int, int]]:
+    """Redpanda: SPU and core for each replica of one partition."""
+    chosen: list[tuple[int, int]] = []
+    while len(chosen) < replicas:
+        used = [spu_id for spu_id, _ in chosen]
+        unused = [spu_id for spu_id in cluster.orders["registration"] if spu_id not in used]
+        if len(unused) < replicas - len(chosen):
+            raise Refusal("INSUFFICIENT_CAPACITY")
+        ring, pointer = cluster.orders["registration"], cluster.indexes["registration"]
+        spu_id = ring[pointer.value % len(ring)]
+        pointer.value += 1
+        pointer.moved = True
+        if spu_id in used:
+            continue
+        chosen.append((spu_id, take_core(cluster.spus[spu_id].weights)))
+        cluster.spus[spu_id].count += 1
+        cluster.refresh()
+    return chosen
+
+
+def place_by_hand(cluster: Cluster, raw: Any) -> list[list[int]]:
+    """The lists of a manual request, judged and counted."""
+    lists = _read_lists(raw)
+    for chosen in lists:
+        if any(spu_id not in cluster.spus for spu_id in chosen):
+            raise Refusal("MANUAL_UNKNOWN_SPU")
+        if any(cluster.spus[spu_id].leaving for spu_id in chosen):
+            raise Refusal("MANUAL_SPU_LEAVING")
+        if any(cluster.spus[spu_id].is_full for spu_id in chosen):
+            raise Refusal("MANUAL_SPU_FULL")
+        for spu_id in chosen:
+            cluster.spus[spu_id].count += 1
+        cluster.refresh()
+    return lists
+
+
+def _read_lists(raw: Any) -> list[list[int]]:
+    entries = raw["partitions"] if isinstance(raw, dict) and list(raw) == ["partitions"] else raw
+    if not isinstance(entries, list):
+        raise Refusal("MANUAL_MALFORMED")
+    if not 1 <= len(entries) <= PARTITIONS_MAX:
+        raise Refusal("INVALID_PARTITIONS")
+    lists: list[list[int]] = []
+    for partition, entry in enumerate(entries):
+        if not isinstance(entry, dict) or set(entry) != {"id", "replicas"}:
+            raise Refusal("MANUAL_MALFORMED")
+        if type(entry["id"]) is not int or entry["id"] != partition:
+            raise Refusal("MANUAL_PARTITION_IDS")
+        chosen = entry["replicas"]
+        if type(chosen) is not list:
+            raise Refusal("MANUAL_MALFORMED")
+        if not chosen:
+            raise Refusal("MANUAL_EMPTY_LIST")
+        if len(chosen) > 32:
+            raise Refusal("INVALID_REPLICATION_FACTOR")
+        if lists and len(chosen) != len(lists[0]):
+            raise Refusal("MANUAL_UNEVEN_LISTS")
+        ids = [value for value in chosen if type(value) is int]
+        if any(ids.count(value) > 1 for value in ids):
+            raise Refusal("MANUAL_DUPLICATE_SPU")
+        if len(ids) < len(chosen) or not all(0 <= value <= 2**31 - 1 for value in ids):
+            raise Refusal("MANUAL_INVALID_SPU")
+        lists.append(chosen)
+    return lists

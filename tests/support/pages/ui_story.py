@@ -1,0 +1,74 @@
+"""What the pages are looked at with: two clusters with everything that has a mark of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from support.events.builders import Events
+from support.job.small_job import SmallJob
+from support.job.streams import TOPIC_EVENTS, Outgoing
+
+Raw = tuple[bytes, bytes]  # key and value on `topic-events`
+
+
+NAMES = (
+    *("orders", "payments", "payments.refunds", "inventory", "shipments", "returns"),
+    *("page-views", "clicks", "search-queries", "sessions", "users", "users.changelog"),
+    *("emails", "notifications", "fraud-scores", "audit-log", "metrics.raw", "metrics.1m"),
+)
+
+
+def story() -> list[Sequence[Event | Raw]]:
+    """Batches for `Answering`."""
+    prod, edge = Events("prod-eu"), Events("edge-lab", first=1_000)
+    racks = {
+        "eu-west-1a": [0, 1, 2, 3, 4, 5],
+        "eu-west-1b": [6, 7, 8, 9, 10, 11],
+        "eu-west-1c": [12, 13, 14, 15, 16, 17],
+    }
+    joins = [
+        prod.join(spu_id, rack=rack, capacity=60 if spu_id % 6 < 4 else 90)
+        for rack, ids in racks.items()
+        for spu_id in ids
+    ]
+    joins += [
+        prod.join(18, rack="eu-west-1a", capacity=12),
+        prod.join(19, rack="eu-west-1b", capacity=60),
+    ]
+    policies = (Policy.FLUVIO, Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA)
+    creates = [
+        prod.create(name, 6 + 3 * (number % 4), 3, policy=policies[number % 4])
+        for number, name in enumerate(NAMES)
+    ]
+    return [
+        joins,
+        creates[:9],
+        [prod.leave(19, mode=LeaveMode.OFFLINE), prod.leave(11, mode=LeaveMode.DECOMMISSION)],
+        creates[9:],
+        [
+            prod.manual("pinned", [17, 4, 8], [3, 9, 14]),
+            prod.leave(5, mode=LeaveMode.OFFLINE),
+            prod.create("archive", 4, 24, policy=Policy.FLUVIO, on_shortage=OnShortage.WAIT),
+            prod.create("orders", 3, 3, policy=Policy.FLUVIO),
+            prod.grow("orders", 12),
+            (b"prod-eu", b'{"type":"topic_create","topic":"typed by hand"}'),
+        ],
+        [
+            *edge.joins(0, 1, 2, 3, capacity=20),
+            edge.create("sensors", 8, 2, policy=Policy.FLUVIO),
+            edge.create("alarms", 2, 3, policy=Policy.FLUVIO),
+        ],
+    ]
+
+
+def play(job: SmallJob, batch: Sequence[Event | Raw]) -> None:
+    """Send a batch, and answer it."""
+    messages = [
+        Outgoing(topic=TOPIC_EVENTS, key=each[0], value=each[1], partition=0)
+        if isinstance(each, tuple)
+        else Outgoing.of_event(each, 0)
+        for each in batch
+    ]
+    job.streams.send(messages)
+    job.answer(messages)

@@ -1,0 +1,122 @@
+"""Kafka's own placer: `AdminUtils` called in its jar, through Py4J, in a Java of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import py4j.java_gateway as py4j
+from spu_assigner.stream.jvm.jars import ensure
+from support.placers.kafka_java import bound, java_array, java_class, java_loop, running_java
+
+Racks = Mapping[int, str | None]  # broker: its rack
+
+
+class KafkaPlacer:
+    """Kafka's AdminUtils, in a Java of its own."""
+
+    def __init__(self, gateway: py4j.JavaGateway) -> None:
+        self._gateway = gateway
+        self._jvm = gateway.jvm
+        self._brokers: dict[tuple[Any, ...], Any] = {}
+        self._last: tuple[Racks, Any] | None = None  # so that a bench measures Java alone
+
+    def assign(
+        self,
+        racks: Racks,
+        *,
+        partitions: int,
+        replicas: int,
+        start: int,
+        start_partition: int = 0,
+    ) -> list[list[int]]:
+        """The lists of partitions start_partition, start_partition + 1, …"""
+        assigned = self.assign_in_java(racks, partitions, replicas, start, start_partition)
+        lists = self.read(assigned)
+        assert sorted(lists) == list(range(start_partition, start_partition + partitions))
+        return [lists[partition] for partition in sorted(lists)]
+
+    @staticmethod
+    def read(assigned: Any) -> dict[int, list[int]]:
+        """The list of each partition out of Java's map."""
+        text = assigned.toString()  # One call; reading the map through Py4J takes one a number.
+        return {
+            int(partition): [int(spu_id) for spu_id in ids.split(", ")]
+            for partition, ids in re.findall(r"(\d+)=\[([\d, ]+)\]", text)
+        }
+
+    def assign_in_java(
+        self, racks: Racks, partitions: int, replicas: int, start: int, start_partition: int, /
+    ) -> Any:
+        """The same as Java's map, left in Java."""
+        return self._jvm.org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers(
+            self._brokers_of(racks), partitions, replicas, start, start_partition
+        )
+
+    def topics_in_java(
+        self, racks: Racks, *, topics: int, partitions: int, replicas: int
+    ) -> Callable[[], object]:
+        """Place so many topics one after the other within Java, and forget them.
+
+        Topic n is placed from start index n; its shift is 0.
+        """
+        invoke, number = self._jvm.java.lang.invoke, self._jvm.java.lang.Integer.TYPE
+        numbers = [number] * 4
+        collection = java_class(self._gateway, "java.util.Collection")
+        kinds = java_array(self._gateway, "java.lang.Class", collection, *numbers)
+        place = invoke.MethodHandles.publicLookup().findStatic(
+            java_class(self._gateway, "org.apache.kafka.admin.AdminUtils"),
+            "assignReplicasToBrokers",
+            invoke.MethodType.methodType(java_class(self._gateway, "java.util.Map"), kinds),
+        )
+        place = bound(self._gateway, place, self._brokers_of(racks), partitions, replicas)
+        first = java_array(self._gateway, "java.lang.Object", 0)
+        body = invoke.MethodHandles.insertArguments(place, 1, first)  # the first partition
+        return java_loop(self._gateway, body, topics)
+
+    def seed(self, seed: int) -> None:
+        """Make what is drawn at random from here on the same in every run."""
+        cls = self._jvm.java.lang.Class.forName("org.apache.kafka.admin.AdminUtils")
+        drawn_from = cls.getDeclaredField("RAND")
+        drawn_from.setAccessible(True)
+        drawn_from.get(None).setSeed(seed)
+
+    def assign_at_random_in_java(self, racks: Racks, partitions: int, replicas: int, /) -> Any:
+        """As Kafka places a new topic: from a start and a shift drawn at random."""
+        return self._jvm.org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers(
+            self._brokers_of(racks), partitions, replicas
+        )
+
+    def alternated(self, racks: Racks) -> list[int]:
+        """Kafka's rack-alternated list of brokers."""
+        by_id = self._jvm.java.util.HashMap()
+        for spu_id, rack in racks.items():
+            by_id.put(spu_id, rack)
+        return list(self._jvm.org.apache.kafka.admin.AdminUtils.getRackAlternatedBrokerList(by_id))
+
+    def _brokers_of(self, racks: Racks) -> Any:
+        if self._last is not None and self._last[0] is racks:
+            return self._last[1]
+        key = tuple(racks.items())
+        if key not in self._brokers:
+            java = self._jvm
+            brokers = java.java.util.ArrayList()
+            for spu_id, rack in sorted(racks.items()):
+                name = java.java.util.Optional.ofNullable(rack)
+                brokers.add(java.org.apache.kafka.admin.BrokerMetadata(spu_id, name))
+            self._brokers[key] = brokers
+        self._last = (racks, self._brokers[key])
+        return self._brokers[key]
+
+
+@contextmanager
+def running_kafka_placer() -> Iterator[KafkaPlacer]:
+    """The placer, for as long as the block lasts.
+
+    Raises:
+        AssignerError: its jars or a Java cannot be had.
+    """
+    with running_java(ensure("kafka-placer")) as gateway:
+        yield KafkaPlacer(gateway)

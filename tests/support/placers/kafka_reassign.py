@@ -1,0 +1,90 @@
+"""What `kafka-reassign-partitions --generate` proposes: Kafka's tool called in its jar (no broker).
+
+`generateAssignment` asks a broker for the current lists and the racks, and gives both to the
+private `calculateAssignment`; that one is called here, with lists and racks of our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import py4j.java_gateway as py4j
+from spu_assigner.stream.jvm.jars import ensure_all
+from support.placers.kafka_placer import Racks, running_java
+
+Maps = Mapping[str, list[list[int]]]  # replica lists by topic
+
+TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+PARTITION = re.compile(r"([\w.]+)-(\d+)=\[([\d, ]+)\]")
+
+
+class KafkaReassign:
+    """Kafka's tool, in a Java of its own."""
+
+    def __init__(self, gateway: py4j.JavaGateway) -> None:
+        self._gateway = gateway
+        self._jvm: Any = gateway.jvm
+        self._lists: dict[tuple[int, ...], Any] = {}  # a call for each number is slow
+        tool = self._jvm.java.lang.Class.forName(TOOL)
+        (self._calculate,) = (
+            method
+            for method in tool.getDeclaredMethods()
+            if method.getName() == "calculateAssignment"
+        )
+        self._calculate.setAccessible(True)
+
+    def generate(self, maps: Maps, racks: Racks, *, draws: int) -> list[dict[str, list[list[int]]]]:
+        """New lists for these topics over these brokers, drawn at random so many times."""
+        java = self._jvm
+        current = java.java.util.HashMap()
+        for topic, lists in maps.items():
+            for number, replicas in enumerate(lists):
+                key = java.org.apache.kafka.common.TopicPartition(topic, number)
+                current.put(key, self._list(replicas))
+        brokers = java.java.util.ArrayList()
+        for spu_id, rack in sorted(racks.items()):
+            name = java.java.util.Optional.ofNullable(rack)
+            broker = java.org.apache.kafka.metadata.placement.UsableBroker(spu_id, name, False)
+            brokers.add(broker)
+        given = self._array("Object", [current, brokers])
+        return [_read(self._calculate.invoke(None, given).toString(), maps) for _ in range(draws)]
+
+    def _list(self, replicas: list[int]) -> Any:
+        if tuple(replicas) not in self._lists:
+            made = self._jvm.java.util.ArrayList()
+            for spu_id in replicas:
+                made.add(spu_id)
+            self._lists[tuple(replicas)] = made
+        return self._lists[tuple(replicas)]
+
+    def _array(self, kind: str, values: list[Any]) -> Any:
+        array = self._gateway.new_array(getattr(self._jvm.java.lang, kind), len(values))
+        for at, value in enumerate(values):
+            array[at] = value
+        return array
+
+
+def _read(text: str, maps: Maps) -> dict[str, list[list[int]]]:
+    """Java's map of lists as it prints itself; reading it through Py4J takes a call a number."""
+    found: dict[str, dict[int, list[int]]] = {topic: {} for topic in maps}
+    for topic, number, ids in PARTITION.findall(text):
+        found[topic][int(number)] = [int(spu_id) for spu_id in ids.split(", ")]
+    for topic, lists in maps.items():
+        assert sorted(found[topic]) == list(range(len(lists)))
+        assert {len(row) for row in found[topic].values()} == {len(row) for row in lists}
+    return {topic: [lists[number] for number in sorted(lists)] for topic, lists in found.items()}
+
+
+@contextmanager
+def running_kafka_reassign() -> Iterator[KafkaReassign]:
+    """The tool, for as long as the block lasts.
+
+    Raises:
+        AssignerError: its jars or a Java cannot be had.
+    """
+    jars = ensure_all(["broker", "kafka-tools"])
+    with running_java([*jars["kafka-tools"], *jars["broker"]]) as gateway:
+        yield KafkaReassign(gateway)

@@ -1,0 +1,154 @@
+"""The placer of Kafka's KRaft controller: `StripedReplicaPlacer` in its jar, through Py4J."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import py4j.java_gateway as py4j
+from spu_assigner.stream.jvm.jars import ensure
+from support.placers.kafka_java import bound, java_array, java_class, java_loop, running_java
+from support.placers.kafka_placer import Racks
+
+
+class KraftPlacer:
+    """One placer, as a controller has it: its random draws go on from topic to topic."""
+
+    def __init__(self, gateway: py4j.JavaGateway) -> None:
+        self._gateway = gateway
+        self._jvm: Any = gateway.jvm
+        self._answers = self._jvm.java.util.HashMap()  # of the describer, by name of method
+        self._answers["defaultDir"] = self._jvm.org.apache.kafka.common.DirectoryId.UNASSIGNED
+        self._describer = self._describer_with(self._answers)
+        self._brokers: dict[tuple[Any, ...], Any] = {}
+        self.seed(0)
+
+    def seed(self, seed: int) -> None:
+        """A placer anew, whose draws are the same in every run."""
+        placement = self._jvm.org.apache.kafka.metadata.placement
+        self._placer = placement.StripedReplicaPlacer(self._jvm.java.util.Random(seed))
+
+    def assign(self, racks: Racks, *, partitions: int, replicas: int) -> list[list[int]]:
+        """The lists of a new topic; no broker is fenced."""
+        lists = self.read(self.assign_in_java(racks, partitions, replicas))
+        assert len(lists) == partitions
+        return lists
+
+    def assign_in_java(self, racks: Racks, partitions: int, replicas: int, /) -> Any:
+        """The same as Java's object, left in Java."""
+        placement = self._jvm.org.apache.kafka.metadata.placement
+        self._answers["usableBrokers"] = self._brokers_of(racks).iterator()
+        spec = placement.PlacementSpec(0, partitions, replicas)
+        return self._placer.place(spec, self._describer)
+
+    def topics_in_java(
+        self, racks: Racks, *, topics: int, partitions: int, replicas: int
+    ) -> Callable[[], object]:
+        """Place so many new topics one after the other within Java, and forget them."""
+        array, class_ = partial(java_array, self._gateway), partial(java_class, self._gateway)
+        invoke = self._jvm.java.lang.invoke
+        handles, look_up = invoke.MethodHandles, invoke.MethodHandles.publicLookup()
+        placement = "org.apache.kafka.metadata.placement"
+        anything = class_("java.lang.Object")
+        # Each topic is given an iterator of its own, then placed.
+        iterator = look_up.findVirtual(
+            class_("java.util.List"),
+            "iterator",
+            invoke.MethodType.methodType(class_("java.util.Iterator")),
+        )
+        put = look_up.findVirtual(
+            class_("java.util.Map"),
+            "put",
+            invoke.MethodType.methodType(anything, array("java.lang.Class", anything, anything)),
+        )
+        give = handles.collectArguments(
+            bound(self._gateway, put, self._answers, "usableBrokers"),
+            0,
+            bound(self._gateway, iterator, self._brokers_of(racks)).asType(
+                invoke.MethodType.methodType(anything)
+            ),
+        )
+        place = look_up.findVirtual(
+            class_(f"{placement}.StripedReplicaPlacer"),
+            "place",
+            invoke.MethodType.methodType(
+                class_(f"{placement}.TopicAssignment"),
+                array(
+                    "java.lang.Class",
+                    class_(f"{placement}.PlacementSpec"),
+                    class_(f"{placement}.ClusterDescriber"),
+                ),
+            ),
+        )
+        spec = self._jvm.org.apache.kafka.metadata.placement.PlacementSpec(0, partitions, replicas)
+        nothing = self._jvm.java.lang.Void.TYPE
+        body = handles.foldArguments(
+            bound(self._gateway, place, self._placer, spec, self._describer).asType(
+                invoke.MethodType.methodType(nothing)
+            ),
+            give.asType(invoke.MethodType.methodType(nothing)),
+        )
+        number = array("java.lang.Class", self._jvm.java.lang.Integer.TYPE)
+        return java_loop(self._gateway, handles.dropArguments(body, 0, number), topics)
+
+    @staticmethod
+    def read(assigned: Any) -> list[list[int]]:
+        """The lists out of Java's object."""
+        text = assigned.toString()  # One call; reading the lists through Py4J takes one a number.
+        found = re.findall(r"replicas=\[([\d, ]+)\]", text)
+        return [[int(spu_id) for spu_id in ids.split(", ")] for ids in found]
+
+    def _brokers_of(self, racks: Racks) -> Any:
+        key = tuple(racks.items())
+        if key not in self._brokers:
+            java = self._jvm
+            brokers = java.java.util.ArrayList()
+            for spu_id, rack in sorted(racks.items()):
+                name = java.java.util.Optional.ofNullable(rack)
+                broker = java.org.apache.kafka.metadata.placement.UsableBroker(spu_id, name, False)
+                brokers.add(broker)
+            self._brokers[key] = brokers
+        return self._brokers[key]
+
+    def _describer_with(self, answers: Any) -> Any:
+        """A ClusterDescriber each of whose methods gives what `answers` holds under its name.
+
+        Made of method handles alone: Java asks it for each replica, and calls back into Python
+        would take longer than the placing.
+        """
+        invoke = self._jvm.java.lang.invoke
+        handles = invoke.MethodHandles
+        array, class_ = partial(java_array, self._gateway), partial(java_class, self._gateway)
+        anything, method = class_("java.lang.Object"), class_("java.lang.reflect.Method")
+        look_up = handles.publicLookup()
+        name_type = invoke.MethodType.methodType(class_("java.lang.String"))
+        name = look_up.findVirtual(method, "getName", name_type)
+        name = handles.explicitCastArguments(name, invoke.MethodType.methodType(anything, method))
+        get_type = invoke.MethodType.methodType(anything, anything)
+        get = look_up.findVirtual(class_("java.util.Map"), "get", get_type)
+        get = bound(self._gateway, get, answers)
+        answer = handles.filterArguments(get, 0, array("java.lang.invoke.MethodHandle", name))
+        # As an InvocationHandler it is given the proxy, the method and the method's arguments.
+        arguments = class_("[Ljava.lang.Object;")
+        answer = handles.dropArguments(answer, 0, array("java.lang.Class", anything))
+        answer = handles.dropArguments(answer, 2, array("java.lang.Class", arguments))
+        handler_class = class_("java.lang.reflect.InvocationHandler")
+        handler = invoke.MethodHandleProxies.asInterfaceInstance(handler_class, answer)
+        describer = class_("org.apache.kafka.metadata.placement.ClusterDescriber")
+        return self._jvm.java.lang.reflect.Proxy.newProxyInstance(
+            describer.getClassLoader(), array("java.lang.Class", describer), handler
+        )
+
+
+@contextmanager
+def running_kraft_placer() -> Iterator[KraftPlacer]:
+    """The placer, for as long as the block lasts.
+
+    Raises:
+        AssignerError: its jars or a Java cannot be had.
+    """
+    with running_java(ensure("broker")) as gateway:
+        yield KraftPlacer(gateway)

@@ -1,0 +1,73 @@
+"""The shares by capacity that the lists permit, beside their definition."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.rebalance import fair_share as fair
+from spu_assigner.core.rebalance.fair_share import Holders, Kinds, Shares, fair_shares, level_shares
+from support.model.plain_rebalance import Cluster, Row, clusters
+
+
+def shares(cluster: Cluster) -> Shares:
+    """With a kind for each list."""
+    numbers = sorted({cluster.racks[spu] for spu in cluster.capacities})
+    rows = [Row.of(row, cluster) for topic in cluster.topics for row in topic]
+    holders = Holders(
+        capacities=[cluster.capacities[spu] for spu in sorted(cluster.capacities)],
+        fixed=[cluster.other.get(spu, 0) for spu in sorted(cluster.capacities)],
+        racks=np.array([numbers.index(cluster.racks[spu]) for spu in sorted(cluster.capacities)]),
+    )
+    kinds = Kinds(
+        lists=np.ones(len(rows), dtype=np.int64),
+        units=np.array([row.units for row in rows]),
+        room=np.array([[row.room[number] for number in numbers] for row in rows]),
+    )
+    return fair_shares(holders, kinds)
+
+
+def expected(cluster: Cluster) -> Shares:
+    found = cluster.fair_replicas()
+    return [found[spu] for spu in sorted(found)]
+
+
+@settings(max_examples=500, deadline=None)
+@given(clusters())
+def test_the_level_rises_until_a_set_of_racks_is_full(cluster: Cluster) -> None:
+    """Another way to the same shares."""
+    assert shares(cluster) == expected(cluster)
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters())
+def test_of_many_racks_those_asked_for_most_are_enough(cluster: Cluster) -> None:
+    """While each has room for one replica of a list; there are too many sets to look at all."""
+    topics = [
+        [list({cluster.racks[spu]: spu for spu in row}.values()) for row in topic]
+        for topic in cluster.topics
+    ]
+    online = dict.fromkeys(cluster.racks, 7) | cluster.capacities
+    spread = Cluster(racks=cluster.racks, capacities=online, topics=topics, other=cluster.other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fair, "ALL_SETS_OF", 0)
+        assert shares(spread) == expected(spread)
+
+
+def test_shares_are_by_capacity_where_nothing_is_in_the_way() -> None:
+    """Exact, not rounded."""
+    assert level_shares(10, [1, 2, 4], [0, 0, 0], [10, 10, 10]) == [
+        Fraction(10 * capacity, 7) for capacity in (1, 2, 4)
+    ]
+
+
+@given(st.integers(0, 20))
+def test_bounds_come_before_the_level(total: int) -> None:
+    """What one holds more or less than the level is shared by the others."""
+    found = level_shares(total, [1, 1, 2], [3, 0, 0], [9, 1, 20])
+    assert found[0] >= 3
+    assert found[1] <= 1
+    assert sum(found) == max(3, total)

@@ -1,0 +1,216 @@
+"""The plan of a rebalance beside an exact solver, and the rules that every prefix of it keeps."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import networkx as nx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.rebalance.planning import Rebalance
+from support.model.plain_rebalance import Bands, Cluster, clusters, penalty
+from support.placers.evenness import Host
+from support.placers.placers import OurCluster
+
+HEAVY = 10_000  # what a replica outside the bands weighs beside a move
+
+
+def band_edges(
+    graph: nx.MultiDiGraph, spu: int, fixed: int, band: tuple[int, int], limit: int
+) -> None:
+    """What each further unit costs an SPU: the difference of the penalties."""
+    for count in range(fixed, max(fixed, limit)):
+        more = penalty(count + 1, band) - penalty(count, band)
+        graph.add_edge(spu, "end", capacity=1, weight=HEAVY * more)
+
+
+def exact_moves(cluster: Cluster) -> tuple[int, int]:
+    """The least squared distances to the bands, and the fewest moves to it, by network simplex."""
+    graph = nx.MultiDiGraph()
+    fixed = {spu: cluster.other.get(spu, 0) for spu in cluster.capacities}
+    total = 0
+    for at, row in enumerate(row for topic in cluster.topics for row in topic):
+        members = [spu for spu in row if spu in cluster.capacities]
+        total += len(members)
+        graph.add_node(("row", at), demand=-len(members))
+        now = Counter(cluster.racks[spu] for spu in row)
+        stays = Counter(cluster.racks[spu] for spu in row if spu not in cluster.capacities)
+        for rack in sorted(set(cluster.racks.values())):
+            free = max(1, now[rack]) - stays[rack]
+            graph.add_edge(("row", at), ("rack", at, rack), capacity=free, weight=0)
+        for spu in cluster.capacities:
+            cost = 0 if spu in members else 1
+            graph.add_edge(("rack", at, cluster.racks[spu]), spu, capacity=1, weight=cost)
+    held = dict(zip(sorted(cluster.capacities), cluster.loads().replicas.tolist(), strict=True))
+    for spu, band in cluster.bands().items():
+        limit = max(held[spu], min(cluster.capacities[spu], fixed[spu] + total))
+        band_edges(graph, spu, fixed[spu], band, limit)
+    graph.add_node("end", demand=total)
+    cost, flow = nx.network_simplex(graph)
+    return told(cluster.bands(), fixed, cost, flow)
+
+
+def exact_reorders(cluster: Cluster) -> tuple[int, int]:
+    """The same for leaders."""
+    graph = nx.MultiDiGraph()
+    fixed = {spu: cluster.other.get(spu, 0) // 2 for spu in cluster.capacities}
+    total = 0
+    for at, row in enumerate(row for topic in cluster.topics for row in topic):
+        if row[0] not in cluster.capacities:
+            continue
+        total += 1
+        graph.add_node(("row", at), demand=-1)
+        for place, spu in enumerate(row):
+            if spu in cluster.capacities:
+                graph.add_edge(("row", at), spu, capacity=1, weight=min(place, 1))
+    bands = cluster.bands(of_leaders=True)
+    for spu, band in bands.items():
+        band_edges(graph, spu, fixed[spu], band, fixed[spu] + total)
+    graph.add_node("end", demand=total)
+    cost, flow = nx.network_simplex(graph)
+    return told(bands, fixed, cost, flow)
+
+
+def told(bands: Bands, fixed: dict[int, int], cost: int, flow: dict) -> tuple[int, int]:
+    """Squared distances to the bands, and moves, of a solution."""
+    outside = 0
+    for spu, (low, high) in bands.items():
+        count = fixed[spu] + sum(flow.get(spu, {}).get("end", {}).values())
+        outside += penalty(count, (low, high))
+    return outside, cost % HEAVY
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(clusters())
+def test_no_exact_solver_needs_fewer_moves_or_comes_nearer(cluster: Cluster) -> None:
+    """The bands are reached whenever they can be, and never with a move too many."""
+    plan = cluster.plan()
+    outside = cluster.after(plan).outside(cluster.bands())
+    assert (outside, len(plan.moves)) == exact_moves(cluster)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(clusters())
+def test_no_exact_solver_evens_leaders_with_fewer_reorders(cluster: Cluster) -> None:
+    """As far as the lists permit after the moves."""
+    plan = cluster.plan()
+    moved = cluster.moved(list(plan.moves))
+    outside = cluster.after(plan).outside(moved.bands(of_leaders=True), of_leaders=True)
+    assert (outside, plan.reorders) == exact_reorders(moved)
+
+
+@settings(max_examples=500, deadline=None)
+@given(clusters())
+def test_every_prefix_of_the_moves_keeps_the_rules(cluster: Cluster) -> None:
+    """A rebalance may be cut off or interrupted anywhere."""
+    moves = list(cluster.plan().moves)
+    bands = cluster.bands()
+    at_first = dict(zip(sorted(cluster.capacities), cluster.loads().replicas.tolist(), strict=True))
+    before = cluster
+    for count in range(1, len(moves) + 1):
+        after = cluster.moved(moves[:count])
+        move = moves[count - 1]
+        assert move.gone in cluster.capacities
+        old = cluster.topics[move.topic][move.partition]
+        new = after.topics[move.topic][move.partition]
+        assert len(set(new)) == len(old)
+        racks_before = Counter(cluster.racks[spu] for spu in old)
+        racks_after = Counter(cluster.racks[spu] for spu in new)
+        assert len(racks_after) >= len(racks_before)
+        assert all(n <= max(1, racks_before[rack]) for rack, n in racks_after.items())
+        held = dict(zip(after.loads().ids.tolist(), after.loads().replicas.tolist(), strict=True))
+        assert held[move.taken] <= max(cluster.capacities[move.taken], at_first[move.taken])
+        assert after.outside(bands) <= before.outside(bands)
+        before = after
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters(), st.integers(0, 5))
+def test_a_limit_cuts_the_moves_off(cluster: Cluster, max_moves: int) -> None:
+    """The same moves are made first, however many are allowed."""
+    plan = cluster.plan(max_moves)
+    assert plan.moves == cluster.plan().moves[:max_moves]
+    moved, after = cluster.moved(list(plan.moves)), cluster.after(plan)
+    reordered = 0
+    for topic_moved, topic_after in zip(moved.topics, after.topics, strict=True):
+        for row_moved, row_after in zip(topic_moved, topic_after, strict=True):
+            assert sorted(row_moved) == sorted(row_after)
+            assert sum(map(int.__ne__, row_moved, row_after)) in (0, 2)
+            reordered += row_moved != row_after
+            assert (row_moved[0] in cluster.capacities) or row_moved == row_after
+            assert row_after[0] in cluster.capacities or row_moved == row_after
+    assert plan.reorders == reordered
+    different = [
+        index for index, topic in enumerate(cluster.topics) if topic != after.topics[index]
+    ]
+    assert list(plan.changed) == different
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters())
+def test_a_second_rebalance_changes_nothing(cluster: Cluster) -> None:
+    """Unless lists came to more racks, where they must stay: that may leave other shares."""
+    after = cluster.after(cluster.plan())
+    while after.rack_counts() != cluster.rack_counts():
+        cluster, after = after, after.after(after.plan())
+    assert after.plan() == Rebalance(changed={}, moves=(), reorders=0)
+
+
+@st.composite
+def filled(draw: st.DrawFn) -> Cluster:
+    """By `balanced`: uneven racks, uneven capacities, all replication factors."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    kinds = draw(st.lists(st.integers(1, 16), min_size=1, max_size=3))
+    names = [f"r{rack}" for rack, size in enumerate(sizes) for _ in range(size)]
+    hosts = {
+        spu: Host(rack=name, capacity=kinds[spu % len(kinds)] * 100)
+        for spu, name in enumerate(names)
+    }
+    ours = OurCluster(Policy.BALANCED, hosts)
+    for number in range(draw(st.integers(1, 4))):
+        replicas = draw(st.integers(1, min(4, len(hosts))))
+        ours.create(f"t{number}", partitions=draw(st.integers(1, 12)), replicas=replicas)
+    return Cluster(
+        racks={spu: names.index(name) for spu, name in enumerate(names)},
+        capacities={spu: host.capacity for spu, host in hosts.items()},
+        topics=list(ours.topics.values()),
+        other={},
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(filled())
+def test_what_balanced_filled_well_is_left_alone(cluster: Cluster) -> None:
+    """Webster's rule may give an SPU one replica more than its share: then a rebalance helps."""
+    plan, fair = cluster.plan(), cluster.fair_replicas()
+    off, off_after = cluster.off(fair), cluster.after(plan).off(fair)
+    assert not plan.moves or max(off) > 1
+    assert max(off_after) <= max(off)
+    assert sum(off_after) <= sum(off)
+
+
+def test_racks_that_must_hold_more_are_left_alone() -> None:
+    """Each list is on all three racks, whatever their size: by capacity alone 20 would move."""
+    sizes = {"a": 5, "b": 3, "c": 2}
+    racks = [rack for rack, size in sizes.items() for _ in range(size)]
+    places = [place for size in sizes.values() for place in range(size)]
+    hosts = {
+        spu: Host(rack=rack, capacity=(100, 200, 400)[place % 3])
+        for spu, (rack, place) in enumerate(zip(racks, places, strict=True))
+    }
+    ours = OurCluster(Policy.BALANCED, hosts)
+    for number in range(10):
+        ours.create(f"t{number}", partitions=10, replicas=3)
+    ours.rebalance()
+    assert ours.moved == 0
+
+
+def test_an_spu_that_joins_a_small_rack_is_to_have_what_its_rack_has() -> None:
+    """By the capacity of all it would be 6: no list can have two of rack 0."""
+    racks = {0: 0, 1: 0, 2: 1, 3: 0}
+    topic = [[spu, 2] for spu in (0, 1) for _ in range(6)]
+    cluster = Cluster(racks=racks, capacities=dict.fromkeys(racks, 100), topics=[topic], other={})
+    plan = cluster.plan()
+    held = cluster.after(plan).loads().replicas.tolist()
+    assert (held, len(plan.moves)) == ([4, 5, 12, 3], 3)

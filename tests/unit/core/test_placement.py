@@ -1,0 +1,485 @@
+"""The placement functions: every table of the source documents, then what holds for any input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.replica_lists import IdArray
+from spu_assigner.core.rules import placement
+from spu_assigner.core.rules.placement import ROWS_BY_HAND_MAX, alternation, diagonal
+from support.model import plain_placement as plain
+
+FIVE_SPUS_THREE_REPLICAS = [  # documents 000 to 002: the table for partitions 0 to 15
+    [0, 1, 2],
+    [1, 2, 3],
+    [2, 3, 4],
+    [3, 4, 0],
+    [4, 0, 1],
+    [0, 2, 3],
+    [1, 3, 4],
+    [2, 4, 0],
+    [3, 0, 1],
+    [4, 1, 2],
+    [0, 3, 4],
+    [1, 4, 0],
+    [2, 0, 1],
+    [3, 1, 2],
+    [4, 2, 3],
+    [0, 1, 2],
+]
+FOUR_RACKS = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8], "d": [9, 10, 11]}
+FOUR_RACKS_MAP = [  # documents 000 to 002: example 1
+    [0, 4, 8, 9],
+    [4, 8, 9, 1],
+    [8, 9, 1, 5],
+    [9, 1, 5, 6],
+    [1, 5, 6, 10],
+    [5, 6, 10, 2],
+    [6, 10, 2, 3],
+    [10, 2, 3, 7],
+    [2, 3, 7, 11],
+    [3, 7, 11, 0],
+    [7, 11, 0, 4],
+    [11, 0, 4, 8],
+]
+UNEVEN_RACKS = {"a": [0], "b": [1, 2], "c": [3, 4, 5]}
+UNEVEN_RACKS_MAP = [  # documents 000 to 002: example 2
+    [3, 2, 0],
+    [2, 0, 4],
+    [0, 4, 1],
+    [4, 1, 5],
+    [1, 5, 3],
+    [5, 3, 2],
+]
+KAFKA_RACKS = {"rack1": [0, 5], "rack2": [3, 4], "rack3": [1, 2]}  # Kafka's AdminRackAwareTest
+KAFKA_RACKS_MAP = [  # its expected assignment, start 0
+    [0, 3, 1],
+    [3, 1, 5],
+    [1, 5, 4],
+    [5, 4, 2],
+    [4, 2, 0],
+    [2, 0, 3],
+    [0, 4, 2],
+]
+
+INDEXES = st.one_of(st.integers(0, 400), st.integers(0, 10**40))  # an index may grow for ever
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A ring with its racks, and a request to place on it."""
+
+    ids: list[int]
+    racks: list[str]
+    start: int
+    shift: int
+    partitions: int
+    replicas: int
+
+    @property
+    def ring(self) -> IdArray:
+        return ids_of(self.ids)
+
+    @property
+    def rack_numbers(self) -> IdArray:
+        names = sorted(set(self.racks))
+        return ids_of([names.index(rack) for rack in self.racks])
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Small rings in any order, racks from one to as many as SPUs, requests of many turns."""
+    ids = draw(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=12, unique=True))
+    size = len(ids)
+    names = st.sampled_from("abcdefghijkl"[: draw(st.integers(1, size))])
+    return Case(
+        ids=ids,
+        racks=draw(st.lists(names, min_size=size, max_size=size)),
+        start=draw(INDEXES),
+        shift=draw(INDEXES),
+        partitions=draw(st.integers(1, 4 * ROWS_BY_HAND_MAX)),
+        replicas=draw(st.integers(1, size)),
+    )
+
+
+def ids_of(ids: list[int]) -> IdArray:
+    return np.array(ids, dtype=np.int32)
+
+
+def place_round_robin(case: Case, start: int, partitions: int) -> list[list[int]]:
+    placed = placement.round_robin(
+        case.ring, start=start, partitions=partitions, replicas=case.replicas
+    )
+    assert placed.dtype == np.int32
+    return placed.tolist()
+
+
+def place_walk(case: Case, start: int, partitions: int) -> list[list[int]]:
+    placed = placement.walk(case.ring, start=start, partitions=partitions, replicas=case.replicas)
+    assert placed.dtype == np.int32
+    return placed.tolist()
+
+
+def place_shifted(case: Case, start: int, partitions: int) -> list[list[int]]:
+    placed = placement.shifted(
+        case.ring, start=start, shift=case.shift, partitions=partitions, replicas=case.replicas
+    )
+    assert placed.dtype == np.int32
+    return placed.tolist()
+
+
+def place_over_racks(case: Case, start: int, partitions: int) -> list[list[int]]:
+    placed = placement.shifted_over_racks(
+        case.ring,
+        case.rack_numbers,
+        start=start,
+        shift=case.shift,
+        partitions=partitions,
+        replicas=case.replicas,
+    )
+    assert placed.dtype == np.int32
+    return placed.tolist()
+
+
+def plain_round_robin(case: Case, index: int) -> list[int]:
+    return plain.fluvio_list(case.ids, index=index, replicas=case.replicas)
+
+
+def plain_walk(case: Case, index: int) -> list[int]:
+    return plain.fluvio_rack_list(case.ids, index=index, replicas=case.replicas)
+
+
+def plain_shifted(case: Case, index: int) -> list[int]:
+    turn, first = divmod(index, len(case.ids))
+    shift = case.shift + turn
+    return plain.kafka_list(case.ids, first=first, shift=shift, replicas=case.replicas)
+
+
+def plain_over_racks(case: Case, index: int) -> list[int]:
+    turn, first = divmod(index, len(case.ids))
+    shift = case.shift + turn
+    racks = dict(zip(case.ids, case.racks, strict=True))
+    return plain.kafka_rack_list(case.ids, racks, first=first, shift=shift, replicas=case.replicas)
+
+
+Place = Callable[[Case, int, int], list[list[int]]]
+each_function = pytest.mark.parametrize(
+    ("place", "place_one"),
+    [
+        pytest.param(place_round_robin, plain_round_robin, id="round_robin"),
+        pytest.param(place_walk, plain_walk, id="walk"),
+        pytest.param(place_shifted, plain_shifted, id="shifted"),
+        pytest.param(place_over_racks, plain_over_racks, id="shifted_over_racks"),
+    ],
+)
+
+
+def orders_of(rows: dict[str, list[int]]) -> tuple[list[int], list[int]]:
+    """Fluvio's and Kafka's order over these racks."""
+    pairs = [(spu_id, rack) for rack, ids in rows.items() for spu_id in ids]
+    ids, racks = [spu_id for spu_id, _ in pairs], [rack for _, rack in pairs]
+    return diagonal(ids, racks), alternation(ids, racks)
+
+
+def test_round_robin_gives_the_documents_table_of_16_rows() -> None:
+    """5 SPUs (the documents' text says 4, their tables 5), 3 replicas."""
+    placed = placement.round_robin(ids_of([0, 1, 2, 3, 4]), start=0, partitions=16, replicas=3)
+    assert placed.tolist() == FIVE_SPUS_THREE_REPLICAS
+
+
+def test_a_topic_after_index_8_starts_with_4_1_2() -> None:
+    """Chaining, the documents' own example."""
+    placed = placement.round_robin(ids_of([0, 1, 2, 3, 4]), start=9, partitions=7, replicas=3)
+    assert placed.tolist() == FIVE_SPUS_THREE_REPLICAS[9:]
+    assert placed[0].tolist() == [4, 1, 2]
+
+
+def test_four_even_racks_give_the_documents_sequence_and_map() -> None:
+    """Example 1: 12 SPUs (document 002 says 11), 4 racks."""
+    sequence, _ = orders_of(FOUR_RACKS)
+    assert sequence == [0, 4, 8, 9, 1, 5, 6, 10, 2, 3, 7, 11]
+    placed = placement.walk(ids_of(sequence), start=0, partitions=12, replicas=4)
+    assert placed.tolist() == FOUR_RACKS_MAP
+
+
+def test_three_uneven_racks_give_the_documents_sequence_and_map() -> None:
+    """Example 2: the longest rack comes first, and shorter ones are read round and round."""
+    sequence, _ = orders_of(UNEVEN_RACKS)
+    assert sequence == [3, 2, 0, 4, 1, 5]
+    placed = placement.walk(ids_of(sequence), start=0, partitions=6, replicas=3)
+    assert placed.tolist() == UNEVEN_RACKS_MAP
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"),
+    [
+        pytest.param(1, [[3], [1]], id="case1"),
+        pytest.param(2, [[3, 1], [1, 2]], id="case2"),
+    ],
+)
+def test_kafkas_cases_of_document_004_hold(replicas: int, expected: list[list[int]]) -> None:
+    """Brokers 1, 2, 3, start 2, shift 2. The document raises the shift too early in case 2.
+
+    After one partition instead of after three; modulo N - 1 it comes to the same.
+    """
+    rotated = ids_of([3, 1, 2])  # from the broker at index 2 on
+    placed = placement.shifted(rotated, start=0, shift=2, partitions=2, replicas=replicas)
+    assert placed.tolist() == expected
+
+
+def test_kafkas_published_table_without_racks_holds() -> None:
+    """5 brokers, 10 partitions, 3 replicas; it is the head of Fluvio's, which goes another way."""
+    ring = ids_of([0, 1, 2, 3, 4])
+    placed = placement.shifted(ring, start=0, shift=0, partitions=10, replicas=3)
+    assert placed.tolist() == FIVE_SPUS_THREE_REPLICAS[:10]
+
+
+def test_kafkas_published_alternated_lists_hold() -> None:
+    """From AdminRackAwareTest, and the comment of getRackAlternatedBrokerList."""
+    assert orders_of(KAFKA_RACKS)[1] == [0, 3, 1, 5, 4, 2]
+    assert orders_of({**KAFKA_RACKS, "rack1": [0]})[1] == [0, 3, 1, 4, 2]
+    three = {"rack1": [0, 1, 2], "rack2": [3, 4, 5], "rack3": [6, 7, 8]}
+    assert orders_of(three)[1] == [0, 3, 6, 1, 4, 7, 2, 5, 8]
+
+
+def test_kafkas_published_assignment_over_racks_holds() -> None:
+    """From AdminRackAwareTest: the seventh partition is the first whose followers are shifted."""
+    ring, racks = ids_of([0, 3, 1, 5, 4, 2]), ids_of([0, 1, 2, 0, 1, 2])
+    placed = placement.shifted_over_racks(ring, racks, start=0, shift=0, partitions=7, replicas=3)
+    assert placed.tolist() == KAFKA_RACKS_MAP
+
+
+@pytest.mark.parametrize("start", range(6))
+@pytest.mark.parametrize(
+    ("rows", "partitions", "replicas", "racks_each"),
+    [
+        pytest.param({"1": [0, 5], "2": [1, 2], "3": [3, 4]}, 6, 3, 3, id="rack aware"),
+        pytest.param({"1": [0, 5], "2": [1, 2], "3": [3, 4]}, 12, 2, 2, id="2 replicas"),
+        pytest.param({"1": [0, 5], "2": [1, 2], "3": [3, 4]}, 6, 2, 2, id="6 partitions"),
+        pytest.param({"1": [0], "2": [1], "3": [4]}, 3, 2, 2, id="3 brokers"),
+        pytest.param(
+            {"1": [0, 5, 6, 10], "2": [1, 2, 7, 8], "3": [3, 4, 9, 11]}, 96, 3, 3, id="96"
+        ),
+    ],
+)
+def test_what_kafka_promises_of_even_racks_holds(
+    rows: dict[str, list[int]], partitions: int, replicas: int, racks_each: int, start: int
+) -> None:
+    """AdminRackAwareTest's even cases: a rack each, leaders and replicas even over brokers."""
+    _, ring = orders_of(rows)
+    rack_of = {spu_id: number for number, ids in enumerate(rows.values()) for spu_id in ids}
+    start %= len(ring)
+    ring = ring[start:] + ring[:start]
+    numbers = ids_of([rack_of[spu_id] for spu_id in ring])
+    lists = placement.shifted_over_racks(
+        ids_of(ring), numbers, start=0, shift=start, partitions=partitions, replicas=replicas
+    ).tolist()
+    assert {len({rack_of[spu_id] for spu_id in ids}) for ids in lists} == {racks_each}
+    leaders, everyone = [ids[0] for ids in lists], [spu_id for ids in lists for spu_id in ids]
+    assert {leaders.count(spu_id) for spu_id in ring} == {partitions // len(ring)}
+    assert {everyone.count(spu_id) for spu_id in ring} == {partitions * replicas // len(ring)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "replicas", "racks_each"),
+    [
+        pytest.param({"1": [0], "2": [1, 2, 5], "3": [3, 4]}, 5, 3, id="more replicas than racks"),
+        pytest.param({"1": [0], "2": [1, 2, 5], "3": [3, 4]}, 2, 2, id="fewer replicas than racks"),
+        pytest.param({"1": [0, 1, 2, 3, 4, 5]}, 3, 1, id="single rack"),
+        pytest.param({"a": [0, 3, 4], "b": [1], "c": [2]}, 4, 3, id="skips what has a replica"),
+    ],
+)
+def test_what_kafka_promises_of_uneven_racks_holds(
+    rows: dict[str, list[int]], replicas: int, racks_each: int
+) -> None:
+    """AdminRackAwareTest's uneven cases: as many racks as can be, no broker twice."""
+    _, ring = orders_of(rows)
+    rack_of = {spu_id: number for number, ids in enumerate(rows.values()) for spu_id in ids}
+    lists = placement.shifted_over_racks(
+        ids_of(ring),
+        ids_of([rack_of[spu_id] for spu_id in ring]),
+        start=2,
+        shift=2,
+        partitions=6,
+        replicas=replicas,
+    ).tolist()
+    assert {len({rack_of[spu_id] for spu_id in ids}) for ids in lists} == {racks_each}
+    assert all(len(set(ids)) == replicas for ids in lists)
+
+
+@each_function
+@given(case=cases())
+def test_every_row_equals_the_plain_rule(
+    place: Place, place_one: Callable[[Case, int], list[int]], case: Case
+) -> None:
+    """Turn by turn and all at once give what one list at a time gives, however large the index."""
+    indexes = range(case.start, case.start + case.partitions)
+    expected = [place_one(case, index) for index in indexes]
+    assert place(case, case.start, case.partitions) == expected
+
+
+@each_function
+@given(case=cases())
+def test_no_list_names_an_spu_twice(place: Place, place_one: object, case: Case) -> None:
+    """Two replicas on one SPU are one copy."""
+    for ids in place(case, case.start, case.partitions):
+        assert len(set(ids)) == case.replicas
+        assert set(ids) <= set(case.ids)
+
+
+@each_function
+@given(case=cases(), turns=st.integers(0, 10**30))
+def test_placement_repeats_after_its_period(
+    place: Place, place_one: object, case: Case, turns: int
+) -> None:
+    """Tables of rows are kept and sliced on the strength of this."""
+    size = len(case.ids)
+    period = {
+        place_round_robin: size * (size - case.replicas + 1),
+        place_walk: size,
+    }.get(place, size * max(1, size - 1))
+    later = case.start + turns * period
+    assert place(case, later, case.partitions) == place(case, case.start, case.partitions)
+
+
+@each_function
+@given(case=cases(), more=st.integers(1, 2 * ROWS_BY_HAND_MAX))
+def test_a_second_topic_goes_on_where_the_first_one_stopped(
+    place: Place, place_one: object, case: Case, more: int
+) -> None:
+    """Chaining: two topics hold what one long topic would."""
+    first = place(case, case.start, case.partitions)
+    second = place(case, case.start + case.partitions, more)
+    assert first + second == place(case, case.start, case.partitions + more)
+
+
+@pytest.mark.parametrize("place", [place_round_robin, place_walk, place_shifted])
+@given(case=cases())
+def test_over_a_period_each_spu_leads_and_follows_as_often(place: Place, case: Case) -> None:
+    """Without racks nobody is favoured."""
+    size = len(case.ids)
+    span = size - case.replicas + 1 if place is place_round_robin else max(1, size - 1)
+    placed = np.array(place(case, case.start, size * span))
+    for column in placed.T:
+        assert np.unique(column, return_counts=True)[1].tolist() == [span] * size
+
+
+@each_function
+@pytest.mark.parametrize(
+    ("ids", "replicas"),
+    [
+        pytest.param([7], 1, id="one SPU"),
+        pytest.param([7, 3], 2, id="two SPUs, both"),
+        pytest.param([7, 3, 5], 3, id="as many replicas as SPUs"),
+        pytest.param(list(range(40)), 32, id="32 replicas"),
+    ],
+)
+def test_the_smallest_and_widest_rings_are_placed_on(
+    place: Place, place_one: Callable[[Case, int], list[int]], ids: list[int], replicas: int
+) -> None:
+    """Where N - 1 and N - R are 0, and where a list is as long as it may be."""
+    racks = [f"rack {number % 5}" for number in range(len(ids))]
+    case = Case(ids=ids, racks=racks, start=10**20, shift=3, partitions=200, replicas=replicas)
+    indexes = range(case.start, case.start + case.partitions)
+    assert place(case, case.start, 200) == [place_one(case, index) for index in indexes]
+
+
+def test_walking_by_hand_and_at_once_give_the_same_rows() -> None:
+    """Small requests take another way than large ones; nobody may notice."""
+    ids = list(range(30))
+    racks = ["a"] * 15 + ["b"] * 12 + ["c"] * 2 + ["d"]
+    case = Case(ids=ids, racks=racks, start=11, shift=4, partitions=1, replicas=6)
+    at_once = place_over_racks(case, case.start, 5 * ROWS_BY_HAND_MAX)
+    by_hand = [
+        place_over_racks(case, case.start + row, 1)[0] for row in range(5 * ROWS_BY_HAND_MAX)
+    ]
+    assert at_once == by_hand
+
+
+def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:
+    """The largest cluster, half of it one rack: cell by cell it would take 25 million looks."""
+    ids = list(range(10_000))
+    racks = ["big" if spu_id % 2 else f"small {spu_id}" for spu_id in ids]
+    assert sorted(diagonal(ids, racks)) == ids
+    ring = alternation(ids, racks)
+    number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
+    lists = placement.shifted_over_racks(
+        ids_of(ring),
+        ids_of([number_of[racks[spu_id]] for spu_id in ring]),
+        start=5_000,
+        shift=1,
+        partitions=1_000,
+        replicas=3,
+    ).tolist()
+    assert {len({racks[spu_id] for spu_id in spu_ids}) for spu_ids in lists} == {3}
+
+
+@each_function
+@pytest.mark.parametrize(
+    ("replicas", "start", "partitions"), [(3, 0, 1), (0, 0, 1), (1, -1, 1), (1, 0, 0)]
+)
+def test_what_cannot_be_placed_is_a_bug_of_the_caller(
+    place: Place, place_one: object, replicas: int, start: int, partitions: int
+) -> None:
+    """A list that is too short or names an SPU twice must never come out."""
+    case = Case(
+        ids=[1, 2], racks=["a", "b"], start=start, shift=0, partitions=partitions, replicas=replicas
+    )
+    with pytest.raises(InvariantError):
+        place(case, start, partitions)
+
+
+@given(case=cases())
+def test_orders_over_racks_equal_the_plain_rules(case: Case) -> None:
+    """They are sorted into place instead of being read cell by cell."""
+    racks = dict(zip(case.ids, case.racks, strict=True))
+    assert diagonal(case.ids, case.racks) == plain.diagonal_order(racks)
+    assert alternation(case.ids, case.racks) == plain.alternation_order(racks)
+
+
+def test_an_spu_without_rack_is_of_the_rack_without_name() -> None:
+    """While racks are incomplete an order is kept all the same, so that the index is not lost."""
+    assert diagonal([3, 1, 2], ["a", "", "a"]) == [2, 1, 3]
+    assert alternation([3, 1, 2], ["a", "", "a"]) == [1, 2, 3]
+    assert diagonal([], []) == alternation([], []) == []
+
+
+@given(weights=st.lists(st.integers(0, 9), min_size=1, max_size=6), count=st.integers(1, 60))
+def test_each_replica_takes_the_first_core_of_least_weight(weights: list[int], count: int) -> None:
+    """Document 003, one replica after the other."""
+    given_weights = list(weights)
+    taken = placement.take_cores(weights, count)
+    assert weights == given_weights
+    for core in taken:
+        assert core == weights.index(min(weights))
+        weights[core] += 1
+    assert len(taken) == count
+
+
+def test_core_0_is_spared_two_replicas() -> None:
+    """Document 003: core 0 already works for the controller."""
+    assert placement.initial_weights(3) == [2, 0, 0]
+    assert placement.take_cores([2, 0, 0], 8) == [1, 2, 1, 2, 0, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("weights", "cores", "expected"),
+    [
+        pytest.param([2, 3], 4, [2, 3, 0, 0], id="new cores start at 0"),
+        pytest.param([2, 3], 2, [2, 3], id="no change"),
+        pytest.param([5, 4, 4, 3], 2, [8, 8], id="each core hands over its whole weight, in order"),
+        pytest.param([4, 4, 1], 2, [5, 4], id="a tie goes to the lowest core"),
+        pytest.param([4, 4, 1], 1, [9], id="the last core takes all"),
+    ],
+)
+def test_a_core_that_is_taken_away_hands_its_weight_on(
+    weights: list[int], cores: int, expected: list[int]
+) -> None:
+    """No replica is forgotten when a machine loses cores."""
+    assert placement.shrink_weights(weights, cores) == expected

@@ -1,0 +1,200 @@
+"""Names that no create may take: Kafka's own, and the product's topics with their prefix."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.kafka.topics import TOPICS
+from spu_assigner.stream.shard.batch import own_names
+from spu_assigner.stream.verify.audit import verify
+from spu_assigner.stream.verify.model import How
+from support.events.builders import Events
+from support.events.histories import PREFIX, Outgoing, Writer
+from support.model.pictures import picture
+
+WAYS: list[dict[str, Any]] = [
+    *({"policy": policy} for policy in Policy if policy is not Policy.MANUAL),
+    {"replicas": [{"id": 0, "replicas": [0]}]},
+    {"validate_only": True},
+    {"replication_factor": 9, "on_shortage": OnShortage.WAIT},
+    {"policy": Policy.KAFKA, "start_index": 1, "shift": 1},
+]
+NAMES = ("__consumer_offsets", "__", *sorted(PRODUCT_NAMES))
+
+
+@pytest.mark.parametrize(("name", "way"), list(product(NAMES, WAYS)))
+def test_a_reserved_name_is_refused_whatever_is_asked_for(name: str, way: dict[str, Any]) -> None:
+    """Such a topic in Kafka would be deleted or overwritten; the state is untouched."""
+    events, state = Events(), ClusterState("c1")
+    for event in events.joins(0, 1):
+        step(state, event, default_policy=Policy.FLUVIO)
+    before = picture(state) | {"seen": None}
+    asked = events.create(name, **way)
+    records = step(state, asked, default_policy=Policy.FLUVIO)
+    [status] = answers(records)
+    assert isinstance(status, TopicStatus)
+    assert (status.status, status.code) == (Status.REJECTED, Code.RESERVED_NAME)
+    assert picture(state) | {"seen": None} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "__consumer_offsets",
+            "topic '__consumer_offsets' begins with '__', as Kafka's own topics do; "
+            "choose another name",
+        ),
+        (
+            "topic-status",
+            "topic 'topic-status' is one of the assigner's own topics; choose another name",
+        ),
+    ],
+)
+def test_the_refusal_says_what_was_found_and_what_to_do(name: str, message: str) -> None:
+    """Whoever asks need not look it up."""
+    [status] = Assigner().apply(Events().create(name))
+    assert isinstance(status, TopicStatus)
+    assert status.message == message
+
+
+@pytest.mark.parametrize("name", ["_", "_x", "a__b", "topic-status.", "staging.topic-status"])
+def test_a_name_that_is_merely_like_one_is_granted(name: str) -> None:
+    """Only what begins with two underscores, and only whole names."""
+    events, assigner = Events(), Assigner()
+    assigner.apply(events.join(0))
+    _, status = assigner.apply(events.create(name))
+    assert isinstance(status, TopicStatus)
+    assert status.status is Status.ASSIGNED
+
+
+def test_a_reserved_name_is_refused_before_an_existing_one() -> None:
+    """An earlier release may have granted it; numbers out of range are reported first."""
+    state = held_by_an_earlier_release("__old")
+    events = Events(first=10)
+    codes = []
+    for asked in (events.create("__old"), events.create("__old", partitions=0)):
+        [status, _] = decide(state, asked, default_policy=Policy.FLUVIO)
+        assert isinstance(status, TopicStatus)
+        codes.append(status.code)
+    assert codes == [Code.RESERVED_NAME, Code.INVALID_PARTITIONS]
+
+
+def test_the_products_names_are_those_of_its_table_of_topics() -> None:
+    """The core names them, since `Assigner` knows no table; a topic that is added there belongs in
+    `ProductTopic` too."""
+    assert {spec.name for spec in TOPICS} == PRODUCT_NAMES == own_names("")
+
+
+def test_with_a_prefix_the_prefixed_names_are_reserved_alone() -> None:
+    """The bare names are nobody's then."""
+    events, assigner = Events(), Assigner(reserved_names=own_names("staging."))
+    assigner.apply(events.join(0))
+    found = [
+        assigner.apply(events.create(name))[-1] for name in ("staging.dead-letter", "dead-letter")
+    ]
+    assert [(each.status, each.code) for each in found if isinstance(each, TopicStatus)] == [
+        (Status.REJECTED, Code.RESERVED_NAME),
+        (Status.ASSIGNED, None),
+    ]
+
+
+def held_by_an_earlier_release(name: str) -> ClusterState:
+    """Two SPUs, and a topic of this name on the first."""
+    events, state = Events(), ClusterState("c1")
+    for event in events.joins(0, 1):
+        step(state, event, default_policy=Policy.FLUVIO)
+    state.restore(
+        ReplicaMap(
+            cluster_id="c1",
+            topic=name,
+            revision=1,
+            policy=Policy.FLUVIO,
+            replicas=ReplicaLists(np.array([[0]], dtype=np.int32)),
+            cores=None,
+            chain_index=1,
+            cause="old",
+            replication_factor=1,
+        )
+    )
+    return state
+
+
+@pytest.mark.parametrize("name", ["__old", "replica-map"])
+def test_a_topic_of_an_earlier_release_can_be_grown_repaired_and_forgotten(name: str) -> None:
+    """It is there, and must not be stuck."""
+    events = Events(first=10)
+    later: list[Event] = [
+        events.grow(name, 2),
+        events.leave(0, mode=LeaveMode.DECOMMISSION),
+    ]
+    for forget, status in ((events.delete, Status.DELETED), (events.release, Status.RELEASED)):
+        state = held_by_an_earlier_release(name)
+        for event in later:
+            found = answers(step(state, event, default_policy=Policy.FLUVIO))
+            assert [each.topic for each in found if isinstance(each, ReplicaMap)] == [name]
+        assert not state.topics[name].replicas.holds(0)
+        found = answers(step(state, forget(name), default_policy=Policy.FLUVIO))
+        assert [each.status for each in found if isinstance(each, TopicStatus)] == [status]
+        assert state.topics == {}
+
+
+def test_the_job_reserves_the_names_with_its_prefix_and_the_audit_replays_it() -> None:
+    """Replay and job must come to the same bytes."""
+    events, writer = Events(), Writer(1, shards=1)
+    names = (f"{PREFIX}topic-status", "topic-status", "__x")
+    assert PREFIX
+    asked = [events.create(name, policy=Policy.FLUVIO) for name in names]
+    for event in (*events.joins(0), *asked):
+        writer.send([Outgoing.of_event(event, None)])
+        writer.batch()
+    statuses = {}
+    for (name, _), log in writer.topics.logs.items():
+        for read in log if name == "topic-status" else ():
+            record = decode_record(read.value or b"")
+            assert isinstance(record, TopicStatus)
+            statuses[record.topic] = record.code
+    assert statuses == dict(zip(names, (Code.RESERVED_NAME, None, Code.RESERVED_NAME), strict=True))
+    report = verify(writer.topics.history())
+    assert (report.findings, list(report.unchecked())) == ([], [])
+    assert [how for how, _, _ in report.how()] == [How.REPLAYED]
+
+
+def test_lint_reports_a_reserved_name_with_a_code_of_its_own(tmp_path: Path) -> None:
+    """With its other faults, as the core would refuse it; manual lists are looked through too."""
+    lines = [
+        '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0}',
+        '{"type":"topic_create","event_id":"e2","cluster_id":"c1","topic":"__t"}',
+        '{"type":"topic_create","event_id":"e3","cluster_id":"c1","topic":"ring-events",'
+        '"partitions":0}',
+        '{"type":"topic_create","event_id":"e4","cluster_id":"c1","topic":"__m",'
+        '"replicas":[{"id":0,"replicas":[0,0]}]}',
+    ]
+    file = tmp_path / "events.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    found = CliRunner().invoke(cli, ["lint", str(file)])
+    codes = [tuple(line.split()[1:3]) for line in found.stdout.splitlines()[:-1]]
+    assert found.exit_code == 1
+    assert sorted(codes) == [
+        ("E201", "partitions:"),
+        ("E213", "topic:"),
+        ("E213", "topic:"),
+        ("E213", "topic:"),
+        ("E305", "replicas[0].replicas[1]:"),
+    ]

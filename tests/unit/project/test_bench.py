@@ -1,0 +1,249 @@
+"""`make bench`: no part takes another with it, and the table says what the results say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from support.bench.bench_table import count, kept, lines_missed, markdown, show
+from support.bench.curves import draw, drawable
+from support.bench.figures import STORED, commit_of, slope
+from support.bench.targets import Target, Verdict, read_results, targets
+
+_BENCH = Path(__file__).parents[2] / "bench"
+
+
+def program(name: str) -> ModuleType:
+    """A program of tests/bench as a module."""
+    path = _BENCH / f"{name}.py"
+    spec = util.spec_from_file_location(f"bench_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Its dataclasses look themselves up.
+    spec.loader.exec_module(module)
+    return module
+
+
+run = program("run")
+core_growth = program("core_growth")
+
+
+def part(name: str, status: int = 0, *, writes: bool = True) -> Any:
+    """A program that says something, writes its result and ends with this status."""
+    lines = ["import os, sys, pathlib", f"print('here is {name}')"]
+    if writes:
+        file = f"pathlib.Path(os.environ['BENCH_RESULTS'], '{name}.json')"
+        lines.append(f'{file}.write_text(\'{{"figures": {{"{name}": 1}}}}\')')
+    code = "; ".join([*lines, f"sys.exit({status})"])
+    return run.Part(name=name, results=(name,), minutes=1, whole=["-c", code])
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.json"))
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    folder = tmp_path / "stored"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("statuses", "whole"), [((0, 0), 0), ((1, 0), 1), ((3, 0), 3), ((3, -9), 1)]
+)
+def test_a_part_that_fails_takes_nothing_from_the_others(
+    tmp_path: Path,
+    stored: Path,
+    capsys: pytest.CaptureFixture[str],
+    statuses: Sequence[int],
+    whole: int,
+) -> None:
+    """Half an hour of measuring is not thrown away, and the status tells."""
+    parts = [part(name, status) for name, status in zip("ab", statuses, strict=True)]
+    if -9 in statuses:
+        parts[1] = run.Part(
+            name="b", results=("b",), minutes=1, whole=["-c", "import os; os.kill(os.getpid(), 9)"]
+        )
+    outcomes = run.run_parts(parts, tmp_path / "run", quick=False, stored=stored)
+    assert [outcome.status for outcome in outcomes] == list(statuses)
+    assert run.status_of(outcomes) == whole
+    good = [f"{n}.json" for n, status in zip("ab", statuses, strict=True) if status in {0, 3}]
+    assert names(stored) == good
+    assert "here is a" in capsys.readouterr().out
+    assert (tmp_path / "run" / "a.log").read_text() == "here is a\n"
+
+
+def test_a_part_that_wrote_nothing_has_failed(tmp_path: Path, stored: Path) -> None:
+    """Its former result would be taken for this run's."""
+    outcomes = run.run_parts(
+        [part("a", writes=False), part("b")], tmp_path / "run", quick=False, stored=stored
+    )
+    assert run.status_of(outcomes) == run.FAILED
+    assert names(stored) == ["b.json"]
+
+
+def test_a_run_that_is_stopped_keeps_what_it_has(tmp_path: Path, stored: Path) -> None:
+    """Ctrl-C after half an hour."""
+
+    def until_b(each: Any, folder: Path, *, quick: bool) -> Any:
+        if each.name == "b":
+            raise KeyboardInterrupt
+        return run.run_part(each, folder, quick=quick)
+
+    parts = [part(name) for name in "abc"]
+    outcomes = run.run_parts(parts, tmp_path / "run", quick=False, run=until_b, stored=stored)
+    assert [outcome.part.name for outcome in outcomes] == ["a", "b"]
+    assert run.status_of(outcomes) == run.FAILED
+    assert names(stored) == ["a.json"]
+
+
+def test_a_quick_run_is_not_put_over_what_is_stored(tmp_path: Path, stored: Path) -> None:
+    """Small sizes give other figures."""
+    outcomes = run.run_parts([part("a")], tmp_path / "run", quick=True, stored=stored)
+    assert run.status_of(outcomes) == 0
+    assert names(stored) == []
+    assert names(tmp_path / "run") == ["a.json"]
+
+
+def test_each_part_is_a_program_that_is_there_and_has_its_results_stored() -> None:
+    """A renamed program would be told of only after the parts before it."""
+    for each in run.PARTS:
+        for quick in (False, True):
+            (file,) = [word for word in each.command(quick=quick) if word.endswith(".py")]
+            assert Path(file).is_file()
+
+
+def test_targets_and_the_quick_run_name_neighbours_that_there_are() -> None:
+    """A name that is misspelt would only be "not measured"."""
+    there = {each.name for each in program("neighbours/contestants").CONTESTANTS}
+    assert set(run.QUICK_NEIGHBOURS) < there
+    held_to = [place for each in targets({}) for place in (each.ours, *each.beside)]
+    assert {place[1] for place in held_to if place[0] == "neighbours"} < there
+
+
+def held(value: float | None, *, at_most: bool = False) -> Verdict:
+    target = Target(what="w", policy="p", ours=("f", "a"), at_most=at_most, reach=2.0)
+    return target.verdict(value, target.reach)
+
+
+def test_a_commit_is_dirty_by_what_is_not_written_by_a_run(tmp_path: Path) -> None:
+    """A result tells the commit it was measured on, or that it was none."""
+    files = [tmp_path / "core" / "a.py", tmp_path / "tests" / "bench" / "results" / "a.json"]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("1")
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "a"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    code, result = files
+    result.write_text("2")
+    result.with_name("new.json").write_text("3")
+    clean = commit_of(tmp_path)
+    assert len(clean) == 12
+    code.write_text("2")
+    assert commit_of(tmp_path) == f"{clean}-dirty"
+
+
+def test_a_line_is_met_missed_or_not_measured() -> None:
+    """The bound itself is met; what was not measured is neither."""
+    assert [held(value) for value in (2.0, 1.99, None)] == [
+        Verdict.MET,
+        Verdict.MISSED,
+        Verdict.NOT_MEASURED,
+    ]
+    assert [held(value, at_most=True) for value in (2.0, 2.01)] == [Verdict.MET, Verdict.MISSED]
+
+
+def test_a_ratio_is_to_the_best_of_the_neighbours() -> None:
+    """And is none where one of them was not measured."""
+    target = Target(what="w", policy="p", ours=("f", "a"), beside=[("f", "b"), ("f", "c")])
+    figures = {"a": 6, "b": 2, "c": 3}
+    assert target.value({"f": {"figures": figures}}) == 2.0
+    assert target.value({"f": {"figures": {**figures, "c": 0}}}) == 3.0
+    assert target.value({"f": {"figures": {"a": 6, "b": 2}}}) is None
+    assert target.value({}) is None
+
+
+def test_the_table_has_every_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of what was not measured: a line that is left out would look as if it were met."""
+    stored = read_results(STORED)
+    for results in ({}, stored):
+        show(results, "title")
+        shown = capsys.readouterr().out
+        assert shown.count("│") // 9 >= len(targets(results))
+        counted = count(results)["reach"]
+        assert sum(counted.values()) == sum(each.reach is not None for each in targets(results))
+        assert len(lines_missed(results)) == counted[Verdict.MISSED]
+        assert len(kept(results)) == len(targets(results))
+        assert json.loads(json.dumps(kept(results)))
+    assert count({})["reach"][Verdict.MET] == 0
+
+
+def test_readmes_table_shows_what_is_missed() -> None:
+    """In bold; a star has what is more than must be."""
+    figures = {
+        "spu-assigner fluvio": {"latency_ms": {"p50": 70.0, "p99": 301.0}},
+        "spu-assigner balanced": {"latency_ms": {"p50": 150.0}},
+    }
+    lines = markdown({"neighbours": {"figures": figures}}).splitlines()
+    assert "| one create at a time, p50 | **150** | 70 ★ |  | ms | ≤ 140 | ≤ 80 |" in lines
+    assert "| one create at a time, p99 | not measured | **301** |  | ms | ≤ 300 |  |" in lines
+
+
+def test_the_slope_is_that_of_the_end_where_it_is_steeper() -> None:
+    """Linear is 1 and flat 0; what turns upwards at last is not hidden by a flat beginning."""
+    sizes = (1, 10, 100)
+    assert slope(sizes, [1, 10, 100]) == pytest.approx(1)
+    assert slope(sizes, [5, 5, 5]) == pytest.approx(0)
+    assert slope(sizes, [1, 1, 100]) == pytest.approx(2)
+
+
+def test_the_rounds_of_all_passes_count() -> None:
+    """Size by size: what disturbed one pass may not have disturbed the other."""
+    passes = [{"create": [[1.0, 2.0], [3.0]]}, {"create": [[4.0], [5.0]]}]
+    assert core_growth.joined(passes) == {"create": [[1.0, 2.0, 4.0], [3.0, 5.0]]}
+
+
+def curves_of_a_job(costs: Sequence[float]) -> dict[str, Any]:
+    """As growth_curves.json has them: what grows tenfold costs so much."""
+    points = [
+        {"size": 10**n, "latency_ms": {"p50": 100 + cost}, "cpu_ms_per_create": cost}
+        for n, cost in enumerate(costs)
+    ]
+    curves = dict.fromkeys(("clusters", "spus", "lists"), points)
+    return {"growth_curves": {"figures": {"fluvio": curves, "wrong_answers": 0}}}
+
+
+def test_a_job_whose_cost_grows_faster_than_what_it_touches_misses() -> None:
+    """Linear is met where a create touches what grows; where it does not, it has to be flat."""
+    assert lines_missed(curves_of_a_job([1, 1, 1])) == []
+    assert lines_missed(curves_of_a_job([1, 10, 100])) == [
+        "job, CPU of a create: clusters 1 → 100, fluvio"
+    ]
+    assert len(lines_missed(curves_of_a_job([1, 30, 900]))) == 4  # p50 over clusters as well
+
+
+def test_the_curves_of_a_job_are_drawn(tmp_path: Path) -> None:
+    """As soon as they were measured."""
+    (file,) = draw(curves_of_a_job([1, 2, 3]), tmp_path)
+    assert file.name == "job_growth.png"
+
+
+def test_the_curves_are_drawn_from_the_results(tmp_path: Path) -> None:
+    """Each picture whose results are there; the same results give the same file."""
+    results = read_results(STORED)
+    files = draw(results, tmp_path)
+    assert [file.stem for file in files] == list(drawable(results))
+    assert files
+    before = [file.read_bytes() for file in files]
+    assert all(content.startswith(b"\x89PNG") for content in before)
+    assert [file.read_bytes() for file in draw(results, tmp_path)] == before

@@ -1,0 +1,98 @@
+"""The search for a secret finds it in every form: else that nothing was found would say nothing."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from support.events.canary import Canary, crawl
+from support.kafka.sockets import family
+
+_CANARY = Canary.hatch()
+_VALUE = _CANARY.value
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        _VALUE,
+        _VALUE.upper(),
+        json.dumps({"password": _VALUE}),
+        html.escape(_VALUE),
+        urllib.parse.quote(_VALUE, safe=""),
+        repr(_VALUE.encode()),
+        _VALUE.encode("utf-16-le").decode("latin-1"),
+        _VALUE.encode().hex(),
+        *(base64.b64encode(b"x" * lead + _VALUE.encode() + b"y").decode() for lead in range(3)),
+        base64.urlsafe_b64encode(_VALUE.encode()).decode(),
+        base64.b64encode(f"user\0{_VALUE}".encode()).decode(),
+    ],
+)
+def test_a_planted_secret_is_found_in_every_form(written: str, tmp_path: Path) -> None:
+    """Also where it lies across the pieces in which a large file is read."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "clean").write_bytes(os.urandom(1 << 16))
+    place = tmp_path / "folder" / "planted"
+    place.write_bytes(b"." * ((1 << 20) - 20) + written.encode("latin-1") + b".")
+    assert _CANARY.files(tmp_path) == [place]
+
+
+def test_a_secret_in_a_files_name_is_found(tmp_path: Path) -> None:
+    """A name is read by more people than a file."""
+    place = tmp_path / f"log-{_CANARY.core}"
+    place.touch()
+    assert _CANARY.files(tmp_path) == [place]
+
+
+def test_a_secret_on_a_command_line_is_found() -> None:
+    """Everybody on the machine reads those."""
+    command = [sys.executable, "-c", "input()", _VALUE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        lines = family(os.getpid())
+        process.communicate(b"\n")
+    assert [number for number, line in lines.items() if _CANARY.is_in(line.encode())] == [
+        process.pid
+    ]
+
+
+def test_a_secret_on_a_page_behind_links_is_found() -> None:
+    """In a body, in a header, and on the page of an error."""
+    pages = {
+        "/": (200, '<a href="/first/?a=1&amp;b=2">', ""),
+        "/first/?a=1&b=2": (200, "<a href='/body'><a href='/header'><a href='/error'>", ""),
+        "/body": (200, html.escape(_VALUE), ""),
+        "/header": (200, "", urllib.parse.quote(_VALUE)),
+        "/error": (500, _VALUE, ""),
+    }
+
+    class Site(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body, header = pages[self.path]
+            self.send_response(status)
+            self.send_header("X-Header", header)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not to the terminal."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        found = crawl(base, ["/"])
+        server.shutdown()
+    assert {url.removeprefix(base) for url in found} == set(pages)
+    assert {url.removeprefix(base) for url, page in found.items() if _CANARY.is_in(page)} == {
+        "/body",
+        "/header",
+        "/error",
+    }

@@ -1,0 +1,68 @@
+"""The core is as fast as the stored results say, beside a fixed piece of work in this process.
+
+CPU time within one run, the least of some rounds: how fast the machine is, and what else it does,
+does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from spu_assigner.core.decision import machine
+from support.bench.core_speed import CASES, Case, Work, slower_than
+from support.bench.figures import STORED
+from support.bench.targets import figure, read_results
+
+_RESULTS = read_results(STORED)
+SLOWED = 10
+TIMES_MAX = 2.0  # another processor or Python moves a ratio too; a lost fast path costs more
+
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def stored(case: Case) -> float:
+    ratio = figure(_RESULTS, ("core_ratios", case.name, "ratio", "median"))
+    assert ratio is not None, "measure it: python tests/bench/core_ratios.py --write"
+    return ratio
+
+
+@each_case
+def test_the_core_is_not_slower_than_the_stored_ratio(case: Case) -> None:
+    """A fast path that is lost breaks no other test."""
+    assert slower_than(case, stored(case), TIMES_MAX) is None
+
+
+@each_case
+def test_a_core_that_does_its_work_many_times_over_is_caught(case: Case) -> None:
+    """In each case, so that none is there for nothing. So many that memory that others use as well,
+    which moves a ratio, is no way out.
+    """
+
+    def prepare() -> Callable[[int], Work]:
+        ready = case.prepare()
+
+        def many_times(number: int) -> Work:
+            works = [ready(number * SLOWED + turn) for turn in range(SLOWED)]
+
+            def work() -> None:
+                for each in works:
+                    each()
+
+            return work
+
+        return many_times
+
+    slowed = replace(case, prepare=prepare)
+    assert slower_than(slowed, stored(case), TIMES_MAX, attempts=1, rounds=2) is not None
+
+
+@pytest.mark.parametrize("name", ["small creates, fluvio", "small creates, kafka"])
+def test_a_usual_create_that_takes_the_long_way_is_caught(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The same answers at several times the cost: what a careless change would do."""
+    monkeypatch.setattr(machine, "usual_create", lambda *_: None)
+    (case,) = [each for each in CASES if each.name == name]
+    assert slower_than(case, stored(case), TIMES_MAX) is not None

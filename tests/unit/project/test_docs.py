@@ -1,0 +1,274 @@
+"""The documentation against the code: what it names is there, and what is read first is short."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from spu_assigner.core.base.events import Policy
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka import acls
+from spu_assigner.stream.kafka.topics import TOPICS
+from support.bench.bench_pages import PAGES, with_tables
+from support.bench.figures import STORED
+from support.bench.targets import read_results
+
+_ROOT = Path(__file__).parents[3]
+_BENCH = _ROOT / "tests" / "bench"
+_DOCUMENTS = {
+    path.relative_to(_ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (*_ROOT.glob("*.md"), *(_ROOT / "docs").rglob("*.md"))
+}
+_README = _DOCUMENTS["README.md"]
+_FENCED = re.compile(r"^```.*?^```[^\n]*$", re.DOTALL | re.MULTILINE)
+
+
+def _between(page: str, name: str) -> str:
+    found = re.findall(rf"<!-- {name} -->\n(.*)<!-- /{name} -->", _DOCUMENTS[page], re.DOTALL)
+    assert len(found) == 1, f"{page} has no part {name!r}, or several"
+    return str(found[0])
+
+
+def _fences(text: str) -> list[str]:
+    return re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+
+
+def _promises(page: str, name: str) -> list[tuple[str, str, str]]:
+    """The rows of a table of guarantees: promise, file, test."""
+    text = _between(page, name)
+    rows = re.findall(r"^\| (.+) \| `(tests/[^`:]+)::(test_\w+)` \|$", text, re.MULTILINE)
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    headings = 2 * lines.count("| promise | shown by |")
+    assert len(rows) == len(lines) - headings
+    return rows
+
+
+def test_readme_and_architecture_are_short() -> None:
+    """Both are read first, and in one sitting; the rest is in docs/."""
+    assert _README.count("\n") <= 200
+    assert len(_README.encode()) <= 12 * 1024
+    assert _DOCUMENTS["ARCHITECTURE.md"].count("\n") <= 200
+
+
+def test_each_guarantee_names_a_test_that_is_there() -> None:
+    """A promise whose test is gone is no promise."""
+    rows = _promises("docs/guarantees.md", "guarantees")
+    assert len({name for _, _, name in rows}) == len(rows) >= 114
+    for _, path, name in rows:
+        tree = ast.parse((_ROOT / path).read_text(encoding="utf-8"))
+        names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        assert name in names, f"{path} has no {name}"
+
+
+def test_readme_has_ten_of_the_guarantees() -> None:
+    """In the words of the table of all."""
+    ten = _promises("README.md", "ten-guarantees")
+    assert len(set(ten)) == 10
+    assert set(ten) < set(_promises("docs/guarantees.md", "guarantees"))
+
+
+def test_the_settings_table_is_that_of_the_code() -> None:
+    """Settings are documented in one place, the code; the page shows it."""
+    assert _between("docs/settings.md", "settings").strip() == Settings.describe().strip()
+
+
+def test_the_table_of_rights_is_that_of_the_code() -> None:
+    """Rights are documented in one place, which the tests on a broker hold to be the least."""
+    assert _between("docs/security.md", "rights").strip() == acls.describe().strip()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_tables_of_figures_are_those_of_the_stored_results(page: str) -> None:
+    """No figure of theirs is written by hand."""
+    text = _DOCUMENTS[page]
+    is_so = with_tables(text, page, read_results(STORED)) == text
+    assert is_so, "the stored results say otherwise: `make figures` writes the tables"
+
+
+def test_each_curve_that_is_shown_is_there() -> None:
+    """Drawn of the stored results, and no other is kept."""
+    curves = _between("docs/performance.md", "curves")
+    shown = set(re.findall(r"\]\(\.\./(tests/bench/curves/\w+\.png)\)", curves))
+    there = {f"tests/bench/curves/{path.name}" for path in (_BENCH / "curves").iterdir()}
+    assert shown == there
+
+
+def test_the_life_of_a_small_cluster_is_explained_as_shown() -> None:
+    """Who tries it sees what the page shows."""
+    page = "docs/cluster-life.md"
+    lines = _between(page, "life").replace("```\n", "")
+    done = CliRunner().invoke(cli, ["simulate", "--explain"], input=lines)
+    assert done.exit_code == 0
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["status"] for answer in answers if answer["type"] == "topic_status"] == [
+        *("assigned", "waiting", "assigned", "assigned")
+    ]
+    told = {answer["text"] for answer in answers if answer["type"] == "explanation"}
+    assert len(told & set(_DOCUMENTS[page].splitlines())) == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "cluster"),
+    [
+        (Policy.BALANCED, "racks"),
+        (Policy.FLUVIO, "plain"),
+        (Policy.KAFKA, "racks"),
+        (Policy.REDPANDA, "plain"),
+        (Policy.MANUAL, "plain"),
+    ],
+)
+def test_each_policy_s_worked_example_is_what_comes_out(policy: Policy, cluster: str) -> None:
+    """A wrong example is worse than none."""
+    (joins,) = _fences(_between("docs/policies.md", f"cluster-{cluster}"))
+    create, shown = _fences(_between("docs/policies.md", f"example-{policy.value}"))
+    done = CliRunner().invoke(cli, ["simulate"], input=joins + create)
+    assert done.exit_code == 0
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    (found,) = [answer for answer in answers if answer["type"] == "replica_map"]
+    assert found["policy"] == policy.value
+    lines = [f"partition {number}: {row}" for number, row in enumerate(found["replicas"])]
+    assert lines == shown.splitlines()
+
+
+def test_the_examples_of_json_lines_are_events() -> None:
+    """They are copied first."""
+    part = _DOCUMENTS["docs/events-and-topics.md"].partition("## JSON Lines")[2]
+    done = CliRunner().invoke(cli, ["simulate"], input=_fences(part)[0])
+    assert done.exit_code == 0, done.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md", "docs/python-api.md"])
+def test_each_example_in_python_is_true(page: str) -> None:
+    """It runs, and what stands behind an expression in its last line comes out."""
+    (code,) = re.findall(r"```python\n(.*?)```", _DOCUMENTS[page], re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)  # noqa: S102 - our own page
+    expression, _, expected = code.strip().splitlines()[-1].partition("  # ")
+    if expected.startswith("["):
+        assert repr(eval(expression, names)) == expected  # noqa: S307
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/events-and-topics.md"])
+def test_every_topic_is_described(page: str) -> None:
+    """Who reads it knows what the job needs."""
+    for spec in TOPICS:
+        assert f"`{spec.name}`" in _DOCUMENTS[page]
+
+
+def _anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCED.sub("", text), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {each.replace(" ", "-") for each in plain}
+
+
+@pytest.mark.parametrize("page", sorted(_DOCUMENTS))
+def test_each_relative_link_leads_to_a_file_and_a_heading(page: str) -> None:
+    """For readers of the repository; `make docs` holds the same for those of the site."""
+    folder = (_ROOT / page).parent
+    for target in re.findall(r"\]\(([^)\s]+)\)", _FENCED.sub("", _DOCUMENTS[page])):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (folder / path).resolve() if path else _ROOT / page
+        assert file.exists(), f"{page} leads to {target}"
+        if anchor:
+            name = file.relative_to(_ROOT).as_posix()
+            assert anchor in _anchors(_DOCUMENTS[name]), f"{page} leads to {target}"
+
+
+def test_the_release_is_that_of_the_package() -> None:
+    """Markers name it, and the changelog's first heading of a release too."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == RELEASE
+    headings = re.findall(r"^## (\S+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert next(heading for heading in headings if heading != "Unreleased") == RELEASE
+
+
+# Errors of the other commands and of values; those of the job are in the table of docs/errors.md.
+_NOT_OF_THE_JOB = {
+    "FollowError",
+    "OvertakenError",
+    "SizesError",
+    "AssignmentFileError",  # produce
+    "BatchNotKeptError",
+    "BrokerEndedError",  # of the process that watches the embedded broker
+    "ClientError",  # produce, watch, explain
+    "ClusterUnknownError",
+    "DecodeError",  # a dead letter
+    "DemoError",
+    "EncodeError",
+    "InputError",  # its kinds are
+    "InspectError",
+    "InvalidEventError",  # a dead letter
+    "LineError",  # a dead letter
+    "NoAssignmentError",  # produce
+    "NoCheckpointError",
+    "NotThereError",
+    "OtherProgramError",
+    "PartitionUnknownError",
+    "SchemaError",  # a check of the sources
+    "SchemaRegistryError",  # schemas
+    "SessionError",  # inspect, recover
+    "ShardDamagedError",  # told as CheckpointDamagedError
+    "ShardFormatError",  # told as CheckpointFormatError
+    "ShortRingError",  # for who embeds the core
+    "TopicUnknownError",
+    # plan, apply
+    "MapsError",
+    "NotConfirmedError",
+    "PlanFileError",
+    "StalePlanError",
+    "TargetError",
+    "ReplayError",  # verify
+    "VerifyError",
+    # ui
+    "AddressError",
+    "ClusterDamagedError",
+    "NotFoundError",
+    "RenewedError",
+    # recover
+    "DamagedOutputError",
+    "FolderTakenError",
+    "LostInputError",
+    "NoPositionsError",
+    "NothingToRecoverError",
+    "PublishedError",
+    "RecoverError",
+    "UnsoundError",
+}
+
+
+def _errors() -> set[str]:
+    """The names of all classes that derive from AssignerError, found in the sources."""
+    bases: dict[str, set[str]] = {}
+    for package in ("core", "schemas", "stream"):
+        for path in (_ROOT / package).glob("**/*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    bases[node.name] = {
+                        base.id for base in node.bases if isinstance(base, ast.Name)
+                    }
+    found = {"AssignerError"}
+    while more := {name for name, of in bases.items() if of & found} - found:
+        found |= more
+    return found - {"AssignerError"}
+
+
+def test_every_error_that_ends_the_job_is_in_the_table() -> None:
+    """Who meets one at night looks it up: what it means, and what to do."""
+    rows = [
+        line for line in _between("docs/errors.md", "errors").splitlines() if line.startswith("| `")
+    ]
+    listed = [name for row in rows for name in re.findall(r"`(\w+Error)`", row.split("|")[1])]
+    assert len(listed) == len(set(listed))
+    assert not set(listed) & _NOT_OF_THE_JOB
+    assert set(listed) | _NOT_OF_THE_JOB == _errors()
+    assert all(cell.strip() for row in rows for cell in row.strip("|").split("|"))

@@ -1,0 +1,154 @@
+"""The judges of load and churn find what they are there to find."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import Event
+from spu_assigner.core.base.records import ReplicaMap, RingEvent
+from spu_assigner.schemas.messages.codec import encode_record
+from support.bench.loadrun import LINGERING_SECONDS, CheckpointSize
+from support.bench.memory import role_of
+from support.events.builders import Events
+from support.job.judging import (
+    MAPS,
+    RING_EVENTS,
+    STATUSES,
+    Allowance,
+    Tally,
+    Verdict,
+    flatness,
+)
+
+MB = 1_000_000
+KEEPER = Allowance(slack=12 * MB)
+GOOD = Verdict(lost=0, repeated=0, different=0, dead_letters=0)
+Answer = tuple[str, bytes, bytes | None, bytes]
+
+
+def life() -> list[Event]:
+    events = Events()
+    return [
+        *events.joins(0, 1, 2),
+        events.create("t", 4, 2),
+        events.delete("t"),
+        events.create("u"),
+    ]
+
+
+def answers() -> list[Answer]:
+    """What the job says to that life: topic, key, value, ce_id."""
+    assigner = Assigner()
+    found: list[Answer] = []
+    for offset, event in enumerate(life()):
+        for ordinal, record in enumerate(assigner.apply(event)):
+            is_ring = isinstance(record, RingEvent)
+            name = STATUSES if not isinstance(record, ReplicaMap) else MAPS
+            key = event.cluster_id if is_ring else f"{record.cluster_id}/{record.topic}"
+            is_gone = isinstance(record, ReplicaMap) and record.replicas is None
+            value = None if is_gone else encode_record(record)
+            place = f"topic/0/{offset}/{ordinal}"
+            found.append((RING_EVENTS if is_ring else name, key.encode(), value, place.encode()))
+    return found
+
+
+def judge(found: list[Answer]) -> Verdict:
+    tally = Tally()
+    for answer in found:
+        tally.take(*answer)
+    return tally.judge(life(), sent=len(life()))
+
+
+def test_the_jobs_own_answers_are_good() -> None:
+    """Else the findings below would mean nothing."""
+    assert judge(answers()) == GOOD
+
+
+@pytest.mark.parametrize("index", range(len(answers())))
+def test_a_dropped_answer_is_found(index: int) -> None:
+    """Whichever it is; but of a key's maps only the latest must be there, as after a cleaning."""
+    found = answers()
+    dropped = found.pop(index)
+    is_outdated = any(each[:2] == dropped[:2] for each in found[index:])
+    if dropped[0] == MAPS and (is_outdated or dropped[2] is None):
+        assert judge(found).is_good == is_outdated
+    else:
+        assert not judge(found).is_good
+
+
+@pytest.mark.parametrize("index", range(len(answers())))
+def test_a_repeated_answer_is_found(index: int) -> None:
+    """The same answer a second time, as a sink that writes twice would."""
+    found = answers()
+    found.append(found[index])
+    assert judge(found).repeated == 1
+
+
+def test_a_changed_answer_is_found() -> None:
+    """A map on the wrong machines is worse than none."""
+    found = [
+        (topic, key, value and value[:-1] + bytes([value[-1] ^ 1]), ce_id)
+        for topic, key, value, ce_id in answers()
+    ]
+    assert judge(found).different == len({each[:2] for each in found} - {(MAPS, b"c1/t")})
+
+
+def test_an_event_without_any_answer_is_lost() -> None:
+    """Counted by its place in the input."""
+    found = [each for each in answers() if not each[3].startswith(b"topic/0/5/")]
+    assert judge(found).lost == 1
+
+
+def memory(
+    *, leak_mb: float, noise_mb: float, warm_up_mb: float = 0.0, minutes: int = 30
+) -> Iterator[tuple[float, float]]:
+    """A sample a second of a process of 150 MB."""
+    chance = random.Random(5)
+    for second in range(minutes * 60):
+        grown = leak_mb * second / 60 + warm_up_mb * min(1.0, second / (minutes * 10))
+        yield float(second), (150 + grown + chance.gauss(0, noise_mb)) * MB
+
+
+def test_a_leak_of_1_mb_a_minute_is_found() -> None:
+    """In 30 minutes it makes 18 MB between the two fifths that are compared."""
+    assert not flatness(list(memory(leak_mb=1, noise_mb=5)), KEEPER).is_flat
+
+
+def test_memory_that_varies_and_memory_that_warms_up_are_flat() -> None:
+    """Work that comes and goes, and the first minutes, are no leak."""
+    assert flatness(list(memory(leak_mb=0, noise_mb=40)), KEEPER).is_flat
+    assert flatness(list(memory(leak_mb=0, noise_mb=5, warm_up_mb=300)), KEEPER).is_flat
+
+
+def test_too_few_samples_are_no_verdict() -> None:
+    """An empty fifth would compare nothing with something."""
+    with pytest.raises(ValueError, match="no sample"):
+        flatness([], KEEPER)
+    with pytest.raises(ValueError, match="empty"):
+        flatness([(0.0, 1.0), (100.0, 1.0)], KEEPER)
+
+
+def test_processes_are_told_apart_by_their_command_lines() -> None:
+    """Else one's leak would hide in another's size."""
+    assert role_of("/usr/bin/java -cp x org.apache.spark.deploy.SparkSubmit") == "jvm"
+    assert role_of("python -m spu_assigner.stream.shard.server 3 123") == "keeper 3"
+    assert role_of("python -m pyspark.daemon pyspark.worker") == "workers"
+    assert role_of("python -m spu_assigner.stream.cli run") == "driver"
+    assert role_of("/bin/sh") == "other"
+
+
+def test_a_checkpoints_old_files_are_counted_apart(tmp_path: Path) -> None:
+    """How many files there are follows the rate of batches; what nobody clears away grows old."""
+    for number, age in enumerate((0.0, LINGERING_SECONDS - 60, LINGERING_SECONDS + 60)):
+        path = tmp_path / str(number) / "file"
+        path.parent.mkdir()
+        path.write_bytes(b"12345")
+        when = time.time() - age
+        os.utime(path, (when, when))
+    assert CheckpointSize.of(tmp_path) == CheckpointSize(bytes_=15, files=3, lingering=1)

@@ -1,0 +1,653 @@
+"""The codec: fastavro's bytes, but strict; never anything but a `DecodeError`."""
+
+from __future__ import annotations
+
+import hashlib
+import tracemalloc
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.base.errors import AssignerError, Code, InvalidEventError
+from spu_assigner.core.base.events import Policy, TopicCreate, TopicDelete, TopicGrow
+from spu_assigner.core.base.limits import (
+    MANUAL_MESSAGE_SIZE_MAX,
+    MESSAGE_SIZE_MAX,
+    is_legal_name,
+    is_legal_raw_name,
+)
+from spu_assigner.core.base.records import (
+    Chain,
+    ChainEntry,
+    Mode,
+    Order,
+    Reason,
+    ReplicaMap,
+    SpuChanged,
+    Status,
+    TopicStatus,
+)
+from spu_assigner.core.base.replica_lists import ReplicaLists, Table
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.avro.strict_reading import compile_reader, read_whole
+from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.messages import encoding
+from spu_assigner.schemas.messages.codec import (
+    EventKind,
+    decode_event,
+    decode_record,
+    encode_event,
+    encode_record,
+    type_name_of,
+)
+from spu_assigner.schemas.messages.create_reading import topic_create_reader
+from spu_assigner.schemas.messages.decoding import BUILDERS, HOT_READERS
+from spu_assigner.schemas.messages.replica_lists import lists_bytes, read_lists
+from spu_assigner.schemas.messages.wire import DeadLetter, Wire
+from support.events.builders import Events
+from support.events.codecs import (
+    CREATES,
+    events,
+    fields_of,
+    messages,
+    ragged_lists,
+    replica_lists,
+    replica_maps,
+)
+from support.events.poisons import HUGE, create
+
+REGISTRY = Registry.load()
+PARSED = {
+    name: fastavro.parse_schema(REGISTRY.current(name).schema) for name in REGISTRY.type_names
+}
+HEADER_SIZE = {Wire.CONFLUENT: 5, Wire.SINGLE_OBJECT: 10}
+WIRES = st.sampled_from(Wire)
+
+
+def kind_of(event: Any) -> EventKind:
+    """The topic that takes an event."""
+    return "spu" if type_name_of(event) in ("SpuJoined", "SpuLeft") else "topic"
+
+
+def fastavro_bytes(value: Any) -> bytes:
+    """What fastavro writes for an event or a record, without a header."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, PARSED[type_name_of(value)], fields_of(value))
+    return out.getvalue()
+
+
+# Right bytes.
+
+
+@given(events(), WIRES)
+def test_an_event_is_written_as_fastavro_writes_it_and_read_back(event: Any, wire: Wire) -> None:
+    """The bytes are Avro to everyone, though fastavro is not asked for them."""
+    data = encode_event(event, wire=wire)
+    assert data[HEADER_SIZE[wire] :] == fastavro_bytes(event)
+    assert decode_event(data, kind=kind_of(event)) == event
+
+
+@given(messages(), WIRES)
+def test_a_record_is_written_as_fastavro_writes_it_and_read_back(record: Any, wire: Wire) -> None:
+    """The same, for all that the job writes."""
+    for _ in range(2):  # The rows of a table are prepared by its first use.
+        data = encode_record(record, wire=wire)
+        assert data[HEADER_SIZE[wire] :] == fastavro_bytes(record)
+    assert decode_record(data) == record
+
+
+@given(st.text(max_size=3) | st.text("aZ9._- \n", max_size=251))
+def test_a_name_is_as_legal_in_bytes_as_in_text(name: str) -> None:
+    """The quick way looks at bytes, what reads with care at text."""
+    assert is_legal_raw_name(name.encode()) == is_legal_name(name)
+
+
+@given(events(), st.data())
+def test_a_request_of_known_form_is_read_as_one_is_that_was_never_met(
+    event: Any, data: st.DataObject
+) -> None:
+    """The quick way takes and refuses the same, in the same words, whatever was changed."""
+    if not isinstance(event, TopicCreate):
+        return
+    schema = REGISTRY.current("TopicCreate").expanded
+    body = encode_event(event)[HEADER_SIZE[Wire.CONFLUENT] :]
+    read = topic_create_reader(schema)
+    assert read(body, 0) == read(body, 0) == (event, len(body))
+    place = data.draw(st.integers(0, len(body) - 1))
+    changed = [
+        body[:place],
+        body[:place] + bytes([data.draw(st.integers(0, 255))]) + body[place + 1 :],
+        body[:place] + body[place + 1 :],
+        body + b"\x00",
+    ]
+    for mutant in changed:
+        assert what_becomes_of(read, mutant) == what_becomes_of(topic_create_reader(schema), mutant)
+
+
+def what_becomes_of(read: Any, body: bytes) -> object:
+    """The event, or what is said of the bytes."""
+    try:
+        return read_whole(read, body, 0)
+    except (DecodeError, InvalidEventError) as error:
+        return type(error), str(error)
+
+
+def test_the_frames_are_those_of_confluent_and_of_avro() -> None:
+    """Other programs find the schema by them."""
+    event = TopicDelete(event_id="e", cluster_id="c", topic="t")
+    entry = REGISTRY.current("TopicDelete")
+    assert encode_event(event)[:5] == b"\x00" + entry.id.to_bytes(4, "big")
+    assert encode_event(event, wire=Wire.SINGLE_OBJECT)[:10] == b"\xc3\x01" + bytes.fromhex(
+        entry.fingerprint
+    )
+
+
+def test_a_bytearray_is_read_like_bytes() -> None:
+    """Spark hands over either, by version and setting."""
+    event = Events().create()
+    data = encode_event(event)
+    assert decode_event(bytearray(data), kind="topic") == event
+    record = DeadLetter.of_value(
+        b"x",
+        source_topic="t",
+        source_partition=0,
+        source_offset=1,
+        source_timestamp_ms=2,
+        code="C",
+        message="m",
+    )
+    assert decode_record(bytearray(encode_record(record))) == record
+
+
+def test_the_object_form_of_manual_lists_is_written_as_the_list_form() -> None:
+    """Avro has one form; the file of the documents may have either."""
+    lists = [{"id": 0, "replicas": [1, 2]}, {"id": 1, "replicas": []}]
+    listed = Events().create(replicas=lists)
+    boxed = Events().create(replicas={"partitions": lists})
+    assert encode_event(boxed) == encode_event(listed)
+
+
+@given(replica_lists())
+def test_the_rows_of_a_table_are_the_same_bytes_before_and_after_it_is_prepared(
+    lists: ReplicaLists,
+) -> None:
+    """Nobody can tell which way a map was written."""
+    if lists.table is None:
+        return
+    plain = lists_bytes(ReplicaLists(lists.matrix))
+    table = Table(lists.table.rows.copy())
+    written = [
+        lists_bytes(ReplicaLists.of_table(table, lists.start, len(lists)))
+        for _ in range(len(table.rows) + 1)
+    ]
+    assert "avro" in table.cache
+    assert set(written) == {plain}
+
+
+def test_a_large_table_is_prepared_only_once_it_is_used() -> None:
+    """After a change of the ring, one small create must not wait for a million rows."""
+    table = Table(np.arange(24_000, dtype=np.int32).reshape(8_000, 3))
+    lists = ReplicaLists.of_table(table, 100, 16)
+    lists_bytes(lists)
+    assert "avro" not in table.cache
+    lists_bytes(ReplicaLists.of_table(table, 0, 1_000))
+    assert "avro" in table.cache
+
+
+@given(ragged_lists())
+def test_lists_of_different_length_come_back_so(lists: ReplicaLists) -> None:
+    """A short list in the state must not become one with an SPU -1."""
+    data = lists_bytes(lists)
+    assert data == array_bytes([array_bytes([long_bytes(x) for x in y]) for y in lists.tolist()])
+    assert read_lists(data, 0) == (lists, len(data))
+
+
+@given(replica_lists() | ragged_lists(), st.integers(1, 7))
+def test_lists_in_several_sized_blocks_are_read_too(lists: ReplicaLists, rows: int) -> None:
+    """Other writers of Avro may split an array, and tell the bytes of each part."""
+    encoded = [array_bytes([long_bytes(x) for x in each]) for each in lists.tolist()]
+    data = b""
+    for begin in range(0, len(encoded), rows):
+        block = b"".join(encoded[begin : begin + rows])
+        data += long_bytes(-len(encoded[begin : begin + rows])) + long_bytes(len(block)) + block
+    assert read_lists(data + b"\x00", 0) == (lists, len(data) + 1)
+
+
+# What earlier releases wrote.
+
+
+HEX = bytes.fromhex
+OLD: list[tuple[bytes, bytes, bytes, Any]] = [  # both headers, the body, what it is now
+    (
+        HEX("0000000005"),
+        HEX("c301714329e87ea4a011"),
+        HEX("0463310c6f72646572730204040400020004029003000002040402000004000000000206046533"),
+        ReplicaMap(
+            cluster_id="c1",
+            topic="orders",
+            revision=1,
+            policy=Policy.REDPANDA,
+            replicas=ReplicaLists.of_lists([[0, 1], [1, 200]]),
+            cores=ReplicaLists.of_lists([[1, 0], [0, 0]]),
+            chain_index=3,
+            cause="e3",
+            replication_factor=2,
+        ),
+    ),
+    (
+        HEX("000000000e"),
+        HEX("c3013301e9365f4285d1"),
+        HEX("046331027402021a4e4f545f535550504f52544544020a6c6174657200046535"),
+        TopicStatus(
+            cluster_id="c1",
+            topic="t",
+            status=Status.REJECTED,
+            code=Code.NOT_SUPPORTED,
+            message="later",
+            replicas=None,
+            cause="e5",
+        ),
+    ),
+    (
+        HEX("000000000e"),
+        HEX("c3013301e9365f4285d1"),
+        HEX("046331027404000002020404020000046536"),
+        TopicStatus(
+            cluster_id="c1",
+            topic="t",
+            status=Status.VALIDATED,
+            code=None,
+            message=None,
+            replicas=ReplicaLists.of_lists([[2, 1]]),
+            cause="e6",
+        ),
+    ),
+    (
+        HEX("000000000a"),
+        HEX("c301fd8622a63f82ff2a"),
+        HEX("0463310e0102026104c8010208686f7374046e37000804060400"),
+        SpuChanged(
+            cluster_id="c1",
+            spu_id=7,
+            online=True,
+            rack="a",
+            cores=2,
+            capacity=100,
+            labels=(("host", "n7"),),
+            registration=4,
+            core_weights=(3, 2),
+            leaving=False,
+        ),
+    ),
+    (
+        HEX("0000000001"),
+        HEX("c30118b2ba00e8c40271"),
+        HEX("046331080002020001020000000400000006000000000a12"),
+        ChainEntry(
+            cluster_id="c1",
+            chains=(
+                (Order.ID, Chain(cycle=1, lead=0, moved=True)),
+                (Order.DIAGONAL, Chain()),
+                (Order.ALTERNATION, Chain()),
+                (Order.REGISTRATION, Chain()),
+            ),
+            registration_next=5,
+            seen_count=9,
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("confluent", "single_object", "body", "record"), OLD)
+def test_what_release_0_1_wrote_is_read(
+    confluent: bytes, single_object: bytes, body: bytes, record: Any
+) -> None:
+    """A checkpoint and the compacted topics outlive releases; these are its very bytes."""
+    assert decode_record(confluent + body) == record
+    assert decode_record(single_object + body) == record
+    assert decode_record(encode_record(record)) == record
+    assert not encode_record(record).startswith(confluent)
+
+
+def test_a_map_of_release_0_1_takes_the_length_of_its_lists_for_what_was_asked() -> None:
+    """It knew no short lists; a grow and a repair need the number."""
+    data = HEX("000000000504633102740206020600020a00000000046534")
+    record = decode_record(data)
+    assert isinstance(record, ReplicaMap)
+    assert record.replicas == ReplicaLists.of_lists([[0, 1, 5]])
+    assert record.replication_factor == 3
+    assert (record.ignore_rack, record.own_events, record.reason) == (False, (), None)
+
+
+def test_what_is_remembered_of_rings_stays_bounded() -> None:
+    """A cluster that breathes gives ever new fingerprints; the reason of each must be right."""
+    for number in range(10_000):
+        reason = Reason(mode=Mode.SHIFTED, ring_size=3, ring_fingerprint=number)
+        record = ReplicaMap(
+            cluster_id="c",
+            topic="t",
+            revision=1,
+            policy=Policy.KAFKA,
+            replicas=ReplicaLists.of_lists([[1]]),
+            cores=None,
+            chain_index=1,
+            cause="e",
+            replication_factor=1,
+            reason=reason,
+        )
+        assert decode_record(encode_record(record)) == record
+    assert len(encoding._RINGS) <= encoding._RINGS_MAX
+
+
+# Wrong bytes.
+
+
+C = DeadLetterCode
+
+
+def test_an_event_of_over_64_kib_needs_manual_lists() -> None:
+    """1 MiB is for the lists; names have limits of their own."""
+    lists = [{"id": i, "replicas": [1, 2, 3]} for i in range(20_000)]
+    event = Events().create(replicas=lists)
+    data = encode_event(event)
+    assert MESSAGE_SIZE_MAX < len(data) < MANUAL_MESSAGE_SIZE_MAX
+    assert decode_event(data, kind="topic") == event
+    grow = encode_event(Events().grow())
+    labels = {"a": "x" * MESSAGE_SIZE_MAX}
+    with pytest.raises(EncodeError, match="at most 65536"):
+        encode_event(Events().join(labels=labels))
+    with pytest.raises(DecodeError) as caught:
+        decode_event(grow + bytes(MESSAGE_SIZE_MAX), kind="topic")
+    assert caught.value.code is C.TOO_LARGE
+
+
+def test_the_job_s_own_messages_are_no_events_and_events_no_records() -> None:
+    """A message in the wrong topic is told apart by its schema."""
+    letter = DeadLetter.of_value(
+        None,
+        source_topic="t",
+        source_partition=0,
+        source_offset=1,
+        source_timestamp_ms=2,
+        code=C.NULL_VALUE,
+        message="m",
+    )
+    with pytest.raises(DecodeError, match="the value is a DeadLetter; expected SpuJoined, SpuLeft"):
+        decode_event(encode_record(letter), kind="spu")
+    with pytest.raises(DecodeError, match="the value is a TopicCreate; expected a record"):
+        decode_record(encode_event(Events().create()))
+
+
+@pytest.mark.parametrize(
+    "replicas",
+    [
+        b"\x00",  # no list
+        b"\x04\x00\x00\x00",  # empty lists
+        b"\x04\x02\x02\x00\x00\x00",  # one list is empty
+        b"\x04\x02\x01\x00\x04\x02\x04\x00\x00",  # -1 in lists of one and of two
+        b"\x02" + HUGE + b"\x02\x00\x00",
+        HUGE + b"\x02\x02\x00\x00",
+        b"\x02\x02" + long_bytes(2**31) + b"\x00\x00",
+    ],
+)
+def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
+    """State is rebuilt from these."""
+    good = ReplicaMap(
+        cluster_id="c",
+        topic="t",
+        revision=1,
+        policy=Policy.MANUAL,
+        replicas=ReplicaLists.of_lists([[1]]),
+        cores=None,
+        chain_index=None,
+        cause="e",
+        replication_factor=1,
+    )
+    data = encode_record(good)
+    body = lists_bytes(ReplicaLists.of_lists([[1]]))
+    assert data.count(body) == 1
+    with pytest.raises(DecodeError) as caught:
+        decode_record(data.replace(body, replicas))
+    assert caught.value.code is C.UNDECODABLE
+
+
+def test_the_lists_of_a_status_are_all_of_one_length() -> None:
+    """It shows a map that would be given; only what was given can become short."""
+    status = TopicStatus(
+        cluster_id="c",
+        topic="t",
+        status=Status.VALIDATED,
+        code=None,
+        message=None,
+        replicas=ReplicaLists.of_lists([[1, 2], [3]]),
+        cause="e",
+    )
+    with pytest.raises(DecodeError, match="2 replica lists have several lengths; expected one"):
+        decode_record(encode_record(status))
+
+
+MANY = [array_bytes([long_bytes(1_000 + i), long_bytes(i)]) for i in range(200)]
+
+
+@pytest.mark.parametrize("few", [2, 200])
+@pytest.mark.parametrize(
+    ("poison", "says"),
+    [
+        (long_bytes(2**31), "an int is 2147483648"),
+        (long_bytes(2**40), "an int is 1099511627776"),
+        (b"\x80" * 10 + b"\x00", "more than 10 bytes"),
+        (b"\xff" * 9 + b"\x7f", "more than 64 bits"),
+    ],
+)
+def test_an_id_beyond_32_bits_is_refused_in_short_and_long_maps(
+    few: int, poison: bytes, says: str
+) -> None:
+    """Short and long maps are read in different ways."""
+    bad = array_bytes([*MANY[:few], b"\x04" + long_bytes(1) + poison + b"\x00"])
+    with pytest.raises(DecodeError, match=says):
+        read_whole(read_lists, bad, 0)
+
+
+@pytest.mark.parametrize("few", [2, 200])
+def test_an_id_of_needlessly_many_bytes_is_an_id(few: int) -> None:
+    """Avro does not ask for the shortest form, so other writers may use another."""
+    data = array_bytes([*MANY[:few], b"\x04" + long_bytes(1) + b"\x8e\x80\x80\x80\x80\x00\x00"])
+    assert read_whole(read_lists, data, 0).tolist()[-1] == [1, 7]
+
+
+@pytest.mark.parametrize("few", [2, 200])
+def test_a_map_that_ends_early_is_refused_wherever_it_ends(few: int) -> None:
+    """A cut message must not become a shorter map."""
+    data = array_bytes(MANY[:few])
+    for end in range(len(data)):
+        with pytest.raises(DecodeError):
+            read_whole(read_lists, data[:end], 0)
+
+
+def test_a_fixed_value_that_ends_early_is_refused() -> None:
+    """The slice of the rest would be a shorter value."""
+    read = compile_reader({"type": "fixed", "name": "F", "size": 8})
+    with pytest.raises(DecodeError, match="8 bytes are expected; 7 are left"):
+        read_whole(read, bytes(7), 0)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, sources: st.SearchStrategy[bytes]) -> bytes:
+    """Good bytes after a few accidents."""
+    data = bytearray(draw(sources))
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(data)))
+        accident = draw(st.sampled_from(["change", "insert", "cut", "drop", "repeat"]))
+        if accident == "change" and place < len(data):
+            data[place] = draw(st.integers(0, 255))
+        elif accident == "insert":
+            data[place:place] = draw(
+                st.binary(max_size=12) | st.integers(-(2**63), 2**63 - 1).map(long_bytes)
+            )
+        elif accident == "cut":
+            del data[place:]
+        elif accident == "drop":
+            del data[place : place + 3]
+        else:
+            data += data[place:]
+    return bytes(data)
+
+
+@settings(max_examples=500)
+@given(mutated(events().map(encode_event)) | st.binary(), st.sampled_from(["spu", "topic"]))
+def test_whatever_the_bytes_the_codec_gives_an_event_or_a_decode_error(
+    data: bytes, kind: EventKind
+) -> None:
+    """And what it takes for an event, fastavro reads as the same."""
+    try:
+        event = decode_event(data, kind=kind)
+    except DecodeError:
+        return
+    parsed = PARSED[type_name_of(event)]
+    assert fastavro.schemaless_reader(BytesIO(data[5:]), parsed, None) == fields_of(event)
+
+
+@settings(max_examples=500)
+@given(mutated(messages().map(encode_record)))
+def test_whatever_the_bytes_the_codec_gives_a_record_or_a_decode_error(data: bytes) -> None:
+    """The same for the job's own topics and state."""
+    try:
+        record = decode_record(data)
+    except DecodeError:
+        return
+    parsed = PARSED[type_name_of(record)]
+    assert decode_record(encode_record(record)) == record
+    assert fastavro.schemaless_reader(BytesIO(data[5:]), parsed, None) is not None
+
+
+def outcome(read: Any, data: bytes) -> Any:
+    """The value, or that there is none."""
+    try:
+        return read_whole(read, data, 5)
+    except (DecodeError, InvalidEventError):
+        return "refused"
+
+
+HOT = {name: hot(REGISTRY.current(name).expanded) for name, hot in HOT_READERS.items()}
+GENERIC = {name: compile_reader(REGISTRY.current(name).expanded) for name in HOT}
+
+
+@settings(max_examples=500)
+@given(
+    st.one_of(
+        st.tuples(st.just("TopicCreate"), mutated(CREATES.map(encode_event))),
+        st.tuples(st.just("ReplicaMap"), mutated(replica_maps().map(encode_record))),
+        st.tuples(st.just("TopicCreate"), CREATES.map(encode_event)),
+    )
+)
+def test_the_fast_readers_accept_and_give_what_the_general_ones_do(case: tuple[str, bytes]) -> None:
+    """Two ways of reading must not be two languages."""
+    name, data = case
+
+    def generic(data: bytes, position: int) -> tuple[Any, int]:
+        fields, end = GENERIC[name](data, position)
+        return (BUILDERS[name](fields) if end == len(data) else None), end
+
+    assert outcome(HOT[name], data) == outcome(generic, data)
+
+
+@settings(max_examples=500)
+@given(replica_maps(), st.data())
+def test_a_map_of_a_cluster_that_was_met_is_read_as_the_first_one_was(
+    record: ReplicaMap, draw: st.DataObject
+) -> None:
+    """Those that follow are read in one go: what is wrong with one must be seen there too."""
+    data = encode_record(record)
+    read = HOT_READERS["ReplicaMap"](REGISTRY.current("ReplicaMap").expanded)
+    assert outcome(read, data) == record  # with care
+    assert outcome(read, data) == record  # in one go, if it is simple enough
+    damaged = draw.draw(mutated(st.just(data)))
+    careful = HOT_READERS["ReplicaMap"](REGISTRY.current("ReplicaMap").expanded)
+    assert outcome(read, damaged) == outcome(careful, damaged)
+
+
+def test_what_is_remembered_of_requests_stays_bounded() -> None:
+    """A producer may send requests of ever new shapes."""
+    read = HOT_READERS["TopicCreate"](REGISTRY.current("TopicCreate").expanded)
+    tracemalloc.start()
+    try:
+        for partitions in range(20_000):
+            data = create(partitions=long_bytes(partitions))
+            assert read_whole(read, data, 5).partitions == partitions
+        assert tracemalloc.get_traced_memory()[0] < 6_000_000
+    finally:
+        tracemalloc.stop()
+
+
+# What cannot be written.
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (Events().create(partitions=2**31), "partitions is 2147483648; expected -2147483648"),
+        (Events().create(start_index=-(2**31) - 1), "start_index is -2147483649"),
+        (Events().join(10**4000), "spu_id is <an integer of 13288 bits>"),
+        (Events().rebalance(10**10), "max_moves"),
+        (TopicGrow(event_id="e", cluster_id="c", topic="t", partitions=2**40), "partitions"),
+        (Events().delete(occurred_at=2**63), "occurred_at"),
+        (Events().create(replicas=[[0, 1]]), "entry 0 is not an object of id and replicas"),
+        (Events().create(replicas=[{"id": 0, "replicas": [True]}]), "entry 0 holds True"),
+        (Events().create(replicas=[{"id": 0.0, "replicas": []}]), "entry 0 holds 0.0"),
+        (Events().create(replicas=[{"id": 2**63, "replicas": []}]), "entry 0 holds 92233720368"),
+        (Events().create(replicas=[{"id": 0, "replicas": [], "x": 1}]), "id and replicas alone"),
+        (Events().create(replicas={"lists": []}), "neither a list nor an object"),
+        (Events().create(replicas={"partitions": [], "version": 1}), "neither a list nor"),
+        (
+            Events().create(replicas=[{"id": 0, "replicas": [1] * 2**20}]),
+            "has 1048607 bytes; at most 1048576 are taken",
+        ),
+    ],
+)
+def test_an_event_that_avro_cannot_hold_is_refused_by_the_writer(event: Any, says: str) -> None:
+    """The producer learns it at once, not from a dead letter."""
+    with pytest.raises(EncodeError, match=says) as caught:
+        encode_event(event)
+    assert isinstance(caught.value, AssignerError)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_deleted_map_has_no_value() -> None:
+    """It is a tombstone in the topic."""
+    deleted = ReplicaMap(
+        cluster_id="c",
+        topic="t",
+        revision=2,
+        policy=Policy.FLUVIO,
+        replicas=None,
+        cores=None,
+        chain_index=None,
+        cause="e",
+        replication_factor=1,
+    )
+    with pytest.raises(EncodeError, match="tombstone"):
+        encode_record(deleted)
+
+
+def test_a_dead_letter_keeps_64_kib_and_tells_the_rest_by_size_and_digest() -> None:
+    """Enough to find the culprit, not enough to fill the topic."""
+    place: dict[str, Any] = {
+        "source_topic": "t",
+        "source_partition": 0,
+        "source_offset": 1,
+        "source_timestamp_ms": 2,
+        "code": C.TOO_LARGE,
+        "message": "m" * 9_999,
+    }
+    letter = DeadLetter.of_value(b"ab" * 50_000, **place)
+    assert letter.raw == b"ab" * 32_768
+    assert letter.size == 100_000
+    assert letter.sha256 == hashlib.sha256(b"ab" * 50_000).hexdigest()
+    assert len(letter.message) <= 500
+    absent = DeadLetter.of_value(None, **place)
+    assert (absent.raw, absent.size) == (None, 0)

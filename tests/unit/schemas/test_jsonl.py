@@ -1,0 +1,361 @@
+"""The JSON Lines of `simulate`: names, defaults, refusals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
+    ClusterRebalance,
+    Event,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+)
+from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.base.records import (
+    Mode,
+    Move,
+    Reason,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    Status,
+    TopicStatus,
+)
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
+from spu_assigner.schemas.json_lines.lines import (
+    answer_to_json,
+    dead_letter_json,
+    event_from_json,
+    event_to_json,
+)
+from support.events.codecs import events
+
+CONTRACT: list[tuple[str, Event]] = [
+    (
+        '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0,"rack":"a","cores":2,"capacity":100}',
+        SpuJoined(event_id="e1", cluster_id="c1", spu_id=0, rack="a", cores=2, capacity=100),
+    ),
+    (
+        '{"type":"spu_left","event_id":"e2","cluster_id":"c1","spu_id":0,"mode":"offline"}',
+        SpuLeft(event_id="e2", cluster_id="c1", spu_id=0, mode=LeaveMode.OFFLINE),
+    ),
+    (
+        '{"type":"topic_create","event_id":"e3","cluster_id":"c1","topic":"t","partitions":3,'
+        '"replication_factor":2,"policy":"fluvio","ignore_rack":false,"start_index":null,'
+        '"shift":null,"replicas":null,"validate_only":false,"on_shortage":"reject"}',
+        TopicCreate(
+            event_id="e3",
+            cluster_id="c1",
+            topic="t",
+            partitions=3,
+            replication_factor=2,
+            policy=Policy.FLUVIO,
+            on_shortage=OnShortage.REJECT,
+        ),
+    ),
+    (
+        '{"type":"topic_delete","event_id":"e4","cluster_id":"c1","topic":"t"}',
+        TopicDelete(event_id="e4", cluster_id="c1", topic="t"),
+    ),
+    (
+        '{"type":"topic_grow","event_id":"e5","cluster_id":"c1","topic":"t","partitions":6}',
+        TopicGrow(event_id="e5", cluster_id="c1", topic="t", partitions=6),
+    ),
+    (
+        '{"type":"cluster_rebalance","event_id":"e6","cluster_id":"c1","max_moves":100}',
+        ClusterRebalance(event_id="e6", cluster_id="c1", max_moves=100),
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "event"), CONTRACT, ids=lambda value: type(value).__name__)
+def test_a_line_of_the_contract_is_read_and_written_as_it_stands(line: str, event: Event) -> None:
+    """Names, spelling and order are promised."""
+    assert event_from_json(line) == event
+    assert event_from_json(line.encode()) == event
+    assert event_to_json(event) == line
+
+
+@given(events())
+def test_an_event_survives_its_line(event: Event) -> None:
+    """`produce` reads what others wrote with `event_to_json`."""
+    assert event_from_json(event_to_json(event)) == event
+
+
+def test_absent_fields_take_their_defaults() -> None:
+    """A producer names only what matters to it."""
+    line = '{"type":"topic_create","event_id":"e","cluster_id":"c","topic":"t"}'
+    assert event_from_json(line) == TopicCreate(event_id="e", cluster_id="c", topic="t")
+
+
+@pytest.mark.parametrize("given_lists", ['[{"id":"x"},[1,[2]],null]', '{"partitions":7}'])
+def test_what_is_inside_manual_lists_is_left_to_the_core(given_lists: str) -> None:
+    """A malformed manual map is answered with a status, not with a dead letter."""
+    line = f'{{"replicas":{given_lists},{line_of()[1:]}'
+    event = event_from_json(line)
+    assert isinstance(event, TopicCreate)
+    assert event.replicas == json.loads(given_lists)
+
+
+def test_a_number_out_of_range_is_an_event() -> None:
+    """The asker gets a status with a code for it."""
+    line = '{"type":"topic_grow","event_id":"e","cluster_id":"c","topic":"t","partitions":-9e0}'
+    with pytest.raises(DecodeError, match=r"partitions is -9\.0; expected a whole number"):
+        event_from_json(line)
+    event = event_from_json(line.replace("-9e0", str(-(10**30))))
+    assert isinstance(event, TopicGrow)
+    assert event.partitions == -(10**30)
+
+
+def line_of(**changes: Any) -> str:
+    """A request for a topic with these fields changed."""
+    fields = {"type": "topic_create", "event_id": "e", "cluster_id": "c", "topic": "t"}
+    return json.dumps(fields | changes)
+
+
+REFUSED: list[tuple[str, str | bytes, str]] = [
+    ("nothing", "", "expected one JSON object"),
+    ("text", "hello", "no JSON at character 0"),
+    ("half an object", '{"type":', "no JSON at character 8"),
+    ("two objects", line_of() + line_of(), "Extra data"),
+    ("a list", "[]", "the line is a list; expected one JSON object"),
+    ("no UTF-8", b'{"type":"\xff"}', "byte 9 is no UTF-8"),
+    ("a byte order mark", b"\xef\xbb\xbf" + line_of().encode(), "byte order mark"),
+    ("no type", '{"event_id":"e"}', "type is absent; expected one of spu_joined"),
+    ("a type of another type", line_of(type=["topic_create"]), "type is a list"),
+    ("an unknown type", line_of(type="topic_move"), 'type is "topic_move"; expected one of'),
+    ("a type in capitals", line_of(type="TOPIC_CREATE"), 'type is "TOPIC_CREATE"'),
+    ("no event_id", '{"type":"topic_delete","cluster_id":"c","topic":"t"}', "event_id is absent"),
+    ("a null topic", line_of(topic=None), "topic is null; expected a text"),
+    ("an illegal topic", line_of(topic="a/b"), "topic is 'a/b'; expected 1 to 249"),
+    ("an illegal cluster", line_of(cluster_id=".."), "cluster_id is '..'"),
+    ("an empty event_id", line_of(event_id=""), "event_id is ''"),
+    ("an endless topic", line_of(topic="x" * 60_000), "topic is"),
+    ("an unknown field", line_of(partition=3), 'unknown field "partition"; a topic_create has'),
+    ("a text for a number", line_of(partitions="3"), 'partitions is "3"; expected a whole number'),
+    ("a bool for a number", line_of(partitions=True), "partitions is true"),
+    ("a fraction", line_of(partitions=3.5), "partitions is 3.5"),
+    ("a whole fraction", line_of(partitions=3.0), "partitions is 3.0"),
+    ("a null number", line_of(partitions=None), "partitions is null"),
+    ("NaN", line_of(start_index=float("nan")), "found NaN"),
+    ("Infinity", line_of(start_index=float("-inf")), "found -Infinity"),
+    ("NaN in lists", line_of(replicas=[float("nan")]), "found NaN"),
+    ("too many digits", f'{{"type":{"1" * 5000}}}', "too many digits"),
+    ("a number for a bool", line_of(ignore_rack=1), "ignore_rack is 1; expected true or false"),
+    ("an unknown policy", line_of(policy="random"), 'policy is "random"; expected one of fluvio'),
+    ("a policy in capitals", line_of(policy="FLUVIO"), 'policy is "FLUVIO"'),
+    ("a list for a policy", line_of(policy=[]), "policy is a list"),
+    ("a null on_shortage", line_of(on_shortage=None), "on_shortage is null"),
+    ("a text for lists", line_of(replicas="0,1"), 'replicas is "0,1"; expected a list, an object'),
+    ("half a surrogate", line_of(event_id="\ud800"), "half a surrogate pair is none"),
+    ("a field twice", line_of()[:-1] + ',"topic":"u"}', 'field "topic" is given more than once'),
+    ("a field twice inside", line_of()[:-1] + ',"replicas":[{"id":0,"id":1}]}', '"id" is given'),
+    ("deep nesting", "[" * 10_000 + "]" * 10_000, "nested too deeply"),
+    ("deep objects", '{"a":' * 10_000 + "1" + "}" * 10_000, "nested too deeply"),
+    ("deep lists", line_of()[:-1] + f',"replicas":{"[" * 300}{"]" * 300}}}', "more than 8 deep"),
+    ("a long line", line_of(policy="x" * MESSAGE_SIZE_MAX), "policy is"),
+    ("a long good line", line_of() + " " * MESSAGE_SIZE_MAX, "at most 65536 without replicas"),
+    ("a very long line", " " * (MANUAL_FILE_SIZE_MAX + 1), "at most 8388608 are read"),
+    (
+        "labels that are no texts",
+        '{"type":"spu_joined","event_id":"e","cluster_id":"c","spu_id":1,"labels":{"a":1}}',
+        "labels.a is 1; expected a text",
+    ),
+    (
+        "labels in a list",
+        '{"type":"spu_joined","event_id":"e","cluster_id":"c","spu_id":1,"labels":[]}',
+        "labels is a list",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"), [pytest.param(*case[1:], id=case[0]) for case in REFUSED]
+)
+def test_what_is_no_event_is_refused_with_its_reason(line: str | bytes, says: str) -> None:
+    """The operator mends the line by the message alone."""
+    with pytest.raises(DecodeError) as caught:
+        event_from_json(line)
+    assert caught.value.code is DeadLetterCode.BAD_EVENT
+    assert says in caught.value.message
+    assert len(caught.value.message) <= 500
+
+
+@given(st.one_of(st.text(), st.binary(), st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["type", "event_id", "cluster_id", "topic", "replicas", "spu_id"]), inner
+    ),
+).map(json.dumps)))  # fmt: skip
+def test_no_line_raises_anything_but_a_decode_error(line: str | bytes) -> None:
+    """A line may come from anywhere."""
+    with contextlib.suppress(DecodeError):
+        event_from_json(line)
+
+
+def test_answers_have_the_keys_of_the_contract_in_its_order() -> None:
+    """Programs read these lines."""
+    lists = ReplicaLists.of_lists([[0, 1], [1, 0], [0, 1]])
+    replica_map = ReplicaMap(
+        cluster_id="c1",
+        topic="t",
+        revision=1,
+        policy=Policy.FLUVIO,
+        replicas=lists,
+        cores=None,
+        chain_index=3,
+        cause="e3",
+        replication_factor=2,
+        own_events=(1, 2),
+        reason=Reason(mode=Mode.ROUND_ROBIN, ring_size=2, ring_fingerprint=9),
+    )
+    status = TopicStatus(
+        cluster_id="c1",
+        topic="t",
+        status=Status.ASSIGNED,
+        code=None,
+        message=None,
+        replicas=None,
+        cause="e3",
+    )
+    ring_event = RingEvent(
+        cluster_id="c1",
+        spu_id=0,
+        change=RingChange.SATURATED,
+        code=None,
+        message="not shown",
+        ring_size=1,
+        cause="e3",
+    )
+    assert [answer_to_json(answer) for answer in (replica_map, status, ring_event)] == [
+        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":1,"policy":"fluvio",'
+        '"replicas":[[0,1],[1,0],[0,1]],"cores":null,"chain_index":3,"cause":"e3"}',
+        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"assigned","code":null,'
+        '"message":null,"replicas":null,"cause":"e3"}',
+        '{"type":"ring_event","cluster_id":"c1","spu_id":0,"change":"saturated","code":null,'
+        '"ring_size":1,"cause":"e3"}',
+    ]
+
+
+def test_answers_with_codes_lists_and_cores_are_written_whole() -> None:
+    """The other half of the keys."""
+    lists = ReplicaLists.of_lists([[2, 1]])
+    status = TopicStatus(
+        cluster_id="c1",
+        topic="t",
+        status=Status.REJECTED,
+        code=Code.INSUFFICIENT_SPUS,
+        message='1 more is needed: "é"',
+        replicas=lists,
+        cause="e3",
+    )
+    deleted = ReplicaMap(
+        cluster_id="c1",
+        topic="t",
+        revision=2,
+        policy=Policy.REDPANDA,
+        replicas=None,
+        cores=lists,
+        chain_index=None,
+        cause="e4",
+        replication_factor=2,
+    )
+    assert [answer_to_json(answer) for answer in (status, deleted)] == [
+        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"rejected",'
+        '"code":"INSUFFICIENT_SPUS","message":"1 more is needed: \\"\\u00e9\\"",'
+        '"replicas":[[2,1]],"cause":"e3"}',
+        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":2,"policy":"redpanda",'
+        '"replicas":null,"cores":[[2,1]],"chain_index":null,"cause":"e4"}',
+    ]
+
+
+def test_a_map_is_explained_when_that_is_asked_for() -> None:
+    """`simulate --explain`; the fingerprint is text, since many readers of JSON keep 53 bits."""
+    repaired = ReplicaMap(
+        cluster_id="c1",
+        topic="t",
+        revision=2,
+        policy=Policy.FLUVIO,
+        replicas=ReplicaLists.of_lists([[0, 2], [0]]),
+        cores=None,
+        chain_index=3,
+        cause="e7",
+        replication_factor=2,
+        reason=Reason(
+            mode=Mode.REPAIR,
+            ring_size=2,
+            ring_fingerprint=2**64 - 16,
+            offline=1,
+            in_list=3,
+            moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
+        ),
+    )
+    line = answer_to_json(repaired)
+    assert line.endswith('"replicas":[[0,2],[0]],"cores":null,"chain_index":3,"cause":"e7"}')
+    assert answer_to_json(repaired, explain=True) == line[:-1] + (
+        ',"reason":{"mode":"repair","first_partition":0,"start_index":null,"shift":null,'
+        '"is_named":false,"ring_size":2,"ring_fingerprint":"fffffffffffffff0","offline":1,'
+        '"saturated":0,"same_rack":0,"in_list":3,'
+        '"moves":[{"partition":0,"gone":1,"taken":2},{"partition":1,"gone":1,"taken":null}]}}'
+    )
+    unexplained = replace(repaired, reason=None)
+    assert answer_to_json(unexplained, explain=True) == line[:-1] + ',"reason":null}'
+
+
+def test_the_answer_to_a_rebalance_tells_its_moves() -> None:
+    """No other status has that key; 0 is an answer, too."""
+    status = TopicStatus(
+        cluster_id="c1",
+        topic="",
+        status=Status.ASSIGNED,
+        code=None,
+        message=None,
+        replicas=None,
+        cause="e8",
+        moves=0,
+    )
+    assert answer_to_json(status) == (
+        '{"type":"topic_status","cluster_id":"c1","topic":"","status":"assigned","code":null,'
+        '"message":null,"replicas":null,"cause":"e8","moves":0}'
+    )
+
+
+def test_a_dead_letter_shows_the_line_and_keeps_64_kib_of_it() -> None:
+    """A line may be endless."""
+    letter = dead_letter_json(7, DeadLetterCode.BAD_EVENT, "why", b"\xff" + b"x" * 70_000)
+    assert list(json.loads(letter)) == ["type", "line", "code", "message", "raw"]
+    assert json.loads(letter) == {
+        "type": "dead_letter",
+        "line": 7,
+        "code": "BAD_EVENT",
+        "message": "why",
+        "raw": "\ufffd" + "x" * 65_535,
+    }
+
+
+def test_jsonl_imports_neither_avro_nor_kafka_nor_spark() -> None:
+    """`simulate` starts within 0.3 s."""
+    program = (
+        "import sys, spu_assigner.schemas.json_lines.lines\n"
+        "print({'fastavro', 'confluent_kafka', 'pyspark'} & set(sys.modules))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "set()\n"

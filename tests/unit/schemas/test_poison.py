@@ -1,0 +1,497 @@
+"""Every poison of the catalogue: the outcome that is promised, in bounded memory and time, and the
+neighbours are answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import threading
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.errors import Code, InvalidEventError
+from spu_assigner.core.base.events import Event, Policy, SpuJoined
+from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.base.records import RingEvent, TopicStatus
+from spu_assigner.core.explain.decisions import Explanation
+from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.schemas.avro import registry
+from spu_assigner.schemas.avro.strict_reading import read_whole
+from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.messages.codec import (
+    EventKind,
+    decode_event,
+    decode_record,
+    encode_event,
+)
+from spu_assigner.schemas.messages.replica_lists import read_lists as read_replica_lists
+from spu_assigner.schemas.messages.wire import DeadLetter, Wire
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.client import assignment_file
+from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.common.plain_file import read_plain_file
+from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.explain.rendering import explanation_text
+from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Batch, Options, process
+from spu_assigner.stream.shard.bundle import Bundle, Kind, Message, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.state_log import Shard
+from support.events.builders import Events
+from support.events.poisons import (
+    FILES,
+    LINES,
+    MESSAGES,
+    SCHEMAS,
+    SETTINGS,
+    SPU_EVENTS,
+    File,
+    Line,
+    Poison,
+    Schema,
+    create,
+    join,
+)
+from support.job.stores import DictStore
+
+SECONDS_MAX = 60  # generous: each takes some milliseconds, the largest about a second
+MIB = 1024 * 1024
+BY_KEY = (DeadLetterCode.KEY_MISSING, DeadLetterCode.KEY_MISMATCH)  # no fault of the value
+GOOD = "good"  # the cluster of the neighbours
+OPTIONS = Options(
+    query_name="q",
+    topic_prefix="",
+    default_policy=Policy.FLUVIO,
+    wire=Wire.CONFLUENT,
+    keepers=None,
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_time() -> Iterator[None]:
+    """What hangs fails instead."""
+
+    def give_up(number: int, frame: object) -> None:
+        raise TimeoutError(f"not done in {SECONDS_MAX} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def at_most(size: int) -> Iterator[None]:
+    """Fails when Python allocates more at any moment."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= size, f"{peak / MIB:.1f} MiB were allocated"
+
+
+def test_the_catalogue_has_at_least_forty_kinds_each_once_and_with_its_reason() -> None:
+    """A poison that overwrote another, or a name given twice, would be one less."""
+    for poisons in (MESSAGES, LINES, FILES, SETTINGS, SCHEMAS):
+        names = [poison.name for poison in poisons]
+        assert len(set(names)) == len(names)
+        assert all(poison.why for poison in poisons)
+    assert len(MESSAGES) >= 100
+    assert sum(map(len, (LINES, FILES, SETTINGS, SCHEMAS))) >= 60
+
+
+# Messages from Kafka.
+
+
+def test_the_unchanged_bytes_of_the_catalogue_are_events() -> None:
+    """Each poison is wrong for its own reason alone."""
+    assert decode_event(create(), kind="topic") == Events("c").create(event_id="e")
+    assert decode_event(join(), kind="spu") == Events("c").join(event_id="e")
+
+
+def batch_of(sent: Sequence[Poison | Event]) -> Batch:
+    """Messages in their order, whatever their topic."""
+    sources, keys, values = [], [], []
+    for item in sent:
+        if isinstance(item, Poison):
+            is_spu, key, value = item.topic == SPU_EVENTS, item.key, item.value
+        else:
+            is_spu, key = isinstance(item, SpuJoined), item.cluster_id.encode()
+            value = encode_event(item)
+        sources.append(Source.SPU_EVENTS if is_spu else Source.TOPIC_EVENTS)
+        keys.append(key)
+        values.append(value)
+    places = np.arange(len(sent), dtype=np.int64)
+    return Batch(
+        source=np.array(sources, dtype=np.int64),
+        partition=np.zeros(len(sent), dtype=np.int64),
+        offset=places,
+        time_ms=places,
+        keys=keys,
+        values=values,
+    )
+
+
+def answered(sent: Sequence[Poison | Event]) -> dict[int, list[Message]]:
+    """Dead letters and answers by the offset of what they answer."""
+    found: dict[int, list[Message]] = {}
+    for data in process(Shard(Clusters()), DictStore(), batch_of(sent), OPTIONS):
+        for message in Bundle(data).messages():
+            if message.kind <= Kind.DEAD_LETTER:
+                found.setdefault(int(message.id.split(b"/")[2]), []).append(message)
+    return found
+
+
+def check(poison: Poison, offset: int, messages: list[Message]) -> None:
+    """What was promised, and nothing else."""
+    [message] = messages
+    assert message.value is not None
+    record = decode_record(message.value)
+    if poison.letter is None:
+        assert isinstance(record, TopicStatus | RingEvent)
+        assert record.code is poison.rejection
+        assert record.cluster_id.encode() == poison.key == message.key.split(b"/")[0]
+        return
+    value = poison.value or b""
+    assert isinstance(record, DeadLetter)
+    assert record.code == poison.letter.value
+    assert poison.says in record.message
+    assert len(record.message) <= 500
+    assert record == DeadLetter(
+        source_topic=poison.topic,
+        source_partition=0,
+        source_offset=offset,
+        source_timestamp_ms=offset,
+        code=record.code,
+        message=record.message,
+        raw=None if poison.value is None else value[:DEAD_LETTER_RAW_SIZE_MAX],
+        size=len(value),
+        sha256=hashlib.sha256(value).hexdigest(),
+    )
+    assert message.key == (None if poison.key is None else poison.key[:DEAD_LETTER_KEY_SIZE_MAX])
+
+
+def test_every_poisoned_message_has_the_outcome_that_is_promised_and_its_neighbours_answers() -> (
+    None
+):
+    """All in one batch: none of them may keep the others from being answered."""
+    events = Events(GOOD)
+    sent: list[Poison | Event] = [events.join(0)]
+    for number, poison in enumerate(MESSAGES):
+        sent += [poison, events.create(f"t{number}")]
+    found = answered(sent)
+    assert sorted(found) == list(range(len(sent)))
+    for offset, item in enumerate(sent):
+        if isinstance(item, Poison):
+            check(item, offset, found[offset])
+        else:
+            kinds = [message.kind for message in found[offset]]
+            joined = isinstance(item, SpuJoined)
+            expected = [Kind.RING_EVENT] if joined else [Kind.REPLICA_MAP, Kind.TOPIC_STATUS]
+            assert kinds == expected
+
+
+@pytest.mark.parametrize("poison", [each for each in MESSAGES if each.value], ids=lambda x: x.name)
+def test_a_poisoned_message_is_decoded_in_bounded_memory(poison: Poison) -> None:
+    """One message must not take the memory of all."""
+    size = len(poison.value or b"")
+    kind: EventKind = "spu" if poison.topic == SPU_EVENTS else "topic"
+    with at_most(2 * MIB if size <= 2 * MESSAGE_SIZE_MAX else 48 * MIB):
+        try:
+            decode_event(poison.value, kind=kind)
+            found = None
+        except DecodeError as error:
+            found = error.code
+    assert found == (None if poison.letter in BY_KEY else poison.letter)
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize(
+    "event",
+    [
+        Events().join(rack="a", labels={"b": "c"}),
+        Events().leave(),
+        Events().create(replicas=[{"id": 0, "replicas": [1, 2]}]),
+        Events().delete(),
+        Events().grow(),
+        Events().rebalance(),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_an_event_cut_anywhere_is_one_dead_letter(event: Event, wire: Wire) -> None:
+    """A shorter message must not become another event."""
+    data = encode_event(event, wire=wire)
+    kind: EventKind = "spu" if type(event).__name__.startswith("Spu") else "topic"
+    for end in range(len(data)):
+        with pytest.raises(DecodeError) as caught:
+            decode_event(data[:end], kind=kind)
+        assert caught.value.code == "UNDECODABLE"
+    assert decode_event(data, kind=kind) == event
+
+
+@pytest.mark.parametrize("ids", [[[-1, 0]], [[0, -1]], [[0, -1], [1, 0]], [[-1], [0, 1]]])
+def test_a_replica_map_with_an_id_below_0_is_refused(ids: list[list[int]]) -> None:
+    """-1 pads short lists inside the core: a list that holds it would be read as a shorter one."""
+    good = [[max(each, 0) for each in row] for row in ids]
+    plain = [array_bytes([array_bytes([*map(long_bytes, row)]) for row in x]) for x in (good, ids)]
+    assert read_whole(read_replica_lists, plain[0], 0).tolist() == good
+    with pytest.raises(DecodeError, match=r"an id is (-1|below 0); expected 0 or more"):
+        read_whole(read_replica_lists, plain[1], 0)
+
+
+# Lines.
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+def test_a_poisoned_line_is_told_and_its_neighbours_are_answered(line: Line) -> None:
+    """`simulate` answers what it can, in the order of lines, and says what it could not read."""
+    raw = line.make()
+    good = [
+        b'{"type":"spu_joined","event_id":"a","cluster_id":"g","spu_id":0}',
+        b'{"type":"spu_joined","event_id":"b","cluster_id":"g","spu_id":1}',
+    ]
+    target = io.BytesIO()
+    with at_most(6 * MIB + 32 * len(raw)):  # an empty list takes 3 bytes of text and 72 of memory
+        status = answer_lines(
+            io.BytesIO(b"\n".join((good[0], raw, good[1]))), target, Policy.FLUVIO
+        )
+    first, poison, last = map(json.loads, target.getvalue().splitlines())
+    assert (first["cause"], last["cause"]) == ("a", "b")
+    assert len(json.dumps(poison)) < 8 * DEAD_LETTER_RAW_SIZE_MAX
+    if line.answer is not None:
+        assert (status, poison["type"], poison["code"]) == (0, "topic_status", line.answer)
+        assert len(poison["message"]) < 1_000
+        return
+    assert (status, poison["type"], poison["code"]) == (1, "dead_letter", "BAD_EVENT")
+    assert poison["line"] == 2
+    assert line.says in poison["message"]
+    assert len(poison["message"]) <= 500
+
+
+def test_a_last_line_without_a_newline_is_answered() -> None:
+    """A file cut by an editor, or written by `printf`."""
+    target = io.BytesIO()
+    line = b'{"type":"spu_joined","event_id":"a","cluster_id":"g","spu_id":0}'
+    assert answer_lines(io.BytesIO(line), target, Policy.FLUVIO) == 0
+    assert json.loads(target.getvalue())["cause"] == "a"
+
+
+def test_a_line_of_a_gigabyte_takes_the_memory_of_8_mib() -> None:
+    """It is cut where the limit is, and the rest is read and dropped."""
+
+    class Endless(io.RawIOBase):
+        left = 1024 * MIB
+
+        def read1(self, size: int) -> bytes:
+            size = min(size, self.left)
+            self.left -= size
+            return b"x" * size
+
+    target = io.BytesIO()
+    with at_most(40 * MIB):
+        assert answer_lines(Endless(), target, Policy.FLUVIO) == 1  # type: ignore[arg-type]
+    assert b"longer than 8388608 bytes" in target.getvalue()
+
+
+# Files.
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_poisoned_replica_assignment_is_refused_by_name(file: File, tmp_path: Path) -> None:
+    """One line that names the file and what to mend, at once and in bounded memory."""
+    path = file.make(tmp_path)
+    with at_most(40 * MIB), pytest.raises(AssignmentFileError) as caught:
+        read_assignment(path)
+    assert file.says in str(caught.value)
+    assert str(caught.value).startswith(f"replica assignment {str(path)!r} ")
+    assert str(caught.value).isprintable()
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize("file", SETTINGS, ids=lambda file: file.name)
+def test_a_poisoned_settings_file_is_refused_by_name(file: File, tmp_path: Path) -> None:
+    """The job must not start with other settings than those meant, nor hang before it."""
+    path = file.make(tmp_path)
+    with at_most(16 * MIB), pytest.raises(SettingsError) as caught:
+        Settings.load(environ={}, file=path)
+    assert file.says in str(caught.value)
+    assert caught.value.exit_status == 2
+
+
+def test_a_command_refuses_a_pipe_and_a_link_in_one_line(tmp_path: Path) -> None:
+    """What a user sees: the reason, status 2, and no stack trace."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "lists").write_text("[]", encoding="utf-8")
+    command = ["produce", "topic-create", "--cluster", "c", "--topic", "t", "--replica-assignment"]
+    for name, says in (("pipe", "is not a regular file"), ("link", "is a symbolic link")):
+        done = CliRunner().invoke(cli, [*command, str(tmp_path / name)])
+        assert done.exit_code == 2
+        [line] = done.stderr.splitlines()
+        assert says in line
+
+
+def test_a_settings_file_may_be_a_link(tmp_path: Path) -> None:
+    """Kubernetes mounts every file of a ConfigMap as one."""
+    (tmp_path / "file").write_text("shards = 3\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to("file")
+    assert Settings.load(environ={}, file=tmp_path / "link").shards == 3
+
+
+def test_a_folder_on_the_way_to_a_replica_assignment_may_be_a_link(tmp_path: Path) -> None:
+    """/tmp itself is one on some systems."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "lists").write_text("[]", encoding="utf-8")
+    (tmp_path / "link").symlink_to("folder")
+    assert read_assignment(tmp_path / "link" / "lists") == []
+
+
+def test_a_file_that_is_exchanged_for_a_pipe_meanwhile_is_read_as_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was judged is what is read."""
+    path = tmp_path / "lists"
+    path.write_bytes(b"[]")
+    original = os.fstat
+
+    def exchange(descriptor: int) -> os.stat_result:
+        path.unlink()
+        os.mkfifo(path)
+        return original(descriptor)
+
+    monkeypatch.setattr(os, "fstat", exchange)
+    assert read_plain_file(path, size_max=10) == b"[]"
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_to_its_limit_and_no_further(
+    tmp_path: Path,
+) -> None:
+    """A writer that is faster than the reader must not keep it for ever."""
+    path = tmp_path / "lists"
+    path.write_bytes(b"[" * MIB)
+    is_done = threading.Event()
+
+    def write() -> None:
+        with path.open("ab") as file:
+            while not is_done.is_set() and file.tell() < 64 * MIB:
+                file.write(b"[" * MIB)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with pytest.raises(AssignmentFileError, match=r"has more than 8388608 bytes|too deeply"):
+            read_assignment(path)
+    finally:
+        is_done.set()
+        writer.join()
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_half_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused as what it has become."""
+    path = tmp_path / "lists"
+    path.write_bytes(b'[{"id":0,"replicas":[0]}]')
+    original = os.fstat
+
+    def cut(descriptor: int) -> os.stat_result:
+        os.truncate(path, 10)
+        return original(descriptor)
+
+    monkeypatch.setattr(os, "fstat", cut)
+    with pytest.raises(AssignmentFileError, match="is no JSON at line 1"):
+        assignment_file.read_assignment(path)
+
+
+# The registry of schemas.
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
+def test_a_poisoned_schema_is_told_and_nothing_is_written(
+    schema: Schema, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A schema that is accepted becomes a reader of every message after it."""
+    for path in (*registry.FOLDER.glob("*.avsc"), registry.FOLDER / registry.FILE_NAME):
+        shutil.copy(path, tmp_path)
+    (tmp_path / schema.file).write_bytes(schema.content)
+    before = (tmp_path / registry.FILE_NAME).read_bytes()
+    with at_most(16 * MIB):
+        assert registry.main(["--write", "--folder", str(tmp_path)]) == 1
+    assert schema.says in capsys.readouterr().err
+    assert registry.main(["--check", "--folder", str(tmp_path)]) == 1
+    assert (tmp_path / registry.FILE_NAME).read_bytes() == before
+
+
+# Values that only those who embed the core, or a command line, can give.
+
+HUGE = 10**5000
+
+
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [
+        (Events().join(HUGE), Code.INVALID_SPU_ID),
+        (Events().join(1, cores=HUGE), Code.INVALID_CORES),
+        (Events().join(1, capacity=-HUGE), Code.INVALID_CAPACITY),
+        (Events().leave(HUGE), Code.SPU_UNKNOWN),
+        (Events().create(partitions=HUGE), Code.INVALID_PARTITIONS),
+        (Events().create(replication_factor=-HUGE), Code.INVALID_REPLICATION_FACTOR),
+        (Events().create(policy=Policy.KAFKA, start_index=HUGE), Code.INVALID_START_INDEX),
+        (Events().create(policy=Policy.KAFKA, start_index=0, shift=HUGE), Code.INVALID_SHIFT),
+        (Events().rebalance(HUGE), Code.INVALID_MAX_MOVES),
+        (Events().manual("t", [HUGE]), Code.MANUAL_INVALID_SPU),
+    ],
+    ids=lambda value: value if isinstance(value, Code) else "",
+)
+def test_an_integer_that_python_cannot_spell_out_is_answered(event: Event, code: Code) -> None:
+    """It refuses more than 4,300 digits, so a message must not quote them; Avro has none such."""
+    [answer] = Assigner(Policy.FLUVIO).apply(event)
+    assert answer.code is code  # type: ignore[union-attr]
+    with pytest.raises(EncodeError, match="an integer of 16610 bits"):
+        encode_event(event)
+
+
+def test_half_a_surrogate_pair_is_refused_where_it_comes_in() -> None:
+    """Python makes one of a byte on the command line that is no UTF-8; no message can hold it."""
+    with pytest.raises(InvalidEventError, match="half a surrogate pair is none"):
+        Events().join(event_id="\udcff")
+    for given in ({"rack": "\udcff"}, {"labels": {"a": "\udcff"}}, {"labels": {"\udcff": "a"}}):
+        with pytest.raises(EncodeError, match="half a surrogate pair at character 0"):
+            encode_event(Events().join(**given))
+
+
+def test_an_explanation_cannot_move_the_cursor() -> None:
+    """Racks and event ids are free text, and a terminal obeys what is in them."""
+    escape = "\x1b[2J\n"
+    assigner = ExplainingAssigner(Policy.FLUVIO)
+    assigner.apply(Events().join(0, rack=escape))
+    [(_, reasons), _] = assigner.apply(Events().create(event_id=escape))
+    [(partition, decision)] = reasons
+    text = explanation_text(
+        Explanation(
+            cluster_id="c1",
+            topic="t",
+            partition=partition,
+            policy=Policy.FLUVIO,
+            replicas=decision.replicas,
+            decisions=(decision,),
+            is_whole=True,
+        )
+    )
+    assert text.count(r"\x1b[2J\n") == 2
+    assert all(line.isprintable() for line in text.split("\n"))

@@ -1,0 +1,421 @@
+"""The schemas, their examples, their registry, and that every version reads all earlier ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from fastavro.schema import expand_schema
+from fastavro.utils import generate_many
+from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy, SpuJoined, TopicCreate
+from spu_assigner.core.base.records import Mode, Order, RingChange, Status, Wait
+from spu_assigner.schemas.avro.evolution import breaks
+from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, fingerprint_of, main
+from spu_assigner.schemas.avro.strict_reading import SchemaError, compile_reader, read_whole
+from spu_assigner.schemas.messages.codec import (
+    confluent_header,
+    decode_event,
+    decode_record,
+    encode_event,
+    encode_record,
+    entrances,
+    single_object_header,
+    type_name_of,
+    written_version,
+)
+from spu_assigner.schemas.messages.decoding import BUILDERS, HOT_READERS
+from spu_assigner.schemas.messages.encoding import MESSAGE_BODIES
+from spu_assigner.schemas.messages.event_encoding import EVENT_BODIES
+from spu_assigner.schemas.messages.wire import Origin
+from support.events.builders import Events
+
+REGISTRY = Registry.load()
+TYPE_NAMES = REGISTRY.type_names
+EVENT_NAMES = [name for name, _ in EVENT_BODIES.values()]
+
+
+# What is there.
+
+
+def test_the_registry_is_sound_and_every_version_reads_all_earlier_ones() -> None:
+    """BACKWARD_TRANSITIVE, and `--check` says the same."""
+    assert faults(REGISTRY) == []
+    assert main(["--check"]) == 0
+
+
+def test_every_type_has_a_schema_an_example_and_a_codec() -> None:
+    """Nothing is half there."""
+    names = sorted(TYPE_NAMES)
+    assert sorted(path.stem for path in FOLDER.glob("*.avsc")) == names
+    assert sorted(path.stem for path in (FOLDER / "examples").glob("*.json")) == names
+    assert sorted(BUILDERS) == names
+    assert sorted(name for name, _ in (EVENT_BODIES | MESSAGE_BODIES).values()) == names
+
+
+@pytest.mark.parametrize("type_name", TYPE_NAMES)
+def test_an_example_is_what_the_schema_says_and_what_the_codec_writes(type_name: str) -> None:
+    """Examples are copied by those who write producers, so they must be right."""
+    example = json.loads((FOLDER / "examples" / f"{type_name}.json").read_text("utf-8"))
+    parsed = fastavro.parse_schema(REGISTRY.current(type_name).schema)
+    (fields,) = fastavro.json_reader(StringIO(json.dumps(example)), parsed)
+    body = BytesIO()
+    fastavro.schemaless_writer(body, parsed, fields)
+    data = confluent_header(written_version(REGISTRY, type_name)) + body.getvalue()
+    if type_name in EVENT_NAMES:
+        event = decode_event(data, kind="spu" if type_name.startswith("Spu") else "topic")
+        assert encode_event(event) == data
+    else:
+        record = decode_record(data)
+        assert encode_record(record) == data
+
+
+def documented(schema: Any) -> bool:
+    """Whether a schema, its named types and their fields all say what they are."""
+    match schema:
+        case {"type": "record", "fields": fields}:
+            return bool(schema.get("doc")) and all(
+                each.get("doc") and documented(each["type"]) for each in fields
+            )
+        case {"type": "enum" | "fixed"}:
+            return bool(schema.get("doc"))
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
+            return documented(inner)
+        case list():
+            return all(documented(branch) for branch in schema)
+        case _:
+            return True
+
+
+@pytest.mark.parametrize("type_name", TYPE_NAMES)
+def test_a_schema_is_in_our_namespace_and_documented(type_name: str) -> None:
+    """It is the contract that other teams read."""
+    schema = json.loads((FOLDER / f"{type_name}.avsc").read_text("utf-8"))
+    assert schema["name"] == type_name
+    assert schema["namespace"] == "io.spuassigner.v1"
+    assert documented(schema)
+
+
+def symbols_of(schema: Any, name: str) -> list[str]:
+    """The symbols of the enum of that name in an expanded schema."""
+    match schema:
+        case {"type": "enum"} if schema["name"].endswith(f".{name}"):
+            return list(schema["symbols"])
+        case {"type": "record", "fields": fields}:
+            return next((s for each in fields if (s := symbols_of(each["type"], name))), [])
+        case {"type": "array", "items": inner}:
+            return symbols_of(inner, name)
+        case list():
+            return next((s for branch in schema if (s := symbols_of(branch, name))), [])
+        case _:
+            return []
+
+
+@pytest.mark.parametrize(
+    ("type_name", "enum"),
+    [
+        ("SpuLeft", LeaveMode),
+        ("TopicCreate", Policy),
+        ("TopicCreate", OnShortage),
+        ("ReplicaMap", Policy),
+        ("TopicStatus", Status),
+        ("RingEvent", RingChange),
+        ("ChainState", Order),
+        ("ReplicaMap", Mode),
+        ("WaitingState", Wait),
+        ("WaitingState", Policy),
+        ("AppliedTopic", Origin),
+    ],
+)
+def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order(
+    type_name: str, enum: Any
+) -> None:
+    """They are written by their place."""
+    found = symbols_of(REGISTRY.current(type_name).expanded, enum.__name__)
+    assert found == [word.name for word in enum]
+
+
+def test_the_fingerprint_is_that_of_the_avro_specification() -> None:
+    """Its own example, in the order of bytes on the wire."""
+    assert fingerprint_of("int") == "8f5c393f1ad57572"
+
+
+@pytest.mark.parametrize("type_name", TYPE_NAMES)
+def test_what_fastavro_makes_up_for_a_schema_is_read_strictly(type_name: str) -> None:
+    """Schema, strict reader and fastavro speak of the same bytes; ids of records are not judged."""
+    entry = REGISTRY.current(type_name)
+    parsed = fastavro.parse_schema(entry.schema)
+    read = compile_reader(entry.expanded)
+    random.seed(3)
+    for fields in generate_many(parsed, 20):
+        body = BytesIO()
+        fastavro.schemaless_writer(body, parsed, fields)
+        assert read_whole(read, body.getvalue(), 0) == fields
+
+
+# Earlier versions.
+
+
+def without(type_name: str, *names: str) -> dict[str, Any]:
+    """A type's schema, as it would have been before these fields came."""
+    schema = json.loads((FOLDER / f"{type_name}.avsc").read_text("utf-8"))
+    schema["fields"] = [each for each in schema["fields"] if each["name"] not in names]
+    return dict(schema)
+
+
+def registry_with_history(type_name: str, older: dict[str, Any]) -> Registry:
+    """A registry in which the older schema came first."""
+    registry = Registry([]).with_schema(type_name, older)
+    return registry.with_schema(type_name, json.loads((FOLDER / f"{type_name}.avsc").read_text()))
+
+
+@pytest.mark.parametrize("header_of", [confluent_header, single_object_header])
+@pytest.mark.parametrize(
+    ("older", "fields", "event"),
+    [
+        (
+            without("SpuJoined", "labels", "capacity"),
+            {"event_id": "e", "cluster_id": "c", "spu_id": 3, "rack": "a", "cores": 4},
+            SpuJoined(event_id="e", cluster_id="c", spu_id=3, rack="a", cores=4),
+        ),
+        (
+            without("TopicCreate", "shift", "on_shortage", "occurred_at"),
+            {"event_id": "e", "cluster_id": "c", "topic": "t", "policy": "KAFKA"},
+            TopicCreate(event_id="e", cluster_id="c", topic="t", policy=Policy.KAFKA),
+        ),
+    ],
+)
+def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
+    older: dict[str, Any], fields: dict[str, Any], event: Any, header_of: Any
+) -> None:
+    """A producer is updated when its team likes."""
+    registry = registry_with_history(type_name_of(event), older)
+    first, second = registry.versions(type_name_of(event))
+    assert (first.version, second.version) == (1, 2)
+    body = BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(first.schema), fields)
+    data = header_of(first) + body.getvalue()
+    entrance = entrances(registry)[header_of(first)]
+    assert read_whole(entrance.read, data, entrance.header_size) == event
+
+
+@pytest.mark.parametrize("type_name", TYPE_NAMES)
+def test_the_current_version_reads_every_earlier_one_by_fastavro_too(type_name: str) -> None:
+    """Our own rules are not the only judge."""
+    current = fastavro.parse_schema(REGISTRY.current(type_name).schema)
+    random.seed(3)
+    for entry in REGISTRY.versions(type_name):
+        writer = fastavro.parse_schema(entry.schema)
+        for fields in generate_many(writer, 5):
+            body = BytesIO()
+            fastavro.schemaless_writer(body, writer, fields)
+            fastavro.schemaless_reader(BytesIO(body.getvalue()), writer, current)
+
+
+def record(*fields: dict[str, Any], name: str = "R") -> Any:
+    """An expanded record."""
+    return expand_schema({"type": "record", "name": name, "fields": list(fields)})
+
+
+def enum(*symbols: str, name: str = "E") -> dict[str, Any]:
+    """An enum."""
+    return {"type": "enum", "name": name, "symbols": list(symbols)}
+
+
+A = {"name": "a", "type": "int"}
+B = {"name": "b", "type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer"),
+    [
+        (record(A), record(A, B)),
+        (record(A, B | {"default": ""}), record(A)),
+        (record({"name": "a", "type": "long"}), record(A)),
+        (record({"name": "a", "type": ["null", "int"]}), record(A)),
+        (record({"name": "a", "type": enum("X", "Y")}), record({"name": "a", "type": enum("X")})),
+        (
+            record({"name": "a", "type": {"type": "array", "items": ["null", "long"]}}),
+            record({"name": "a", "type": {"type": "array", "items": ["int", "null"]}}),
+        ),
+    ],
+)
+def test_a_change_that_reads_what_was_written_is_let_through(reader: Any, writer: Any) -> None:
+    """Schemas may grow."""
+    assert breaks(reader, writer) == []
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "says"),
+    [
+        (record(A, B), record(A), "value.b: new without a default"),
+        (record(A), record({"name": "a", "type": "long"}), "value.a: long became int"),
+        (record({"name": "a", "type": "string"}), record(A), "value.a: int became string"),
+        (record(A, name="S"), record(A), "value: R became S"),
+        (
+            record({"name": "a", "type": enum("X")}),
+            record({"name": "a", "type": enum("X", "Y")}),
+            "value.a: symbol Y is gone",
+        ),
+        (
+            record({"name": "a", "type": enum("X", name="F")}),
+            record({"name": "a", "type": enum("X")}),
+            "value.a: E became F",
+        ),
+        (record(A), record({"name": "a", "type": ["null", "int"]}), "no branch reads null"),
+        (
+            record({"name": "a", "type": ["null", "int"]}),
+            record({"name": "a", "type": "string"}),
+            "value.a: string is in no branch of ['null', 'int']",
+        ),
+        (
+            record({"name": "a", "type": {"type": "map", "values": "int"}}),
+            record({"name": "a", "type": {"type": "map", "values": "long"}}),
+            "value.a{}: long became int",
+        ),
+        (
+            record({"name": "a", "type": {"type": "fixed", "name": "F", "size": 8}}),
+            record({"name": "a", "type": {"type": "fixed", "name": "F", "size": 4}}),
+            "value.a: another size",
+        ),
+    ],
+)
+def test_a_change_that_cannot_read_what_was_written_is_caught(
+    reader: Any, writer: Any, says: str
+) -> None:
+    """Messages stay in Kafka longer than releases."""
+    (found,) = breaks(reader, writer)
+    assert says in found
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        record(),
+        {"type": "fixed", "name": "F", "size": 0},
+        {"type": "array", "items": "null"},
+        {"type": "array", "items": record()},
+        expand_schema(
+            {
+                "type": "record",
+                "name": "Tree",
+                "fields": [{"name": "children", "type": {"type": "array", "items": "Tree"}}],
+            }
+        ),
+        "double",
+    ],
+)
+def test_a_schema_that_could_exhaust_a_reader_is_refused(schema: Any) -> None:
+    """Recursion and items of no width let a few bytes claim endless values."""
+    with pytest.raises(SchemaError):
+        compile_reader(schema)
+
+
+def test_the_fast_readers_refuse_a_schema_they_were_not_written_for() -> None:
+    """Whoever moves a field learns it at once."""
+    schema = record(A, B)
+    with pytest.raises(ValueError, match="the reader must be changed with it"):
+        HOT_READERS["TopicCreate"](schema)
+    reason = {"name": "reason", "type": ["null", record(A, B, name="Reason")]}
+    with pytest.raises(ValueError, match="the reader must be changed with it"):
+        HOT_READERS["ReplicaMap"](record(A, reason))
+
+
+# Writing the registry.
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the schemas and their registry."""
+    for path in (*FOLDER.glob("*.avsc"), FOLDER / "registry.json"):
+        shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+def edit(folder: Path, type_name: str, **changes: Any) -> None:
+    """Change a schema's file: `fields` are added to it, others replace what is there."""
+    path = folder / f"{type_name}.avsc"
+    schema = json.loads(path.read_text("utf-8"))
+    schema["fields"] += changes.pop("fields", [])
+    path.write_text(json.dumps(schema | changes), "utf-8")
+
+
+def test_a_new_version_gets_the_next_id_and_the_old_ones_stay(folder: Path) -> None:
+    """Ids are for ever."""
+    edit(folder, "TopicGrow", fields=[{"name": "wait", "type": "boolean", "default": False}])
+    assert main(["--check", "--folder", str(folder)]) == 1
+    assert main(["--write", "--folder", str(folder)]) == 0
+    assert main(["--check", "--folder", str(folder)]) == 0
+    written = Registry.load(folder)
+    assert written.entries[:-1] == REGISTRY.entries
+    added = written.entries[-1]
+    assert (added.id, added.version) == (len(REGISTRY.entries) + 1, 2)
+    assert written.current("TopicGrow") == added
+
+
+def test_writing_twice_changes_nothing(folder: Path) -> None:
+    """Documentation, too, is no new version."""
+    before = (folder / "registry.json").read_bytes()
+    edit(folder, "TopicGrow", doc="Said better.")
+    assert main(["--write", "--folder", str(folder)]) == 0
+    assert (folder / "registry.json").read_bytes() == before
+
+
+def test_a_new_default_keeps_the_version_for_its_bytes_are_the_same(folder: Path) -> None:
+    """The canonical form, and so the fingerprint, knows no defaults."""
+    schema = json.loads((folder / "TopicGrow.avsc").read_text("utf-8"))
+    schema["fields"][-1]["default"] = 1
+    (folder / "TopicGrow.avsc").write_text(json.dumps(schema), "utf-8")
+    assert main(["--check", "--folder", str(folder)]) == 1
+    assert main(["--write", "--folder", str(folder)]) == 0
+    written = Registry.load(folder)
+    assert len(written.entries) == len(REGISTRY.entries)
+    assert written.current("TopicGrow").schema["fields"][-1]["default"] == 1
+
+
+def test_an_incompatible_change_is_not_registered(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would make messages unreadable that are in Kafka now."""
+    before = (folder / "registry.json").read_bytes()
+    edit(folder, "TopicGrow", fields=[{"name": "wait", "type": "boolean"}])
+    assert main(["--write", "--folder", str(folder)]) == 1
+    assert "TopicGrow version 2 cannot read version 1: value.wait" in capsys.readouterr().err
+    assert (folder / "registry.json").read_bytes() == before
+
+
+def test_a_schema_does_not_go_back_to_an_earlier_version(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fingerprint belongs to one version."""
+    before = (folder / "TopicGrow.avsc").read_bytes()
+    edit(folder, "TopicGrow", fields=[{"name": "wait", "type": "boolean", "default": False}])
+    main(["--write", "--folder", str(folder)])
+    (folder / "TopicGrow.avsc").write_bytes(before)
+    assert main(["--write", "--folder", str(folder)]) == 1
+    assert "TopicGrow is its version 1 again; never go back" in capsys.readouterr().err
+
+
+def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_told(folder: Path) -> None:
+    """The registry is a file, and files get edited."""
+    (folder / "RingEvent.avsc").unlink()
+    path = folder / "registry.json"
+    text = path.read_text("utf-8").replace('"name": "max_moves"', '"name": "moves"')
+    path.write_text(text.replace('{"id": 2,', '{"id": 3,'), "utf-8")
+    assert faults(Registry.load(folder), folder) == [
+        "ClusterRebalance.avsc: not registered as it is; run with --write",
+        "RingEvent: registered, but RingEvent.avsc is gone",
+        "id 3 is given twice",
+        "ClusterRebalance version 1: its fingerprint is not the schema's; was it edited?",
+    ]
+
+
+def test_an_event_is_written_by_the_current_version() -> None:
+    """The header names it."""
+    data = encode_event(Events().grow())
+    assert data.startswith(confluent_header(REGISTRY.current("TopicGrow")))

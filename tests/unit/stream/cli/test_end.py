@@ -1,0 +1,57 @@
+"""How a command's process ends, when it has threads that nobody waited for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+_ROOT: Final = Path(__file__).parents[4]
+
+# An answer of Kafka's client that comes when the interpreter is gone ends the process by SIGSEGV.
+# The C library is made to wait a second at the very end, for the answer to come by then; the
+# check's client gives up half a second after the check was given up.
+_SILENT_CHECK = """
+import ctypes
+
+libc = ctypes.CDLL(None)
+if hasattr(libc, "on_exit"):
+    libc.on_exit(libc.sleep, None)  # so many seconds as the exit status is
+
+from confluent_kafka.admin import AdminClient
+from spu_assigner.stream import cli
+from spu_assigner.stream.doctor import check_list as doctor_examine
+
+def never_answered(check):
+    admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    admin.list_consumer_groups(request_timeout=check.seconds_left + 0.5).result()
+
+doctor_examine.check_packages = never_answered
+"""
+
+
+def test_a_check_that_is_not_waited_for_harms_no_end() -> None:
+    command = [sys.executable, "-c", f"{_SILENT_CHECK}cli.main()"]
+    options = ["doctor", "--role", "consumer", "--timeout", "0.5"]
+    done = subprocess.run(
+        [*command, *options], capture_output=True, check=False, text=True, timeout=120
+    )
+    assert "the check of packages did not end in time" in " ".join(done.stdout.split())
+    assert done.returncode == 1, done.stderr
+
+
+def test_no_other_thread_that_may_be_left_asks_kafka() -> None:
+    """One that does is an `UnwaitedThread`, which the end of a command looks for."""
+    stream = _ROOT / "stream"
+    with_daemons = {
+        path.relative_to(stream).as_posix()
+        for path in stream.glob("**/*.py")
+        if "daemon=True" in path.read_text()
+    }
+    # Sockets to see whether a port is open, and the server of the metrics.
+    assert with_daemons == {
+        "common/daemon_threads.py",
+        "doctor/broker_checks.py",
+        "metrics/server.py",
+    }

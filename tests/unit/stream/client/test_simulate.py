@@ -1,0 +1,259 @@
+"""`spu-assigner simulate` is a contract: names, order, exit status, and no Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spu_assigner.core import Event, Policy
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.common.json_line_reading import chunks_of_lines
+from spu_assigner.stream.run.scenario import KAFKA_CASE_2, TABLE, examples
+from support.events.builders import Events
+
+COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "simulate"]
+
+
+def lines_of(events: Sequence[Event]) -> bytes:
+    return "".join(f"{event_to_json(event)}\n" for event in events).encode()
+
+
+def run(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *arguments], input=given, capture_output=True, check=False, timeout=60
+    )
+
+
+def simulated(given: bytes, policy: Policy = Policy.FLUVIO) -> tuple[int, list[dict[str, Any]]]:
+    """Exit status and answers, in this process."""
+    target = io.BytesIO()
+    status = answer_lines(io.BytesIO(given), target, policy)
+    return status, [json.loads(line) for line in target.getvalue().splitlines()]
+
+
+def test_the_documents_table_comes_out_of_the_command() -> None:
+    """Documents 000 to 002: 5 SPUs, 3 replicas, 16 partitions."""
+    events = Events()
+    create = events.create("t", 16, 3, policy=Policy.FLUVIO)
+    done = run("-", given=lines_of([*events.joins(0, 1, 2, 3, 4), create]))
+    assert (done.returncode, done.stderr) == (0, b"")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["type"] for answer in answers] == [
+        *["ring_event"] * 5,
+        "replica_map",
+        "topic_status",
+    ]
+    assert answers[5]["replicas"] == [list(row) for row in TABLE]
+    assert answers[5]["chain_index"] == 16
+
+
+def test_the_whole_scenario_can_be_simulated() -> None:
+    """What the demonstration plays through Kafka has the same maps without it."""
+    for example in examples():
+        events = [step.event for step in example.steps if not isinstance(step.event, bytes)]
+        status, answers = simulated(lines_of(events))
+        assert status == 0
+        given = [
+            answer["replicas"]
+            for answer in answers
+            if answer["type"] == "replica_map" and answer["replicas"] is not None
+        ]
+        assert given == [
+            [list(row) for row in step.replicas]
+            for step in example.steps
+            if step.status == "assigned" and step.replicas is not None
+        ]
+
+
+def test_the_answers_have_the_contracts_keys_in_the_contracts_order() -> None:
+    """Programs read these lines."""
+    joined = b'{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0,"capacity":1}\n'
+    create = b'{"type":"topic_create","event_id":"e2","cluster_id":"c1","topic":"t"}\n'
+    target = io.BytesIO()
+    assert answer_lines(io.BytesIO(joined + create + b"{}\n"), target, Policy.FLUVIO) == 1
+    assert target.getvalue().decode().splitlines()[:4] == [
+        '{"type":"ring_event","cluster_id":"c1","spu_id":0,"change":"joined","code":null,"ring_size":1,"cause":"e1"}',
+        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":1,"policy":"fluvio",'
+        '"replicas":[[0]],"cores":null,"chain_index":0,"cause":"e2"}',
+        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"assigned","code":null,'
+        '"message":null,"replicas":null,"cause":"e2"}',
+        '{"type":"ring_event","cluster_id":"c1","spu_id":0,"change":"saturated","code":null,"ring_size":0,"cause":"e2"}',
+    ]
+    assert list(json.loads(target.getvalue().splitlines()[4])) == [
+        "type",
+        "line",
+        "code",
+        "message",
+        "raw",
+    ]
+
+
+def test_a_bad_line_is_a_dead_letter_and_the_rest_goes_on() -> None:
+    """One bad line in a long file must not cost the others their answers."""
+    events = Events()
+    good = [lines_of([event]) for event in events.joins(0, 1)]
+    status, answers = simulated(good[0] + b"\n \nnothing\n" + b"\xff\xfe\r\n" + good[1])
+    assert status == 1
+    assert [(answer["type"], answer.get("line"), answer.get("raw")) for answer in answers] == [
+        ("ring_event", None, None),
+        ("dead_letter", 4, "nothing"),
+        ("dead_letter", 5, "\ufffd\ufffd"),
+        ("ring_event", None, None),
+    ]
+    assert {answer["code"] for answer in answers if answer["type"] == "dead_letter"} == {
+        "BAD_EVENT"
+    }
+
+
+def test_blank_lines_count_but_say_nothing() -> None:
+    """Line numbers are those of the editor."""
+    status, answers = simulated(b"\n\r\n   \n")
+    assert (status, answers) == (0, [])
+
+
+def test_a_refusal_is_an_answer_and_no_error() -> None:
+    """Scripts tell by the status whether every line was an event."""
+    status, answers = simulated(lines_of([Events().create("t", 1, 1)]))
+    assert status == 0
+    assert (answers[0]["status"], answers[0]["code"]) == ("rejected", "INSUFFICIENT_SPUS")
+
+
+def test_the_policy_of_creates_that_name_none_can_be_chosen() -> None:
+    """As in the job, where it is a setting."""
+    events = Events()
+    given = [*events.joins(1, 2, 3), events.create("t", 2, 2, start_index=2, shift=2)]
+    _, answers = simulated(lines_of(given), Policy.KAFKA)
+    assert answers[3]["replicas"] == [list(row) for row in KAFKA_CASE_2]
+
+
+def test_the_last_line_needs_no_newline() -> None:
+    """Files written by hand often end so."""
+    _, answers = simulated(lines_of(Events().joins(0)).rstrip(b"\n"))
+    assert [answer["change"] for answer in answers] == ["joined"]
+
+
+def test_an_endless_line_is_a_dead_letter_of_bounded_size() -> None:
+    """It is not kept whole in memory, nor is it printed whole."""
+    status, answers = simulated(b"x" * (9 * 1024 * 1024) + b"\n" + lines_of(Events().joins(0)))
+    assert status == 1
+    assert [answer["type"] for answer in answers] == ["dead_letter", "ring_event"]
+    assert len(answers[0]["raw"]) == 64 * 1024
+    assert "longer than 8388608 bytes" in answers[0]["message"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_lines_are_found_across_chunks(size: int) -> None:
+    """A pipe hands over what it has, not lines."""
+
+    class Dribble(io.BytesIO):
+        def read1(self, _size: int | None = -1, /) -> bytes:
+            return super().read1(size)
+
+    lines = [b"", b"a", b"bcd", b"", b"efghij", b"k"]
+    chunks = chunks_of_lines(Dribble(b"\n".join(lines)), size_max=5)
+    assert [line for chunk in chunks for line in chunk] == [line[:6] for line in lines]
+
+
+def test_an_answer_comes_before_the_next_line_is_there() -> None:
+    """Another program may hold the pipe open and wait for each answer."""
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for spu_id, event in enumerate(Events().joins(0, 1)):
+            process.stdin.write(lines_of([event]))
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["spu_id"] == spu_id
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+
+
+def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+    """`spu-assigner simulate FILE | head` is an everyday thing."""
+    given = "".join(
+        f'{{"type":"spu_left","event_id":"e{number}","cluster_id":"c1","spu_id":0}}\n'
+        for number in range(20_000)
+    )
+    with subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        try:
+            process.stdin.write(given.encode())
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=30) == 1
+
+
+def test_a_missing_file_and_an_unknown_policy_are_wrong_usage(tmp_path: Path) -> None:
+    """Status 2, one line, no stack trace."""
+    for arguments in (
+        [str(tmp_path / "missing.jsonl")],
+        [str(tmp_path)],
+        ["--policy", "best"],
+        ["--policy", "manual"],
+        ["--nothing"],
+    ):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.startswith(b"spu-assigner simulate: ")
+        assert done.stderr.count(b"\n") == 1
+
+
+def test_a_file_is_read_like_standard_input(tmp_path: Path) -> None:
+    """The argument may be either."""
+    given = lines_of(Events().joins(0, 1))
+    file = tmp_path / "events.jsonl"
+    file.write_bytes(given)
+    assert run(str(file)).stdout == run("-", given=given).stdout == run(given=given).stdout != b""
+
+
+def test_it_loads_neither_spark_nor_avro_nor_kafka() -> None:
+    """It starts in a fraction of a second, and where none of them is installed."""
+    code = (
+        "import sys, runpy\n"
+        "sys.argv = ['spu-assigner', 'simulate', '-']\n"
+        "try:\n"
+        "    runpy.run_module('spu_assigner.stream.cli', run_name='__main__')\n"
+        "except SystemExit as end:\n"
+        "    assert end.code == 0, end.code\n"
+        "heavy = {'pyspark', 'pandas', 'pyarrow', 'fastavro', 'confluent_kafka', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=b"", capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
+
+
+def test_the_output_is_the_same_bytes_each_time() -> None:
+    """Law 3: no clock, no random, no hash order."""
+    events = Events()
+    given = lines_of(
+        [
+            *events.racks({"a": [0, 1], "b": [2, 3], "c": [4]}, capacity=5),
+            *(events.create(f"t{number}", 3, 3) for number in range(3)),
+            events.delete("t1"),
+        ]
+    )
+    outputs = {
+        subprocess.run(
+            COMMAND,
+            input=given,
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1

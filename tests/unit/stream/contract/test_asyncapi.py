@@ -1,0 +1,240 @@
+"""The AsyncAPI document: as the code says, valid, complete, and enough to read messages by."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+import yaml
+from click.testing import CliRunner
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.contract.asyncapi import document, text
+from spu_assigner.stream.contract.yaml_text import to_yaml
+from spu_assigner.stream.kafka.topics import TOPICS
+from support.project import contract as consumer
+from support.project.contract import DOCUMENT, Contract, registry
+
+SPECIFICATION = Path(__file__).parents[3] / "data/asyncapi-specs/3.0.0.json.gz"
+VALIDATOR = Draft7Validator(json.loads(gzip.decompress(SPECIFICATION.read_bytes())))
+CONTRACT = Contract()
+MESSAGES: dict[str, Any] = CONTRACT.resolved(CONTRACT.document["components"]["messages"])
+WITH_VALUES = [name for name, each in MESSAGES.items() if "x-example-bytes" in each]
+
+
+def test_the_document_is_the_one_that_the_code_writes() -> None:
+    """Who changes a schema or a topic changes the contract, and sees it."""
+    is_so = DOCUMENT.read_bytes() == text().encode()
+    assert is_so, "asyncapi.yaml is not what the code says: `make asyncapi` mends it"
+
+
+def test_the_command_prints_the_document() -> None:
+    """For those who have the installed package alone."""
+    done = CliRunner().invoke(cli, ["asyncapi"])
+    assert (done.exit_code, done.stdout) == (0, text())
+
+
+def test_the_document_is_valid_asyncapi() -> None:
+    """AsyncAPI's own schema says so, its Kafka bindings and Avro's schema included."""
+    faults = [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(document())]
+    assert faults == []
+
+
+def without_a_protocol(told: dict[str, Any]) -> None:
+    del told["servers"]["plaintext"]["protocol"]
+
+
+def with_a_misspelt_address(told: dict[str, Any]) -> None:
+    told["channels"]["replica-map"]["adress"] = "x"
+
+
+def with_no_partition(told: dict[str, Any]) -> None:
+    told["channels"]["replica-map"]["bindings"]["kafka"]["partitions"] = 0
+
+
+def with_a_field_without_a_name(told: dict[str, Any]) -> None:
+    del told["components"]["schemas"]["RingEvent.v1"]["schema"]["fields"][0]["name"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        without_a_protocol,
+        with_a_misspelt_address,
+        with_no_partition,
+        with_a_field_without_a_name,
+    ],
+)
+def test_a_spoilt_document_is_not_valid(spoil: Callable[[dict[str, Any]], None]) -> None:
+    """The schema looks at each part: servers, channels, bindings, Avro."""
+    told = copy.deepcopy(document())
+    spoil(told)
+    assert not VALIDATOR.is_valid(told)
+
+
+def references(part: Any) -> Iterator[str]:
+    match part:
+        case {"$ref": str(reference)}:
+            yield reference
+        case dict():
+            for each in part.values():
+                yield from references(each)
+        case list():
+            for each in part:
+                yield from references(each)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    """The schema of AsyncAPI does not look."""
+    named = set(references(CONTRACT.document))
+    assert all(CONTRACT.find(reference) for reference in named)
+    there = {f"#/components/messages/{name}" for name in MESSAGES}
+    assert there <= named
+
+
+def test_every_topic_is_a_channel_with_its_settings() -> None:
+    """What `topics create` sets is what other tools may set by the document."""
+    channels = CONTRACT.document["channels"]
+    assert list(channels) == [spec.name for spec in TOPICS]
+    for spec in TOPICS:
+        binding = channels[spec.name]["bindings"]["kafka"]
+        told = {
+            name: ",".join(value) if isinstance(value, list) else str(value)
+            for name, value in binding["topicConfiguration"].items()
+        }
+        assert told == {**spec.required, **spec.tuning}
+        assert binding["x-required"] == list(spec.required)
+
+
+def test_every_topic_is_sent_to_or_received_from() -> None:
+    """The operations are a client's."""
+    sent = [each["channel"]["address"] for each in CONTRACT.operations("send").values()]
+    received = [each["channel"]["address"] for each in CONTRACT.operations("receive").values()]
+    assert sent == [f"{{prefix}}{spec.name}" for spec in TOPICS if spec.is_input]
+    assert received == [f"{{prefix}}{spec.name}" for spec in TOPICS if not spec.is_input]
+
+
+def test_every_version_of_every_schema_is_there_under_its_id() -> None:
+    """Topics keep messages of earlier releases; ids and fingerprints are those on the wire."""
+    entries = Registry.load().entries
+    assert sorted(CONTRACT.schemas) == [entry.id for entry in entries]
+    for entry in entries:
+        told = CONTRACT.schemas[entry.id]
+        canonical = to_parsing_canonical_form(told["schema"])
+        mark = fingerprint(canonical, "CRC-64-AVRO")
+        assert told["x-single-object-header"] == f"c301{mark}" == f"c301{entry.fingerprint}"
+        assert told["x-confluent-header"] == f"00{entry.id:08x}"
+        current = MESSAGES[entry.type_name]
+        assert entry.id in current["x-schema-ids"]
+        assert current["payload"] == CONTRACT.schemas[current["x-schema-ids"][0]]
+
+
+@pytest.mark.parametrize("name", WITH_VALUES)
+@pytest.mark.parametrize("wire", ["confluent", "single-object"])
+def test_the_bytes_of_an_example_are_its_payload(name: str, wire: str) -> None:
+    """Read with the document alone, in both wire formats."""
+    message = MESSAGES[name]
+    data = message["x-example-bytes"][wire]
+    header, payload = next(
+        (header, schema)
+        for schema in (CONTRACT.schemas[each] for each in message["x-schema-ids"])
+        for header in [schema[CONTRACT.document["x-wire-formats"][wire]["header"]]]
+        if data.startswith(header)
+    )
+    assert header.startswith(CONTRACT.document["x-wire-formats"][wire]["magic"])
+    schema = fastavro.parse_schema(payload["schema"])
+    body = BytesIO(bytes.fromhex(data.removeprefix(header)))
+    told = StringIO()
+    fastavro.json_writer(told, schema, [fastavro.schemaless_reader(body, schema, None)])
+    assert body.read() == b""
+    assert json.loads(told.getvalue()) == message["examples"][0]["payload"]
+
+
+def test_the_stock_deserializer_reads_every_example() -> None:
+    """With a Schema Registry that was filled from the document."""
+    with registry(CONTRACT) as client:
+        deserialize = AvroDeserializer(client)
+        for name in WITH_VALUES:
+            found: Any = deserialize(bytes.fromhex(MESSAGES[name]["x-example-bytes"]["confluent"]))
+            assert list(found) == list(MESSAGES[name]["examples"][0]["payload"])
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_headers_and_the_key_of_an_example_are_as_their_schemas_say(name: str) -> None:
+    """They are what the job writes; the schemas are written by hand."""
+    message = MESSAGES[name]
+    (example,) = message["examples"]
+    assert ("headers" in example) == ("headers" in message)
+    if "headers" in message:
+        Draft7Validator(message["headers"]).validate(example["headers"])
+    key = message["bindings"]["kafka"]["key"]
+    (shown,) = key["examples"]
+    Draft7Validator(key).validate(shown)
+
+
+def test_the_consumer_knows_nothing_but_the_document() -> None:
+    """Else it would show nothing."""
+    tree = ast.parse(Path(consumer.__file__).read_text("utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert imported
+    assert not [name for name in imported if (name or "").startswith(("spu_assigner", "support"))]
+
+
+# The YAML that it is written in.
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
+    [
+        "",
+        "null",
+        "No",
+        "~",
+        "1e3",
+        "0x1",
+        "1.0",
+        "a: b",
+        "a #b",
+        "- a",
+        "a\n\nb",
+        " a",
+        "a ",
+        "…" * 90,
+    ]
+)
+_LONG = st.lists(st.sampled_from(["word", "a:", "#b", "-", "10", "'"]), min_size=20).map(" ".join)
+_DATA = st.recursive(
+    st.none() | st.booleans() | st.integers() | _TEXT | _LONG,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(_TEXT, _DATA, min_size=1, max_size=4))
+def test_yaml_is_read_as_what_was_written(data: dict[str, Any]) -> None:
+    """By a reader that is not ours, whatever the text."""
+    assert yaml.safe_load(to_yaml(data)) == data
+
+
+def test_yaml_of_what_is_no_plain_data_is_refused() -> None:
+    """A silent guess would be a wrong contract."""
+    with pytest.raises(InvariantError, match="expected plain data"):
+        to_yaml({"a": {"b": [object()]}})

@@ -1,0 +1,112 @@
+"""`spu-assigner simulate --explain`: the contract's lines, with reasons between them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.run.scenario import Example, examples
+from support.events.builders import Events
+
+EXAMPLES = examples()
+
+
+def simulated(events: Sequence[Event], *, explain: bool) -> list[dict[str, Any]]:
+    given = "".join(f"{event_to_json(event)}\n" for event in events).encode()
+    target = io.BytesIO()
+    assert answer_lines(io.BytesIO(given), target, Policy.FLUVIO, explain=explain) == 0
+    return [json.loads(line) for line in target.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[each.cluster_id for each in EXAMPLES])
+def test_every_list_of_the_documents_is_explained_by_placing_it_anew(example: Example) -> None:
+    """Each map is followed by its partitions in order; without them the contract's lines remain."""
+    events = [step.event for step in example.steps if not isinstance(step.event, bytes)]
+    lines = simulated(events, explain=True)
+    for number, line in enumerate(lines):
+        if line["type"] != "replica_map" or line["replicas"] is None:
+            continue
+        first = line["reason"]["first_partition"]  # of a topic that grew: those before stay
+        told = lines[number + 1 : number + 1 + len(line["replicas"]) - first]
+        assert [each["type"] for each in told] == ["explanation"] * len(told)
+        assert [each["partition"] for each in told] == list(range(first, first + len(told)))
+        assert [each["replicas"] for each in told] == line["replicas"][first:]
+        assert [each["recomputed"] for each in told] == [line["policy"] != "manual"] * len(told)
+        assert [each["unknown"] for each in told] == [[]] * len(told)
+        on_cores = [[taken["core"] for taken in each["steps"]] for each in told]
+        assert line["cores"] is None or on_cores == line["cores"]
+    plain = [
+        {name: value for name, value in line.items() if name != "reason"}
+        for line in lines
+        if line["type"] != "explanation"
+    ]
+    assert plain == simulated(events, explain=False)
+
+
+def test_a_list_is_told_in_words_that_can_be_followed() -> None:
+    """The numbers of the sentence are those of the rule."""
+    events = Events()
+    joins = [*events.joins(0, 1, 2, 3, 4, 5), events.leave(5)]
+    lines = simulated([*joins, events.create("t", 7, 3)], explain=True)
+    [told] = [line for line in lines if line.get("partition") == 6]
+    assert told["text"].split("; ") == [
+        "fluvio without racks",
+        "ring of 5 by id, chain index 6: cycle 1, position 1, gap 1",
+        "leader   SPU 1: position 1",
+        "follower SPU 3: position 3 = (1 + 1 + gap 1) % 5",
+        "follower SPU 4: position 4 = (1 + 2 + gap 1) % 5",
+        "not in the ring: SPU 5, offline",
+        "repeated for this answer: the same comes out",
+    ]
+
+
+def test_a_repair_is_told_in_words_with_the_shares_that_decided() -> None:
+    """Who went, who came, and how much each candidate held then."""
+    events = Events()
+    joins = events.racks({"a": [0], "b": [1, 2], "c": [3]}, capacity=10)
+    manual = [events.manual("t", [1, 0]), events.manual("u", [3])]
+    leave = events.leave(1, mode=LeaveMode.DECOMMISSION)
+    told = simulated([*joins, *manual, leave], explain=True)
+    [repair] = [line for line in told if line.get("mode") == "repair"]
+    assert repair["text"].split("; ") == [
+        "repair of what a decommission took away",
+        "before: [1, 0]",
+        "SPU 1 is decommissioned and goes, SPU 2 comes",
+        "of the ring 2 do not hold it, 2 of them on racks that the others are not on",
+        "the lowest share of capacity is chosen, then the lowest id: "
+        "SPU 2 held 0 of 10, SPU 3 held 1 of 10",
+        "SPU 0 leads now instead of SPU 1",
+        "not in the ring: SPU 1, leaving",
+        "repeated for this answer: the same comes out",
+    ]
+    assert repair["replicas"] == [0, 2]
+
+
+def test_only_the_lists_that_a_revision_set_are_told() -> None:
+    """A topic that grows keeps its lists, and with them their reasons."""
+    events = Events()
+    lines = simulated(
+        [*events.joins(0, 1, 2), events.create("t", 2, 2), events.grow("t", 4)], explain=True
+    )
+    told = [
+        (line["revision"], line["partition"]) for line in lines if line["type"] == "explanation"
+    ]
+    assert told == [(1, 0), (1, 1), (2, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("command", ["explain", "simulate"])
+def test_the_help_says_what_is_told(command: str) -> None:
+    """It is where users look first."""
+    done = CliRunner().invoke(cli, [command, "--help"])
+    assert done.exit_code == 0
+    words = " ".join(done.output.split())
+    for word in ("passed over", "offline", "leaving", "saturated"):
+        assert word in words

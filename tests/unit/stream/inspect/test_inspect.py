@@ -1,0 +1,380 @@
+"""What `inspect` tells of a state: the values, the tables and the JSON; and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.inspect.checkpoint_reading import (
+    BatchNotKeptError,
+    Inspection,
+    NoCheckpointError,
+    inspect_checkpoint,
+)
+from spu_assigner.stream.inspect.report import NotThereError, Report, Spread, report
+from spu_assigner.stream.inspect.table import ROWS_SHOWN, tables
+from support.events.builders import Events
+
+
+def state_of(events: Iterable[Event], cluster_id: str = "c1") -> ClusterState:
+    state = ClusterState(cluster_id)
+    for event in events:
+        step(state, event, default_policy=Policy.FLUVIO)
+    return state
+
+
+def inspection(*states: ClusterState) -> Inspection:
+    return Inspection(
+        checkpoint="/data/checkpoint",
+        query_id="f3",
+        batch=7,
+        batch_time_ms=1_700_000_000_000,
+        batches_kept=(5, 6, 7),
+        shards=2,
+        input_offsets={"topic-events": {"0": 4}},
+        clusters={state.cluster_id: state for state in states},
+    )
+
+
+def busy() -> ClusterState:
+    """Racks, a full SPU, one offline, short lists after one has left, a create that waits."""
+    events = Events()
+    return state_of(
+        [
+            *events.racks({"a": [0, 1], "b": [2], "c": [3]}, capacity=20),
+            events.join(4, rack="c", capacity=2),
+            events.manual("fixed", [4, 0], [4, 2]),
+            events.create("t", 4, 3),
+            events.create("three", 1, 3),
+            events.leave(3),
+            events.leave(2, mode=LeaveMode.DECOMMISSION),
+            events.create("later", 1, 5, on_shortage=OnShortage.WAIT),
+        ]
+    )
+
+
+def shown(told: Report, *, topic: str | None = None, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    for piece in tables(told, width=width, asked_topic=topic):
+        console.print(piece)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_every_spu_is_counted_in_one_state() -> None:
+    """Online, leaving and offline together are all; the saturated are among the online."""
+    [told] = report(inspection(busy())).clusters
+    counts = told.spus
+    assert (counts.total, counts.online, counts.saturated) == (4, 3, 1)
+    assert (counts.leaving, counts.offline) == (0, 1)
+    assert told.ring_size == 2
+    assert told.racks == 2
+    assert told.capacity == 42
+
+
+def test_an_spu_that_cannot_go_yet_is_leaving() -> None:
+    """Its replicas are the last ones; it is neither online nor merely offline."""
+    events = Events()
+    state = state_of(
+        [events.join(0), events.create("t"), events.leave(0, mode=LeaveMode.DECOMMISSION)]
+    )
+    [told] = report(inspection(state), cluster_id="c1").clusters
+    assert (told.spus.total, told.spus.leaving, told.spus.online, told.spus.offline) == (1, 1, 0, 0)
+    assert told.detail is not None
+    [load] = told.detail.spus
+    assert (load.state, load.replicas, load.fair_share) == ("leaving", 1, None)
+    [waiting] = told.detail.waiting
+    assert (waiting.topic, waiting.kind) == ("t", "repair")
+    assert told.detail.topics[0].is_waiting
+    assert "1 leaving" in shown(report(inspection(state)))
+
+
+def test_replicas_and_leaders_are_those_of_the_maps() -> None:
+    """Counts that differ from the maps would hide what they are there to show."""
+    [told] = report(inspection(busy()), cluster_id="c1").clusters
+    state = busy()
+    lists = [each for topic in state.topics.values() for each in topic.replicas.lists().tolist()]
+    assert told.detail is not None
+    spus = (0, 1, 3, 4)
+    assert {load.spu_id: load.replicas for load in told.detail.spus} == {
+        spu_id: sum(spu_id in each for each in lists) for spu_id in spus
+    }
+    assert {load.spu_id: load.leaders for load in told.detail.spus} == {
+        spu_id: sum(spu_id == each[0] for each in lists) for spu_id in spus
+    }
+    assert told.replicas == sum(map(len, lists))
+    assert told.partitions == len(lists)
+    assert sum(rack.replicas for rack in told.detail.racks) == told.replicas
+    assert [rack.rack for rack in told.detail.racks] == ["a", "c"]
+
+
+def test_what_waits_is_told_in_the_order_of_service() -> None:
+    """Repairs come before creates, whatever came first."""
+    [told] = report(inspection(busy()), cluster_id="c1").clusters
+    assert told.detail is not None
+    assert (told.waiting_creates, told.waiting_repairs) == (1, len(told.detail.waiting) - 1)
+    kinds = [each.kind for each in told.detail.waiting]
+    assert kinds == sorted(kinds, reverse=True)
+    last = told.detail.waiting[-1]
+    assert (last.topic, last.partitions, last.replication_factor) == ("later", 1, 5)
+    assert told.short_lists == sum(each.short_lists for each in told.detail.topics)
+
+
+def test_the_fair_share_is_by_capacity() -> None:
+    """An SPU of twice the size is to hold twice as much."""
+    events = Events()
+    state = state_of(
+        [events.join(0, capacity=10), events.join(1, capacity=20), events.create("t", 6, 1)]
+    )
+    [told] = report(inspection(state), cluster_id="c1").clusters
+    assert told.detail is not None
+    assert [load.fair_share for load in told.detail.spus] == [2.0, 4.0]
+    assert told.replicas_per_spu == Spread(least=3, most=3)
+    assert told.off_fair_share == Spread(least=-1, most=1)
+    assert [load.share_used for load in told.detail.spus] == [0.3, 0.15]
+
+
+def test_chain_indexes_are_told_for_each_order() -> None:
+    """They say where the next topic begins."""
+    events = Events()
+    state = state_of([*events.joins(0, 1, 2), events.create("t", 7, 1)])
+    [told] = report(inspection(state)).clusters
+    assert told.chain_indexes["id"] == 7
+    assert set(told.chain_indexes) == {
+        "id",
+        "diagonal",
+        "alternation",
+        "registration",
+        "balanced",
+    }
+
+
+def test_lists_on_distinct_racks_are_counted() -> None:
+    """What the racks are there for; a short list is judged by what it has."""
+    events = Events()
+    state = state_of(
+        [
+            *events.racks({"a": [0, 1], "b": [2]}),
+            events.manual("t", [0, 2], [1, 2], [0, 1]),
+            events.manual("one", [0]),
+        ]
+    )
+    [told] = report(inspection(state), cluster_id="c1").clusters
+    assert told.detail is not None
+    assert told.detail.lists_on_distinct_racks == 3
+
+
+def test_an_empty_cluster_is_told_as_it_is() -> None:
+    """A refused event makes a cluster known that has nothing."""
+    state = state_of([Events().delete("t")])
+    told = report(inspection(state), cluster_id="c1")
+    [cluster] = told.clusters
+    assert cluster.replicas_per_spu is None
+    assert "0 online" in shown(told)
+    assert "no cluster yet" in shown(report(inspection()))
+
+
+def test_the_json_has_every_list_and_stable_names() -> None:
+    """Programs read it; a renamed field would break them."""
+    told = json.loads(json.dumps(report(inspection(busy()), cluster_id="c1", topic="t").to_json()))
+    assert list(told) == [
+        "format",
+        "checkpoint",
+        "query_id",
+        "batch",
+        "batch_time_ms",
+        "batches_kept",
+        "shards",
+        "input_offsets",
+        "clusters",
+    ]
+    [cluster] = told["clusters"]
+    assert list(cluster) == [
+        "cluster_id",
+        "spus",
+        "ring_size",
+        "racks",
+        "capacity",
+        "topics",
+        "partitions",
+        "replicas",
+        "short_lists",
+        "chain_indexes",
+        "waiting_creates",
+        "waiting_repairs",
+        "replicas_per_spu",
+        "leaders_per_spu",
+        "off_fair_share",
+        "detail",
+        "topic",
+    ]
+    assert cluster["topic"]["lists"] == busy().topics["t"].replicas.lists().tolist()
+    assert list(cluster["detail"]["spus"][0]) == [
+        "spu_id",
+        "rack",
+        "state",
+        "capacity",
+        "replicas",
+        "share_used",
+        "fair_share",
+        "leaders",
+        "cores",
+        "core_weights",
+        "registration",
+        "labels",
+    ]
+    assert len(cluster["detail"]["topics"][0]["created_by"]) == 16
+
+
+def test_a_map_is_shown_with_racks_and_cores() -> None:
+    """What one looks for first when a list seems wrong."""
+    events = Events()
+    state = state_of(
+        [
+            *events.racks({"left": [0], "right": [1]}, cores=2),
+            events.create("t", 2, 2, policy=Policy.REDPANDA),
+        ]
+    )
+    text = shown(report(inspection(state), cluster_id="c1", topic="t"), topic="t")
+    assert "0, 1" in text
+    assert "left, right" in text
+    assert "on cores" in text
+
+
+def test_a_create_that_waits_is_shown_as_such() -> None:
+    """It has no map yet, but whoever asks for it is to see that it was heard."""
+    told = report(inspection(busy()), cluster_id="c1", topic="later")
+    text = shown(told, topic="later")
+    assert "create" in text
+    assert "later" in text
+    assert told.clusters[0].topic is None
+
+
+def test_no_cell_is_cut() -> None:
+    """In a narrow terminal cells fold; every letter is still there."""
+    name = "x" * 200 + "end"
+    events = Events(name)
+    state = state_of([events.join(0, rack="r" * 128), events.create("t")], name)
+    text = shown(report(inspection(state), cluster_id=name), width=60)
+    assert "…" not in text
+    assert text.count("r" * 4) > 0
+    letters = "".join(line for line in text.splitlines() if set(line) <= {*"xend "})
+    assert letters.count("x") >= 200 - 60
+
+
+def test_many_clusters_are_a_table_where_there_is_room() -> None:
+    """Side by side they are compared; in a narrow terminal each is told in lines."""
+    other = state_of(Events("c2").joins(0, 1), "c2")
+    told = report(inspection(busy(), other))
+    wide, narrow = shown(told, width=160), shown(told, width=80)
+    assert "chain indexes" in wide
+    assert "chain indexes" not in narrow
+    assert "  SPUs       2 online; ring of 2, 0 racks" in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert narrow.count(" off its fair share") == 2
+
+
+def test_long_tables_say_what_they_leave_out() -> None:
+    """A cut that is not told would be taken for the whole."""
+    events = Events()
+    state = state_of(events.joins(*range(ROWS_SHOWN + 20)))
+    text = shown(report(inspection(state), cluster_id="c1"))
+    assert "… 20 more (all with --format json)" in text
+
+
+def test_what_could_move_a_cursor_is_spelt_out() -> None:
+    """A rack is any text; markup and escapes in it are letters."""
+    state = state_of([Events().join(0, rack="[red]\x1b[2J")])
+    text = shown(report(inspection(state), cluster_id="c1"))
+    assert "[red]\\x1b[2J" in text
+    assert "\x1b[2J" not in text
+
+
+def test_unknown_names_are_told_with_those_there_are() -> None:
+    """One line, and what to ask instead."""
+    with pytest.raises(NotThereError, match=r"no cluster 'c9' after batch 7; there is c1"):
+        report(inspection(busy()), cluster_id="c9")
+    with pytest.raises(NotThereError, match=r"no topic 'u'; it has fixed, later, t, three"):
+        report(inspection(busy()), cluster_id="c1", topic="u")
+
+
+def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    """Known in an instant; Spark takes seconds."""
+    with pytest.raises(NoCheckpointError, match=r"there is no folder .*--checkpoint"):
+        inspect_checkpoint(str(tmp_path / "nothing"))
+    with pytest.raises(NoCheckpointError, match="it holds nothing"):
+        inspect_checkpoint(str(tmp_path))
+    for number in range(7):
+        (tmp_path / f"photo{number}").touch()
+    with pytest.raises(NoCheckpointError, match=r"photo0, photo1.* and 2 more; expected metadata"):
+        inspect_checkpoint(str(tmp_path))
+
+
+def test_a_batch_not_kept_says_which_are() -> None:
+    """So that the next try is the right one."""
+    error = BatchNotKeptError(checkpoint="/c", batch=1, kept=[3, 4, 5, 9])
+    assert "batch 1 is not in checkpoint /c; it keeps 3 to 5, 9" in str(error)
+
+
+def test_wrong_usage_is_told_at_once() -> None:
+    """Exit status 2, one line."""
+    for arguments, told in (
+        (["--topic", "t"], "--topic goes with --cluster"),
+        (["--plot", "a.png"], "neither .html nor .svg"),
+        (["--batch", "-1"], "--batch"),
+    ):
+        result = CliRunner().invoke(cli, ["inspect", *arguments])
+        assert result.exit_code == 2
+        assert told in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_command_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table, JSON and picture of the same state."""
+    asked: list[Any] = []
+
+    def read(place: str, *, batch: int | None) -> Inspection:
+        asked.append((place, batch))
+        return inspection(busy())
+
+    monkeypatch.setattr("spu_assigner.stream.inspect.checkpoint_reading.inspect_checkpoint", read)
+    runner, file = CliRunner(), tmp_path / "load.html"
+    arguments = ["inspect", "--checkpoint", "/data/checkpoint", "--batch", "7"]
+    result = runner.invoke(cli, [*arguments, "--plot", str(file)])
+    assert result.exit_code == 0
+    assert "1 saturated" in result.stdout
+    assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
+    result = runner.invoke(cli, [*arguments, "--format", "json"])
+    assert json.loads(result.stdout)["clusters"][0]["ring_size"] == 2
+    assert asked == [("/data/checkpoint", 7)] * 2
+    missing = tmp_path / "no" / "load.svg"
+    result = runner.invoke(cli, [*arguments, "--plot", str(missing)])
+    assert result.exit_code == 2
+    assert "cannot write" in result.stderr
+
+
+def test_a_refusal_needs_no_spark(tmp_path: Path) -> None:
+    """The wrong folder is the most common mistake, and is answered quickly."""
+    code = (
+        "import sys\n"
+        "from spu_assigner.stream.inspect.checkpoint_reading import (\n"
+        "    NoCheckpointError, inspect_checkpoint)\n"
+        "try: inspect_checkpoint(sys.argv[1])\n"
+        "except NoCheckpointError: sys.exit('pyspark' in sys.modules)\n"
+        "sys.exit(9)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    assert subprocess.run(command, env=os.environ, check=False).returncode == 0

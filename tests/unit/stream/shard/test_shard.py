@@ -1,0 +1,283 @@
+"""The stored form of a shard: never a wrong copy, bounded size, bounded cost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.stream.shard import state_log as shard_module
+from spu_assigner.stream.shard.state_log import HEAD, Shard, read_entries
+from support.job.stores import DictStore
+
+
+class DictCopy(dict[bytes, bytes]):
+    def restore(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.pop(key, None)
+        else:
+            self[key] = value
+
+
+def write(shard: Shard, store: DictStore, entries: dict[bytes, bytes | None]) -> None:
+    """One batch: the copy is changed, then all is written."""
+    shard.begin(store)
+    for key, value in entries.items():
+        shard.copy.restore(key, value)
+    shard.commit(store, entries)
+
+
+def entries_of(number: int, size: int = 100) -> dict[bytes, bytes | None]:
+    return {b"key-%d" % number: bytes(size)}
+
+
+def test_a_new_worker_finds_what_was_written() -> None:
+    """After a restart nothing but the store is left."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    for number in range(500):
+        write(shard, store, {b"key-%d" % (number % 200): b"%d" % number})
+    other = Shard(DictCopy())
+    other.begin(store)
+    assert other.copy == shard.copy
+    assert len(shard.copy) == 200
+    assert read_entries(store.current.items()) == shard.copy
+
+
+def test_a_trusted_copy_costs_two_calls_a_batch() -> None:
+    """Each call to Spark's state server is a round trip; a small batch has one get and one put."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    store.calls = 0
+    write(shard, store, entries_of(1))
+    assert (store.calls, shard.loads) == (2, 1)
+
+
+def test_a_worker_some_batches_behind_catches_up_without_reading_all() -> None:
+    """Spark hands a shard to any idle worker, so two of them take turns."""
+    store = DictStore()
+    first, second = Shard(DictCopy()), Shard(DictCopy())
+    write(first, store, entries_of(0))
+    write(second, store, entries_of(1))
+    for number in range(2, 400):
+        turn = first if random.Random(number).random() < 0.5 else second
+        write(turn, store, entries_of(number, size=number * 10))
+        assert len(turn.copy) == number + 1
+    assert (first.loads, second.loads) == (1, 1)
+
+
+def test_a_worker_too_far_behind_reads_all_anew() -> None:
+    """What the head remembers is bounded."""
+    store = DictStore()
+    late, busy = Shard(DictCopy()), Shard(DictCopy())
+    write(late, store, entries_of(0))
+    for number in range(1, 2 * shard_module.STEPS_MAX):
+        write(busy, store, entries_of(number))
+    late.begin(store)
+    assert late.copy == busy.copy
+    assert late.loads == 2
+
+
+def test_a_batch_that_failed_after_its_writes_is_not_trusted() -> None:
+    """The state goes back to the last batch; the copy in memory has gone on and must be dropped."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    store.commit()
+    write(shard, store, entries_of(1))
+    store.abort()
+    shard.begin(store)
+    assert shard.copy == {b"key-0": bytes(100)}
+    assert shard.loads == 2
+
+
+def test_another_attempt_with_the_same_content_is_told_apart() -> None:
+    """Tokens are random: equal batches of different attempts are different batches."""
+    store = DictStore()
+    shard, other = Shard(DictCopy()), Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    store.commit()
+    write(shard, store, entries_of(1))
+    store.abort()
+    write(other, store, entries_of(1))
+    shard.begin(store)
+    assert shard.loads == 2
+
+
+def test_a_copy_that_was_changed_and_not_written_is_not_trusted() -> None:
+    """A decision that raises leaves the copy between two batches."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    shard.begin(store)
+    shard.copy.restore(b"key-0", b"half done")
+    shard.begin(store)
+    assert shard.copy == {b"key-0": bytes(100)}
+
+
+def test_the_log_stays_within_twice_what_is_alive() -> None:
+    """Overwriting and deleting for ever must not grow the state for ever."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    chance = random.Random(7)
+    for _ in range(3_000):
+        key = b"key-%d" % chance.randrange(300)
+        write(
+            shard, store, {key: None if chance.random() < 0.2 else bytes(chance.randrange(2_000))}
+        )
+    alive = sum(len(key) + len(value) + 8 for key, value in shard.copy.items())
+    assert store.size <= 2 * alive + shard_module.SLACK_SIZE + shard_module.SEGMENT_SIZE
+
+
+def test_what_came_and_went_leaves_nothing_in_the_log() -> None:
+    """Topics, waiting requests and SPUs that are gone; the state must not grow with history."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, {b"sc1/chains/all": bytes(40)})
+    sizes = []
+    for number in range(10_000):
+        keys = (b"mc1/t%d", b"sc1/waiting/t%d", b"sc1/spu/%d")
+        came = {key % number: bytes(100) for key in keys}
+        write(shard, store, {**came, b"sc1/chains/all": bytes(40)})
+        write(shard, store, dict.fromkeys(came))
+        sizes.append(store.size)
+    assert max(sizes[5_000:]) <= max(sizes[:5_000])
+    assert max(sizes) <= shard_module.SLACK_SIZE + 4 * shard_module.INLINE_SIZE_MAX
+    write(shard, store, {b"sc1/chains/all": bytes(300_000)})
+    assert read_entries(store.current.items()) == {b"sc1/chains/all": bytes(300_000)}
+
+
+def test_a_batch_writes_in_proportion_to_what_it_holds() -> None:
+    """No batch pays for the history: cleaning goes on piece by piece."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    for number in range(2_000):
+        write(shard, store, {b"key-%d" % (number % 1_000): bytes(3_000)})
+    before = dict(store.current)
+    most = 0
+    for number in range(200):
+        write(shard, store, {b"key-%d" % number: bytes(3_000)})
+        written = sum(
+            len(value) for key, value in store.current.items() if before.get(key) is not value
+        )
+        most = max(most, written)
+        before = dict(store.current)
+    assert most <= shard_module.CLEANED_SIZE + shard_module.SEGMENT_SIZE
+
+
+def test_a_large_batch_is_divided_into_segments() -> None:
+    """One call to the state server has a limit far below what a batch may hold."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, {b"key-%d" % number: bytes(100_000) for number in range(100)})
+    assert max(map(len, store.current.values())) < shard_module.SEGMENT_SIZE + 101_000
+    other = Shard(DictCopy())
+    other.begin(store)
+    assert other.copy == shard.copy
+
+
+def test_a_piece_written_before_the_batch_ends_counts_with_its_end_only() -> None:
+    """The head names it last: a batch that fails after it has changed nothing."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    store.commit()
+    shard.begin(store)
+    shard.write_ahead(store, entries_of(1))
+    store.abort()
+    assert read_entries(store.current.items()) == {b"key-0": bytes(100)}
+    shard.begin(store)
+    assert shard.copy == {b"key-0": bytes(100)}
+
+
+def test_a_worker_catches_up_over_a_batch_written_in_pieces() -> None:
+    """All its pieces are of one step, those that were inline before among them."""
+    store = DictStore()
+    shard, other = Shard(DictCopy()), Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    write(other, store, entries_of(1))
+    other.begin(store)
+    for number in (2, 3):
+        other.copy.restore(b"key-%d" % number, bytes(100))
+        other.write_ahead(store, entries_of(number))
+    other.copy.restore(b"key-2", None)
+    other.commit(store, {b"key-2": None})
+    shard.begin(store)
+    assert shard.copy == other.copy == {b"key-%d" % number: bytes(100) for number in (0, 1, 3)}
+    assert shard.loads == 1
+    assert read_entries(store.current.items()) == other.copy
+
+
+def test_state_of_another_format_is_refused() -> None:
+    """Reading it wrongly would be worse than not starting."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    write(shard, store, entries_of(0))
+    store.current[HEAD] = b"\x09" + store.current[HEAD][1:]
+    with pytest.raises(InvariantError, match="format 9"):
+        Shard(DictCopy()).begin(store)
+
+
+def test_a_missing_segment_is_refused() -> None:
+    """A store that lost a part must not pass for a smaller state."""
+    store = DictStore()
+    write(Shard(DictCopy()), store, entries_of(0, size=10_000))
+    del store.current["seg-000000000000"]
+    with pytest.raises(InvariantError, match="segments"):
+        Shard(DictCopy()).begin(store)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_history_of_failures_and_workers_gives_a_wrong_copy(seed: int) -> None:
+    """The law of this module: whatever fails, whoever goes on holds the committed state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard_module, "SLACK_SIZE", 1_000)  # so that cleaning is common
+        patch.setattr(shard_module, "CLEANED_SIZE", 5_000)
+        patch.setattr(shard_module, "SEGMENT_SIZE", 10_000)
+        patch.setattr(shard_module, "STEPS_MAX", 5)
+        live_through(random.Random(seed))
+
+
+def live_through(chance: random.Random) -> None:
+    store = DictStore()
+    workers = [Shard(DictCopy()) for _ in range(3)]
+    expected: dict[bytes, bytes] = {}
+    for number in range(60):
+        if chance.random() < 0.05:
+            workers[chance.randrange(3)] = Shard(DictCopy())  # it died
+        worker = workers[chance.randrange(3)]
+        batch: dict[bytes, bytes | None] = {}
+        for _ in range(chance.randrange(4)):
+            value = None if chance.random() < 0.3 else bytes([number]) * chance.randrange(6_000)
+            batch[b"key-%d" % chance.randrange(20)] = value
+        if chance.random() < 0.2:
+            store.fails_at = store.calls + chance.randrange(1, 6)
+        try:
+            worker.begin(store)
+            assert worker.copy == expected
+            whole: dict[bytes, bytes | None] = {}
+            while chance.random() < 0.2:  # A large batch is written piece by piece.
+                piece = {b"key-%d" % chance.randrange(20): bytes(chance.randrange(6_000))}
+                worker.write_ahead(store, dict(piece))
+                whole.update(piece)
+            whole.update(batch)
+            for key, value in whole.items():
+                worker.copy.restore(key, value)
+            worker.commit(store, batch)
+            if chance.random() < 0.1:
+                raise ConnectionError("another partition failed")
+        except ConnectionError:
+            store.abort()
+            continue
+        store.fails_at = None
+        store.commit()
+        for key, value in whole.items():
+            if value is None:
+                expected.pop(key, None)
+            else:
+                expected[key] = value
+    assert read_entries(store.current.items()) == expected

@@ -1,0 +1,168 @@
+"""What a shard sends and keeps of waiting requests and of SPUs that are forgotten."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuJoined, SpuLeft
+from spu_assigner.core.base.records import SpuChanged, Wait, Waiting
+from spu_assigner.schemas.messages.codec import decode_record, encode_event, encode_record
+from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE
+from spu_assigner.stream.shard import batch as shard_batch_module
+from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.bundle import KINDS, Bundle, Kind, Message, Source
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.state_log import Entries, Shard, Store
+from support.events.builders import Events
+from support.job.stores import DictStore
+from support.model.pictures import picture
+
+OPTIONS = Options(
+    query_name="q",
+    topic_prefix="",
+    default_policy=Policy.FLUVIO,
+    wire=Wire.CONFLUENT,
+    keepers=None,
+)
+WAITING = Waiting(
+    cluster_id="c1",
+    topic="t",
+    sequence=0,
+    kind=Wait.CREATE,
+    cause="e1",
+    policy=Policy.FLUVIO,
+    partitions=2,
+    replication_factor=3,
+)
+SPU = SpuChanged(
+    cluster_id="c1",
+    spu_id=7,
+    online=False,
+    rack=None,
+    cores=1,
+    capacity=9,
+    labels=(),
+    registration=0,
+    core_weights=(2,),
+)
+
+
+class Runner:
+    """A shard and its store; each call of `send` is a batch."""
+
+    def __init__(self) -> None:
+        self.store = DictStore()
+        self.shard = Shard(Clusters())
+        self._offsets = itertools.count()
+
+    def send(self, *sent: Event) -> list[Message]:
+        sources = [
+            Source.SPU_EVENTS if isinstance(event, SpuJoined | SpuLeft) else Source.TOPIC_EVENTS
+            for event in sent
+        ]
+        offsets = [next(self._offsets) for _ in sent]
+        batch = Batch(
+            source=np.array(sources, dtype=np.int64),
+            partition=np.zeros(len(sent), dtype=np.int64),
+            offset=np.array(offsets, dtype=np.int64),
+            time_ms=np.array(offsets, dtype=np.int64),
+            keys=[event.cluster_id.encode() for event in sent],
+            values=[encode_event(event) for event in sent],
+        )
+        bundles = process(self.shard, self.store, batch, OPTIONS)
+        return [message for data in bundles for message in Bundle(data).messages()]
+
+    def reloaded(self) -> Clusters:
+        """What another worker would read from the store."""
+        clusters = Clusters()
+        Shard(clusters).begin(self.store)
+        return clusters
+
+
+def state_messages(messages: list[Message], kind: Kind) -> dict[bytes | None, object]:
+    """Entries of a kind by key; None: a tombstone."""
+    return {
+        each.key: None if each.value is None else decode_record(each.value)
+        for each in messages
+        if each.kind == kind
+    }
+
+
+def test_a_waiting_create_is_kept_until_it_is_served() -> None:
+    """Another worker goes on with it after a crash, and the topic holds no served request."""
+    runner, events = Runner(), Events()
+    sent = runner.send(
+        events.join(0), events.create("t", 2, 2, on_shortage=OnShortage.WAIT, policy=Policy.FLUVIO)
+    )
+    found = state_messages(sent, Kind.WAITING_STATE)
+    assert list(found) == [b"c1/waiting/t"]
+    waiting = found[b"c1/waiting/t"]
+    assert isinstance(waiting, Waiting)
+    assert (waiting.topic, waiting.kind, waiting.partitions) == ("t", Wait.CREATE, 2)
+    assert runner.reloaded()["c1"].waiting == {"t": waiting}
+    sent = runner.send(events.join(1))
+    assert state_messages(sent, Kind.WAITING_STATE) == {b"c1/waiting/t": None}
+    assert Kind.REPLICA_MAP in {message.kind for message in sent}
+    again = runner.reloaded()["c1"]
+    assert again.waiting == {}
+    assert list(again.topics) == ["t"]
+
+
+def test_a_decommissioned_spu_that_holds_nothing_leaves_a_tombstone() -> None:
+    """It is forgotten, in the state and in the topic."""
+    runner, events = Runner(), Events()
+    runner.send(*events.joins(0, 7))
+    sent = runner.send(events.leave(7, mode=LeaveMode.DECOMMISSION))
+    assert state_messages(sent, Kind.SPU_STATE)[b"c1/spu/7"] is None
+    assert sorted(runner.reloaded()["c1"].spus) == [0]
+
+
+def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few events may be answered by gigabytes: the keeper holds a piece of them, not all."""
+    held = 1_000_000
+    monkeypatch.setattr(shard_batch_module, "HELD_SIZE_MAX", held)
+    most = 0
+    commit = Shard.commit
+
+    def noting(self: Shard, store: Store, entries: Entries) -> None:
+        nonlocal most
+        most = sum(len(value or b"") for value in entries.values())
+        commit(self, store, entries)
+
+    monkeypatch.setattr(Shard, "commit", noting)
+    runner, events = Runner(), Events()
+    runner.send(*events.joins(*range(4), capacity=10**8))
+    runner.send(*[events.create(f"t{number}", 100_000, 3) for number in range(10)])
+    assert runner.store.size > 5 * held
+    assert 0 < most < held
+    assert picture(runner.reloaded()["c1"]) == picture(runner.shard.copy["c1"])
+
+
+def test_entries_and_their_tombstones_are_taken_over_by_a_worker_that_lags_behind() -> None:
+    """A copy that catches up sees them as they were written, tombstones too."""
+    clusters = Clusters()
+    clusters.restore(b"sc1/waiting/t", encode_record(WAITING))
+    clusters.restore(b"sc1/spu/7", encode_record(SPU))
+    assert clusters["c1"].waiting == {"t": WAITING}
+    assert list(clusters["c1"].spus) == [7]
+    clusters.restore(b"sc1/waiting/t", None)
+    clusters.restore(b"sc1/spu/7", None)
+    assert clusters["c1"].waiting == {}
+    assert list(clusters["c1"].spus) == []
+
+
+@pytest.mark.parametrize("key", [b"sc1/chains/all", b"sc1/seen/0", b"sc1", b"xc1/t", b"mc1"])
+def test_a_tombstone_of_what_cannot_go_is_refused(key: bytes) -> None:
+    """Going on without chains or memory would give other maps."""
+    with pytest.raises(InvariantError, match="the state holds a tombstone under"):
+        Clusters().restore(key, None)
+
+
+def test_every_kind_of_message_has_a_topic() -> None:
+    """The sink looks it up by the kind's number."""
+    assert sorted(KINDS) == list(Kind)
+    assert KINDS[Kind.WAITING_STATE] == (ASSIGNER_STATE, "WaitingState")

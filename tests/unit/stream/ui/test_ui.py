@@ -1,0 +1,377 @@
+"""The pages: what they show of what was published, and that nothing foreign becomes markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html.parser import HTMLParser
+
+import pytest
+from flask.testing import FlaskClient
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import Order
+from spu_assigner.stream.inspect.report import cluster_report, spu_loads
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
+from spu_assigner.stream.ui.app import make_app
+from spu_assigner.stream.ui.known import DEAD_LETTERS_MAX, HEARD_MAX, ClusterDamagedError
+from spu_assigner.stream.ui.live import Health
+from spu_assigner.stream.ui.ring_drawing import NODES_MAX, ring_drawing
+from spu_assigner.stream.ui.views import Reports, sliced
+from support.events.builders import Events
+from support.pages.ui_pages import Still, Told, known_of, told
+from support.pages.ui_story import Raw, story
+
+HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e\x1b[31m"
+
+
+def client(
+    batches: Iterable[Sequence[Event | Raw]], *, health: Health | None = None
+) -> FlaskClient:
+    return make_app(Still(known_of(told(batches)), health).as_live()).test_client()
+
+
+@pytest.fixture(scope="module")
+def pages() -> FlaskClient:
+    return client(story())
+
+
+class Text(HTMLParser):
+    """What a reader sees, and the elements there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("td", "th"):
+            self.text += " "
+
+
+def read(pages: FlaskClient, path: str, status: int = 200) -> Text:
+    answer = pages.get(path)
+    assert answer.status_code == status
+    page = Text()
+    page.feed(answer.text)
+    page.text = re.sub(r"\s+", " ", page.text)
+    return page
+
+
+def test_the_list_tells_what_each_cluster_has(pages: FlaskClient) -> None:
+    """One look says whether a cluster needs somebody."""
+    page = read(pages, "/")
+    assert "prod-eu 16 online 1 saturated 2 offline 16 3 19 191 573 of 1,092 1" in page.text
+    assert "edge-lab 4 online 4 0 2 10 22 of 80 nothing" in page.text
+
+
+def test_the_ring_shows_members_and_those_outside_with_their_marks(pages: FlaskClient) -> None:
+    """Who takes no replicas must be told apart from who does, and why."""
+    page = read(pages, "/clusters/prod-eu")
+    states = {
+        attributes["data-spu"]: attributes["data-state"]
+        for tag, attributes in page.tags
+        if tag == "g" and "data-spu" in attributes
+    }
+    outside = {spu: state for spu, state in states.items() if state != "online"}
+    assert outside == {"5": "offline", "18": "saturated", "19": "offline"}
+    assert len(states) == 19
+    assert "leads next" in page.text
+
+
+def test_a_leaving_spu_is_marked_in_ring_and_map() -> None:
+    """It still holds replicas that must go."""
+    events = Events()
+    batches = [
+        [events.join(0, capacity=4), events.create("t", 2, 1)],
+        [events.leave(0, mode=LeaveMode.DECOMMISSION)],
+    ]
+    pages = client(batches)
+    assert "1 leaving" in read(pages, "/clusters/c1").text
+    assert "leaving" in read(pages, "/clusters/c1/topics/t").text
+
+
+def test_a_map_has_each_partition_with_its_leader_first(pages: FlaskClient) -> None:
+    """It is what the operator came for."""
+    page = read(pages, "/clusters/prod-eu/topics/pinned")
+    assert "0 17eu-west-1c 4eu-west-1a 8eu-west-1b" in page.text
+    assert "1 3eu-west-1a 9eu-west-1b 14eu-west-1c" in page.text
+    leaders = [each for _, each in page.tags if "replica" in (each.get("class") or "").split()]
+    assert [(each["class"] or "").endswith("leader") for each in leaders] == [
+        True,
+        False,
+        False,
+    ] * 2
+
+
+def test_a_create_that_waits_says_for_what(pages: FlaskClient) -> None:
+    """It has no map, and a page all the same."""
+    page = read(pages, "/clusters/prod-eu/topics/archive")
+    assert "INSUFFICIENT_SPUS: replication_factor 24 needs 8 more SPUs" in page.text
+    assert "archive create 0 fluvio 4 24" in read(pages, "/clusters/prod-eu/waiting").text
+
+
+def test_answers_ring_changes_and_dead_letters_are_told(pages: FlaskClient) -> None:
+    """What was refused is seen where one looks."""
+    page = read(pages, "/clusters/prod-eu")
+    assert "rejected TOPIC_EXISTS" in page.text
+    assert "18 saturated" in page.text
+    letters = read(pages, "/dead-letters")
+    assert "UNDECODABLE" in letters.text
+    assert '{"type":"topic_create","topic":"typed by hand"}' in letters.text
+
+
+def test_topics_are_searched_and_paged_on_the_server() -> None:
+    """A page of many topics is as small as one of few."""
+    events = Events()
+    creates = [events.create(f"topic-{number:04}") for number in range(120)]
+    pages = client([[events.join(0, capacity=500)], creates])
+    first = read(pages, "/clusters/c1/topics")
+    assert "1–50 of 120 topics" in first.text
+    assert "topic-0049" in first.text
+    assert "topic-0050" not in first.text
+    assert "101–120 of 120 topics" in read(pages, "/clusters/c1/topics?page=3").text
+    assert "101–120 of 120 topics" in read(pages, "/clusters/c1/topics?page=99").text
+    found = read(pages, "/clusters/c1/topics?q=C-011")
+    assert "1–10 of 10 topics" in found.text
+    assert "No topic's name contains" in read(pages, "/clusters/c1/topics?q=nothing").text
+
+
+@pytest.mark.parametrize("path", ["", "/clusters/c1", "/clusters/c1/topics/t", "/dead-letters"])
+def test_hostile_text_is_shown_and_never_markup(path: str) -> None:
+    """Racks, event ids and dead letters may hold anything that a producer writes."""
+    events = Events()
+    pages = client(
+        [
+            [events.join(number, rack=HOSTILE, event_id=f"{HOSTILE}{number}") for number in (0, 1)],
+            [
+                events.create("t", 1, 2, event_id=f"{HOSTILE}2"),
+                events.create("w", 1, 9, on_shortage=OnShortage.WAIT, event_id=f"{HOSTILE}3"),
+                (HOSTILE.encode(), HOSTILE.encode()),
+            ],
+        ]
+    )
+    answer = pages.get(path or "/")
+    page = read(pages, path or "/")
+    scripts = [each for tag, each in page.tags if tag == "script"]
+    assert [each.get("src") for each in scripts] == ["/static/ui.js"]
+    assert not [each for _, each in page.tags if any(name.startswith("on") for name in each)]
+    assert not re.search("[\u202e\x1b]", answer.text)
+    assert "alert(1)" not in re.sub("&lt;script&gt;alert\\(1\\)&lt;/script&gt;", "", answer.text)
+    if path:
+        assert "<script>alert(1)</script>" in page.text
+
+
+def test_names_in_addresses_and_searches_are_escaped(pages: FlaskClient) -> None:
+    """They come back in the page."""
+    for path in (
+        "/clusters/%3Cscript%3Ealert(1)%3C%2Fscript%3E",
+        "/clusters/prod-eu/topics/%3Cscript%3Ealert(1)",
+        "/?q=%22%3E%3Cscript%3Ealert(1)",
+        "/clusters/prod-eu?order=%3Cscript%3Ealert(1)",
+    ):
+        assert "<script>alert" not in pages.get(path).text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/clusters/none", 404, "there is no cluster 'none'"),
+        ("/clusters/prod-eu/topics/none", 404, "cluster 'prod-eu' has no topic 'none'"),
+        ("/clusters/none/topics/orders", 404, "there is no cluster 'none'"),
+        ("/nowhere", 404, "no such thing"),
+        ("/?page=0", 400, "page is '0'; expected a number from 1 on"),
+        ("/?page=99999999999999999999", 400, "expected a number"),
+        ("/?page=%D9%A3", 400, "expected a number"),
+        ("/clusters/prod-eu?order=x", 400, "order is 'x'; expected id, diagonal"),
+        ("/clusters/prod-eu/topics/orders/explain?partition=-1", 400, "partition is '-1'"),
+        (f"/clusters/prod-eu/topics?q={'x' * 300}", 400, "q has 300 characters"),
+    ],
+)
+def test_an_address_that_makes_no_sense_is_told(
+    pages: FlaskClient, path: str, status: int, words: str
+) -> None:
+    """A mistyped address is no fault of the server's."""
+    assert words in read(pages, path, status).text
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(pages: FlaskClient, method: str) -> None:
+    """The page is for looking."""
+    assert pages.open("/", method=method).status_code == 405
+
+
+def test_the_header_allows_nothing_from_elsewhere(pages: FlaskClient) -> None:
+    """What slipped through the escaping would still not run."""
+    for path in ("/", "/static/ui.css", "/plot.css", "/version", "/nowhere"):
+        answer = pages.get(path)
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; style-src 'self'; script-src 'self'")
+        assert "unsafe" not in policy
+        assert "http" not in re.sub("http://www.w3.org/[0-9/a-z]*", "", answer.text)
+
+
+def test_a_foreign_name_for_this_machine_is_refused() -> None:
+    """A page elsewhere could point its own name here, and read through the user's browser."""
+    still = Still(known_of(told(story()))).as_live()
+    assert make_app(still).test_client().get("/", headers={"Host": "evil.test"}).status_code == 400
+    for host in ("localhost:8080", "127.0.0.1", "[::1]:8080"):
+        assert make_app(still).test_client().get("/", headers={"Host": host}).status_code == 200
+    others = make_app(still, is_loopback=False).test_client()
+    assert others.get("/", headers={"Host": "ui.example"}).status_code == 200
+
+
+def test_a_broker_that_is_away_is_told_on_each_page() -> None:
+    """What is shown may be old then."""
+    health = Health(trouble="no Kafka broker answers", read=1, total=1, is_loaded=True)
+    page = read(client(story(), health=health), "/clusters/prod-eu")
+    assert "Nothing new is read. no Kafka broker answers" in page.text
+    assert "broker away" in page.text
+
+
+def test_a_page_says_that_the_topics_are_still_being_read() -> None:
+    """A half picture must not look whole."""
+    health = Health(trouble=None, read=1_000, total=4_000, is_loaded=False)
+    page = read(client(story(), health=health), "/")
+    assert "1,000 of 4,000 messages" in page.text
+
+
+def test_a_version_changes_with_its_cluster_alone() -> None:
+    """A page renews itself when there is something new to it."""
+    events, others = Events(), Events("c2")
+    messages = told([[events.join(0)], [others.join(0)]])
+    known = known_of(messages)
+    pages = make_app(Still(known).as_live()).test_client()
+
+    def versions() -> tuple[str, ...]:
+        paths = ("/version", "/version?cluster_id=c1", "/version?cluster_id=c2")
+        return tuple(pages.get(path).get_json()["version"] for path in paths)
+
+    before = versions()
+    shown = read(pages, "/clusters/c1").tags
+    assert before[1] in [each.get("data-version") for _, each in shown]
+    for message in told([[others.join(0), others.join(1)]]):
+        known.take(message.topic, message, is_loaded=True)  # type: ignore[arg-type]
+    after = versions()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, False]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_what_is_known_is_what_was_published(is_loaded: bool) -> None:
+    """Read at once or message by message, decoded late or early: the same comes out."""
+    messages = told(story())
+    known = known_of(messages, is_loaded=is_loaded)
+    latest: dict[tuple[str, bytes], Told] = {}
+    for message in messages:
+        if message.topic in (REPLICA_MAP, ASSIGNER_STATE):
+            latest[message.topic, message.its_key or b""] = message
+    fresh = known_of(latest.values())
+    for cluster_id in ("prod-eu", "edge-lab"):
+        assert cluster_report(known.state(cluster_id)) == cluster_report(fresh.state(cluster_id))
+
+
+def test_a_damaged_message_takes_nothing_else_along() -> None:
+    """One bad value must not blind the page to a cluster."""
+    events = Events()
+    good = told([[events.join(0)], [events.create("t", 1)]])
+    bad = Told(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")
+    known = known_of([*good, bad], is_loaded=True)
+    pages = make_app(Still(known).as_live()).test_client()
+    assert "A message cannot be read; what was there before" in read(pages, "/clusters/c1").text
+    assert "Replica map" in read(pages, "/clusters/c1/topics/t").text
+    mend = next(each for each in good if each.topic == REPLICA_MAP)
+    known.take(mend.topic, mend, is_loaded=True)  # type: ignore[arg-type]
+    assert known.faults("c1") == []
+
+
+def test_a_cluster_that_cannot_be_read_is_told_and_the_others_are_shown() -> None:
+    """Read in one go, the damage shows when somebody looks."""
+    good = told([[Events().join(0)], [Events("c2").join(0)]])
+    known = known_of([*good, Told(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")])
+    with pytest.raises(ClusterDamagedError, match="cluster 'c1' cannot be read"):
+        known.state("c1")
+    pages = make_app(Still(known).as_live()).test_client()
+    page = read(pages, "/")
+    assert "c1 What was published of it cannot be read." in page.text
+    assert "c2 1 online" in page.text
+    assert "spu-assigner verify" in read(pages, "/clusters/c1", 500).text
+
+
+def test_messages_under_foreign_keys_are_counted_and_passed_over() -> None:
+    """Somebody else's message on the topic is no cluster."""
+    keys = (b"", b"no-slash", b"<script>/t", b"\xff/t", b"../t")
+    known = known_of([Told(topic=REPLICA_MAP, its_key=key, its_value=b"x") for key in keys])
+    assert (known.foreign, known.cluster_ids) == (5, [])
+    page = read(make_app(Still(known).as_live()).test_client(), "/")
+    assert "5 messages on the job's topics are none of the job's" in page.text
+
+
+def test_what_is_kept_of_answers_is_bounded() -> None:
+    """A year of answers is not kept, only the last."""
+    events = Events()
+    letters: list[Event | Raw] = [(b"c1", b"x")] * (DEAD_LETTERS_MAX + 20)
+    refused = [events.create("t", 0) for _ in range(HEARD_MAX + 20)]
+    known = known_of(told([[events.join(0)], refused, letters]))
+    assert len(known.statuses("c1")) == HEARD_MAX
+    assert len(known.dead_letters) == DEAD_LETTERS_MAX
+    assert known.statuses("c1")[0].time_ms >= known.statuses("c1")[-1].time_ms
+
+
+def test_a_report_that_costs_is_not_made_at_each_change() -> None:
+    """A large cluster that changes every second must not take all of a core."""
+    events = Events()
+    known = known_of(told([[events.join(0)]]))
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0  # A report takes one second.
+        return now
+
+    reports = Reports(clock)
+    first = reports.of(known, "c1")
+    for message in told([[events.join(0), events.join(1)]]):
+        known.take(message.topic, message, is_loaded=True)  # type: ignore[arg-type]
+    assert reports.of(known, "c1") is first
+    now += 5.0
+    assert reports.of(known, "c1").spus.total == 2
+
+
+def test_pages_of_a_list_are_whole_and_in_bounds() -> None:
+    """Nobody is left out between two pages."""
+    items = list(range(101))
+    assert [each for page in (1, 2, 3) for each in sliced(items, page).rows] == items
+    assert (sliced(items, 9).page, sliced([], 1).first, sliced([], 7).pages) == (3, 0, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, NODES_MAX, NODES_MAX + 1, 2_000])
+def test_a_ring_of_any_size_is_drawn_inside_its_picture(count: int) -> None:
+    """One by one as long as they can be told apart, then by rack."""
+    events = Events()
+    joins = [events.join(number, rack=f"r{number % 7}") for number in range(count)]
+    state = known_of(told([[events.join(9_999), *joins, events.leave(9_999)]])).state("c1")
+    drawing = ring_drawing(state, spu_loads(state), Order.ID)
+    assert drawing.size == count
+    if count <= NODES_MAX:
+        assert [node.load.spu_id for node in drawing.nodes] == list(range(count))
+        assert sum(node.leads_next for node in drawing.nodes) == min(count, 1)
+    else:
+        assert sum(arc.members for arc in drawing.arcs) == count
+    for node in (*drawing.nodes, *drawing.outside):
+        assert node.radius <= min(node.x, node.y, 560 - node.x, 560 - node.y)
+    pages = client([[*joins, events.join(9_999), events.leave(9_999)]])
+    assert "1 offline" in read(pages, "/clusters/c1").text
+
+
+def test_the_order_that_assignments_follow_is_drawn_first() -> None:
+    """With a pointer to who leads next."""
+    events = Events()
+    joins = events.racks({"a": [0, 1], "b": [2, 3]})
+    state = known_of(told([[*joins, events.create("t", 3, 2, policy=Policy.FLUVIO)]])).state("c1")
+    drawing = ring_drawing(state, spu_loads(state))
+    assert (drawing.order, drawing.chain_index) == ("diagonal", 3)
+    order = state.ring.order(Order.DIAGONAL).tolist()
+    assert [node.load.spu_id for node in drawing.nodes if node.leads_next] == [order[3]]

@@ -1,0 +1,305 @@
+"""The audit finds every damage, and nothing where there is none.
+
+Histories are made by the job's own parts (`support/histories.py`); what damage is, and what is not,
+is told in `support/corruptions.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.shard.batch import map_key, state_key
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.verify import batch_walk as verify_walk
+from spu_assigner.stream.verify.audit import verify
+from spu_assigner.stream.verify.model import COMPACTED, TO_DO, How, Kind, Report, VerifyError
+from spu_assigner.stream.verify.replay import wire_of
+from support.events import corruptions
+from support.events.corruptions import CORRUPTIONS
+from support.events.histories import PREFIX, Story, Topics, Writer, written
+from support.model.pictures import picture
+
+SEEDS = 1_000
+BLOCKS = 10  # so that several workers share them
+HISTORIES = 16
+INPUTS = ["spu-events", "topic-events"]
+ANSWERS = ["topic-status", "ring-events", "dead-letter"]
+STATES = ("whole", "compacted", "without inputs")
+
+
+@cache
+def sound(number: int, state: str) -> Topics:
+    """A history in which all is right."""
+    topics = written(number).topics
+    draw = random.Random(number)
+    if state == "compacted":
+        topics.compact(draw)
+    if state == "without inputs":
+        topics.expire(draw, INPUTS)
+    return topics
+
+
+def told(report: Report) -> list[str]:
+    return [
+        f"{each.kind} {each.batch} {each.topic}/{each.partition}@{each.offset} "
+        f"{each.found} / {each.expected}"
+        for each in report.findings
+    ]
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_every_seeded_corruption_is_found(block: int) -> None:
+    """Drop, duplicate, swap, torn batch, altered byte, foreign message, changed marker."""
+    for seed in range(block, SEEDS, BLOCKS):
+        draw = random.Random(seed)
+        state = STATES[seed % len(STATES)]
+        corrupt = CORRUPTIONS[seed // len(STATES) % len(CORRUPTIONS)]
+        damage = None
+        while damage is None:
+            topics = sound(draw.randrange(HISTORIES), state).copy()
+            damage = corrupt(topics, draw, state != "without inputs")
+        report = verify(topics.history())
+        assert not report.is_right, f"seed {seed}, {state}: {damage.what} was not found"
+        if damage.topic not in ("assigner-audit", "assigner-commits", *INPUTS):
+            assert any(
+                each.topic == damage.topic or each.batch is not None for each in report.findings
+            ), f"seed {seed}: {damage.what}; {told(report)}"
+
+
+def replayed(report: Report) -> int:
+    return sum(count for how, count, _ in report.how() if how is How.REPLAYED)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("number", range(HISTORIES))
+def test_nothing_is_found_where_all_is_right(number: int, state: str) -> None:
+    """Also not after compaction, nor without the inputs; and how far was looked is told."""
+    report = verify(sound(number, state).history())
+    assert told(report) == []
+    [(how, count, _)] = report.how()
+    assert count == len(report.labels) == 6
+    assert how is (How.DIGEST if state == "without inputs" else How.REPLAYED)
+    assert [line.partition(": inputs expired")[0] for line in report.unchecked()] == (
+        ["batches 0–5: not replayed"] if state == "without inputs" else []
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_is_found_whatever_has_expired(seed: int) -> None:
+    """Retention drops the beginnings of any topics, compaction what it may."""
+    draw = random.Random(seed)
+    topics = written(seed % HISTORIES, recover=draw.random() < 0.3).topics
+    if draw.random() < 0.7:
+        topics.compact(draw)
+    expired = [name for name in [*INPUTS, *ANSWERS, "assigner-audit"] if draw.random() < 0.5]
+    topics.expire(draw, expired)
+    report = verify(topics.history())
+    assert told(report) == []
+    begun = [place for place, begin in topics.begins.items() if begin and place[0] in ANSWERS]
+    unchecked = "\n".join(report.unchecked())
+    if report.labels:
+        assert all(f"{name}/{partition} begins at" in unchecked for name, partition in begun)
+
+
+def test_where_the_inputs_end_within_the_history_it_is_said_from_which_batch_on() -> None:
+    """What was not checked must never pass for what was."""
+    topics = sound(3, "whole").copy()
+    marker = decoded(topics.logs["assigner-audit", 0][2].value)
+    part = marker.offsets[f"{PREFIX}topic-events"][0]
+    log = ("topic-events", part.partition)
+    topics.logs[log] = [read for read in topics.logs[log] if read.offset > part.first]
+    topics.begins[log] = part.first + 1
+    first = next(
+        number
+        for number, read in enumerate(topics.logs["assigner-audit", 0])
+        if any(
+            each.partition == part.partition
+            for each in decoded(read.value).offsets.get(f"{PREFIX}topic-events", ())
+        )
+    )
+    report = verify(topics.history())
+    assert told(report) == []
+    assert replayed(report) == first
+    [line] = report.unchecked()
+    names = f"batches {first}–5" if first < 5 else "batch 5"
+    assert line.startswith(f"{names}: not replayed: inputs expired: topic-events/")
+
+
+def decoded(value: bytes | None) -> CommitMarker:
+    marker = decode_record(value or b"")
+    assert isinstance(marker, CommitMarker)
+    return marker
+
+
+def test_the_replay_goes_on_over_a_recovery() -> None:
+    """The new checkpoint begins with the same state."""
+    report = verify(written(5, recover=True).topics.history())
+    assert told(report) == []
+    assert replayed(report) == 6
+    assert len({label.checkpoint_id for label in report.labels}) == 2
+    assert list(report.unchecked()) == []
+
+
+def test_a_recovery_from_another_batch_than_the_last_is_found() -> None:
+    """Batches between would be answered twice, or not at all."""
+    topics = written(5, recover=True).topics
+    joint = next(
+        read for read in topics.logs["assigner-audit", 0] if decoded(read.value).batch == -1
+    )
+    marker = decoded(joint.value)
+    assert marker.recovered_from is not None
+    older = replace(marker.recovered_from, batch=marker.recovered_from.batch - 1)
+    value = encode_record(replace(marker, recovered_from=older), wire=wire_of(joint.value or b""))
+    for name in ("assigner-audit", "assigner-commits"):
+        topics.logs[name, 0] = [
+            read._replace(value=value) if read.value == joint.value else read
+            for read in topics.logs[name, 0]
+        ]
+    [finding, *_] = verify(topics.history()).findings
+    assert finding.kind is Kind.MARKER
+    assert f"recovered from batch {older.batch}" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("assigner-audit", Kind.MARKER), ("assigner-commits", Kind.COMMITS)]
+)
+def test_a_marker_whose_headers_say_otherwise_is_found(name: str, kind: Kind) -> None:
+    """Who routes by headers must not be told of another batch than who reads the marker."""
+    topics = written(5).topics
+    read = topics.logs[name, 0][1]
+    headers = tuple((key, b"elsewhere" if key == "ce_id" else told) for key, told in read.headers)
+    topics.logs[name, 0][1] = read._replace(headers=headers)
+    [finding] = verify(topics.history()).findings
+    assert finding.kind is kind
+    assert "ce_id=elsewhere" in finding.found
+
+
+def two_releases(seed: int) -> Topics:
+    """Three batches of an older release, then three of this one."""
+    writer, story = Writer(seed), Story(seed)
+    writer.release = "0.2.9"
+    writer.send(story.beginning())
+    for number in range(6):
+        if number == 3:
+            writer.release = None
+        writer.batch()
+        writer.send(story.part(5))
+    return writer.topics
+
+
+def test_batches_of_another_release_are_taken_over_and_those_behind_are_replayed() -> None:
+    """Other bytes may be right there; but their digest holds, and with it their state."""
+    report = verify(two_releases(1).history())
+    assert told(report) == []
+    assert [(how, which) for how, _, which in report.how()] == [
+        (How.REPLAYED, "batches 3–5"),
+        (How.DIGEST, "batches 0–2"),
+    ]
+    assert list(report.unchecked()) == ["batches 0–2: not replayed: written by release 0.2.9"]
+
+
+def test_where_a_batch_of_another_release_is_not_whole_nothing_behind_is_replayed() -> None:
+    """Without the state there is no saying what was to be answered."""
+    topics = two_releases(1)
+    topics.compact(random.Random(1))
+    report = verify(topics.history())
+    assert told(report) == []
+    assert replayed(report) == 0
+    lines = list(report.unchecked())
+    assert any(
+        line.startswith("batches 3–5: not replayed: a batch of release 0.2.9") for line in lines
+    )
+
+
+def test_what_the_compacted_topics_tell_in_the_end_is_the_replays_state() -> None:
+    """This is what an equal latest value of each key means."""
+    writer = written(7)
+    writer.topics.compact(random.Random(7))
+    assert told(verify(writer.topics.history())) == []
+    rebuilt = Clusters()
+    for (name, _), reads in writer.topics.logs.items():
+        if name in COMPACTED:
+            named = map_key if name == "replica-map" else state_key
+            for key, value in {read.key or b"": read.value for read in reads}.items():
+                if value is not None:
+                    rebuilt.restore(named(key), value)
+    known = {name: state for name, state in writer.clusters.items() if state.memory.count}
+    assert {name: picture(state) for name, state in rebuilt.items()} == {
+        name: picture(state) for name, state in known.items()
+    }
+
+
+def test_the_replay_divides_a_batch_into_the_markers_shards() -> None:
+    """Where the clock steps back the order in a shard depends on what else the shard has."""
+    differs = 0
+    for number in range(HISTORIES):
+        topics = sound(number, "whole").copy()
+        for name in ("assigner-audit", "assigner-commits"):
+            topics.logs[name, 0] = [
+                read._replace(
+                    value=encode_record(
+                        replace(decoded(read.value), shards=5), wire=wire_of(read.value or b"")
+                    )
+                )
+                for read in topics.logs[name, 0]
+            ]
+        differs += not verify(topics.history()).is_right
+    assert differs > HISTORIES // 2
+
+
+def test_what_comes_after_the_fixed_end_is_not_judged() -> None:
+    """The job may run meanwhile; of its last batch only a part may have been seen."""
+    topics = sound(2, "whole").copy()
+    *_, last = topics.logs["assigner-audit", 0]
+    marker = decoded(last.value)
+    log = next(log for log, reads in topics.logs.items() if log[0] == "assigner-state" and reads)
+    topics.logs[log].pop()
+    history = replace(topics.history(), judged_to=last.offset)
+    report = verify(history)
+    assert told(report) == []
+    assert report.last is not None
+    assert report.last.batch == marker.batch - 1
+
+
+def test_partitions_that_were_added_are_no_finding() -> None:
+    """What was written before lies where its keys belonged then."""
+    topics = written(0, batches=30).topics
+    for log in [("topic-status", 2), ("topic-status", 3)]:
+        topics.logs[log], topics.ends[log], topics.begins[log] = [], 0, 0
+    report = verify(topics.history())
+    assert told(report) == []
+    assert [line.partition(" lies")[0] for line in report.unchecked()] == ["topic-status"]
+
+
+def test_values_that_do_not_fit_into_memory_are_judged_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch may hold hundreds of maps of 8 MiB."""
+    monkeypatch.setattr(verify_walk, "MEMORY_SIZE_MAX", 100)
+    for state in STATES:
+        assert told(verify(sound(4, state).history())) == []
+    topics = sound(4, "whole").copy()
+    assert corruptions.altered(topics, random.Random(4), True) is not None
+    assert not verify(topics.history()).is_right
+
+
+def test_another_querys_name_is_refused_and_the_right_one_named() -> None:
+    """A slip of the pen must not end in a thousand findings, or in none."""
+    with pytest.raises(VerifyError, match="no marker of query 'other'; expected one of q"):
+        verify(sound(0, "whole").history(query="other"))
+
+
+def test_every_kind_of_finding_says_what_to_do() -> None:
+    """Whoever is told that data is damaged asks that next."""
+    assert set(TO_DO) == set(Kind)
+
+
+def test_a_job_that_has_not_begun_is_all_right() -> None:
+    """Empty topics are what `topics create` leaves."""
+    report = verify(Topics.empty().history())
+    assert (report.is_right, report.labels, list(report.unchecked())) == (True, [], [])
