@@ -24,7 +24,6 @@ from spu_assigner.stream.job.faults import CheckpointSharedError
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.ownership import FOLDER, Ownership
-from spu_assigner.stream.job.query_end import RESTARTS_MAX
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.java import Java
 from support.events.builders import Events
@@ -231,9 +230,8 @@ def test_an_older_job_whose_driver_stood_still_while_its_jvm_planned_ends_when_i
 
 def plant_next_batch(settings: Settings, *, events: int) -> int:
     """Plan the next batch as another process would: with so many of the messages to come."""
-    checkpoint = Path(settings.checkpoint)
-    newest = max(int(path.name) for path in checkpoint.glob("offsets/[0-9]*"))
-    lines = (checkpoint / f"offsets/{newest}").read_text().splitlines()
+    offsets, batch = Path(settings.checkpoint, "offsets"), newest(settings, "offsets")
+    lines = (offsets / str(batch)).read_text().splitlines()
     for place, line in enumerate(lines[2:], start=2):
         topics = json.loads(line)
         for topic, partitions in topics.items():
@@ -243,33 +241,38 @@ def plant_next_batch(settings: Settings, *, events: int) -> int:
                     for number, offset in partitions.items()
                 }
         lines[place] = json.dumps(topics, separators=(",", ":"))
-    half = checkpoint / "offsets/.planted"
+    half = offsets / ".planted"
     half.write_text("\n".join(lines))
-    half.replace(checkpoint / f"offsets/{newest + 1}")
-    return newest + 1
+    half.replace(offsets / str(batch + 1))
+    return batch + 1
+
+
+def newest(settings: Settings, log: str) -> int:
+    """The last batch that a log of Spark's has; -1: none."""
+    names = (path.name for path in Path(settings.checkpoint, log).glob("[0-9]*"))
+    return max(map(int, names), default=-1)
 
 
 def wait_noted(settings: Settings, job: Job) -> None:
     """Until Spark has noted its last batch as done."""
-    checkpoint, deadline = Path(settings.checkpoint), time.monotonic() + PATIENCE_SECONDS
-    while {each.name for each in checkpoint.glob("offsets/[0-9]*")} != {
-        each.name for each in checkpoint.glob("commits/[0-9]*")
-    }:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while newest(settings, "commits") < newest(settings, "offsets"):
         job.await_termination(0.05)
         assert time.monotonic() < deadline
 
 
 def test_a_batch_that_another_process_planned_is_taken_as_planned(
-    settings: Settings, run: Callable[..., Job]
+    settings: Settings, run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that was shut out, and wakes later, plans a batch before it notices: with other
     messages than the owner would have taken. The owner resumes with it, and ends nothing.
     """
+    monkeypatch.setattr("spu_assigner.stream.job.query_end.RESTARTS_MAX", 1)
     kafka, events = Kafka(settings), Events()
     job = run()
     kafka.send([*events.joins(0, 1), events.create("a")])
     kafka.wait("topic-status", 1, job)
-    for number in range(RESTARTS_MAX + 2):  # More than without a batch of its own between them.
+    for number in range(3):  # More than without a batch of its own between them.
         wait_noted(settings, job)
         planted = plant_next_batch(settings, events=1)
         before = len(kafka.read("topic-status"))
@@ -312,14 +315,14 @@ def test_a_job_that_was_shut_out_runs_no_task_of_the_batch_it_planned(
     wait_noted(settings, job)
     job._owner_watch.close()  # as if it slept
     successor(settings).take(lambda: None)
-    newest = max(int(path.name) for path in Path(settings.checkpoint).glob("offsets/[0-9]*"))
+    batch = newest(settings, "offsets")
     kafka.send([events.create("b")])
     with pytest.raises(FencedError, match=TAKEN):
         job.await_termination(PATIENCE_SECONDS)
-    assert Path(settings.checkpoint, f"offsets/{newest + 1}").exists()
+    assert newest(settings, "offsets") == batch + 1
     files = [path.name for path in Path(settings.checkpoint, "state").rglob("*") if path.is_file()]
-    assert any(name.startswith(f"{newest + 1}.") for name in files), files  # of the batch before
-    assert not any(name.startswith(f"{newest + 2}.") for name in files), files
+    assert any(name.startswith(f"{batch + 1}.") for name in files), files  # of the batch before
+    assert not any(name.startswith(f"{batch + 2}.") for name in files), files
 
 
 def test_a_process_that_never_stops_planning_is_reported_by_name(
