@@ -117,17 +117,18 @@ def check_java(check: Check[Any], environ: Mapping[str, str]) -> None:
     """A Java that fits, and that runs."""
     java, unfit = java_module.find_java(environ, search=java_module.SEARCH_PATTERNS)
     if java is None and not unfit:
-        check.tell(JAVA_MISSING, "no Java was found, expected 17 or 21")
+        check.tell(JAVA_MISSING, f"no Java was found, expected {java_module.EXPECTED}")
         return
     if java is None:
-        check.tell(JAVA_UNFIT, f"found only Java {', '.join(unfit)}, expected 17 or 21")
+        found = f"found only Java {', '.join(unfit)}"
+        check.tell(JAVA_UNFIT, f"{found}, expected {java_module.EXPECTED}")
         return
     check.summary = f"{java.version}, found by {java.source}: {java.home}"
     _, runs = java_module.probed(java.executable)
     if runs is None:
         check.tell(JAVA_BROKEN, f"{java.executable} (Java {java.version}) does not run")
-    elif runs != java.version:
-        said = f"{java.executable} is Java {runs}, and its release file says {java.version}"
+    elif runs[0] != java.version:
+        said = f"{java.executable} is Java {runs[0]}, and its release file says {java.version}"
         check.tell(JAVA_BROKEN, said)
 
 

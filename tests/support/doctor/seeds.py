@@ -78,7 +78,7 @@ SEEDS: Sequence[Seed] = (
         prepare=given(SPU_ASSIGNER_SHARDS="many"),
     ),
     Seed(name="no Java", codes=("D101",), mend="set JAVA_HOME", prepare=java(None)),
-    Seed(name="Java too old", codes=("D102",), mend="Java 17 or 21", prepare=java("11.0.2")),
+    Seed(name="Java too old", codes=("D102",), mend="Java 17, 21, or 25", prepare=java("11.0.2")),
     Seed(
         name="Java does not run",
         codes=("D103",),

