@@ -82,13 +82,24 @@ $(PACKAGES): requirements-build.lock requirements.lock pyproject.toml
 run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, status 0 if every map is as expected)
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
-.PHONY: test
-test: $(READY) ## all tests but the three of test-long: unit, Spark, broker; in two halves side by side (PROFILE=latency: in that profile)
-	@$(BIN)/python tests/support/project/halves.py -m 'not bench and not docker and not long' --durations 15
+# Tests of Spark, Kafka or a fuzzer take seconds to minutes each: `make test` runs those that are marked
+# `smoke`, `make test-all` all. WORKERS processes share them, a file to each (pytest-xdist).
+WORKERS ?= 2
+HEAVY := spark or broker or kafka_jar or fuzz
+ELSEWHERE := bench or docker
+PARALLEL := -p no:cacheprovider -n $(WORKERS) --dist loadgroup
 
-.PHONY: test-long
-test-long: $(READY) ## three tests of over a minute each that `make test` leaves out
-	@$(BIN)/pytest -q -m long
+.PHONY: test
+test: $(READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (8 minutes; PROFILE=latency: in that profile)
+	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
+
+.PHONY: test-all
+test-all: $(READY) ## all tests, those of over a minute each included; before a release, and before an issue is resolved (35 minutes)
+	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE))' --durations 20
+
+.PHONY: tiers
+tiers: $(READY) ## write CONTRIBUTING's table of which tests are in which tier
+	@$(BIN)/python tests/support/project/tiers.py
 
 CONTAINER_TESTS := kafka/test_kafka_container.py kafka/test_topics.py \
   job/test_job.py::test_a_restart_goes_on_and_repeats_nothing
@@ -101,7 +112,7 @@ test-containers: $(READY) ## some of the broker tests on a Kafka in a container;
 
 .PHONY: unit
 unit: $(READY) ## the tests that need neither Java nor Spark nor a broker
-	@$(BIN)/pytest -q -m 'not spark and not broker and not kafka_jar and not fuzz and not bench and not docker'
+	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE) or $(HEAVY))'
 
 .PHONY: check
 check: lint unit audit ## format, lint, types, import rules, unit tests, audit; to be run before each commit

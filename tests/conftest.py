@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,7 +27,7 @@ _ROOT = Path(__file__).parent
 # and with another one Spark's archive of classes is passed over.
 _SPARK_OPTIONS = "--conf spark.sql.streaming.pollingDelay=100ms pyspark-shell"
 _MARKED_FOLDERS = ("bench", "broker", "docker", "fuzz", "spark")
-_BROKER = pytest.StashKey[str]()
+_BROKERS = pytest.StashKey[set[str]]()
 _numbers = itertools.count(1)
 
 # No test depends on how fast the machine is. The rest is as Hypothesis has it, in CI its own.
@@ -46,16 +46,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark a test by its folder, so that no test of a heavy folder slips into the quick run.
 
-    The quick ones come first, those of three brokers last: a broker of the whole run, even an idle
-    one, takes its share of the machine until the run ends.
+    Of heavy folders a file is one group, which one worker runs; all tests of the three brokers are
+    one, since they live until the end of the run. Groups come first and are dealt out one by one,
+    so that the many quick tests even out the workers at the end.
     """
     for item in items:
-        folder = item.path.relative_to(_ROOT).parts[0]
-        if folder in _MARKED_FOLDERS:
-            item.add_marker(folder)
+        path = item.path.relative_to(_ROOT)
+        if path.parts[0] in _MARKED_FOLDERS:
+            item.add_marker(path.parts[0])
+            is_cluster = "kafka_cluster" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("three brokers" if is_cluster else str(path)))
     items.sort(key=_place)
 
 
@@ -66,9 +70,10 @@ def pytest_collection_finish() -> None:
 
 
 def _place(item: pytest.Item) -> int:
+    """First those of the three brokers, which are one large group; then groups, then others."""
     if item.path.relative_to(_ROOT).parts[0] not in _MARKED_FOLDERS:
-        return 0
-    return 2 if "kafka_cluster" in getattr(item, "fixturenames", ()) else 1
+        return 2
+    return 0 if "kafka_cluster" in getattr(item, "fixturenames", ()) else 1
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,15 +97,33 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[SharedBroker]:
             if os.environ.get("CI") or os.environ.get(VARIABLE):
                 raise  # Where all must be tested, a missing broker is a failure.
             pytest.skip(f"no broker can be had: {reason}")
-        pytestconfig.stash[_BROKER] = what
+        pytestconfig.stash[_BROKERS].add(what)
         yield broker
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare what the summary says."""
+    config.stash[_BROKERS] = set()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist reports its broker to the process that prints the summary."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["brokers"] = sorted(session.config.stash[_BROKERS])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker reports at its end; one that died reports nothing."""
+    node.config.stash[_BROKERS] |= set(getattr(node, "workeroutput", {}).get("brokers", ()))
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say which broker it was: the choice is the machine's unless the user made it."""
-    if what := config.stash.get(_BROKER, None):
+    for what in sorted(config.stash[_BROKERS]):
         terminalreporter.write_line(f"broker of the tests: {what}")
 
 

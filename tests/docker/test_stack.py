@@ -33,7 +33,7 @@ def stack() -> Iterator[Stack]:
     try:
         done = made.command("up")
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "All 93 replica lists and 40 rings and answers are equal" in done.stdout
+        assert "All 93 replica lists and 41 rings and answers are equal" in done.stdout
         yield made
     finally:
         gone = made.command("down", "--volumes")

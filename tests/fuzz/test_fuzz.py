@@ -24,6 +24,7 @@ RUN = Path(__file__).parent / "run.py"
 PLANTED_RUNS_MAX = 20_000  # each is found within some hundreds or thousands
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_seeds_are_good_inputs(name: str) -> None:
     """Fuzzing starts from them: what fails here would be found at once, and hide the rest."""
@@ -34,6 +35,7 @@ def test_the_seeds_are_good_inputs(name: str) -> None:
         TARGETS[name].one(seed)
 
 
+@pytest.mark.smoke
 def test_the_decoder_is_given_every_example() -> None:
     """A type without a seed would hardly be met by chance."""
     messages = [message_of(seed) for seed in TARGETS["decoder"].seeds()]

@@ -108,6 +108,7 @@ def process_id(options: Options) -> int:
     raise LookupError(inode)
 
 
+@pytest.mark.smoke
 def test_the_copy_is_there_for_the_next_worker(options: Options) -> None:
     """A new worker means a new connection, not reading the state again."""
     store, events = DictStore(), Events()
@@ -118,6 +119,7 @@ def test_the_copy_is_there_for_the_next_worker(options: Options) -> None:
     assert (store.reads, store.listings) == (2, 0)
 
 
+@pytest.mark.smoke
 def test_a_keeper_that_was_killed_is_replaced(options: Options) -> None:
     """The next one reads the state."""
     store, events = DictStore(), Events()

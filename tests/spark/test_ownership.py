@@ -22,6 +22,7 @@ def spark(java: Java) -> Iterator[SparkSession]:
     spark.stop()
 
 
+@pytest.mark.smoke
 def test_a_later_process_shuts_the_earlier_one_out_where_only_spark_can_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -39,6 +40,7 @@ def test_a_later_process_shuts_the_earlier_one_out_where_only_spark_can_read(
     assert len(notes) == 1
 
 
+@pytest.mark.smoke
 def test_a_checkpoint_on_this_machine_is_looked_at_without_the_jvm(
     spark: SparkSession, tmp_path: Path
 ) -> None:

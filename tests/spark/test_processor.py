@@ -92,6 +92,7 @@ def letters(messages: list[Message]) -> list[DeadLetter]:
     ]
 
 
+@pytest.mark.smoke
 def test_events_in_answers_out(tester: TwsTester) -> None:
     """The whole way: ring events under the cluster, map and status under cluster and topic."""
     events = Events()
@@ -104,6 +105,7 @@ def test_events_in_answers_out(tester: TwsTester) -> None:
     assert maps(sent) == {b"c1/t": [[0, 1], [1, 0]]}
 
 
+@pytest.mark.smoke
 def test_state_entries_are_published_once_a_batch(tester: TwsTester) -> None:
     """The last word of the batch on each SPU, chain and block of memory, each under its key."""
     events = Events()
@@ -112,6 +114,7 @@ def test_state_entries_are_published_once_a_batch(tester: TwsTester) -> None:
     assert keys == [b"c1/spu/0", b"c1/spu/1", b"c1/chains/all", b"c1/seen/0"]
 
 
+@pytest.mark.smoke
 def test_ids_are_places_and_the_same_again(tester: TwsTester) -> None:
     """A consumer knows a repeated message by its CloudEvents id."""
     events = Events()
@@ -123,6 +126,7 @@ def test_ids_are_places_and_the_same_again(tester: TwsTester) -> None:
     assert len({message.id for message in once}) == len(once)
 
 
+@pytest.mark.smoke
 def test_the_next_batch_goes_on_where_this_one_stopped(tester: TwsTester) -> None:
     """The chain index is state."""
     events = Events()
@@ -130,6 +134,7 @@ def test_the_next_batch_goes_on_where_this_one_stopped(tester: TwsTester) -> Non
     assert maps(batch(tester, row(events.create("b", 2, 1)))) == {b"c1/b": [[2], [0]]}
 
 
+@pytest.mark.smoke
 def test_a_new_process_goes_on_from_the_state(tester: TwsTester) -> None:
     """After a restart the copy in memory is gone; what Spark keeps is enough."""
     events = Events()
@@ -139,6 +144,7 @@ def test_a_new_process_goes_on_from_the_state(tester: TwsTester) -> None:
     assert maps(sent) == {b"c1/b": [[2], [0]], b"c1/a": None}
 
 
+@pytest.mark.smoke
 def test_the_state_can_be_read_by_others(tester: TwsTester) -> None:
     """Rows of Spark's statestore reader and our codec give the clusters back."""
     events = Events()
@@ -150,6 +156,7 @@ def test_the_state_can_be_read_by_others(tester: TwsTester) -> None:
     assert sorted(clusters["c1"].spus) == [0, 1]
 
 
+@pytest.mark.smoke
 def test_a_repeated_event_is_answered_once(tester: TwsTester) -> None:
     """A producer that did not hear of its success sends again."""
     events = Events()
@@ -159,6 +166,7 @@ def test_a_repeated_event_is_answered_once(tester: TwsTester) -> None:
     assert batch(tester, row(create)) == []
 
 
+@pytest.mark.smoke
 def test_spu_events_of_the_same_time_come_first(tester: TwsTester) -> None:
     """A join written before a create is seen by it, though the topics were read the other way."""
     events = Events()
@@ -166,6 +174,7 @@ def test_spu_events_of_the_same_time_come_first(tester: TwsTester) -> None:
     assert maps(batch(tester, create, join)) == {b"c1/t": [[0]]}
 
 
+@pytest.mark.smoke
 def test_clusters_do_not_influence_each_other(tester: TwsTester) -> None:
     """Several clusters share a shard."""
     first, second = Events("c1"), Events("c2")
@@ -173,6 +182,7 @@ def test_clusters_do_not_influence_each_other(tester: TwsTester) -> None:
     assert maps(batch(tester, *rows)) == {b"c1/t": [[0]], b"c2/t": [[5]]}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("bad", "code"),
     [
@@ -201,6 +211,7 @@ def test_a_bad_message_is_one_dead_letter_and_its_neighbours_are_answered(
     assert letter.raw == poison["value"]
 
 
+@pytest.mark.smoke
 def test_a_large_bad_message_is_kept_in_part(tester: TwsTester) -> None:
     """The first 64 KiB, with size and SHA-256 of the whole."""
     value = bytes(70 * 1024)
@@ -208,12 +219,14 @@ def test_a_large_bad_message_is_kept_in_part(tester: TwsTester) -> None:
     assert (len(letter.raw or b""), letter.size) == (64 * 1024, len(value))
 
 
+@pytest.mark.smoke
 def test_the_key_of_a_bad_message_is_kept_in_part(tester: TwsTester) -> None:
     """A dead letter that Kafka does not take for its size would stop the query."""
     [message] = batch(tester, row(key=bytes(100_000), value=b"?"))
     assert message.key == bytes(1024)
 
 
+@pytest.mark.smoke
 def test_a_batch_of_nothing_but_poison_says_what_it_read(tester: TwsTester) -> None:
     """The marker tells offsets also when nobody is answered."""
     bad = row(key=None, value=b"?")
@@ -222,6 +235,7 @@ def test_a_batch_of_nothing_but_poison_says_what_it_read(tester: TwsTester) -> N
     assert (read.source, read.first, read.count) == (Source.TOPIC_EVENTS, bad["offset"], 2)
 
 
+@pytest.mark.smoke
 def test_a_large_batch_comes_in_several_bundles(tester: TwsTester) -> None:
     """One row of unbounded size would break Arrow's and the JVM's limits."""
     events = Events()
@@ -231,6 +245,7 @@ def test_a_large_batch_comes_in_several_bundles(tester: TwsTester) -> None:
     assert len(out) > 1
 
 
+@pytest.mark.smoke
 def test_a_worker_sets_aside_once_what_outlives_its_tasks(
     tester: TwsTester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def _gone_within(pid: int, seconds: float) -> bool:
     return not _is_alive(pid)
 
 
+@pytest.mark.smoke
 def test_a_transaction_comes_back_as_it_was_sent(kafka: SharedBroker, topic_prefix: str) -> None:
     """The output is written in transactions: the broker must serve them with one replica."""
     topic = f"{topic_prefix}echo"
@@ -86,6 +87,7 @@ def test_a_transaction_comes_back_as_it_was_sent(kafka: SharedBroker, topic_pref
     assert _read(kafka, topic, 2) == [b"one", b"two"]
 
 
+@pytest.mark.smoke
 def test_it_listens_on_the_loopback_only(kafka: SharedBroker) -> None:
     """A broker without a password must not be reached from the network."""
     host, port = kafka.bootstrap_servers.split(":")
@@ -136,6 +138,7 @@ def test_records_outlive_a_stop_and_a_crash_on_the_same_address(tmp_path: Path) 
         assert _read(again, "kept", 2) == [b"one", b"two"]
 
 
+@pytest.mark.smoke
 def test_a_stop_is_clean_and_leaves_nothing_behind() -> None:
     """No process, no folder: the next start need not recover, and the disk does not fill."""
     broker = EmbeddedBroker().start()
@@ -161,6 +164,7 @@ def test_the_broker_ends_when_its_parent_is_ended(number: signal.Signals, tmp_pa
     assert _gone_within(pid, 60)  # A stop that is too slow is killed after STOP_SECONDS_MAX.
 
 
+@pytest.mark.smoke
 def test_the_broker_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     """The process between the product and the broker is no weak link."""
     if sys.platform != "linux":

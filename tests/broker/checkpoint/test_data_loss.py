@@ -120,6 +120,7 @@ def stopped(settings: Settings, begin: Callable[[], Job]) -> tuple[Kafka, Events
     return kafka, events
 
 
+@pytest.mark.smoke
 def test_records_deleted_before_they_were_read_stop_the_job(
     settings: Settings, begin: Callable[[], Job], stopped: tuple[Kafka, Events]
 ) -> None:

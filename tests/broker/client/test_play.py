@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from support.kafka.shared_broker import SharedBroker
 
 
+@pytest.mark.smoke
 def test_play_without_topics_is_refused_at_once(kafka: SharedBroker, topic_prefix: str) -> None:
     """It would wait three minutes for answers that cannot come."""
     command = [sys.executable, "-m", "spu_assigner.stream.cli", "play"]

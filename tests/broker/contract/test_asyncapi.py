@@ -124,6 +124,7 @@ def sent(settings: Settings, run: Callable[..., Job]) -> list[Event]:
     return [*joins, *creates, *later]
 
 
+@pytest.mark.smoke
 def test_a_consumer_that_knows_the_document_alone_reads_every_output(
     settings: Settings, sent: list[Event]
 ) -> None:

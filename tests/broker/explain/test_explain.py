@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
 from spu_assigner.stream.cli import cli
@@ -28,6 +29,7 @@ def told(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.smoke
 def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[..., Job]) -> None:
     """Placed over racks, saturated on the way, repaired, grown: each told with names; what waits,
     is gone or was never there is answered by name as well."""

@@ -270,6 +270,7 @@ def expire(followed: Followed) -> None:
             future.result(timeout=PATIENCE_SECONDS)
 
 
+@pytest.mark.smoke
 def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(
     followed: Followed,
 ) -> None:
@@ -285,6 +286,7 @@ def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(
     followed.waits_for(JOINED)
 
 
+@pytest.mark.smoke
 def test_a_capacity_that_kafka_has_half_used_is_warned_of_before_it_is_announced(
     kafka_cluster: KafkaCluster, followed: Followed
 ) -> None:

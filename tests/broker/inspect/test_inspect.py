@@ -85,6 +85,7 @@ def copied(settings: Settings, job: Job, tmp_path: Path) -> str:
     return str(shutil.copytree(settings.checkpoint, tmp_path / "checkpoint"))
 
 
+@pytest.mark.smoke
 def test_a_running_job_is_inspected_and_not_touched(
     settings: Settings, job: Job, tmp_path: Path
 ) -> None:

@@ -174,7 +174,6 @@ def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
     check_all(streams, events)
 
 
-@pytest.mark.long
 def test_spark_submit_runs_it_on_a_standalone_cluster(
     kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
 ) -> None:

@@ -70,7 +70,13 @@ def trial(
     trial.close()
 
 
-@pytest.mark.parametrize("failpoint", IN_A_BATCH)
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        pytest.param(each, marks=pytest.mark.smoke if each is Failpoint.AFTER_COMMIT else ())
+        for each in IN_A_BATCH
+    ],
+)
 def test_a_driver_killed_in_a_batch_answers_every_request_once(
     trial: Trial, failpoint: Failpoint
 ) -> None:
@@ -96,7 +102,8 @@ def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) 
     trial.check()
 
 
-@pytest.mark.parametrize("kind", ["pyspark.daemon", "stream.keeper"])
+@pytest.mark.smoke
+@pytest.mark.parametrize("kind", ["pyspark.daemon", "shard.server"])
 def test_a_worker_or_keeper_that_is_killed_is_replaced(trial: Trial, kind: str) -> None:
     """They are processes of their own; the task fails, Spark repeats it, the job goes on."""
     job = trial.ensure(command=SHORT)
@@ -112,6 +119,7 @@ def test_a_worker_or_keeper_that_is_killed_is_replaced(trial: Trial, kind: str) 
     assert job.poll() is None
 
 
+@pytest.mark.smoke
 def test_a_broker_that_is_killed_and_comes_back_is_waited_for(
     trial: Trial, broker: EmbeddedBroker
 ) -> None:
@@ -290,7 +298,6 @@ def test_a_commit_that_ends_in_a_fault_of_the_broker_is_looked_up(
     assert sink.last == Sent(batch=1, count=1, repeated=commits)
 
 
-@pytest.mark.long
 def test_without_a_look_at_the_marker_the_same_run_shows_duplicates(
     broker: EmbeddedBroker, java: Java, tmp_path: Path
 ) -> None:

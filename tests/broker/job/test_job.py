@@ -117,7 +117,7 @@ def keepers() -> set[int]:
             FileNotFoundError, ProcessLookupError, ValueError
         ):  # It ends, or just begins.
             pid = int(lock.read_text())
-            if b"stream.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
+            if b"shard.server" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
                 found.add(pid)
     return found
 
@@ -206,6 +206,7 @@ def test_a_profile_that_the_checkpoint_does_not_suit_is_refused(
         start(replace(new, profile=Profile.THROUGHPUT))
 
 
+@pytest.mark.smoke
 def test_a_new_checkpoint_for_answered_events_is_refused(
     settings: Settings, run: Callable[..., Job], tmp_path: Path
 ) -> None:
@@ -235,6 +236,7 @@ def test_a_query_that_is_shut_out_stops_by_name(
     other.close()
 
 
+@pytest.mark.smoke
 def test_missing_topics_are_told_before_anything_starts(
     kafka: SharedBroker, topic_prefix: str
 ) -> None:
@@ -250,6 +252,7 @@ def test_a_broker_that_does_not_answer_is_told() -> None:
         start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ=ENVIRON))
 
 
+@pytest.mark.smoke
 def test_an_unknown_host_beside_a_broker_stops_nobody(
     settings: Settings, run: Callable[..., Job]
 ) -> None:

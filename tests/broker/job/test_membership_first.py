@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from urllib.request import urlopen
 
+import pytest
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.config.settings import Settings
@@ -18,6 +19,7 @@ ROUNDS = 2_000  # pairs at most; some tens are enough unless batches are very sl
 BATCHES = 10  # a join and its create have fallen into one batch and into two by then
 
 
+@pytest.mark.smoke
 def test_a_limit_on_batches_holds_back_topic_events_only(
     settings: Settings, run: Callable[..., Job]
 ) -> None:

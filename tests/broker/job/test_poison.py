@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX
 from spu_assigner.core.base.records import RingEvent, TopicStatus
@@ -66,6 +67,7 @@ def records_of(messages: list[Any]) -> Iterator[tuple[Any, Any]]:
         yield message, decode_record(message.value() or b"")
 
 
+@pytest.mark.smoke
 def test_every_poison_has_its_outcome_and_the_query_never_restarts(
     settings: Settings, run: Callable[..., Job]
 ) -> None:

@@ -84,6 +84,7 @@ def sent_values(settings: Settings) -> list[bytes | None]:
     return [message.value() for message in read_output(settings, "replica-map")]
 
 
+@pytest.mark.smoke
 def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink: MakeSink) -> None:
     """The marker tells what was read and what was written."""
     make_sink()._send_once(outbox(b"a", None, first=4), 0)
@@ -175,6 +176,7 @@ def test_a_batch_without_messages_has_a_marker_too(settings: Settings, make_sink
     assert found.batch == 1
 
 
+@pytest.mark.smoke
 def test_a_batch_repeated_after_a_crash_is_not_sent_again(
     settings: Settings, make_sink: MakeSink
 ) -> None:
@@ -212,6 +214,7 @@ def test_a_batch_larger_than_memory_goes_by_way_of_a_file(
     assert sink.last == Sent(batch=0, count=2, repeated=True)
 
 
+@pytest.mark.smoke
 def test_a_repeated_batch_with_other_content_is_refused(
     settings: Settings, make_sink: MakeSink
 ) -> None:
@@ -254,6 +257,7 @@ def test_without_a_marker_only_the_first_batch_is_sent(make_sink: MakeSink) -> N
         make_sink()._send_once(outbox(b"a"), 5)
 
 
+@pytest.mark.smoke
 def test_an_older_process_is_shut_out(settings: Settings, make_sink: MakeSink) -> None:
     """Two that believe they are the one: the later one is right."""
     older = make_sink()
@@ -284,6 +288,7 @@ def test_one_that_is_shut_out_while_it_sends_says_the_same(
     assert sent_values(settings) == []
 
 
+@pytest.mark.smoke
 def test_what_an_older_process_left_open_is_never_seen(
     settings: Settings, make_sink: MakeSink
 ) -> None:
@@ -296,6 +301,7 @@ def test_what_an_older_process_left_open_is_never_seen(
     assert sent_values(settings) == [b"whole"]
 
 
+@pytest.mark.smoke
 def test_after_a_time_out_the_marker_decides(
     settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,7 @@ def jobs(settings: Settings, tmp_path: Path) -> Iterator[Jobs]:
         yield Jobs(settings, tmp_path, stack)
 
 
+@pytest.mark.smoke
 def test_of_two_idle_jobs_the_older_ends_without_an_event_and_the_newer_answers(
     jobs: Jobs,
 ) -> None:
@@ -146,6 +147,7 @@ def test_of_two_idle_jobs_the_older_ends_without_an_event_and_the_newer_answers(
         assert not any(words in jobs.logged(job) for words in SPARKS_WORDS)
 
 
+@pytest.mark.smoke
 def test_a_job_that_kafka_shuts_out_says_one_line_and_librdkafka_none(jobs: Jobs) -> None:
     """Its successor left no note in the checkpoint: an older release, or a copy's job."""
     settings, events = jobs.settings, Events()
@@ -346,6 +348,7 @@ def successor(settings: Settings) -> Ownership:
     return Ownership(LocalFiles(), settings.checkpoint, query=settings.query_name)
 
 
+@pytest.mark.smoke
 def test_a_foreign_checkpoint_is_refused_before_a_jvm_starts_and_shuts_nobody_out(
     jobs: Jobs, tmp_path: Path, java: Java
 ) -> None:

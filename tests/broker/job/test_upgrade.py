@@ -176,6 +176,7 @@ def is_new(topic: str, partition: int, offset: int, messages: list[Left]) -> boo
     return offset >= sum((left.topic, left.partition) == (topic, partition) for left in messages)
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("java")
 def test_what_an_earlier_release_left_can_be_recovered(
     settings: Settings, left: list[Left], tmp_path: Path

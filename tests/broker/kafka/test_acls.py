@@ -435,6 +435,7 @@ def require_rights_of(settings: Settings) -> None:
     require_rights(settings.connection())
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("work", "told"),
     [

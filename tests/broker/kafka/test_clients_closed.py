@@ -112,6 +112,7 @@ ASKING: Final[Sequence[Callable[[Connection], object]]] = (
 )
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("ask", ASKING)
 def test_who_asks_closes(
     ask: Callable[[Connection], object], connection: Connection, opened: Callable[[], list[str]]

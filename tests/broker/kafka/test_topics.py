@@ -43,6 +43,7 @@ def _names_of_the_job(prefix: str) -> tuple[str, ...]:
     return tuple(topic_name(spec.name, prefix=prefix) for spec in JOB_TOPICS)
 
 
+@pytest.mark.smoke
 def test_all_topics_are_made_once(kafka: SharedBroker, topic_prefix: str) -> None:
     """The command may be repeated, by two people too."""
     names = _names(topic_prefix)
@@ -53,6 +54,7 @@ def test_all_topics_are_made_once(kafka: SharedBroker, topic_prefix: str) -> Non
     check_topics(_client(kafka), prefix=topic_prefix)
 
 
+@pytest.mark.smoke
 def test_partitions_are_as_asked_but_one_for_the_markers(
     kafka: SharedBroker, topic_prefix: str
 ) -> None:
@@ -64,6 +66,7 @@ def test_partitions_are_as_asked_but_one_for_the_markers(
     assert counts == [3, 3, 3, 3, 3, 3, 3, 1, 1, 1]
 
 
+@pytest.mark.smoke
 def test_an_input_s_time_is_the_broker_s(kafka: SharedBroker, topic_prefix: str) -> None:
     """The inputs are merged by time: a producer's wrong clock must not reorder them."""
     create_topics(_client(kafka), prefix=topic_prefix, partitions=1)
@@ -81,6 +84,7 @@ def test_an_input_s_time_is_the_broker_s(kafka: SharedBroker, topic_prefix: str)
         assert time_ms > 1
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ["replica-map", "topic-status"])
 def test_the_largest_map_fits(kafka: SharedBroker, topic_prefix: str, name: str) -> None:
     """A map at its limit must not fail at the very last step."""
@@ -98,6 +102,7 @@ def test_the_largest_map_fits(kafka: SharedBroker, topic_prefix: str, name: str)
     assert failures == [None]
 
 
+@pytest.mark.smoke
 def test_missing_topics_are_named_in_one_line(kafka: SharedBroker, topic_prefix: str) -> None:
     """The job's start says what to do; a stack trace does not."""
     with pytest.raises(TopicsError) as caught:
@@ -108,6 +113,7 @@ def test_missing_topics_are_named_in_one_line(kafka: SharedBroker, topic_prefix:
     )
 
 
+@pytest.mark.smoke
 def test_a_wrong_setting_is_found_told_and_mended(kafka: SharedBroker, topic_prefix: str) -> None:
     """A topic made by hand has Kafka's defaults: the merge would go by the producers' clocks."""
     topic = f"{topic_prefix}spu-events"
@@ -128,6 +134,7 @@ def test_a_wrong_setting_is_found_told_and_mended(kafka: SharedBroker, topic_pre
     check_topics(_client(kafka), prefix=topic_prefix)
 
 
+@pytest.mark.smoke
 def test_a_larger_message_limit_is_left_alone(kafka: SharedBroker, topic_prefix: str) -> None:
     """What the user has made larger is not made smaller."""
     topic = f"{topic_prefix}ring-events"
@@ -139,6 +146,7 @@ def test_a_larger_message_limit_is_left_alone(kafka: SharedBroker, topic_prefix:
         assert settings["max.message.bytes"].value == "20000000"
 
 
+@pytest.mark.smoke
 def test_too_many_partitions_for_the_markers_cannot_be_mended(
     kafka: SharedBroker, topic_prefix: str
 ) -> None:
@@ -151,12 +159,14 @@ def test_too_many_partitions_for_the_markers_cannot_be_mended(
         check_topics(_client(kafka), prefix=topic_prefix)
 
 
+@pytest.mark.smoke
 def test_a_prefix_that_makes_no_topic_name_is_refused(kafka: SharedBroker) -> None:
     """Kafka's own refusal would come topic by topic."""
     with pytest.raises(TopicsError, match="the prefix 'a/b' makes no topic name"):
         create_topics(_client(kafka), prefix="a/b")
 
 
+@pytest.mark.smoke
 def test_an_unreachable_broker_is_one_line() -> None:
     """The commonest mistake of all."""
     with pytest.raises(TopicsError, match=r"no Kafka broker answers at 127\.0\.0\.1:1 \("):

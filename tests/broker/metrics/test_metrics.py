@@ -253,6 +253,7 @@ def queried_by_prometheus(urls: list[str], folder: Path) -> tuple[dict[str, int]
     return found, rules
 
 
+@pytest.mark.smoke
 def test_counts_are_those_of_the_answers_in_kafka(watched: Watched) -> None:
     """By status and code, nothing more and nothing less."""
     told = Counter[tuple[str, str]]()
@@ -316,6 +317,7 @@ def test_clusters_are_told_as_they_are(watched: Watched) -> None:
     assert found["spu_assigner_clusters", "measured"] == 2
 
 
+@pytest.mark.smoke
 def test_health_is_told_with_a_status_and_a_reason(watched: Watched) -> None:
     """While the query runs, and when it has ended with the process still there."""
     assert watched.live[0] == watched.ready[0] == 200
@@ -345,6 +347,7 @@ def test_after_a_restart_nothing_is_counted_of_a_batch_that_was_sent(watched: Wa
     )
 
 
+@pytest.mark.smoke
 def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> None:
     """Names, labels and values of all panels, ours and Spark's."""
     samples = [sample for page in watched.pages for sample in samples_of(page)]
@@ -362,6 +365,7 @@ def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> No
         assert dashboard_faults(json.loads(whole.replace(right, wrong)), samples) != []
 
 
+@pytest.mark.smoke
 def test_each_alert_is_of_what_is_there(watched: Watched) -> None:
     """A rule that names what no job shows never fires."""
     file = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))

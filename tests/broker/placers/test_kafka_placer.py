@@ -98,6 +98,7 @@ def rotated(values: Sequence[Any], start: int) -> list[Any]:
 each_kind = pytest.mark.parametrize("kind", ["none", "even", "uneven"])
 
 
+@pytest.mark.smoke
 @each_kind
 def test_a_start_index_gives_what_kafkas_fixed_start_gives(
     kafka_placer: KafkaPlacer, kind: str
@@ -188,6 +189,7 @@ def test_partitions_added_later_are_placed_as_kafka_does(
             assert placed.tolist() == expected, (racks, request, first)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", ["even", "uneven"])
 def test_the_alternation_over_racks_is_kafkas(kafka_placer: KafkaPlacer, kind: str) -> None:
     """The order that leaders go round in."""

@@ -32,6 +32,7 @@ def kraft_placer() -> Iterator[KraftPlacer]:
         yield placer
 
 
+@pytest.mark.smoke
 def test_lists_are_striped_over_racks(kraft_placer: KraftPlacer) -> None:
     """Its documented pattern: each partition leads on the next rack, one replica on each rack."""
     lists = kraft_placer.assign(UNEVEN, partitions=30, replicas=3)

@@ -59,6 +59,7 @@ def records(operator: Operator, *topics: str) -> list[int]:
         return found
 
 
+@pytest.mark.smoke
 def test_a_topic_that_was_imported_and_withdrawn_keeps_its_data(
     operator: Operator, job: SmallJob
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_topic_that_was_imported_and_withdrawn_keeps_its_data(
     assert records(operator, "legacy") == [2]
 
 
+@pytest.mark.smoke
 def test_a_name_clash_touches_nothing_until_a_word_is_given(
     operator: Operator, job: SmallJob
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_name_clash_touches_nothing_until_a_word_is_given(
     assert records(operator, "legacy") == [1]
 
 
+@pytest.mark.smoke
 def test_what_apply_made_is_deleted_with_its_data_shown_and_confirmed(
     operator: Operator, job: SmallJob
 ) -> None:
@@ -204,6 +207,7 @@ def published(operator: Operator, topic: str) -> bytes:
     return values[-1]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_released_topic_stays_and_its_name_no_longer_means_ours(
     operator: Operator, job: SmallJob, is_seen: bool
@@ -233,6 +237,7 @@ def test_a_released_topic_stays_and_its_name_no_longer_means_ours(
     assert records(operator, "t") == [1]
 
 
+@pytest.mark.smoke
 def test_a_topic_that_is_gone_is_created_again_only_on_request(
     operator: Operator, job: SmallJob, tmp_path: Path
 ) -> None:
@@ -285,6 +290,7 @@ def test_a_topic_that_only_a_plan_has_seen_is_missed_when_it_is_gone(
     assert list(operator.lists("gone", "kept")) == ["kept"]
 
 
+@pytest.mark.smoke
 def test_an_old_request_for_a_topic_of_kafkas_is_ignored_once_it_is_deleted(
     operator: Operator, tmp_path: Path
 ) -> None:
@@ -347,6 +353,7 @@ def killed(operator: Operator, what: str, *options: object) -> list[str]:
     return process.stdout.splitlines()
 
 
+@pytest.mark.smoke
 def test_what_was_made_is_printed_and_recorded_though_apply_is_killed(
     operator: Operator, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def drop(settings: Settings, topic: str, before: int) -> None:
             future.result(30)
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("job")
 def test_a_dry_run_tells_and_does_nothing(settings: Settings, tmp_path: Path) -> None:
     """What would be done, as text and as JSON."""

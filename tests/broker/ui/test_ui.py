@@ -75,6 +75,7 @@ def open_when_there(page: Page, pages: Served, cluster_id: str, path: str = "") 
     page.goto(f"{pages.url}clusters/{cluster_id}{path}")
 
 
+@pytest.mark.smoke
 def test_from_the_list_of_clusters_to_why_a_partition_is_there(shown: Shown, page: Page) -> None:
     """The way an operator goes: cluster, ring, topics, map, reason."""
     page.goto(shown.pages.url)
@@ -173,6 +174,7 @@ def test_hostile_names_do_nothing_in_a_browser(shown: Shown, page: Page) -> None
         assert page.locator("main img").count() == 0
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_cleanly(kafka: SharedBroker, number: int, status: int) -> None:
     """A supervisor must not wait, and the log holds no trace back."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (
@@ -65,6 +66,7 @@ def beginning_deleted(settings: Settings, topic: str, message: Message) -> None:
                 return
 
 
+@pytest.mark.smoke
 def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(
     settings: Settings, run: Callable[..., Job]
 ) -> None:

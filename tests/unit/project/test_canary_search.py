@@ -36,6 +36,7 @@ _VALUE = _CANARY.value
         base64.urlsafe_b64encode(_VALUE.encode()).decode(),
         base64.b64encode(f"user\0{_VALUE}".encode()).decode(),
     ],
+    ids=lambda _: "form",  # the secret is another one in each process, a test's name is not
 )
 def test_a_planted_secret_is_found_in_every_form(written: str, tmp_path: Path) -> None:
     """Also where it lies across the pieces in which a large file is read."""
