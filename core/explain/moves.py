@@ -45,7 +45,7 @@ class MoveStep:
     is_as_ruled: bool | None  # the rule, applied anew, chooses who came
 
 
-class MovesTold:
+class MoveExplanations:
     """All moves of one map.
 
     Args:

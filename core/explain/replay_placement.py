@@ -100,7 +100,7 @@ class _Leave:
     spu_id: int
 
 
-class Retraced:
+class ReplayedPlacement:
     """A step placed anew. `fault` says why the recorded lists did not come out."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Retraced:
         self._stretches = stretches
         self._firsts = [stretch.first for stretch in stretches]
 
-    def told(self, partition: int, row: Sequence[int]) -> tuple[Step, tuple[Taken, ...]]:
+    def step_of(self, partition: int, row: Sequence[int]) -> tuple[Step, tuple[Taken, ...]]:
         """One list of the step; `partition` counts from 0 at the step's first."""
         stretch = self._stretches[bisect_right(self._firsts, partition) - 1]
         cursor, replicas = stretch.cursor, len(row)
@@ -197,7 +197,9 @@ def _walked(stretch: _Stretch, *, first: int, shift: int, row: Sequence[int]) ->
     return passed
 
 
-def retrace(replica_map: ReplicaMap, ring: Ring, group: RingGroup | None) -> Retraced:
+def replay_placement(
+    replica_map: ReplicaMap, ring: Ring, group: RingGroup | None
+) -> ReplayedPlacement:
     """Place the step of a map anew.
 
     Args:
@@ -207,22 +209,22 @@ def retrace(replica_map: ReplicaMap, ring: Ring, group: RingGroup | None) -> Ret
     """
     reason, lists = replica_map.reason, replica_map.replicas
     if reason is None or lists is None:
-        return Retraced(replica_map, (), "there is no placement to repeat")
+        return ReplayedPlacement(replica_map, (), "there is no placement to repeat")
     rows = lists.matrix[reason.first_partition :, : replica_map.replication_factor]
     replicas = rows.shape[1]
     filled = _filled(replica_map, group)
     if replicas <= ring.size and np.isin(filled, rows).all():
         stretches = _placed(rows, ring, reason, filled)
         if stretches is not None:
-            return Retraced(replica_map, stretches)
-    return Retraced(replica_map, (), _fault(rows, reason, is_whole=group is not None))
+            return ReplayedPlacement(replica_map, stretches)
+    return ReplayedPlacement(replica_map, (), _fault(rows, reason, is_whole=group is not None))
 
 
-def weighed_anew(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> Retraced:
+def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> ReplayedPlacement:
     """Place the step of a `balanced` map anew, on the state that it was made on."""
     reason, lists = replica_map.reason, replica_map.replicas
     if reason is None or lists is None:
-        return Retraced(replica_map, (), "there is no placement to repeat")
+        return ReplayedPlacement(replica_map, (), "there is no placement to repeat")
     rows = lists.matrix[reason.first_partition :, : replica_map.replication_factor]
     loads = state.loads(ring.ids)
     again = place_balanced(
@@ -232,8 +234,8 @@ def weighed_anew(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> Re
         start=reason.start_index or 0,
     )
     if np.array_equal(again, rows):
-        return Retraced(replica_map, ())
-    return Retraced(replica_map, (), _fault(rows, reason, is_whole=True))
+        return ReplayedPlacement(replica_map, ())
+    return ReplayedPlacement(replica_map, (), _fault(rows, reason, is_whole=True))
 
 
 def _fault(rows: IdMatrix, reason: Reason, *, is_whole: bool) -> str:

@@ -27,13 +27,13 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, default_capacity
 from spu_assigner.core.base.records import (
+    GrantedCreate,
     Record,
     RingChange,
     RingEvent,
     SpuChanged,
     Status,
     TopicStatus,
-    Usual,
 )
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.decision.manual_placement import spu_faults
@@ -164,7 +164,7 @@ class EventLint:
         if not records:
             return
         cluster.ids[event.event_id] = self.line, content
-        refusal = None if type(records) is Usual else refusal_of(records)
+        refusal = None if type(records) is GrantedCreate else refusal_of(records)
         is_certain = refusal is not None and self._tell_refused(refusal)
         cluster.begins |= isinstance(event, SpuJoined)
         match event:

@@ -20,12 +20,12 @@ from spu_assigner.core.base.records import (
     Entry,
     EntryGone,
     EntryKind,
+    GrantedCreate,
     ReplicaMap,
     RingEvent,
     SeenEntry,
     SpuChanged,
     TopicStatus,
-    Usual,
     Waiting,
 )
 from spu_assigner.core.decision.answers import answers
@@ -36,7 +36,7 @@ from spu_assigner.schemas.messages.codec import (
     EventKind,
     decode_event,
     encoder,
-    usual_encoder,
+    granted_create_encoder,
 )
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.kafka.topics import TOPICS
@@ -169,13 +169,13 @@ class ShardBatch:
         self._put_two = self._bundler.put_two
         self._full: list[bytes] = []  # bundles that are to be given
         self._encode = encoder(options.wire)
-        self._encode_usual = usual_encoder(options.wire)
+        self._encode_usual = granted_create_encoder(options.wire)
         self._topics = {
             source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
         }
         self._places = {source: f"{topic}/".encode() for source, topic in self._topics.items()}
         self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
-        self._answers: Counter[Answered] = Counter()  # but for those of usual creates,
+        self._answers: Counter[Answered] = Counter()  # but for those of granted creates,
         self._others = self._repeated = 0  # which are all events besides these and dead letters
         self._dead_letters: Counter[str] = Counter()
 
@@ -275,7 +275,7 @@ class ShardBatch:
             default_policy=self._options.default_policy,
             reserved_names=self._reserved_names,
         )
-        if type(records) is Usual:  # Nearly all are: the same in fewer steps.
+        if type(records) is GrantedCreate:  # Nearly all are: the same in fewer steps.
             name = b"%b/%b" % (key, records.event.topic.encode())
             map_value, status_value = self._encode_usual(records)
             self.entries[MAP + name] = map_value

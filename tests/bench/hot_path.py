@@ -29,10 +29,10 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event, Policy
-from spu_assigner.core.base.records import Usual
+from spu_assigner.core.base.records import GrantedCreate
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.state.cluster_state import ClusterState, evolve_usual
-from spu_assigner.schemas.messages.codec import decode_event, encode_event, usual_encoder
+from spu_assigner.core.state.cluster_state import ClusterState, evolve_granted_create
+from spu_assigner.schemas.messages.codec import decode_event, encode_event, granted_create_encoder
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import Outbox, summarised
@@ -147,22 +147,22 @@ def parts(policy: Policy, figures: Figures) -> None:
 
     states = [clusters.of(event.cluster_id) for event in decoded]
     deciding = evolving = 0.0
-    usual: list[Usual] = []
+    usual: list[GrantedCreate] = []
     gc.collect()
     clock = time.process_time
     for state, event in zip(states, decoded, strict=True):
         begun = clock()
         decided = decide(state, event, default_policy=policy)
         middle = clock()
-        assert isinstance(decided, Usual)
-        evolve_usual(state, decided)
+        assert isinstance(decided, GrantedCreate)
+        evolve_granted_create(state, decided)
         evolving += clock() - middle
         deciding += middle - begun
         usual.append(decided)
     for name, took in (("decide", deciding), ("evolve", evolving)):
         figures.parts[name] = min(took * 1e6 / figures.count, figures.parts.get(name, 1e9))
 
-    encode = usual_encoder(Wire.CONFLUENT)
+    encode = granted_create_encoder(Wire.CONFLUENT)
     encoded = figures.time("encode", lambda: [encode(each) for each in usual])
     answers = [
         (f"{each.event.cluster_id}/{each.event.topic}".encode(), *values)
