@@ -30,7 +30,7 @@ from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.checkpoint.files import Positions
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.batch_buffer import Outbox, Summary, summarised
+from spu_assigner.stream.job.batch_buffer import BatchBuffer, Summary, summary_of
 from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.marker import offsets_read, positions_moved, read_placed_marker
 from spu_assigner.stream.job.marker_check import (
@@ -184,8 +184,8 @@ class TransactionalSink:
             SinkError: it is not known whether it is there.
         """
         try:
-            with Outbox() as outbox:
-                self._transact(outbox, marker)
+            with BatchBuffer() as buffer:
+                self._transact(buffer, marker)
         except KafkaException as reason:
             self._give_up(reason, batch=marker.batch, attempt=ATTEMPTS_MAX)
 
@@ -218,19 +218,19 @@ class TransactionalSink:
             spark = frame.sparkSession.sparkContext
             spark.setJobDescription(self.metrics.description(self._settings.query_name, batch))
             begun = time.perf_counter()
-            with Outbox() as outbox:
-                outbox.take(frame)
+            with BatchBuffer() as buffer:
+                buffer.take(frame)
                 self._parts["collect"] = time.perf_counter() - begun
                 self._bound.wait()
-                self._send_once(outbox, batch)
+                self._send_once(buffer, batch)
             self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
         except BaseException as reason:
             self.failure = reason
             raise
 
-    def _send_once(self, outbox: Outbox, batch: int) -> None:
+    def _send_once(self, buffer: BatchBuffer, batch: int) -> None:
         begun = time.perf_counter()
-        summary = summarised(outbox)
+        summary = summary_of(buffer)
         marker = CommitMarker(
             query=self._settings.query_name,
             checkpoint_id=self._checkpoint_id or "",
@@ -252,7 +252,7 @@ class TransactionalSink:
                     marker = replace(
                         marker, positions=positions_moved(self._positions, marker.offsets)
                     )
-                    self._transact(outbox, marker)
+                    self._transact(buffer, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
             else:
@@ -336,13 +336,13 @@ class TransactionalSink:
         if self._undelivered is None and error.code() not in _PURGED:
             self._undelivered = error
 
-    def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
+    def _transact(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
         with unmasked(producer):
             producer.begin_transaction()
             self._begun = time.time()
             produce = producer.produce
-            for index, (topic, key, value, headers) in enumerate(self._outgoing(outbox)):
+            for index, (topic, key, value, headers) in enumerate(self._outgoing(buffer)):
                 if index % POLL_EVERY == 0:
                     producer.poll(0)
                 try:
@@ -373,13 +373,13 @@ class TransactionalSink:
                 return
 
     def _outgoing(
-        self, outbox: Outbox
+        self, buffer: BatchBuffer
     ) -> Iterator[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]]]:
         routes = self._routes
         version, content = ("ce_specversion", b"1.0"), ("content-type", b"application/avro")
         source = ("ce_source", self._source)
         last_ms, ce_time = -1, ("ce_time", b"")
-        for bundle in outbox.bundles():
+        for bundle in buffer.bundles():
             for kind, event_id, key, value, time_ms in bundle.fields():
                 topic, ce_type = routes[kind]
                 if time_ms != last_ms:

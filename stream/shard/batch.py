@@ -85,7 +85,8 @@ class Options:
     topic_prefix: str
     default_policy: Policy
     wire: Wire
-    keepers: str | None  # the run's secret, by which its keepers are found; None: keep in process
+    # The run's secret, by which its shard servers are found; None: process in this process.
+    server_secret: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

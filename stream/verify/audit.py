@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.shard.bundle import KINDS, Message
 from spu_assigner.stream.shard.bundle import Kind as MessageKind
 from spu_assigner.stream.verify.batch_walk import Applied, Inputs, Outputs, Placed, Shelf
@@ -169,16 +169,16 @@ class _Judge:
     def _replayed(self, batch: _Batch) -> None:
         index, marker = batch.index, batch.marker
         wire = wire_of(self._chain.entries[index].value)
-        with Outbox() as outbox:
+        with BatchBuffer() as buffer:
             try:
-                self._replay.answer(marker, wire, batch.applied.messages, outbox)
+                self._replay.answer(marker, wire, batch.applied.messages, buffer)
             except ReplayError as reason:
                 self._stopped = "not replayed: the replay broke off"
                 self._add(index, Kind.REPLAY, str(reason), "every batch can be answered again")
                 self._without_replay(batch)
                 return
-            digest, count = summary(outbox)
-            expected = (each for bundle in outbox.bundles() for each in bundle.messages())
+            digest, count = summary(buffer)
+            expected = (each for bundle in buffer.bundles() for each in bundle.messages())
             self._compare(batch, expected)
         if count != marker.count:
             told = f"{marker.count} messages by the marker"

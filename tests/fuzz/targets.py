@@ -372,7 +372,7 @@ _OPTIONS = Options(
     topic_prefix="",
     default_policy=Policy.BALANCED,
     wire=Wire.CONFLUENT,
-    keepers=None,
+    server_secret=None,
 )
 
 

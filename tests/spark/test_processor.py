@@ -34,7 +34,7 @@ def make_tester(query_name: str) -> TwsTester:
         topic_prefix="",
         default_policy=Policy.FLUVIO,
         wire=Wire.CONFLUENT,
-        keepers=None,
+        server_secret=None,
     )
     return TwsTester(AssignerProcessor(options))
 

@@ -106,7 +106,7 @@ def test_every_shard_has_a_state_partition_of_its_own(java: Java) -> None:
         spark.stop()
 
 
-def keepers() -> set[int]:
+def shard_servers() -> set[int]:
     """The processes that hold a shard for this process's Spark now, each by its shard's lock.
 
     Only those: a lock outlives who was killed, and its number may be another process's by now.
@@ -117,7 +117,7 @@ def keepers() -> set[int]:
             FileNotFoundError, ProcessLookupError, ValueError
         ):  # It ends, or just begins.
             pid = int(lock.read_text())
-            if b"stream.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
+            if b"stream.shard.server" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
                 found.add(pid)
     return found
 
@@ -130,17 +130,17 @@ def is_own(pid: int) -> bool:
     return pid != 0
 
 
-def test_a_keeper_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
-    """Keepers are processes and may be killed; the state is read again and nothing is lost."""
+def test_a_shard_server_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
+    """They are processes and may be killed; the state is read again and nothing is lost."""
     local = replace(settings, master="local[2,4]")
     kafka, events = Kafka(settings), Events()
     kafka.send([*events.joins(0, 1, 2), events.create("a", 2, policy=Policy.FLUVIO)])
     job = run(local)
     kafka.wait("topic-status", 1, job)
-    own = keepers()
+    own = shard_servers()
     assert own
-    for keeper in own:
-        os.kill(keeper, signal.SIGKILL)
+    for server in own:
+        os.kill(server, signal.SIGKILL)
     kafka.send([events.create("b", 2, policy=Policy.FLUVIO)])
     kafka.wait("topic-status", 2, job)
     assert kafka.maps() == {b"c1/a": [[0], [1]], b"c1/b": [[2], [0]]}

@@ -29,7 +29,7 @@ from spu_assigner.stream.follow.decision import Rules, Size
 from spu_assigner.stream.follow.kafka import require_rights
 from spu_assigner.stream.follow.loop import Order, follow
 from spu_assigner.stream.follow.rendering import Teller
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.lifecycle import Jars, build_session
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.jars import ensure_all
@@ -156,12 +156,12 @@ def send(settings: Settings) -> None:
     for kind in KINDS:
         bundler.add(Message(kind, b"place", b"c/t", b"value", 0))
     sink = TransactionalSink(settings, shards=1)
-    with Outbox() as outbox:
-        outbox.add(0, 0, bundler.close([]))
+    with BatchBuffer() as buffer:
+        buffer.add(0, 0, bundler.close([]))
         try:
             sink.open("checkpoint")
             sink.bind("checkpoint")
-            sink._send_once(outbox, 0 if sink._marker is None else sink._marker.batch + 1)
+            sink._send_once(buffer, 0 if sink._marker is None else sink._marker.batch + 1)
         finally:
             sink.close()
 

@@ -51,7 +51,7 @@ class _Shards:
             topic_prefix=settings.topic_prefix,
             default_policy=settings.default_policy,
             wire=settings.wire,
-            keepers=None,
+            server_secret=None,
         )
         self._offsets = {Source.SPU_EVENTS: 0, Source.TOPIC_EVENTS: 0}
         self._clock = 0  # the broker's, in milliseconds

@@ -75,7 +75,7 @@ OPTIONS = Options(
     topic_prefix="",
     default_policy=Policy.FLUVIO,
     wire=Wire.CONFLUENT,
-    keepers=None,
+    server_secret=None,
 )
 
 

@@ -48,7 +48,7 @@ _OPTIONS = Options(
     topic_prefix="",
     default_policy=Settings.load(environ={}).default_policy,
     wire=Wire.CONFLUENT,
-    keepers=None,
+    server_secret=None,
 )
 _FIGURES = st.builds(Figures, **{name: st.integers(0, 2**40) for name in Figures.__slots__})
 _TALLIES = st.builds(

@@ -26,7 +26,7 @@ OPTIONS = Options(
     topic_prefix="",
     default_policy=Policy.FLUVIO,
     wire=Wire.CONFLUENT,
-    keepers=None,
+    server_secret=None,
 )
 WAITING = Waiting(
     cluster_id="c1",
@@ -122,7 +122,7 @@ def test_a_decommissioned_spu_that_holds_nothing_leaves_a_tombstone() -> None:
 
 
 def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few events may be answered by gigabytes: the keeper holds a piece of them, not all."""
+    """Few events may be answered by gigabytes: the shard server holds a piece of them, not all."""
     held = 1_000_000
     monkeypatch.setattr(shard_batch_module, "HELD_SIZE_MAX", held)
     most = 0

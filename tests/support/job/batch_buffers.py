@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.shard.bundle import Bundler, Kind, Message, Source, SourceRange
 
 
-def outbox(*values: bytes | None, first: int = 0, shard: int = 0, partition: int = 0) -> Outbox:
+def batch_buffer(
+    *values: bytes | None, first: int = 0, shard: int = 0, partition: int = 0
+) -> BatchBuffer:
     bundler = Bundler()
     full: list[bytes] = []
     for number, value in enumerate(values):
@@ -18,7 +20,7 @@ def outbox(*values: bytes | None, first: int = 0, shard: int = 0, partition: int
     read = SourceRange(
         source=Source.TOPIC_EVENTS, partition=partition, first=first, last=last, count=len(values)
     )
-    box = Outbox()
+    box = BatchBuffer()
     for sequence, bundle in enumerate([*full, bundler.close([read] if values else [])]):
         box.add(shard, sequence, bundle)
     return box
