@@ -113,5 +113,5 @@ def _read_ids(files: Files, checkpoint: str) -> dict[str, str]:
         return {str(topic): str(each) for topic, each in json.loads("\n".join(lines)).items()}
     except (ValueError, AttributeError) as reason:
         raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=NOTE, told=f"it is no note of topics: {reason}"
+            checkpoint=checkpoint, what=NOTE, reason=f"it is no note of topics: {reason}"
         ) from reason

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from spu_assigner.stream.common.daemon_threads import UnwaitedThread
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.doctor.finding import Finding, Rule
 from spu_assigner.stream.doctor.rules import BROKEN_CHECK, PACKAGE_BROKEN, UNFINISHED
 
@@ -63,7 +63,7 @@ class Check(Generic[T]):
 
     def start(self) -> None:
         """Begin."""
-        UnwaitedThread(self._run, f"check {self.name}").start()
+        DaemonThread(self._run, f"check {self.name}").start()
 
     def needs(self, other: Check[_Other]) -> _Other:
         """The answer of another check.

@@ -257,7 +257,7 @@ class _Looking:
         try:
             return what()
         except CheckpointDamagedError as reason:
-            self.findings.append((DAMAGED, f"{reason.what}: {reason.told}"))
+            self.findings.append((DAMAGED, f"{reason.what}: {reason.reason}"))
             return None
 
     def _is_form_known(self, log: str, batches: list[int], version_max: int) -> bool:

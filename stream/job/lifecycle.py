@@ -34,7 +34,7 @@ from spu_assigner.stream.common.private_files import private_files
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.faults import is_by_others
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
-from spu_assigner.stream.job.query import answers
+from spu_assigner.stream.job.query import build_query
 from spu_assigner.stream.job.query_end import Restarts, SparkGoneError, jvm_may_be_gone, named_end
 from spu_assigner.stream.job.start_marker import (
     as_recovery,
@@ -295,7 +295,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         watch.health.done(Step.TOPICS)
         note_topics(spark, settings, place)
         require_token(spark)
-        plan = answers(spark, settings, shards=shards, recovery=recovery)
+        plan = build_query(spark, settings, shards=shards, recovery=recovery)
 
         def begin() -> StreamingQuery:
             return (

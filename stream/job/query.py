@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OBSERVATION: Final = "answers"  # under this name Spark's progress has our counts
 
 
-def answers(
+def build_query(
     spark: SparkSession, settings: Settings, *, shards: int, recovery: Recovery | None = None
 ) -> DataFrame:
     """The query's plan: events in, bundles of answers out.

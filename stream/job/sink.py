@@ -42,8 +42,13 @@ from spu_assigner.stream.job.marker_check import (
 )
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
-from spu_assigner.stream.kafka.connection_diagnosis import told
-from spu_assigner.stream.kafka.retry import PATIENCE_SECONDS, deliver, patiently, unmasked
+from spu_assigner.stream.kafka.connection_diagnosis import described
+from spu_assigner.stream.kafka.retry import (
+    RETRY_SECONDS_MAX,
+    deliver,
+    raise_fatal_cause,
+    retry_until,
+)
 from spu_assigner.stream.kafka.topics import (
     ASSIGNER_AUDIT,
     ASSIGNER_COMMITS,
@@ -285,18 +290,18 @@ class TransactionalSink:
         try:
             producer = Producer(self._producer_options())
             if self._ownership is None:
-                patiently(producer.init_transactions)
+                retry_until(producer.init_transactions)
             else:
-                self._ownership.take(lambda: patiently(producer.init_transactions))
+                self._ownership.take(lambda: retry_until(producer.init_transactions))
             found = read_placed_marker(
-                self._settings, topic=self._marker_topics[0], patience=PATIENCE_SECONDS
+                self._settings, topic=self._marker_topics[0], seconds_max=RETRY_SECONDS_MAX
             )
             self._marker = None if found is None else found.marker
         except KafkaException as reason:
             error = reason.args[0]
             raise SinkError(
                 f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
-                f"{self._transactional_id!r}: {told(error)}"
+                f"{self._transactional_id!r}: {described(error)}"
             ) from reason
         self._positions = self._positions_then(self._marker)
         if found is not None:
@@ -338,7 +343,7 @@ class TransactionalSink:
 
     def _transact(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
-        with unmasked(producer):
+        with raise_fatal_cause(producer):
             producer.begin_transaction()
             self._begun = time.time()
             produce = producer.produce
@@ -355,13 +360,13 @@ class TransactionalSink:
                 produce(topic, data, marker.query, headers=headers)
             self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
             deliver(producer)
-            patiently(producer.commit_transaction)
+            retry_until(producer.commit_transaction)
             self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
 
     def _produce_when_there_is_room(
         self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]]
     ) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             self._producer.poll(0.05)
             try:
@@ -398,7 +403,7 @@ class TransactionalSink:
         producer, self._producer = self._producer, None
         if producer is not None and not error.fatal():
             try:
-                producer.abort_transaction(PATIENCE_SECONDS)
+                producer.abort_transaction(RETRY_SECONDS_MAX)
             except KafkaException as refusal:
                 # It may name a successor that the first error did not name. Of a transaction that
                 # was open too long it says the same, and that one may be sent again.
@@ -411,7 +416,7 @@ class TransactionalSink:
         cause = error if self._undelivered is None else self._undelivered
         raise SinkError(
             f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
-            f"{told(cause)}; nothing of it is visible, start the job again to repeat it"
+            f"{described(cause)}; nothing of it is visible, start the job again to repeat it"
         ) from reason
 
     def _fenced(self, batch: int) -> SinkError:

@@ -37,7 +37,7 @@ from spu_assigner.stream.kafka.connection_diagnosis import (
     Complaints,
     UnreachableError,
     ask_topics,
-    told,
+    described,
 )
 from spu_assigner.stream.kafka.retry import ask_leaders
 from spu_assigner.stream.kafka.topics import (
@@ -138,7 +138,7 @@ class Sender:
                     topic=str(message.topic()),
                     partition=int(message.partition() or 0),
                     offset=int(message.offset() or 0),
-                    error=None if error is None else told(error),
+                    error=None if error is None else described(error),
                 )
             )
 
@@ -285,7 +285,7 @@ class Reader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._progress[place] = int(message.offset() or 0)
             elif error.fatal() or (not error.retriable() and error.code() not in _PASSING):
-                raise ClientError(f"cannot read {place[0]}: {told(error)}")
+                raise ClientError(f"cannot read {place[0]}: {described(error)}")
         return found
 
     def drain(self) -> list[Received]:

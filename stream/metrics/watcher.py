@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from spu_assigner.stream.common.daemon_threads import UnwaitedThread
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.topics import INPUTS, topic_name
 from spu_assigner.stream.metrics.counters import Metrics, Place
@@ -68,7 +68,7 @@ class Watch:
             return  # Nobody will ask.
         self._spark = _Spark(query, self)
         for name, look in (("watch-spark", self._spark), ("watch-kafka", _Kafka(self))):
-            thread = UnwaitedThread(look.run, name)
+            thread = DaemonThread(look.run, name)
             thread.start()
             self._threads.append(thread)
 

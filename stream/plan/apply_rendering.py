@@ -141,7 +141,7 @@ def left_lines(plan: Plan, report: Report, *, has_file: bool) -> Iterator[str]:
         if failed.failure.is_denied:
             denied.setdefault(failed.deed, []).append(failed.topic)
         else:
-            yield f"{failed.topic}: {_told(failed)}"
+            yield f"{failed.topic}: {_failure_text(failed)}"
     for right, topics in denied.items():
         yield f"this user may not {right} {listed(topics)}; {GRANTING}, and run again"
     for told in plan.refused:
@@ -155,7 +155,7 @@ def left_lines(plan: Plan, report: Report, *, has_file: bool) -> Iterator[str]:
         )
 
 
-def _told(failed: Failed) -> str:
+def _failure_text(failed: Failed) -> str:
     reason = printable(failed.failure.reason).rstrip(".")
     again = "" if failed.deed == "Describe" else "; fix that and run again"
     what = {"Create": "was not created", "Alter": "was not grown", "Delete": "was not deleted"}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Row = tuple[int, ...]  # the replicas of one partition, the preferred leader first
 Rows = tuple[Row, ...]
 
-IDS_TOLD_MAX: Final = 10
+IDS_REPORTED_MAX: Final = 10
 GONE: Final = (
     "was in Kafka before; its data are gone. Give --recreate to create it again, empty, or delete "
     "its map (`spu-assigner produce topic-delete`)"
@@ -439,8 +439,8 @@ def _short(short: frozenset[int], *, is_there: bool) -> str:
 
 def _ids(numbers: Iterable[int]) -> str:
     listed = list(numbers)
-    told = ", ".join(map(str, listed[:IDS_TOLD_MAX]))
-    left = len(listed) - IDS_TOLD_MAX
+    told = ", ".join(map(str, listed[:IDS_REPORTED_MAX]))
+    left = len(listed) - IDS_REPORTED_MAX
     return f"{told} and {left} more" if left > 0 else told or "none"
 
 

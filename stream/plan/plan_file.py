@@ -39,7 +39,7 @@ from spu_assigner.stream.plan.wanted_maps import checked_rows
 
 FORMAT: Final = 2  # 1: of 0.3.0, which recorded nothing of topics
 SIZE_MAX: Final = 1024 * 1024 * 1024  # a hundred thousand topics of a hundred partitions
-CHANGES_TOLD_MAX: Final = 3
+CHANGES_REPORTED_MAX: Final = 3
 AGAIN: Final = "plan again"
 
 
@@ -52,8 +52,8 @@ class StalePlanError(AssignerError):
 
     def __init__(self, found: list[str]) -> None:
         self.found = found
-        more = len(found) - CHANGES_TOLD_MAX
-        told = "; ".join(found[:CHANGES_TOLD_MAX]) + (f"; {more} more" if more > 0 else "")
+        more = len(found) - CHANGES_REPORTED_MAX
+        told = "; ".join(found[:CHANGES_REPORTED_MAX]) + (f"; {more} more" if more > 0 else "")
         super().__init__(f"not as when it was planned: {told}; nothing was done, {AGAIN}")
 
 
@@ -171,10 +171,10 @@ def _plan_of(found: Any) -> SavedPlan:
         kafka_id=_text(found["kafka_id"]),
         brokers=tuple(map(_number, found["brokers"])),
         changes=tuple(map(_change, found["changes"])),
-        refused=tuple(map(_told, found["refused"])),
-        waiting=tuple(map(_told, found["waiting"])),
+        refused=tuple(map(_topic_reason, found["refused"])),
+        waiting=tuple(map(_topic_reason, found["waiting"])),
         deletable=tuple(map(_topic, found["deletable"])),
-        staying=tuple(map(_told, found["staying"])),
+        staying=tuple(map(_topic_reason, found["staying"])),
         first_seen=tuple(map(_topic, found["first_seen"])),
         unchanged={_topic(name): _rows(rows) for name, rows in found["unchanged"].items()},
         recreate=_flag(found["recreate"]),
@@ -221,7 +221,7 @@ def _size(records: Any, size_bytes: Any) -> TopicSize | None:
     return TopicSize(records=_number(records), size_bytes=known)
 
 
-def _told(found: Any) -> Told:
+def _topic_reason(found: Any) -> Told:
     return Told(topic=_topic(found["topic"]), reason=_text(found["reason"]))
 
 

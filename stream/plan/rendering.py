@@ -27,13 +27,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield from rows[:ROWS_SHOWN_MAX]
         if len(rows) > ROWS_SHOWN_MAX:
             yield f"    … {len(rows) - ROWS_SHOWN_MAX} more (--json has all)"
-    yield from _told("!", plan.refused)
+    yield from _reason_lines("!", plan.refused)
     for topic in plan.first_seen:
         yield f"! {topic}  {FIRST_SEEN}"
-    yield from _told("?", plan.waiting)
+    yield from _reason_lines("?", plan.waiting)
     for topic in plan.deletable:
         yield f". {topic}  is mapped no more; --delete deletes it"
-    yield from _told(".", plan.staying)
+    yield from _reason_lines(".", plan.staying)
     if plan.unchanged:
         yield f"= {counted(len(plan.unchanged), 'topic')} as mapped"
     yield summary(plan)
@@ -114,6 +114,6 @@ def _move(before: Row, after: Row) -> str:
     return f"{row_text(before)} → {row_text(after)}"
 
 
-def _told(sign: str, listed: tuple[Told, ...]) -> Iterator[str]:
+def _reason_lines(sign: str, listed: tuple[Told, ...]) -> Iterator[str]:
     for told in listed:
         yield f"{sign} {printable(told.topic)}  {printable(told.reason)}"

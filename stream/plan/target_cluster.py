@@ -48,7 +48,7 @@ TRIES_MAX: Final = 20  # to have a broker's own answer
 DONE_SECONDS_MAX: Final = 5.0  # from the controller's answer to what one broker shows: milliseconds
 POLL_SECONDS: Final = 0.02
 BY_ADDRESS: Final = -1  # stands for the broker that a client was given, until its id is known
-NAMES_TOLD_MAX: Final = 5
+NAMES_REPORTED_MAX: Final = 5
 
 
 class TargetError(AssignerError):
@@ -110,7 +110,7 @@ class Target:
             UnreachableError: no broker answers.
         """
         topics = list(topics)
-        found = self._told()
+        found = self._metadata()
         there = {
             name: tuple(
                 Partition(
@@ -133,9 +133,9 @@ class Target:
 
     def kafka_id(self) -> str:
         """Kafka's own id of the cluster."""
-        return str(self._told().cluster_id)
+        return str(self._metadata().cluster_id)
 
-    def _told(self) -> ClusterMetadata:
+    def _metadata(self) -> ClusterMetadata:
         """The topics that this user may see, and the brokers."""
         for _ in range(TRIES_MAX):
             found = ask_topics(self._admin, self._client, self._complaints)
@@ -156,7 +156,7 @@ class Target:
         Raises:
             UnreachableError: no broker answers.
         """
-        brokers = sorted(self._told().brokers.values(), key=lambda broker: broker.id)
+        brokers = sorted(self._metadata().brokers.values(), key=lambda broker: broker.id)
         addresses = {
             broker.id: f"[{broker.host}]:{broker.port}"
             if ":" in broker.host
@@ -365,8 +365,8 @@ def own_topics(prefix: str, *, is_elsewhere: bool) -> frozenset[str]:
 
 def listed(names: Sequence[str]) -> str:
     """Some names, for a message."""
-    more = len(names) - NAMES_TOLD_MAX
-    told = ", ".join(names[:NAMES_TOLD_MAX])
+    more = len(names) - NAMES_REPORTED_MAX
+    told = ", ".join(names[:NAMES_REPORTED_MAX])
     return f"{told} and {more} more" if more > 0 else told
 
 

@@ -69,7 +69,7 @@ def recover(
         if not yes:
             _ask(settings)
         report = procedure.recover(settings, skip_lost=skip_lost)
-    click.echo(json.dumps(report.to_json()) if output == "json" else _told(report))
+    click.echo(json.dumps(report.to_json()) if output == "json" else _rendered(report))
     return 0
 
 
@@ -87,7 +87,7 @@ def _ask(settings: Settings) -> None:
     )
 
 
-def _told(report: Report) -> str:
+def _rendered(report: Report) -> str:
     before = report.recovered_from
     lines = [
         f"recovered   from batch {before.batch} of checkpoint {before.checkpoint_id}",

@@ -64,7 +64,7 @@ from spu_assigner.stream.job.marker_check import FencedError, SinkError
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.acls import Role
-from spu_assigner.stream.kafka.retry import PATIENCE_SECONDS
+from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, check_topics, topic_name
 from spu_assigner.stream.recover.published import Published, PublishedError, read_published
 from spu_assigner.stream.shard.state_log import Shard
@@ -133,7 +133,7 @@ def last_marker(settings: Settings) -> CommitMarker:
     _check_topics(settings)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     try:
-        marker = read_marker(settings, topic=topic, patience=PATIENCE_SECONDS)
+        marker = read_marker(settings, topic=topic, seconds_max=RETRY_SECONDS_MAX)
     except KafkaException as reason:
         raise RecoverError(f"{topic} cannot be read: {reason.args[0].str()}") from reason
     return _required(marker, settings)

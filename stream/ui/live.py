@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.common.daemon_threads import UnwaitedThread
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import ClientError, Reader, RenewedError
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
@@ -60,7 +60,7 @@ class Live:
         self._known = Known()
         self._health = Health(trouble=None, read=0, total=0, is_loaded=False)
         self._stopping = threading.Event()
-        self._thread = UnwaitedThread(self._run, "live")
+        self._thread = DaemonThread(self._run, "live")
         self._first: _Readers | None = None
 
     def __enter__(self) -> Self:

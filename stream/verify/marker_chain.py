@@ -177,7 +177,7 @@ def read_chain(history: History, report: Report) -> Chain:
             told = f"query {marker.query!r}"
             report.add(_of_marker(read, label, told, f"query {history.query!r}"))
         if not _has_its_headers(read, marker):
-            told, expected = _shown(read.headers), _shown(marker_headers(marker, 0))
+            told, expected = _headers_text(read.headers), _headers_text(marker_headers(marker, 0))
             report.add(_of_marker(read, label, f"headers {told}", expected))
         name = (label.checkpoint_id, label.batch)
         if name in seen:
@@ -354,7 +354,7 @@ def _timeless(headers: Headers) -> list[tuple[str, bytes | None]]:
     return [(name, b"" if name == "ce_time" and told else told) for name, told in headers]
 
 
-def _shown(headers: Headers) -> str:
+def _headers_text(headers: Headers) -> str:
     told = (f"{name}={(value or b'').decode(errors='replace')}" for name, value in headers)
     return ", ".join(told) or "none"
 
@@ -382,7 +382,7 @@ def _judge_commits(history: History, report: Report, chain: Chain) -> None:
                 _commits(report, read, told, "the audit's markers")
             continue
         if not _has_its_headers(read, marker):
-            _commits(report, read, f"headers {_shown(read.headers)}", "those of its marker")
+            _commits(report, read, f"headers {_headers_text(read.headers)}", "those of its marker")
         if read.value != chain.entries[index].value:
             told = f"another marker of batch {marker.batch} than the audit's"
             _commits(report, read, told, "the same bytes")

@@ -24,8 +24,8 @@ from spu_assigner.stream.job.marker_check import (
     SinkError,
 )
 from spu_assigner.stream.job.sink import Sent, TransactionalSink
-from spu_assigner.stream.kafka import retry as patience_module
-from spu_assigner.stream.kafka.retry import unmasked
+from spu_assigner.stream.kafka import retry
+from spu_assigner.stream.kafka.retry import raise_fatal_cause
 from spu_assigner.stream.kafka.topics import create_topics
 from support.job.batch_buffers import batch_buffer
 from support.job.profiled import ENVIRON
@@ -75,7 +75,7 @@ def settle(settings: Settings) -> None:
 
 def last_marker(settings: Settings) -> CommitMarker:
     settle(settings)
-    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
+    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", seconds_max=10)
     assert found is not None
     return found
 
@@ -274,10 +274,10 @@ def test_one_that_is_shut_out_while_it_sends_says_the_same(
     producer.produce(topic, b"a", b"key")
     producer.flush(30)
     make_sink()
-    with suppress(KafkaException), unmasked(producer):  # Afterwards the client knows it.
+    with suppress(KafkaException), raise_fatal_cause(producer):  # Afterwards the client knows it.
         producer.produce(topic, b"b", b"key")
         producer.flush(30)
-    with pytest.raises(KafkaException) as told, unmasked(producer):
+    with pytest.raises(KafkaException) as told, raise_fatal_cause(producer):
         producer.produce(topic, b"c", b"key")
     with pytest.raises(FencedError, match="another process has taken over"):
         older._give_up(told.value, batch=1, attempt=1)
@@ -355,7 +355,7 @@ def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
     """By a fixed time a batch that takes longer would be sent anew for ever."""
     patience = 8.0
     sink = make_sink()
-    monkeypatch.setattr(patience_module, "PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(retry, "RETRY_SECONDS_MAX", patience)
     values = [random.Random(number).randbytes(500_000) for number in range(24)]
     client_id = settings.topic_prefix + settings.query_name
     with throttle(settings.bootstrap_servers) as quotas:

@@ -27,7 +27,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow import loop as follow_run
 from spu_assigner.stream.follow.decision import Rules, Size
 from spu_assigner.stream.follow.kafka import require_rights
-from spu_assigner.stream.follow.loop import Order, follow
+from spu_assigner.stream.follow.loop import FollowOptions, follow
 from spu_assigner.stream.follow.rendering import Teller
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.lifecycle import Jars, build_session
@@ -317,7 +317,7 @@ def mark_as_before_0_3(secured: Secured) -> None:
 def follow_once(settings: Settings) -> None:
     """Join the broker that is there, each time with another size: there is something to send."""
     size = Size(capacity=next(CAPACITIES))
-    order = Order(
+    order = FollowOptions(
         cluster_id=CLUSTER,
         rules=lambda kafka_cluster: Rules(
             cluster_id=CLUSTER, kafka_cluster=kafka_cluster, grace_seconds=0, size=size

@@ -55,7 +55,7 @@ from support.doctor.faults import (
     write_by_newer_spark,
     wrong_password,
 )
-from support.doctor.installations import Clinic, Patient
+from support.doctor.installations import Installation, InstallationFactory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Seed:
     name: str
     codes: tuple[str, ...]  # all that is found, in the order of the codes
     mend: str  # in what is to be done about the first
-    prepare: Callable[[Clinic, Path], Patient]
+    prepare: Callable[[InstallationFactory, Path], Installation]
     status: int = 1
     waits: bool = False  # half of the time that there is, for an answer
 

@@ -29,7 +29,7 @@ from spu_assigner.stream.metrics.counters import (
     OTHERS,
     BatchReport,
     Metrics,
-    shown,
+    largest_clusters,
 )
 from spu_assigner.stream.metrics.exposition import registry_of
 from spu_assigner.stream.metrics.health import SILENCE_SECONDS_MAX, Health, Step
@@ -304,7 +304,7 @@ def test_nothing_is_lost_among_the_others(clusters: dict[str, Figures], limit: i
     everything = Figures()
     for figures in clusters.values():
         everything += figures
-    found = shown(clusters, everything, limit)
+    found = largest_clusters(clusters, everything, limit)
     told = Figures()
     for figures in found.values():
         told += figures
