@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from spu_assigner.core.balanced.list_filling import Task, fill_rows, mixed
 from spu_assigner.core.balanced.quotas import Takers, even_shares, keys
-from spu_assigner.core.balanced.small_quotas import Request
+from spu_assigner.core.balanced.small_quotas import SmallRequest
 from spu_assigner.core.balanced.small_request import place_few
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdMatrix
@@ -77,7 +77,7 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
         layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
         if int((layout.capacities - held).min()) >= partitions:
             return place_few(
-                Request(
+                SmallRequest(
                     layout=layout,
                     rule=layout.rule(replicas),
                     ids=loads.ids,

@@ -23,7 +23,7 @@ from spu_assigner.core.policies.planner import (
     ORDER_OF,
     PASSED_BEFORE,
     Cursor,
-    Rule,
+    PlacementRule,
     known_table,
     period_of,
     period_table,
@@ -67,7 +67,7 @@ class RuleLookahead(_Facts):
 
     __slots__ = ("_ahead", "_first", "_passed_before", "_replicas", "_rule", "_table")
 
-    def __init__(self, state: ClusterState, rule: Rule, replicas: int) -> None:
+    def __init__(self, state: ClusterState, rule: PlacementRule, replicas: int) -> None:
         super().__init__(state, MODE_OF[rule], ORDER_OF[rule])
         self._rule = rule
         self._replicas = replicas

@@ -21,8 +21,8 @@ from spu_assigner.core.policies.planner import (
     MODE_OF,
     ORDER_OF,
     Demand,
-    Plan,
-    Rule,
+    PlacementPlan,
+    PlacementRule,
     ShortRingError,
     place,
     place_with_care,
@@ -288,17 +288,17 @@ def _chain_after(
     return ring.chain_at(Order.BALANCED, index + len(matrix) - done)
 
 
-def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | None:
+def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> PlacementRule | None:
     """How the policy places on this cluster.
 
     None: some online SPUs have racks and some have not.
     """
     if policy is Policy.REDPANDA:
-        return Rule.POINTER
+        return PlacementRule.POINTER
     unracked, racked = (
-        (Rule.ROUND_ROBIN, Rule.WALK)
+        (PlacementRule.ROUND_ROBIN, PlacementRule.WALK)
         if policy is Policy.FLUVIO
-        else (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS)
+        else (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS)
     )
     if ignore_rack or state.racked_count == 0:
         return unracked
@@ -349,7 +349,7 @@ def _shortage(state: ClusterState, event: TopicCreate, found: int) -> Refusal:
     )
 
 
-def _cores(state: ClusterState, plan: Plan) -> ReplicaLists:
+def _cores(state: ClusterState, plan: PlacementPlan) -> ReplicaLists:
     """On each SPU the first core of least weight, replica after replica."""
     matrix = plan.replicas.matrix
     flat = matrix.ravel()

@@ -20,9 +20,9 @@ from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.moves import Load, MoveExplanations, MoveStep
 from spu_assigner.core.explain.replay_placement import (
     RULE_OF,
+    ChainStep,
     Passed,
     ReplayedPlacement,
-    Step,
     Taken,
     Why,
     racks_of,
@@ -55,7 +55,7 @@ class RetainedMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PlacementDecision:
     """One revision that set this partition's list."""
 
     revision: int
@@ -63,12 +63,12 @@ class Decision:
     reason: Reason | None
     replicas: tuple[int, ...]
     before: tuple[int, ...] | None  # the list of the revision before, where that is retained
-    step: Step | None  # where in its order it was placed; None: by no order, or not known
+    step: ChainStep | None  # where in its order it was placed; None: by no order, or not known
     replica_steps: tuple[Taken, ...]  # one for each replica
     moves: tuple[MoveStep, ...]
     absent: tuple[Passed, ...]  # who of the cluster was not in the ring
     absent_unnamed: int  # how many more
-    loads: tuple[Load, ...]  # of those concerned, where shares decide; as of `Outputs.state`
+    loads: tuple[Load, ...]  # of those concerned, where shares decide; as of `KnownOutputs.state`
     loads_are_of_then: bool  # that state is the one before the decision
     recomputed: bool  # the placement was repeated and gave the recorded lists
     unknown: tuple[str, ...]
@@ -83,12 +83,12 @@ class Explanation:
     policy: Policy
     partition: int
     replicas: tuple[int, ...]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[PlacementDecision, ...]
     is_whole: bool  # the decision that placed the partition first is among them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
+class KnownOutputs:
     """What is known of a cluster: its state, and what led there.
 
     Where the state is the one that the decision was made on (`is_before`), no ring event is needed
@@ -103,7 +103,7 @@ class Outputs:
 
 
 def explain(
-    outputs: Outputs, maps: Sequence[RetainedMap], partitions: Iterable[int] | None = None
+    outputs: KnownOutputs, maps: Sequence[RetainedMap], partitions: Iterable[int] | None = None
 ) -> list[Explanation]:
     """Explain the lists of a living topic.
 
@@ -163,7 +163,7 @@ class MapExplanation:
     """
 
     def __init__(
-        self, outputs: Outputs, retained: RetainedMap, lists_before: list[list[int]] | None
+        self, outputs: KnownOutputs, retained: RetainedMap, lists_before: list[list[int]] | None
     ) -> None:
         self._outputs = outputs
         self._retained = retained
@@ -196,7 +196,7 @@ class MapExplanation:
             return reason is None
         return partition >= reason.first_partition
 
-    def decision(self, partition: int) -> Decision:
+    def decision(self, partition: int) -> PlacementDecision:
         """How the list came to be; only for a partition that the map set."""
         reason, row = self._map.reason, self._lists[partition]
         unknown: list[str] = []
@@ -227,7 +227,7 @@ class MapExplanation:
                 "the rule, applied anew, chooses another SPU than the recorded; this should not "
                 "be: please report it with the record"
             )
-        return Decision(
+        return PlacementDecision(
             revision=self._map.revision,
             cause=self._map.cause,
             reason=reason,

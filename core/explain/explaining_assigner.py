@@ -13,11 +13,16 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.base.records import Answer, Mode, Record, ReplicaMap, RingChange, RingEvent
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.explain.decisions import Decision, MapExplanation, Outputs, RetainedMap
+from spu_assigner.core.explain.decisions import (
+    KnownOutputs,
+    MapExplanation,
+    PlacementDecision,
+    RetainedMap,
+)
 from spu_assigner.core.explain.ring_history import RingGroup
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 
-Reasons = list[tuple[int, Decision]]  # by partition, of those whose list the map set
+Reasons = list[tuple[int, PlacementDecision]]  # by partition, of those whose list the map set
 
 
 class ExplainingAssigner:
@@ -69,7 +74,7 @@ def _reasons_of(follower: ClusterState, replica_map: ReplicaMap, step_events: Ri
         return []
     topic = follower.topics.get(replica_map.topic)
     explained = MapExplanation(
-        Outputs(state=follower, is_before=True, step_events=step_events),
+        KnownOutputs(state=follower, is_before=True, step_events=step_events),
         RetainedMap(key="", map=replica_map),
         None if topic is None else topic.replicas.lists().tolist(),
     )

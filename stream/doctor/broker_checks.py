@@ -20,7 +20,7 @@ from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.api_versions import Abilities, ask_abilities
 from spu_assigner.stream.doctor.check_runner import Check, Unchecked
-from spu_assigner.stream.doctor.finding import Rule
+from spu_assigner.stream.doctor.finding import DoctorRule
 from spu_assigner.stream.doctor.kafka_rules import (
     BROKER_OLD,
     BROKER_REFUSES,
@@ -54,7 +54,7 @@ CONNECT_SECONDS_MAX: Final = 1.5  # a host on another continent is 0.3 s away
 ABOUT_A_SECOND: Final = 1.0
 CLOCK_SECONDS_MAX: Final = 120.0  # that clocks may differ by
 
-_RULES: Final[Mapping[ConnectionRefusal, Rule]] = {
+_RULES: Final[Mapping[ConnectionRefusal, DoctorRule]] = {
     ConnectionRefusal.USER: USER_REFUSED,
     ConnectionRefusal.HOST: TLS_HOST,
     ConnectionRefusal.EXPIRED: TLS_EXPIRED,

@@ -13,7 +13,7 @@ from spu_assigner.stream.common.printable import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class DoctorRule:
     """One kind of finding."""
 
     code: str
@@ -25,11 +25,11 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """One thing that is wrong here."""
 
     check: str
-    rule: Rule
+    rule: DoctorRule
     message: str  # what was found and what was expected
     mend: str  # what to do about it here
 
@@ -45,11 +45,11 @@ class Finding:
         }
 
 
-def fault(code: str, name: str, about: str, why: str, mend: str) -> Rule:
+def fault(code: str, name: str, about: str, why: str, mend: str) -> DoctorRule:
     """A rule of what keeps the role from its work."""
-    return Rule(code=code, name=name, about=about, why=why, mend=mend)
+    return DoctorRule(code=code, name=name, about=about, why=why, mend=mend)
 
 
-def warning(code: str, name: str, about: str, why: str, mend: str) -> Rule:
+def warning(code: str, name: str, about: str, why: str, mend: str) -> DoctorRule:
     """A rule of what does not, yet."""
-    return Rule(code=code, name=name, about=about, why=why, mend=mend, is_fault=False)
+    return DoctorRule(code=code, name=name, about=about, why=why, mend=mend, is_fault=False)

@@ -259,7 +259,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from spu_assigner.stream.job.sink import TransactionalSink
-    from spu_assigner.stream.metrics.health import Step
+    from spu_assigner.stream.metrics.health import StartStep
     from spu_assigner.stream.metrics.watcher import Watch
 
     place = absolute(settings.checkpoint)
@@ -290,9 +290,9 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             require_own_marker(files, settings, place)
         with as_recovery(recovery, place):
             sink.open(checkpoint.id)
-        watch.health.done(Step.MARKER)
+        watch.health.done(StartStep.MARKER)
         check_inputs(settings, read_inputs(spark, place, recovery))
-        watch.health.done(Step.TOPICS)
+        watch.health.done(StartStep.TOPICS)
         note_topics(spark, settings, place)
         require_token(spark)
         plan = build_query(spark, settings, shards=shards, recovery=recovery)

@@ -97,7 +97,7 @@ _UNKNOWN_OUTCOME: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class SentBatch:
     """What became of a batch, for progress and tests."""
 
     batch: int
@@ -129,7 +129,7 @@ class TransactionalSink:
         """
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
-        self.last: Sent | None = None
+        self.last: SentBatch | None = None
         self._settings = settings
         self._shards = shards
         self._positions_after = positions_after
@@ -263,7 +263,7 @@ class TransactionalSink:
             else:
                 if not repeated:
                     self._marker, self._positions = marker, marker.positions
-                self.last = Sent(batch=batch, count=summary.count, repeated=repeated)
+                self.last = SentBatch(batch=batch, count=summary.count, repeated=repeated)
                 self._parts["send"] = time.perf_counter() - begun
                 self._report(summary, marker, is_replay=repeated and attempt == 1)
                 return

@@ -68,7 +68,7 @@ class RenewedError(ClientError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class SentMessage:
     """What became of one message."""
 
     event_id: str | None  # None: raw bytes
@@ -95,7 +95,7 @@ class Sender:
     `tell` is called for each message, once it is acknowledged or given up.
     """
 
-    def __init__(self, connection: Connection, tell: Callable[[Sent], None]) -> None:
+    def __init__(self, connection: Connection, tell: Callable[[SentMessage], None]) -> None:
         self._tell = tell
         self._connection = connection
         self._last_topic = ""
@@ -133,7 +133,7 @@ class Sender:
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._tell(
-                Sent(
+                SentMessage(
                     event_id=event_id,
                     topic=str(message.topic()),
                     partition=int(message.partition() or 0),

@@ -41,7 +41,7 @@ from spu_assigner.core.policies.manual_lists import ManualFault, entries_of, is_
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.json_lines.json_object import lenient_members
-from spu_assigner.stream.lint.findings import Found
+from spu_assigner.stream.lint.findings import FindingCollector
 from spu_assigner.stream.lint.json_positions import Path, Places, field_of
 from spu_assigner.stream.lint.rules import (
     ASKED_AGAIN,
@@ -54,7 +54,7 @@ from spu_assigner.stream.lint.rules import (
     NOT_SENDABLE,
     REPEATED_EVENT,
     UNREAD_COUNT,
-    Rule,
+    LintRule,
     of_refusal,
 )
 
@@ -141,7 +141,7 @@ class EventLint:
     """One event in its file."""
 
     def __init__(
-        self, found: Found, cluster: Cluster, event: Event, *, line: int, raw: bytes
+        self, found: FindingCollector, cluster: Cluster, event: Event, *, line: int, raw: bytes
     ) -> None:
         self.found = found
         self.cluster = cluster
@@ -180,7 +180,7 @@ class EventLint:
         if refusal is None:
             self._tell_unsendable()
 
-    def tell(self, rule: Rule, message: str, name: str, path: Path | None = None) -> None:
+    def tell(self, rule: LintRule, message: str, name: str, path: Path | None = None) -> None:
         """Note a finding of a field."""
         if self._places is None:
             self._places = Places(self.raw.decode())

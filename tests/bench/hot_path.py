@@ -39,7 +39,7 @@ from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.shard import protocol
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Bundler, Kind, Source
+from spu_assigner.stream.shard.bundle import Bundler, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.merge import merge_order
 from spu_assigner.stream.shard.server import YOUNG_OBJECTS_MAX
@@ -56,7 +56,7 @@ CORE_PARTITIONS: Final = 10
 POLICIES: Final = ("fluvio", "kafka", "balanced")
 
 
-def batch_of(events: Sequence[Event], source: Source, first: int) -> Batch:
+def batch_of(events: Sequence[Event], source: InputSource, first: int) -> Batch:
     """The messages of these events, as Spark hands them over: input partition by partition."""
     numbers = np.arange(len(events))
     partition = numbers % INPUT_PARTITIONS
@@ -101,7 +101,7 @@ class Figures:
 def joined_shard(policy: Policy) -> tuple[Shard, DictStore]:
     """A shard whose clusters have all their SPUs."""
     shard, store = Shard(Clusters()), DictStore()
-    batch = batch_of(joins(), Source.SPU_EVENTS, 0)
+    batch = batch_of(joins(), InputSource.SPU_EVENTS, 0)
     list(process(shard, store, batch, options_of(policy)))
     return shard, store
 
@@ -110,9 +110,9 @@ def whole(policy: Policy, figures: Figures, profile: cProfile.Profile | None = N
     """A batch as the shard server runs it: gives the bundles."""
     shard, store = joined_shard(policy)
     warm = creates(0, 8_000)
-    list(process(shard, store, batch_of(warm, Source.TOPIC_EVENTS, 0), options_of(policy)))
+    list(process(shard, store, batch_of(warm, InputSource.TOPIC_EVENTS, 0), options_of(policy)))
     events = creates(8_000, figures.count)
-    batch = batch_of(events, Source.TOPIC_EVENTS, 500)
+    batch = batch_of(events, InputSource.TOPIC_EVENTS, 500)
 
     def work() -> list[bytes]:
         return list(process(shard, store, batch, options_of(policy)))
@@ -130,7 +130,7 @@ def parts(policy: Policy, figures: Figures) -> None:
     for event in creates(0, 8_000):
         step(clusters.of(event.cluster_id), event, default_policy=policy)
     events = creates(8_000, figures.count)
-    batch = batch_of(events, Source.TOPIC_EVENTS, 500)
+    batch = batch_of(events, InputSource.TOPIC_EVENTS, 500)
     ask = protocol.ProcessBatch(batch, options_of(policy))
 
     asked = figures.time("exchange: ask", lambda: protocol.decode(protocol.encode(ask)))
@@ -179,7 +179,7 @@ def parts(policy: Policy, figures: Figures) -> None:
 def packed(answers: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
     """Maps and statuses in bundles."""
     bundler = Bundler()
-    kinds = Kind.REPLICA_MAP.value, Kind.TOPIC_STATUS.value
+    kinds = MessageKind.REPLICA_MAP.value, MessageKind.TOPIC_STATUS.value
     bundles = []
     for number, (name, *values) in enumerate(answers):
         pair = zip(kinds, values, strict=True)

@@ -33,7 +33,7 @@ from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.topics import create_topics
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Bundle, Source
+from spu_assigner.stream.shard.bundle import Bundle, InputSource
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 from support.bench.figures import keep, spread
@@ -59,14 +59,14 @@ def decided(settings: Settings, partitions: int, count: int) -> list[bytes]:
     )
     shard, store = Shard(Clusters()), DictStore()
     for source, events in (
-        (Source.SPU_EVENTS, joins()),
-        (Source.TOPIC_EVENTS, creates(0, count, partitions=partitions)),
+        (InputSource.SPU_EVENTS, joins()),
+        (InputSource.TOPIC_EVENTS, creates(0, count, partitions=partitions)),
     ):
         bundles = list(process(shard, store, batch_of(events, source), options))
     return bundles
 
 
-def batch_of(events: Sequence[Event], source: Source) -> Batch:
+def batch_of(events: Sequence[Event], source: InputSource) -> Batch:
     """All in one input partition."""
     count = len(events)
     return Batch(

@@ -17,7 +17,7 @@ from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.shard import server
 from spu_assigner.stream.shard.batch import Batch, Options
-from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
+from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
 from spu_assigner.stream.shard.server import ShardServerError, process_on_server
 from support.events.builders import Events
 
@@ -72,7 +72,7 @@ def options(daemon: subprocess.Popen[bytes]) -> Options:
 def batch_of(*events: Event, first: int) -> Batch:
     count = len(events)
     sources = [
-        Source.SPU_EVENTS if isinstance(event, SpuJoined) else Source.TOPIC_EVENTS
+        InputSource.SPU_EVENTS if isinstance(event, SpuJoined) else InputSource.TOPIC_EVENTS
         for event in events
     ]
     return Batch(
@@ -93,7 +93,7 @@ def maps_given(
         message.key
         for data in process_on_server(LABEL, store, batch_of(*events, first=first), options)
         for message in Bundle(data).messages()
-        if message.kind == Kind.REPLICA_MAP
+        if message.kind == MessageKind.REPLICA_MAP
     ]
 
 

@@ -2,7 +2,7 @@
 
 One broker and one stream serve all tests. Each finds the job as the one before left it and leaves
 it recovered: what was sent before the death is applied, and every message on every topic is held
-against the core, the markers and `spu-assigner simulate` (`support/judge.py`).
+against the core, the markers and `spu-assigner simulate` (`support/job/judge.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
 from spu_assigner.stream.job.ownership import Ownership
-from spu_assigner.stream.job.sink import Sent, TransactionalSink
+from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topics import create_topics
 from support.job import blind_sink, short_transactions
@@ -197,7 +197,7 @@ def test_a_transaction_that_was_open_too_long_is_no_other_process(
         sink._send_once(batch_buffer(b"b", first=1), 1)
     sink.open("one")
     sink._send_once(batch_buffer(b"b", first=1), 1)
-    assert sink.last == Sent(batch=1, count=1, repeated=False)
+    assert sink.last == SentBatch(batch=1, count=1, repeated=False)
 
 
 def test_a_process_that_took_over_from_one_that_stood_still_is_named(
@@ -237,9 +237,9 @@ def test_messages_that_did_not_arrive_are_sent_again(
         sink.happens = lose_the_broker
         sink._send_once(batch_buffer(b"b", first=1), 1)
     starting[0].result()
-    assert sink.last == Sent(batch=1, count=1, repeated=False)
+    assert sink.last == SentBatch(batch=1, count=1, repeated=False)
     sink._send_once(batch_buffer(b"c", first=2), 2)
-    assert sink.last == Sent(batch=2, count=1, repeated=False)
+    assert sink.last == SentBatch(batch=2, count=1, repeated=False)
 
 
 class NoName:
@@ -276,7 +276,7 @@ def test_a_takeover_that_kafka_does_not_name_at_the_commit_is_found_out(
         sink._send_once(batch_buffer(b"b", first=1), 1)
     successor.bind("one")
     successor._send_once(batch_buffer(b"b", first=1), 1)
-    assert successor.last == Sent(batch=1, count=1, repeated=False)
+    assert successor.last == SentBatch(batch=1, count=1, repeated=False)
     successor.close()
 
 
@@ -287,7 +287,7 @@ def test_a_commit_that_ends_in_a_fault_of_the_broker_is_looked_up(
     """It may hold or not: what is sent is sent once."""
     sink._producer = NoName(sink._producer, commits=commits)
     sink._send_once(batch_buffer(b"b", first=1), 1)
-    assert sink.last == Sent(batch=1, count=1, repeated=commits)
+    assert sink.last == SentBatch(batch=1, count=1, repeated=commits)
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointE
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.client import Reader, Sender, Sent
+from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.topics import TopicsError, create_topics
 from spu_assigner.stream.recover.rebuild import recover
 from spu_assigner.stream.shard.batch import read_shards
@@ -258,7 +258,7 @@ def test_an_unknown_host_beside_a_broker_stops_nobody(
     create_topics(mixed.connection().client(), prefix=mixed.topic_prefix)
     kafka, events = Kafka(settings), Events()
     job = run(mixed)
-    sent: list[Sent] = []
+    sent: list[SentMessage] = []
     with Reader(mixed.connection(), ["topic-status"]) as reader:
         sender = Sender(mixed.connection(), sent.append)
         for event in (events.join(0), events.create("a")):

@@ -23,7 +23,7 @@ from spu_assigner.stream.job.marker_check import (
     MarkerGapError,
     SinkError,
 )
-from spu_assigner.stream.job.sink import Sent, TransactionalSink
+from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.kafka import retry
 from spu_assigner.stream.kafka.retry import raise_fatal_cause
 from spu_assigner.stream.kafka.topics import create_topics
@@ -182,7 +182,7 @@ def test_a_batch_repeated_after_a_crash_is_not_sent_again(
     make_sink()._send_once(batch_buffer(b"a"), 0)
     sink = make_sink()
     sink._send_once(batch_buffer(b"a"), 0)
-    assert sink.last == Sent(batch=0, count=1, repeated=True)
+    assert sink.last == SentBatch(batch=0, count=1, repeated=True)
     sink._send_once(batch_buffer(b"b", first=1), 1)
     assert sent_values(settings) == [b"a", b"b"]
 
@@ -209,7 +209,7 @@ def test_a_batch_larger_than_memory_goes_by_way_of_a_file(
     make_sink()._send_once(spilled, 0)
     sink = make_sink()
     sink._send_once(batch_buffer(b"a" * 300, b"b"), 0)
-    assert sink.last == Sent(batch=0, count=2, repeated=True)
+    assert sink.last == SentBatch(batch=0, count=2, repeated=True)
 
 
 def test_a_repeated_batch_with_other_content_is_refused(
@@ -312,7 +312,7 @@ def test_after_a_time_out_the_marker_decides(
 
     monkeypatch.setattr(sink, "_transact", lost_answer)
     sink._send_once(batch_buffer(b"a"), 0)
-    assert sink.last == Sent(batch=0, count=1, repeated=True)
+    assert sink.last == SentBatch(batch=0, count=1, repeated=True)
     assert sent_values(settings) == [b"a"]
 
 
@@ -364,6 +364,6 @@ def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
         sink._send_once(batch_buffer(*values), 0)
         seconds = time.monotonic() - begun
         quotas.set(client_id, None)
-    assert sink.last == Sent(batch=0, count=24, repeated=False)
+    assert sink.last == SentBatch(batch=0, count=24, repeated=False)
     assert len(sent_values(settings)) == 24
     assert seconds > patience

@@ -35,7 +35,7 @@ from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
-from spu_assigner.stream.kafka.client import Reader, Sender, Sent
+from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.topics import (
     APPLIED_TOPICS,
     ASSIGNER_STATE,
@@ -48,9 +48,9 @@ from spu_assigner.stream.kafka.topics import (
     check_topics,
     create_topics,
 )
-from spu_assigner.stream.plan.applied_store import Ledger
+from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.apply import apply_plan
-from spu_assigner.stream.plan.model import Kind, Maps, Wanted, make_plan
+from spu_assigner.stream.plan.model import ChangeKind, Maps, Wanted, make_plan
 from spu_assigner.stream.plan.options import sized
 from spu_assigner.stream.plan.target_cluster import Target
 from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
@@ -205,7 +205,7 @@ def _first(consumer: Consumer, *, is_member: bool) -> None:
 
 def produce(settings: Settings) -> None:
     """An event for each input."""
-    results: list[Sent] = []
+    results: list[SentMessage] = []
     sender = Sender(settings.connection(), results.append)
     sender.send(SpuJoined(event_id="e1", cluster_id="c", spu_id=0))
     sender.send(TopicDelete(event_id="e2", cluster_id="c", topic="t"))
@@ -266,7 +266,7 @@ def apply_maps(settings: Settings) -> None:
     records = f"{connection.prefix}{APPLIED_TOPICS}"
     with Target(connection) as target:
         cluster = target.look([new, wide, records], deleted=[old])
-        ledger = Ledger(connection, "c1", is_there=records in cluster.topics)
+        ledger = AppliedLedger(connection, "c1", is_there=records in cluster.topics)
         applied = ledger.read()
         if old in cluster.ids:  # As if a run before had made it.
             made = recorded(old, cluster.ids[old])
@@ -275,7 +275,7 @@ def apply_maps(settings: Settings) -> None:
         plan = sized(plan, cluster, target)
         report = apply_plan(plan, target, ledger)
     assert not report.failed, report.failed
-    assert all(change.size is not None for change in plan.of(Kind.DELETE))
+    assert all(change.size is not None for change in plan.of(ChangeKind.DELETE))
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
 
 

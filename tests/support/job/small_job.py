@@ -14,7 +14,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Source
+from spu_assigner.stream.shard.bundle import InputSource
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 from support.job.profiled import SHARDS
@@ -24,7 +24,7 @@ from support.kafka.reading import outputs, settled
 
 TIME_MS = 1_700_000_000_000
 SHARDS_LEFT = 4 if SHARDS > 1 else 1  # it suits the profile; of several, no start would choose it
-SOURCES = {SPU_EVENTS: Source.SPU_EVENTS, TOPIC_EVENTS: Source.TOPIC_EVENTS}
+SOURCES = {SPU_EVENTS: InputSource.SPU_EVENTS, TOPIC_EVENTS: InputSource.TOPIC_EVENTS}
 
 
 class SmallJob:
