@@ -225,9 +225,9 @@ def check_rights(check: Check[Any], broker: Broker, role: Role, query: str) -> R
     user = broker.connection.security.username
     principal = f" --principal User:{user}" if user is not None else ""
     given = f" --topic-prefix {prefix}" if prefix else ""
-    mend = f"grant what `spu-assigner topics acls --role {role}{principal}{given}` lists"
+    fix = f"grant what `spu-assigner topics acls --role {role}{principal}{given}` lists"
     for name, (found, needed) in lacking.items():
-        check.tell(RIGHT_MISSING, f"{name}: this user has {found}, {role} needs {needed}", mend)
+        check.tell(RIGHT_MISSING, f"{name}: this user has {found}, {role} needs {needed}", fix)
     check.summary = f"those of {role} on {len(names)} topics"
     # To ask for a transactional id is to take it, which would shut out a job that runs.
     others = {acl.resource: acl.name for acl in wanted if acl.resource is not Resource.TOPIC}

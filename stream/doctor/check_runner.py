@@ -55,10 +55,10 @@ class Check(Generic[T]):
         """Whether its thread is at work, be it waited for or not."""
         return not self._ended.is_set()
 
-    def tell(self, rule: DoctorRule, message: str, mend: str | None = None) -> None:
+    def tell(self, rule: DoctorRule, message: str, fix: str | None = None) -> None:
         """Note a finding; what to do is the rule's, unless it can be said better here."""
         self.findings.append(
-            DoctorFinding(check=self.name, rule=rule, message=message, mend=mend or rule.mend)
+            DoctorFinding(check=self.name, rule=rule, message=message, fix=fix or rule.fix)
         )
 
     def start(self) -> None:

@@ -160,7 +160,7 @@ def _lines(check: Check[Any]) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for finding in check.findings:
         weight = "fault" if finding.rule.is_fault else "warning"
-        lines.append((weight, f"{finding.rule.code} {finding.message}\n→ {finding.mend}"))
+        lines.append((weight, f"{finding.rule.code} {finding.message}\n→ {finding.fix}"))
     if not lines:
         if check.unchecked is None:
             lines.append(("ok", check.summary))

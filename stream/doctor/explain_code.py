@@ -27,7 +27,7 @@ def explained(rule: DoctorRule) -> str:
     """All that there is to say of a rule."""
     weight = "a fault" if rule.is_fault else "a warning"
     return (
-        f"{rule.code} {rule.name}: {rule.about}\n{rule.why}\nwhat to do: {rule.mend}\n"
+        f"{rule.code} {rule.name}: {rule.about}\n{rule.why}\nwhat to do: {rule.fix}\n"
         f"{weight}: the exit status is 1{'' if rule.is_fault else ' with --strict'}"
     )
 
@@ -37,7 +37,7 @@ def describe() -> str:
     lines = ["| code | name | what is found | what to do |", "| --- | --- | --- | --- |"]
     for rule in rules():
         weight = "" if rule.is_fault else " (a warning)"
-        lines.append(f"| {rule.code} | {rule.name} | {rule.about}{weight} | {rule.mend} |")
+        lines.append(f"| {rule.code} | {rule.name} | {rule.about}{weight} | {rule.fix} |")
     return "\n".join(lines)
 
 

@@ -48,8 +48,8 @@ from spu_assigner.stream.kafka.topics import (
     ACCESS,
     ASSIGNER_COMMITS,
     ASSIGNER_STATE,
+    CREATE_TOPICS,
     GRANTING,
-    MENDING,
     SPU_EVENTS,
     AccessError,
     Fault,
@@ -192,7 +192,7 @@ class LeaderElection:
         if error is None or error.code() not in _HOPELESS:
             return
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise FollowError(f"{error.str()}; {MENDING}")
+            raise FollowError(f"{error.str()}; {CREATE_TOPICS}")
         name = follower_name(self._cluster_id, prefix=self._connection.prefix)
         raise FollowError(f"group {name!r} does not take this follower: {described(error)}")
 

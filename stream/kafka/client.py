@@ -41,9 +41,9 @@ from spu_assigner.stream.kafka.connection_diagnosis import (
 )
 from spu_assigner.stream.kafka.retry import ask_leaders
 from spu_assigner.stream.kafka.topics import (
+    CREATE_TOPICS,
     GRANTING,
     MAP_MESSAGE_SIZE_MAX,
-    MENDING,
     MESSAGE_SIZE_MAX,
     SPU_EVENTS,
     TOPIC_EVENTS,
@@ -390,7 +390,7 @@ def _require_topics(
                 denied = hidden(asking, missing)
             if denied:
                 raise ClientError(f"this user may not use {', '.join(denied)}; {GRANTING}")
-            raise ClientError(f"missing topics {', '.join(missing)}; {MENDING}")
+            raise ClientError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
         time.sleep(POLL_SECONDS)
 
 

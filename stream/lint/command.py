@@ -37,7 +37,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     rule = rule_of(value)
     if rule is None:
         raise click.BadParameter(f"{value!r} is no code; README lists them", ctx, param)
-    click.echo(f"{rule.code} {rule.name}: {rule.about}\nwhat to do: {rule.mend}\n{_weight(rule)}")
+    click.echo(f"{rule.code} {rule.name}: {rule.about}\nwhat to do: {rule.fix}\n{_weight(rule)}")
     ctx.exit()
 
 

@@ -1,7 +1,7 @@
 """Lints one event, on the state that the lines before it have left.
 
 Whether it is refused, the core says. What else is wrong with one that is refused the core says too,
-asked again with the first fault mended. What is legal but probably not meant is judged here.
+asked again with the first fault fixed. What is legal but probably not meant is judged here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _FIELDS: Final[Mapping[Code, str]] = {
     Code.TOO_MANY_SPUS: "spu_id",
     Code.TOO_MANY_WAITING: "on_shortage",
 }
-_MENDED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
+_FIXED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
     Code.INVALID_PARTITIONS: [{"partitions": 1}],
     Code.INVALID_REPLICATION_FACTOR: [{"replication_factor": 1}],
     Code.INVALID_START_INDEX: [{"start_index": 0}, {"start_index": None}],
@@ -225,19 +225,19 @@ class EventLint:
         return is_certain
 
     def _refusals(self, first: Refusal) -> Iterator[Refusal]:
-        """The first refusal, then those that show when it is mended."""
+        """The first refusal, then those that show when it is fixed."""
         event, cluster = self.event, self.cluster
         asked = replace(event, event_id=_ASKED_AGAIN_ID)
         tried: Counter[Code] = Counter()
         refusal: Refusal | None = first
         while refusal is not None:
             code = refusal[0]
-            mends = _MENDED.get(code, ())
-            if not tried[code] and (refusal is first or mends or isinstance(event, TopicCreate)):
+            fixes = _FIXED.get(code, ())
+            if not tried[code] and (refusal is first or fixes or isinstance(event, TopicCreate)):
                 yield refusal
-            if tried[code] == len(mends):
+            if tried[code] == len(fixes):
                 break
-            asked = replace(asked, **mends[tried[code]])
+            asked = replace(asked, **fixes[tried[code]])
             tried[code] += 1
             refusal = refusal_of(
                 decide(cluster.state, asked, default_policy=cluster.default_policy)

@@ -21,7 +21,7 @@ class LintRule:
     code: str  # E… an error, W… a warning
     name: str
     about: str  # what is found
-    mend: str  # what to do
+    fix: str  # what to do
     by_history: bool = False  # depends on SPUs and topics that there were before
     in_part: bool = False  # told of clusters whose beginning is not in the file, and only of them
 
@@ -62,7 +62,7 @@ class LintFinding:
             "cluster_id": self.cluster_id,
             "field": self.field or None,
             "message": self.message,
-            "mend": self.rule.mend,
+            "mend": self.rule.fix,
         }
 
 
@@ -71,18 +71,18 @@ _OF_REFUSALS: Final[dict[Code, LintRule]] = {}
 _BY_CODE: Final[dict[str, LintRule]] = {}
 
 
-def _rule(code: str, name: str, about: str, mend: str, **given: bool) -> LintRule:
-    rule = _BY_CODE[code] = LintRule(code=code, name=name, about=about, mend=mend, **given)
+def _rule(code: str, name: str, about: str, fix: str, **given: bool) -> LintRule:
+    rule = _BY_CODE[code] = LintRule(code=code, name=name, about=about, fix=fix, **given)
     return rule
 
 
-def _line(code: str, fault: LineFault, about: str, mend: str) -> None:
-    _OF_LINES[fault] = _rule(code, fault.value.replace("_", "-"), about, mend)
+def _line(code: str, fault: LineFault, about: str, fix: str) -> None:
+    _OF_LINES[fault] = _rule(code, fault.value.replace("_", "-"), about, fix)
 
 
-def _refusal(code: str, refusal: Code, about: str, mend: str, **given: bool) -> None:
+def _refusal(code: str, refusal: Code, about: str, fix: str, **given: bool) -> None:
     name = refusal.value.lower().replace("_", "-")
-    _OF_REFUSALS[refusal] = _rule(code, name, about, mend, **given)
+    _OF_REFUSALS[refusal] = _rule(code, name, about, fix, **given)
 
 
 def of_line(fault: LineFault) -> LintRule:

@@ -77,7 +77,7 @@ def test_a_seeded_fault_is_found_and_no_other(
     told = call(installation, monkeypatch, "--json", seconds=FEW_SECONDS if seed.waits else SECONDS)
     found = findings(told)
     assert sorted({each["code"] for each in found}) == list(seed.codes), found
-    assert seed.mend in next(each["mend"] for each in found if each["code"] == seed.codes[0])
+    assert seed.fix in next(each["mend"] for each in found if each["code"] == seed.codes[0])
     assert told.return_value == seed.status
 
 

@@ -94,8 +94,8 @@ def test_lists_are_mended_as_swap_after_swap_does_it(
     columns = np.array(lists, dtype=np.int16).T.copy()
     own = None if groups is None else np.array(groups, dtype=np.int16).reshape(len(lists), -1).T
     with mock.patch.object(swap_repair, "SWAPS_TRIED_MAX", tries):
-        bad = swap_repair.mended(columns, own, seed).tolist()
-    assert bad == plain.mended(lists, groups, seed, tries)
+        bad = swap_repair.repaired(columns, own, seed).tolist()
+    assert bad == plain.repaired(lists, groups, seed, tries)
     assert columns.T.tolist() == lists
 
 
@@ -163,7 +163,7 @@ def plain_rows(task: Task) -> list[list[int]] | None:
         sequence = plain.dealt(to_follow.tolist(), rack_of, task.seed)
         cells = plain.in_cells(racks, sequence, rack_of)
     lists = [[leader, *others] for leader, others in zip(leading, cells, strict=True)]
-    if task.upper.max() > 1 and plain.mended(lists, racks, task.seed, tries):
+    if task.upper.max() > 1 and plain.repaired(lists, racks, task.seed, tries):
         return None
     return lists
 
