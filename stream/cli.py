@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.common.daemon_threads import is_any_at_work
+from spu_assigner.stream.common.daemon_threads import is_any_running
 
 PROGRAM: Final = "spu-assigner"
 
@@ -131,7 +131,7 @@ def main() -> None:
     try:
         cli()
     except SystemExit as end:
-        if is_any_at_work():
+        if is_any_running():
             _leave(end.code)
         raise
     finally:

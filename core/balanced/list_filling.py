@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from spu_assigner.core.balanced.swap_repair import (
     Columns,
     by_number,
-    mended,
     racks_apart,
     racks_shared,
+    repaired,
 )
 from spu_assigner.core.balanced.weighted_interleave import Numbers, dealt, interleaved
 from spu_assigner.core.state.ledger import CountArray
@@ -56,7 +56,7 @@ class Task:
 def fill_rows(task: Task) -> NDArray[np.int16]:
     """Rows of positions in `ids`, shape (rows, replicas), leader first.
 
-    Many rows are dealt; few, and those that cannot be mended, are made one by one.
+    Many rows are dealt; few, and those that cannot be repaired, are made one by one.
     """
     leading = interleaved(task.leaders, task.positions)
     if len(leading) * task.replicas < DEALT_CELLS_MIN:
@@ -97,7 +97,7 @@ def _dealt_rows(task: Task, leading: Numbers) -> tuple[NDArray[np.int16], CountA
     racks = racks_shared(totals, task.lower, leading_racks, replicas=task.replicas, seed=task.seed)
     _write_cells(task, rows, racks)
     columns = np.ascontiguousarray(rows.T)
-    bad = mended(columns, racks, task.seed)
+    bad = repaired(columns, racks, task.seed)
     _write_columns(rows, columns[1:])
     return rows, bad
 

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from spu_assigner.core.balanced.list_filling import Task, fill_rows, mixed
 from spu_assigner.core.balanced.quotas import Takers, even_shares, keys
-from spu_assigner.core.balanced.small_quotas import Request
+from spu_assigner.core.balanced.small_quotas import SmallRequest
 from spu_assigner.core.balanced.small_request import place_few
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdMatrix
@@ -32,7 +32,7 @@ from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Layout, Loads
 
 ROWS_AT_ONCE: Final = 4_096  # so that numpy's wider copy of their numbers stays small
-FEW_CELLS: Final = 1_024  # replicas of a request up to which plain Python is faster
+SMALL_REQUEST_CELLS_MAX: Final = 1_024  # replicas of a request up to which plain Python is faster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +73,11 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
             f"more of both, from 0 or later"
         )
     held, led = loads.replicas, loads.leaders
-    if partitions * replicas <= FEW_CELLS and replicas <= len(loads.ids):
+    if partitions * replicas <= SMALL_REQUEST_CELLS_MAX and replicas <= len(loads.ids):
         layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
         if int((layout.capacities - held).min()) >= partitions:
             return place_few(
-                Request(
+                SmallRequest(
                     layout=layout,
                     rule=layout.rule(replicas),
                     ids=loads.ids,

@@ -26,7 +26,7 @@ ENTRY_MASK: Final = (1 << NUMBER_BITS + COUNT_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SmallRequest:
     """Lists to place on a ring; none of its SPUs has fewer free slots than `lists`."""
 
     layout: Layout
@@ -85,7 +85,7 @@ class Choice:
         return True
 
 
-def choose_by_key(request: Request) -> Choice:
+def choose_by_key(request: SmallRequest) -> Choice:
     """Give replicas by ascending key; what equal keys leave open stays open."""
     first = request.first_keys(request.held)
     seeds = _seeds(request, first)
@@ -94,7 +94,7 @@ def choose_by_key(request: Request) -> Choice:
     return _shared_choice(request, first, seeds[0])
 
 
-def _seeds(request: Request, first: CountArray) -> list[list[int]]:
+def _seeds(request: SmallRequest, first: CountArray) -> list[list[int]]:
     """Entries of those SPUs that can be concerned, ascending: for each rack where the rule binds
     all, else together."""
     layout, rule, lists = request.layout, request.rule, request.lists
@@ -134,7 +134,7 @@ def entries_of(first: CountArray, ties: CountArray, spus: CountArray) -> list[in
     ]
 
 
-def _bound_choice(request: Request, first: CountArray, seeds: list[list[int]]) -> Choice:
+def _bound_choice(request: SmallRequest, first: CountArray, seeds: list[list[int]]) -> Choice:
     """Each rack takes what the rule says, whatever the others take."""
     lasts: list[int] = []
     given: dict[int, tuple[int, int]] = {}
@@ -152,7 +152,7 @@ def _bound_choice(request: Request, first: CountArray, seeds: list[list[int]]) -
     return _left_open(request, first, given, lasts, least=targets, most=targets)
 
 
-def _shared_choice(request: Request, first: CountArray, heap: list[int]) -> Choice:
+def _shared_choice(request: SmallRequest, first: CountArray, heap: list[int]) -> Choice:
     """Racks take what they must, and compete for the rest."""
     rule, lists, rack_of = request.rule, request.lists, request.layout.rack_of
     lower, upper = [count * lists for count in rule.lower], [count * lists for count in rule.upper]
@@ -186,7 +186,7 @@ def _shared_choice(request: Request, first: CountArray, heap: list[int]) -> Choi
     return _left_open(request, first, given, keys_reached, least=lower, most=upper)
 
 
-def _level(request: Request, entries: list[int], total: int) -> int | None:
+def _level(request: SmallRequest, entries: list[int], total: int) -> int | None:
     """The key at which SPUs of one capacity have the total; None where that is not so simple."""
     if request.layout.capacity is None:
         return None
@@ -206,7 +206,7 @@ def _level(request: Request, entries: list[int], total: int) -> int | None:
 
 
 def _uncontested_level(
-    request: Request, entries: list[int], lower: list[int], upper: list[int]
+    request: SmallRequest, entries: list[int], lower: list[int], upper: list[int]
 ) -> int | None:
     """The key at which all racks together have the total, if none of them is held to a bound."""
     total = request.lists * request.replicas
@@ -239,7 +239,7 @@ def _below(entries: list[int], level: int) -> dict[int, tuple[int, int]]:
     return given
 
 
-def _give(request: Request, heap: list[int], given: dict[int, tuple[int, int]]) -> int:
+def _give(request: SmallRequest, heap: list[int], given: dict[int, tuple[int, int]]) -> int:
     """Give the replica of least key; its key is returned, and noted beside the number given."""
     entry = heap[0]
     spu = entry & NUMBER_MASK
@@ -254,7 +254,7 @@ def _give(request: Request, heap: list[int], given: dict[int, tuple[int, int]]) 
 
 
 def _left_open(
-    request: Request,
+    request: SmallRequest,
     first: CountArray,
     given: dict[int, tuple[int, int]],
     lasts: list[int],

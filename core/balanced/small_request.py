@@ -16,7 +16,7 @@ from spu_assigner.core.balanced.list_filling import Task, choose_racks, fill_row
 from spu_assigner.core.balanced.small_quotas import (
     NUMBER_MASK,
     Choice,
-    Request,
+    SmallRequest,
     choose_by_key,
     entries_of,
 )
@@ -27,7 +27,7 @@ from spu_assigner.core.state.loads import MIXED_BITS, NUMBER_BITS
 LOOKED_AT_FIRST: Final = 4  # times as many SPUs as are needed: often some are passed over
 
 
-def place_few(request: Request) -> IdMatrix:
+def place_few(request: SmallRequest) -> IdMatrix:
     """Place the lists, one row each, leader first.
 
     Cost: O(n) in numpy, O(cells log cells) in plain Python.
@@ -39,7 +39,7 @@ def place_few(request: Request) -> IdMatrix:
     return request.ids[_rows(request, leading, choice.sure, leads, mixed)]
 
 
-def _choose_leaders(request: Request, choice: Choice) -> tuple[list[int], dict[int, int]]:
+def _choose_leaders(request: SmallRequest, choice: Choice) -> tuple[list[int], dict[int, int]]:
     """The leader of each list, and how many each leads; what they need of the choice they take.
 
     By ascending key, then position; an SPU leads no more than it gets.
@@ -86,7 +86,7 @@ def _choose_leaders(request: Request, choice: Choice) -> tuple[list[int], dict[i
 
 
 def _leading_order(
-    request: Request, choice: Choice, first: CountArray, positions: CountArray
+    request: SmallRequest, choice: Choice, first: CountArray, positions: CountArray
 ) -> CountArray:
     """Those that get a replica, or may, in the order in which they are to lead."""
     able = choice.tied.copy()
@@ -100,7 +100,7 @@ def _leading_order(
     return np.asarray(spus)
 
 
-def _choose_others(request: Request, choice: Choice, mixed: CountArray) -> None:
+def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> None:
     """Enter as sure those that get what is still open: who leads most, as the others are kept to
     lead the next topics; and rather those that get nothing yet."""
     open_count = sum(choice.forced) + choice.free
@@ -122,7 +122,7 @@ def _choose_others(request: Request, choice: Choice, mixed: CountArray) -> None:
 
 
 def _following_order(
-    request: Request, tied: NDArray[np.bool_], mixed: CountArray, looked_at: int
+    request: SmallRequest, tied: NDArray[np.bool_], mixed: CountArray, looked_at: int
 ) -> Iterator[int]:
     spus = np.flatnonzero(tied)
     led = request.first_keys(request.led)[spus]
@@ -138,7 +138,7 @@ def _following_order(
 
 
 def _rows(
-    request: Request,
+    request: SmallRequest,
     leading: list[int],
     quotas: dict[int, int],
     leads: dict[int, int],
@@ -180,7 +180,7 @@ def _following_cells(quotas: dict[int, int], leads: dict[int, int], mixed: Count
 
 
 def _racks_of_rows(
-    request: Request, leading: list[int], to_follow: list[list[int]]
+    request: SmallRequest, leading: list[int], to_follow: list[list[int]]
 ) -> list[list[int]]:
     """For each list the racks of its followers.
 
@@ -219,7 +219,7 @@ def _racks_of_rows(
 
 
 def _rows_with_care(
-    request: Request, quotas: dict[int, int], leads: dict[int, int]
+    request: SmallRequest, quotas: dict[int, int], leads: dict[int, int]
 ) -> NDArray[np.int64]:
     """Rows in which an SPU could come twice."""
     layout, rule = request.layout, request.rule

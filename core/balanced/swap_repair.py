@@ -1,4 +1,4 @@
-"""Many replica lists at once: dealt, then mended.
+"""Many replica lists at once: dealt, then repaired.
 
 Where an SPU (or rack) comes twice in a list, it changes places with another of its kind, taken from
 a list that does not have it. Swaps keep what each SPU gets and what each list has of each rack.
@@ -22,11 +22,11 @@ NUMBER_END: Final = 2**15 - 1  # after every SPU and rack
 Columns = NDArray[np.int16]  # shape (cells of a list, lists): the first of each, the second, …
 
 
-def mended(columns: Columns, groups: Columns | None, seed: int) -> CountArray:
+def repaired(columns: Columns, groups: Columns | None, seed: int) -> CountArray:
     """Swap followers until no list has a number twice; the first column stays.
 
     `groups` has the group of each follower, and swaps are within one; None: all are of one group.
-    Returns the lists that could not be mended.
+    Returns the lists that could not be repaired.
     """
     bad = np.flatnonzero(_has_equals(columns))
     if not len(bad):
@@ -158,7 +158,7 @@ def _apart(wanted: CountArray, first: Numbers, width: int, seed: int) -> Columns
     columns = np.empty((1 + width, len(first)), dtype=np.int16)
     columns[0] = first
     columns[1:] = dealt(wanted, np.zeros_like(wanted), seed).reshape(len(first), width).T
-    return None if len(mended(columns, None, seed)) else columns
+    return None if len(repaired(columns, None, seed)) else columns
 
 
 def _all_others(columns: Columns, racks: int) -> Columns:

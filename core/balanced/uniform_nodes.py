@@ -1,15 +1,16 @@
 """`balanced` on a ring of SPUs that differ in nothing but their load: counts kept between requests.
 
 Where all have one capacity and racks do not matter, most requests are simple: no SPU gets more than
-one replica. Then the choices of `few` can be told by levels. The SPUs of the lowest count are taken
-first; those of the next one fill up:
+one replica. Then the choices of `small_request` can be told by levels. The SPUs of the lowest count
+are taken first; those of the next one fill up:
 
 - leaders are those of least lists led, then by position, among all that may get a replica;
 - the others of the lowest count follow, if there are not too many of them;
 - the rest is taken of the level that is left over, who leads most first, then in mixed order;
 - followers are dealt in mixed order.
 
-Whatever is not so simple is refused here and placed by `few`; tests hold one to the other.
+Whatever is not so simple is refused here and placed by `small_request`; tests hold one to the
+other.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Given:
     rows: NDArray[np.intp]  # numbers of SPUs, leader first; nobody is there twice
 
 
-class EvenRing:
+class UniformNodes:
     """The loads of such a ring. SPUs are numbered by ascending id."""
 
     __slots__ = (

@@ -13,8 +13,8 @@ from spu_assigner.core.balanced.uniform_nodes import (
     FOLLOWER_BITS,
     FOLLOWER_MASK,
     NUMBER_MASK,
-    EvenRing,
     Given,
+    UniformNodes,
     leads_twice,
     levels_of,
     move,
@@ -24,7 +24,7 @@ from spu_assigner.core.state.ledger import CountArray, Ledger
 from spu_assigner.core.state.loads import Layout
 
 
-class EvenRacks(EvenRing):
+class UniformRacks(UniformNodes):
     """The loads of such a ring. SPUs are numbered by ascending id, racks as in the layout."""
 
     __slots__ = ("_others", "_rack_keys", "_rack_levels", "_rack_numbers")

@@ -15,4 +15,4 @@ class _Brief(Repr):
         return super().repr_int(x, level)
 
 
-shown = _Brief().repr
+bounded_repr = _Brief().repr

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, NewType
 
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.fast_str_enum import Word
+from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_legal_name, is_text
 
 SpuId = NewType("SpuId", int)
@@ -20,7 +20,7 @@ SpuId = NewType("SpuId", int)
 LEGAL_NAME = "1 to 249 of [a-zA-Z0-9._-], not '.' or '..'"
 
 
-class Policy(Word):
+class Policy(FastStrEnum):
     """The rule that turns ring, chain index and request into a replica map."""
 
     FLUVIO = "fluvio"

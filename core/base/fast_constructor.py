@@ -1,7 +1,8 @@
 """Making many frozen dataclasses quickly: for the hot path, where a record is made for each event.
 
 A frozen dataclass sets its fields one by one through `object.__setattr__`, which takes four times
-as long as all else of making it. `quick` gives a function of the same keywords that makes the same
+as long as all else of making it. `fast_constructor` gives a function of the same keywords that
+makes the same
 object: its fields are set while it is of a twin class that is not frozen, then its class changes.
 """
 
@@ -15,7 +16,7 @@ Made = TypeVar("Made")
 Given = ParamSpec("Given")
 
 
-def quick(frozen: Callable[Given, Made]) -> Callable[Given, Made]:
+def fast_constructor(frozen: Callable[Given, Made]) -> Callable[Given, Made]:
     """A function that takes what the class takes and gives an equal object.
 
     The class must be a frozen dataclass with slots. Its `__post_init__` is **not** called: whoever

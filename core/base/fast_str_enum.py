@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Word(StrEnum):
+class FastStrEnum(StrEnum):
     """A `StrEnum` with the hash of its string.
 
     An enumeration's own hash is a call of Python's for each look into a dict, several in each

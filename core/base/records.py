@@ -14,12 +14,12 @@ from typing import Protocol, overload
 
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate
-from spu_assigner.core.base.fast_constructor import quick
-from spu_assigner.core.base.fast_str_enum import Word
+from spu_assigner.core.base.fast_constructor import fast_constructor
+from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.replica_lists import ReplicaLists
 
 
-class Status(Word):
+class Status(FastStrEnum):
     """The answer to a request."""
 
     ASSIGNED = "assigned"
@@ -41,7 +41,7 @@ class RingChange(StrEnum):
     IGNORED = "ignored"
 
 
-class Mode(Word):
+class Mode(FastStrEnum):
     """How the lists that a map is new with were found."""
 
     ROUND_ROBIN = "round_robin"  # fluvio without racks
@@ -133,7 +133,7 @@ class RingEvent:
     cause: str
 
 
-class Order(Word):
+class Order(FastStrEnum):
     """An order of the ring; each keeps its own chain index."""
 
     ID = "id"
@@ -284,7 +284,7 @@ class RingFacts(Protocol):
     cache: bytes | None
 
 
-class Usual(Sequence[Record]):
+class GrantedCreate(Sequence[Record]):
     """The records of a create that is granted and fills no SPU; told by their class at once.
 
     Map, status, chains and event seen. They are made when somebody looks at them: the state and the
@@ -405,7 +405,7 @@ class Usual(Sequence[Record]):
         return self.records()[place]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Usual | tuple) and self.records() == tuple(other)
+        return isinstance(other, GrantedCreate | tuple) and self.records() == tuple(other)
 
     def __hash__(self) -> int:
         return hash(self.records())
@@ -414,8 +414,8 @@ class Usual(Sequence[Record]):
         return repr(self.records())
 
 
-_reason = quick(Reason)
-_replica_map = quick(ReplicaMap)
-_topic_status = quick(TopicStatus)
-_chains_changed = quick(ChainsChanged)
-_event_seen = quick(EventSeen)
+_reason = fast_constructor(Reason)
+_replica_map = fast_constructor(ReplicaMap)
+_topic_status = fast_constructor(TopicStatus)
+_chains_changed = fast_constructor(ChainsChanged)
+_event_seen = fast_constructor(EventSeen)

@@ -11,6 +11,7 @@ from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
     Chain,
     ChainsChanged,
+    GrantedCreate,
     Order,
     Record,
     ReplicaMap,
@@ -19,7 +20,6 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Status,
     TopicStatus,
-    Usual,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -152,14 +152,14 @@ def answers(records: Sequence[Record]) -> tuple[ReplicaMap | TopicStatus | RingE
 
     The records themselves are in the order in which they apply.
     """
-    if type(records) is Usual:
+    if type(records) is GrantedCreate:
         return records.records()[:2]
-    told = [
+    found = [
         record for record in records if isinstance(record, ReplicaMap | TopicStatus | RingEvent)
     ]
-    if len(told) > 1:
-        told.sort(key=_place_among_answers)
-    return tuple(told)
+    if len(found) > 1:
+        found.sort(key=_place_among_answers)
+    return tuple(found)
 
 
 def _place_among_answers(answer: ReplicaMap | TopicStatus | RingEvent) -> tuple[int, str, int]:

@@ -1,8 +1,8 @@
-"""The usual create: a new topic whose lists fill no SPU. Nearly all events of a job are such.
+"""Granted creates: new topics whose lists saturate no SPU. Nearly all events of a job are such.
 
 What `decide` finds out with care is known at once here: nobody leaves the ring, nothing follows,
 and what a map's reason says of the ring is the same as in the map before. So the same records come
-out at a tenth of the cost. Whatever is not usual is left to `decide`; tests hold one to the other.
+out at a tenth of the cost. Whatever else there is is left to `decide`; tests hold one to the other.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Final
 
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.records import Usual
+from spu_assigner.core.base.records import GrantedCreate
 from spu_assigner.core.base.reserved import KAFKA_OWN, PRODUCT_NAMES
-from spu_assigner.core.decision.lookahead import course_of
+from spu_assigner.core.decision.lookahead import lookahead_of
 from spu_assigner.core.state.cluster_state import ClusterState, new_event_hash
 
 PARTITIONS_MAX: Final = 1_024  # a larger one costs so much that nothing is saved here
 
 
-def usual_create(
+def fast_create(
     state: ClusterState,
     event: TopicCreate,
     default_policy: Policy,
     reserved_names: frozenset[str] = PRODUCT_NAMES,
-) -> Usual | None:
-    """The records of a usual create, as `decide` gives them; None: it is none. Changes nothing."""
+) -> GrantedCreate | None:
+    """The records of a granted create, as `decide` gives them; else None. Changes nothing."""
     topic, partitions = event.topic, event.partitions
     if (
         topic in state.topics
@@ -46,20 +46,22 @@ def usual_create(
     policy = event.policy or default_policy
     kind = (policy, event.replication_factor, event.ignore_rack)
     ring = state.ring
-    course = ring.courses.get(kind)
-    if course is None:
-        course = course_of(state, policy, event.replication_factor, ignore_rack=event.ignore_rack)
-        if course is None:
+    lookahead = ring.lookaheads.get(kind)
+    if lookahead is None:
+        lookahead = lookahead_of(
+            state, policy, event.replication_factor, ignore_rack=event.ignore_rack
+        )
+        if lookahead is None:
             return None
-        ring.courses[kind] = course
-    order = course.order
+        ring.lookaheads[kind] = lookahead
+    order = lookahead.order
     index = ring.index(order, state.chains[order])
-    lists, passed = course.lists(state, index, partitions)
+    lists, passed = lookahead.lists(state, index, partitions)
     after = index + partitions
-    return Usual(
+    return GrantedCreate(
         event,
         policy,
-        course,
+        lookahead,
         lists,
         passed,
         index,

@@ -1,4 +1,4 @@
-"""What the usual requests of one kind on one ring have in common, and rows made ahead of them.
+"""What the granted creates of one kind on one ring have in common, and rows made ahead of them.
 
 Requests of one rule go on where the last one stopped, so the next rows are known before anybody
 asks for them: they are made many at once, as a `Table` of which each request takes a slice. On a
@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.balanced.policy import FEW_CELLS, place_balanced
-from spu_assigner.core.balanced.uniform_nodes import EvenRing
-from spu_assigner.core.balanced.uniform_racks import EvenRacks
+from spu_assigner.core.balanced.policy import SMALL_REQUEST_CELLS_MAX, place_balanced
+from spu_assigner.core.balanced.uniform_nodes import UniformNodes
+from spu_assigner.core.balanced.uniform_racks import UniformRacks
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Order, RingFacts
 from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists, Table
@@ -23,7 +23,7 @@ from spu_assigner.core.policies.planner import (
     ORDER_OF,
     PASSED_BEFORE,
     Cursor,
-    Rule,
+    PlacementRule,
     known_table,
     period_of,
     period_table,
@@ -39,7 +39,7 @@ Passed = tuple[int, int]  # SPUs passed over: for their rack, because the list h
 _NOBODY: Final[Passed] = (0, 0)
 
 
-class Course(RingFacts, Protocol):
+class PlacementLookahead(RingFacts, Protocol):
     """How requests of one replication factor are placed while a ring lasts."""
 
     def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
@@ -62,12 +62,12 @@ class _Facts:
         self.saturated = state.online_count - ring.size
 
 
-class RuleCourse(_Facts):
+class RuleLookahead(_Facts):
     """Of a rule, whose rows depend on the index alone."""
 
     __slots__ = ("_ahead", "_first", "_passed_before", "_replicas", "_rule", "_table")
 
-    def __init__(self, state: ClusterState, rule: Rule, replicas: int) -> None:
+    def __init__(self, state: ClusterState, rule: PlacementRule, replicas: int) -> None:
         super().__init__(state, MODE_OF[rule], ORDER_OF[rule])
         self._rule = rule
         self._replicas = replicas
@@ -106,7 +106,7 @@ class RuleCourse(_Facts):
         return table
 
 
-class BalancedCourse(_Facts):
+class BalancedLookahead(_Facts):
     """Of `balanced`, which weighs the ring for each request."""
 
     __slots__ = ("_even", "_ignore_rack", "_replicas")
@@ -122,7 +122,7 @@ class BalancedCourse(_Facts):
         self._even = _even_ring(loads.ids, layout, replicas)
 
     def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
-        if self._even is not None and count * self._replicas <= FEW_CELLS:
+        if self._even is not None and count * self._replicas <= SMALL_REQUEST_CELLS_MAX:
             lists = self._even.lists(
                 state.ledger, partitions=count, replicas=self._replicas, start=index
             )
@@ -138,26 +138,26 @@ class BalancedCourse(_Facts):
         return ReplicaLists(matrix), _NOBODY
 
 
-def _even_ring(ids: IdArray, layout: Layout, replicas: int) -> EvenRing | None:
+def _even_ring(ids: IdArray, layout: Layout, replicas: int) -> UniformNodes | None:
     """The loads of a ring whose SPUs differ in nothing but load, if it is one."""
     if layout.capacity is None:
         return None
     if layout.is_one:
-        return EvenRing(ids, layout)
-    return EvenRacks(ids, layout) if layout.rule(replicas).upper == [1] * replicas else None
+        return UniformNodes(ids, layout)
+    return UniformRacks(ids, layout) if layout.rule(replicas).upper == [1] * replicas else None
 
 
-def course_of(
+def lookahead_of(
     state: ClusterState, policy: Policy, replicas: int, *, ignore_rack: bool
-) -> Course | None:
-    """The course of such requests on the present ring; None: there is none, or they are refused."""
+) -> PlacementLookahead | None:
+    """The lookahead of such requests on the present ring; None: none, or they are refused."""
     if not 1 <= replicas <= state.ring.size:
         return None
     match policy:
         case Policy.BALANCED:
-            return BalancedCourse(state, replicas, ignore_rack=ignore_rack)
+            return BalancedLookahead(state, replicas, ignore_rack=ignore_rack)
         case Policy.FLUVIO | Policy.KAFKA:
             rule = rule_of(state, policy, ignore_rack=ignore_rack)
-            return None if rule is None else RuleCourse(state, rule, replicas)
+            return None if rule is None else RuleLookahead(state, rule, replicas)
         case _:
             return None

@@ -56,8 +56,8 @@ from spu_assigner.core.decision.answers import (
     status,
     with_final_size,
 )
-from spu_assigner.core.decision.create_fast_path import usual_create
-from spu_assigner.core.decision.grants import Grant
+from spu_assigner.core.decision.assignment import Assignment
+from spu_assigner.core.decision.create_fast_path import fast_create
 from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.requests import (
     automatic,
@@ -78,7 +78,7 @@ from spu_assigner.core.state.cluster_state import (
     ClusterState,
     event_hash,
     evolve,
-    evolve_usual,
+    evolve_granted_create,
 )
 from spu_assigner.core.state.core_weights import weights_after
 
@@ -103,10 +103,10 @@ def step(
         reserved_names: the product's own topics, with the prefix that they have.
     """
     if type(event) is TopicCreate:
-        usual = usual_create(state, event, default_policy, reserved_names)
-        if usual is not None:
-            evolve_usual(state, usual)
-            return usual
+        granted = fast_create(state, event, default_policy, reserved_names)
+        if granted is not None:
+            evolve_granted_create(state, granted)
+            return granted
     records = _decide(state, event, default_policy, reserved_names)
     if isinstance(event, TopicCreate):
         for record in records:
@@ -139,9 +139,9 @@ def decide(
 ) -> Sequence[Record]:
     """What an event itself asks for, `EventSeen` last; not yet what follows from it."""
     if isinstance(event, TopicCreate):
-        usual = usual_create(state, event, default_policy, reserved_names)
-        if usual is not None:
-            return usual
+        granted = fast_create(state, event, default_policy, reserved_names)
+        if granted is not None:
+            return granted
     return _decide(state, event, default_policy, reserved_names)
 
 
@@ -229,27 +229,29 @@ def _following(state: ClusterState, event: Event, *, frees: bool) -> Iterator[Se
             request = request_of(waiting)
             if request.policy is None:
                 continue
-            grant = automatic(state, request, request.policy)
-            if isinstance(grant, Grant):
+            assignment = automatic(state, request, request.policy)
+            if isinstance(assignment, Assignment):
                 settled = WaitingSettled(cluster_id=state.cluster_id, topic=waiting.topic)
-                yield [*_granted(state, request, grant), settled]
+                yield [*_granted(state, request, assignment), settled]
 
 
 def _create(
     state: ClusterState, event: TopicCreate, default_policy: Policy, reserved_names: frozenset[str]
 ) -> list[Record]:
-    grant = decide_create(state, event, default_policy, reserved_names)
-    if not isinstance(grant, Grant):
+    assignment = decide_create(state, event, default_policy, reserved_names)
+    if not isinstance(assignment, Assignment):
         policy = policy_of(event, default_policy)
         waits = event.on_shortage is OnShortage.WAIT and not event.validate_only
-        if waits and policy is not Policy.MANUAL and grant.code in SHORTAGES:
-            return _wait(state, event, policy, grant)
-        return [rejected(state, event.topic, grant, event.event_id)]
+        if waits and policy is not Policy.MANUAL and assignment.code in SHORTAGES:
+            return _wait(state, event, policy, assignment)
+        return [rejected(state, event.topic, assignment, event.event_id)]
     if event.validate_only:
         return [
-            status(state, event.topic, Status.VALIDATED, event.event_id, replicas=grant.replicas)
+            status(
+                state, event.topic, Status.VALIDATED, event.event_id, replicas=assignment.replicas
+            )
         ]
-    return _granted(state, event, grant)
+    return _granted(state, event, assignment)
 
 
 def _wait(
@@ -264,18 +266,22 @@ def _wait(
     ]
 
 
-def _granted(state: ClusterState, event: TopicCreate | TopicGrow, grant: Grant) -> list[Record]:
+def _granted(
+    state: ClusterState, event: TopicCreate | TopicGrow, assignment: Assignment
+) -> list[Record]:
     """The records of a request that is met: of a new topic, or of one that grows."""
     ring, chains = state.ring, dict(state.chains)
-    for gone in grant.departed:
+    for gone in assignment.departed:
         ring, chains = ring_without(ring, chains, gone)
-    if grant.order is not None and grant.chain is not None:
-        chains[grant.order] = grant.chain
-    index = None if grant.order is None else ring.index(grant.order, chains[grant.order])
+    if assignment.order is not None and assignment.chain is not None:
+        chains[assignment.order] = assignment.chain
+    index = (
+        None if assignment.order is None else ring.index(assignment.order, chains[assignment.order])
+    )
     revision = 1
     own: tuple[int, ...] = ()
     if isinstance(event, TopicCreate):
-        replication_factor = grant.replicas.matrix.shape[1]
+        replication_factor = assignment.replicas.matrix.shape[1]
         ignore_rack = event.ignore_rack
     else:
         topic = state.topics[event.topic]
@@ -288,29 +294,29 @@ def _granted(state: ClusterState, event: TopicCreate | TopicGrow, grant: Grant) 
             cluster_id=state.cluster_id,
             topic=event.topic,
             revision=revision,
-            policy=grant.policy,
-            replicas=grant.replicas,
-            cores=grant.cores,
+            policy=assignment.policy,
+            replicas=assignment.replicas,
+            cores=assignment.cores,
             chain_index=index,
             cause=event.event_id,
             replication_factor=replication_factor,
             ignore_rack=ignore_rack,
             own_events=own,
-            reason=grant.reason,
+            reason=assignment.reason,
         ),
         status(state, event.topic, Status.ASSIGNED, event.event_id),
     ]
-    for spu_id in sorted(spu_id for gone in grant.departed for spu_id in gone):
+    for spu_id in sorted(spu_id for gone in assignment.departed for spu_id in gone):
         records.append(ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id))
     records += chains_changed(state, chains)
     return records
 
 
 def _grow(state: ClusterState, event: TopicGrow) -> list[Record]:
-    grant = decide_grow(state, event)
-    if isinstance(grant, Grant):
-        return _granted(state, event, grant)
-    return [rejected(state, event.topic, grant, event.event_id)]
+    assignment = decide_grow(state, event)
+    if isinstance(assignment, Assignment):
+        return _granted(state, event, assignment)
+    return [rejected(state, event.topic, assignment, event.event_id)]
 
 
 def _forget(state: ClusterState, event: TopicDelete | TopicRelease, answer: Status) -> list[Record]:

@@ -10,12 +10,12 @@ from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.records import Mode, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.decision.answers import Refusal
-from spu_assigner.core.decision.grants import Grant, departed_one_by_one
+from spu_assigner.core.decision.assignment import Assignment, departed_one_by_one
 from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
-def place_manual(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
+def place_manual(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     """The lists of a request as they are, or why they cannot be had."""
     lists = read_lists(event.replicas)
     if isinstance(lists, ManualFault):
@@ -29,7 +29,7 @@ def place_manual(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
         spu_id for spu_id in ids[counts == free].tolist() if state.spus[SpuId(spu_id)].online
     )
     ring = state.ring
-    return Grant(
+    return Assignment(
         policy=Policy.MANUAL,
         replicas=lists,
         departed=departed_one_by_one(lists.matrix, full),

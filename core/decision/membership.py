@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, SpuId, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import (
@@ -85,16 +85,17 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
 def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
     if not 0 <= event.spu_id <= SPU_ID_MAX:
         return Refusal(
-            Code.INVALID_SPU_ID, f"spu_id is {shown(event.spu_id)}; expected 0 to {SPU_ID_MAX}"
+            Code.INVALID_SPU_ID,
+            f"spu_id is {bounded_repr(event.spu_id)}; expected 0 to {SPU_ID_MAX}",
         )
     if not 1 <= event.cores <= CORES_MAX:
         return Refusal(
-            Code.INVALID_CORES, f"cores is {shown(event.cores)}; expected 1 to {CORES_MAX}"
+            Code.INVALID_CORES, f"cores is {bounded_repr(event.cores)}; expected 1 to {CORES_MAX}"
         )
     if event.capacity is not None and not 0 <= event.capacity <= CAPACITY_MAX:
         return Refusal(
             Code.INVALID_CAPACITY,
-            f"capacity is {shown(event.capacity)}; expected 0 to {CAPACITY_MAX}",
+            f"capacity is {bounded_repr(event.capacity)}; expected 0 to {CAPACITY_MAX}",
         )
     if event.rack is not None and not 1 <= len(event.rack) <= RACK_LENGTH_MAX:
         found = f"rack has {len(event.rack)} characters"
@@ -112,7 +113,7 @@ def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     spu = state.spus.get(spu_id)
     if spu is None:
         refusal = Refusal(
-            Code.SPU_UNKNOWN, f"no SPU {shown(event.spu_id)} in cluster {state.cluster_id!r}"
+            Code.SPU_UNKNOWN, f"no SPU {bounded_repr(event.spu_id)} in cluster {state.cluster_id!r}"
         )
         return [ignored(state, event.spu_id, refusal, event.event_id)]
     leaving = spu.leaving or event.mode is LeaveMode.DECOMMISSION

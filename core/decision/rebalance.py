@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
 from spu_assigner.core.base.limits import MOVES_MAX
@@ -53,7 +53,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     if not 0 <= event.max_moves <= MOVES_MAX:
         refusal = Refusal(
             Code.INVALID_MAX_MOVES,
-            f"max_moves is {shown(event.max_moves)}; expected 0 to {MOVES_MAX}",
+            f"max_moves is {bounded_repr(event.max_moves)}; expected 0 to {MOVES_MAX}",
         )
         return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
     names = [name for name in sorted(state.topics) if _may_move(state.topics[name])]

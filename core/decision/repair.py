@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.limits import MOVES_TOLD_MAX
+from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Move,
@@ -36,7 +36,7 @@ from spu_assigner.core.decision.answers import (
     ring_without,
     status,
 )
-from spu_assigner.core.decision.grants import refuse_size
+from spu_assigner.core.decision.assignment import refuse_size
 from spu_assigner.core.decision.requests import first_core, shown_index
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
@@ -114,12 +114,12 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
     replicas = ReplicaLists.of_lists(lists)
     too_large = refuse_size(replicas, None if topic.cores is None else replicas) if moves else None
     if too_large is not None:
-        return _told(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
+        return _outcome(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
     if moves:
         records += _changed(
             state, name, cause=cause, replicas=replicas, moves=moves, filled=candidates.filled
         )
-    return records + _told(state, name, open_rows, cause=cause, is_retry=is_retry)
+    return records + _outcome(state, name, open_rows, cause=cause, is_retry=is_retry)
 
 
 def _leaving(state: ClusterState, row: list[int]) -> list[int]:
@@ -213,7 +213,7 @@ def revised(
     Its reason tells the moves by partition, and no more than a message has room for.
     """
     topic, ring = state.topics[name], state.ring
-    told = sorted(moves, key=lambda move: move.partition)[:MOVES_TOLD_MAX]
+    reported = sorted(moves, key=lambda move: move.partition)[:MOVES_REPORTED_MAX]
     return ReplicaMap(
         cluster_id=state.cluster_id,
         topic=name,
@@ -232,7 +232,7 @@ def revised(
             ring_fingerprint=ring.fingerprint(Order.BALANCED),
             offline=len(state.spus) - state.online_count,
             saturated=state.online_count - ring.size,
-            moves=tuple(told),
+            moves=tuple(reported),
         ),
     )
 
@@ -256,7 +256,7 @@ def moved_cores(
     return ReplicaLists.of_lists(rows)
 
 
-def _told(
+def _outcome(
     state: ClusterState,
     name: str,
     open_rows: list[list[int]],

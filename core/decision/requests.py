@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 from spu_assigner.core.balanced.policy import place_balanced
-from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
@@ -15,14 +15,14 @@ from spu_assigner.core.base.records import Chain, Mode, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.decision.answers import Refusal
-from spu_assigner.core.decision.grants import Grant, departed_one_by_one, refuse_size
+from spu_assigner.core.decision.assignment import Assignment, departed_one_by_one, refuse_size
 from spu_assigner.core.decision.manual_placement import place_manual
 from spu_assigner.core.policies.planner import (
     MODE_OF,
     ORDER_OF,
     Demand,
-    Plan,
-    Rule,
+    PlacementPlan,
+    PlacementRule,
     ShortRingError,
     place,
     place_with_care,
@@ -38,7 +38,7 @@ def decide_create(
     event: TopicCreate,
     default_policy: Policy,
     reserved_names: frozenset[str],
-) -> Grant | Refusal:
+) -> Assignment | Refusal:
     """Grant a create or refuse it; the state is only read."""
     policy = policy_of(event, default_policy)
     refusal = _refuse_fields(event, policy) or _refuse_name(event.topic, reserved_names)
@@ -56,12 +56,12 @@ def decide_create(
             Code.TOPIC_EXISTS,
             f"topic {event.topic!r} waits in cluster {state.cluster_id!r} already; {hint}",
         )
-    grant = (
+    assignment = (
         place_manual(state, event) if policy is Policy.MANUAL else automatic(state, event, policy)
     )
-    if isinstance(grant, Grant):
-        return refuse_size(grant.replicas, grant.cores) or grant
-    return grant
+    if isinstance(assignment, Assignment):
+        return refuse_size(assignment.replicas, assignment.cores) or assignment
+    return assignment
 
 
 def policy_of(event: TopicCreate, default_policy: Policy) -> Policy:
@@ -71,7 +71,7 @@ def policy_of(event: TopicCreate, default_policy: Policy) -> Policy:
     return default_policy if event.replicas is None else Policy.MANUAL
 
 
-def decide_grow(state: ClusterState, event: TopicGrow) -> Grant | Refusal:
+def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
     """Grant new partitions behind those that are there, or refuse; the state is only read."""
     topic = state.topics.get(event.topic)
     if topic is None:
@@ -89,7 +89,7 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Grant | Refusal:
     if not len(lists) < event.partitions <= PARTITIONS_MAX:
         return Refusal(
             Code.INVALID_PARTITIONS,
-            f"partitions is {shown(event.partitions)}; expected a new total, more than the "
+            f"partitions is {bounded_repr(event.partitions)}; expected a new total, more than the "
             f"{len(lists)} there are and at most {PARTITIONS_MAX}",
         )
     request = TopicCreate(
@@ -101,17 +101,17 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Grant | Refusal:
         policy=topic.policy,
         ignore_rack=topic.ignore_rack,
     )
-    grant = automatic(state, request, topic.policy)
-    if isinstance(grant, Refusal):
-        return grant
+    assignment = automatic(state, request, topic.policy)
+    if isinstance(assignment, Refusal):
+        return assignment
     cores = None
-    if topic.cores is not None and grant.cores is not None:
-        cores = topic.cores.lists().followed_by(grant.cores)
+    if topic.cores is not None and assignment.cores is not None:
+        cores = topic.cores.lists().followed_by(assignment.cores)
     grown = replace(
-        grant,
-        replicas=lists.followed_by(grant.replicas),
+        assignment,
+        replicas=lists.followed_by(assignment.replicas),
         cores=cores,
-        reason=replace(grant.reason, first_partition=len(lists)),
+        reason=replace(assignment.reason, first_partition=len(lists)),
     )
     return refuse_size(grown.replicas, grown.cores) or grown
 
@@ -128,7 +128,7 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
             ),
         ):
             if not 1 <= value <= largest:
-                return Refusal(code, f"{field} is {shown(value)}; expected 1 to {largest}")
+                return Refusal(code, f"{field} is {bounded_repr(value)}; expected 1 to {largest}")
     if event.start_index is not None:
         if policy not in (Policy.FLUVIO, Policy.KAFKA):
             found = f"start_index with policy {policy.value!r}"
@@ -139,7 +139,7 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
         if not 0 <= event.start_index <= INDEX_MAX:
             return Refusal(
                 Code.INVALID_START_INDEX,
-                f"start_index is {shown(event.start_index)}; expected 0 to {INDEX_MAX}",
+                f"start_index is {bounded_repr(event.start_index)}; expected 0 to {INDEX_MAX}",
             )
     if event.shift is not None:
         if policy is not Policy.KAFKA or event.start_index is None:
@@ -149,7 +149,8 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
             )
         if not 0 <= event.shift <= INDEX_MAX:
             return Refusal(
-                Code.INVALID_SHIFT, f"shift is {shown(event.shift)}; expected 0 to {INDEX_MAX}"
+                Code.INVALID_SHIFT,
+                f"shift is {bounded_repr(event.shift)}; expected 0 to {INDEX_MAX}",
             )
     if (event.replicas is not None) != (policy is Policy.MANUAL):
         found = "no replicas" if event.replicas is None else "replicas"
@@ -172,7 +173,7 @@ def _refuse_name(topic: str, reserved_names: frozenset[str]) -> Refusal | None:
     return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; choose another name")
 
 
-def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant | Refusal:
+def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Assignment | Refusal:
     """Place a request by a rule, or say why it cannot be."""
     if policy is Policy.BALANCED:
         return _balanced(state, event)
@@ -205,7 +206,7 @@ def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant 
             plan = place_with_care(ring, demand, index, state.ledger.free(ring.ids))
     except ShortRingError as short:
         return _short_on_the_way(short)
-    return Grant(
+    return Assignment(
         policy=policy,
         replicas=plan.replicas,
         cores=_cores(state, plan) if policy is Policy.REDPANDA else None,
@@ -227,7 +228,7 @@ def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Grant 
     )
 
 
-def _balanced(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
+def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     """Place by load. The chain rises by the number of partitions."""
     ring = state.ring
     if event.replication_factor > ring.size:
@@ -253,7 +254,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Grant | Refusal:
             )
         )
     departed = departed_one_by_one(matrix, full)
-    return Grant(
+    return Assignment(
         policy=Policy.BALANCED,
         replicas=ReplicaLists(matrix),
         order=Order.BALANCED,
@@ -287,17 +288,17 @@ def _chain_after(
     return ring.chain_at(Order.BALANCED, index + len(matrix) - done)
 
 
-def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Rule | None:
+def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> PlacementRule | None:
     """How the policy places on this cluster.
 
     None: some online SPUs have racks and some have not.
     """
     if policy is Policy.REDPANDA:
-        return Rule.POINTER
+        return PlacementRule.POINTER
     unracked, racked = (
-        (Rule.ROUND_ROBIN, Rule.WALK)
+        (PlacementRule.ROUND_ROBIN, PlacementRule.WALK)
         if policy is Policy.FLUVIO
-        else (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS)
+        else (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS)
     )
     if ignore_rack or state.racked_count == 0:
         return unracked
@@ -348,7 +349,7 @@ def _shortage(state: ClusterState, event: TopicCreate, found: int) -> Refusal:
     )
 
 
-def _cores(state: ClusterState, plan: Plan) -> ReplicaLists:
+def _cores(state: ClusterState, plan: PlacementPlan) -> ReplicaLists:
     """On each SPU the first core of least weight, replica after replica."""
     matrix = plan.replicas.matrix
     flat = matrix.ravel()

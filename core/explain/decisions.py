@@ -1,9 +1,9 @@
 """Why a replica list is as it is: the decisions that made it, recomputed and with names.
 
 A record carries numbers (`Reason`). Here the ring at the time is rebuilt (`past_ring`), the step is
-placed anew (`retrace`) and must give the very lists of the record; then each replica is told: which
-position of which order was looked at, and who was passed over and why. What cannot be known from
-the outputs is said in `unknown`, and never guessed.
+placed anew (`replay_placement`) and must give the very lists of the record; then each replica is
+told: which position of which order was looked at, and who was passed over and why. What cannot be
+known from the outputs is said in `unknown`, and never guessed.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from spu_assigner.core.base.records import Mode, Order, Reason, ReplicaMap, Wait
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
-from spu_assigner.core.explain.moves import Load, MoveStep, MovesTold
+from spu_assigner.core.explain.moves import Load, MoveExplanations, MoveStep
 from spu_assigner.core.explain.replay_placement import (
     RULE_OF,
+    ChainStep,
     Passed,
-    Retraced,
-    Step,
+    ReplayedPlacement,
     Taken,
     Why,
     racks_of,
-    retrace,
-    weighed_anew,
+    replay_balanced,
+    replay_placement,
 )
 from spu_assigner.core.explain.ring_history import PastRing, RingGroup, find_ring
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -55,7 +55,7 @@ class RetainedMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PlacementDecision:
     """One revision that set this partition's list."""
 
     revision: int
@@ -63,12 +63,12 @@ class Decision:
     reason: Reason | None
     replicas: tuple[int, ...]
     before: tuple[int, ...] | None  # the list of the revision before, where that is retained
-    step: Step | None  # where in its order it was placed; None: by no order, or not known
+    step: ChainStep | None  # where in its order it was placed; None: by no order, or not known
     replica_steps: tuple[Taken, ...]  # one for each replica
     moves: tuple[MoveStep, ...]
     absent: tuple[Passed, ...]  # who of the cluster was not in the ring
     absent_unnamed: int  # how many more
-    loads: tuple[Load, ...]  # of those concerned, where shares decide; as of `Outputs.state`
+    loads: tuple[Load, ...]  # of those concerned, where shares decide; as of `KnownOutputs.state`
     loads_are_of_then: bool  # that state is the one before the decision
     recomputed: bool  # the placement was repeated and gave the recorded lists
     unknown: tuple[str, ...]
@@ -83,12 +83,12 @@ class Explanation:
     policy: Policy
     partition: int
     replicas: tuple[int, ...]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[PlacementDecision, ...]
     is_whole: bool  # the decision that placed the partition first is among them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
+class KnownOutputs:
     """What is known of a cluster: its state, and what led there.
 
     Where the state is the one that the decision was made on (`is_before`), no ring event is needed
@@ -103,7 +103,7 @@ class Outputs:
 
 
 def explain(
-    outputs: Outputs, maps: Sequence[RetainedMap], partitions: Iterable[int] | None = None
+    outputs: KnownOutputs, maps: Sequence[RetainedMap], partitions: Iterable[int] | None = None
 ) -> list[Explanation]:
     """Explain the lists of a living topic.
 
@@ -114,16 +114,18 @@ def explain(
     """
     newest = maps[-1].map
     lists = _lists(newest)
-    told = []
+    explained = []
     for number, retained in enumerate(maps):
         earlier = maps[number - 1].map if number else None
         is_next = earlier is not None and earlier.revision + 1 == retained.map.revision
-        told.append(
-            MapTold(outputs, retained, _lists(earlier) if earlier is not None and is_next else None)
+        explained.append(
+            MapExplanation(
+                outputs, retained, _lists(earlier) if earlier is not None and is_next else None
+            )
         )
     explanations = []
     for partition in range(len(lists)) if partitions is None else partitions:
-        decisions = tuple(each.decision(partition) for each in told if each.has_set(partition))
+        decisions = tuple(each.decision(partition) for each in explained if each.has_set(partition))
         explanations.append(
             Explanation(
                 cluster_id=newest.cluster_id,
@@ -154,14 +156,14 @@ def _lists(replica_map: ReplicaMap) -> list[list[int]]:
     return [] if replica_map.replicas is None else replica_map.replicas.tolist()
 
 
-class MapTold:
+class MapExplanation:
     """One map: which lists it set, and how.
 
     `lists_before` are those of the revision before; None: there was none, or it is not retained.
     """
 
     def __init__(
-        self, outputs: Outputs, retained: RetainedMap, lists_before: list[list[int]] | None
+        self, outputs: KnownOutputs, retained: RetainedMap, lists_before: list[list[int]] | None
     ) -> None:
         self._outputs = outputs
         self._retained = retained
@@ -172,7 +174,9 @@ class MapTold:
         reason = self._map.reason
         self._moved = {move.partition for move in reason.moves} if reason is not None else set()
         self._racks: dict[int, str] = {}  # before the step, as far as they are certain
-        self._found: tuple[PastRing | None, Retraced | None, MovesTold | None] | None = None
+        self._found: (
+            tuple[PastRing | None, ReplayedPlacement | None, MoveExplanations | None] | None
+        ) = None
 
     def partitions(self) -> list[int]:
         """Those whose list this map set."""
@@ -192,30 +196,30 @@ class MapTold:
             return reason is None
         return partition >= reason.first_partition
 
-    def decision(self, partition: int) -> Decision:
+    def decision(self, partition: int) -> PlacementDecision:
         """How the list came to be; only for a partition that the map set."""
         reason, row = self._map.reason, self._lists[partition]
         unknown: list[str] = []
         taken: tuple[Taken, ...] = ()
         step = None
-        past, retraced, moves_told = self._rebuilt()
+        past, replayed, move_explanations = self._rebuilt()
         if reason is None:
             unknown.append("the release that wrote this revision recorded no reason")
         elif past is None and reason.mode is not Mode.LISTS:
             unknown.append(_no_ring(reason))
-        recomputed = retraced is not None and retraced.fault is None
-        if retraced is not None and reason is not None:
-            if retraced.fault is not None:
-                unknown.append(retraced.fault)
+        recomputed = replayed is not None and replayed.fault is None
+        if replayed is not None and reason is not None:
+            if replayed.fault is not None:
+                unknown.append(replayed.fault)
             elif reason.mode in RULE_OF:
-                step, taken = retraced.told(partition - reason.first_partition, row)
+                step, taken = replayed.step_of(partition - reason.first_partition, row)
         if not taken:
             taken = tuple(self._plainly(partition, reason))
         before = self._lists_before
         absent, unnamed = _absent(reason, past)
         if step is not None:
             absent = (*absent, *step.filled)
-        moves = () if moves_told is None else moves_told.of(partition)
+        moves = () if move_explanations is None else move_explanations.of(partition)
         if moves and all(move.is_as_ruled for move in moves):
             recomputed = True
         elif any(move.is_as_ruled is False for move in moves):
@@ -223,7 +227,7 @@ class MapTold:
                 "the rule, applied anew, chooses another SPU than the recorded; this should not "
                 "be: please report it with the record"
             )
-        return Decision(
+        return PlacementDecision(
             revision=self._map.revision,
             cause=self._map.cause,
             reason=reason,
@@ -240,12 +244,12 @@ class MapTold:
             unknown=tuple(unknown),
         )
 
-    def _rebuilt(self) -> tuple[PastRing | None, Retraced | None, MovesTold | None]:
+    def _rebuilt(self) -> tuple[PastRing | None, ReplayedPlacement | None, MoveExplanations | None]:
         """The ring before the step, and the step repeated; looked for once."""
         if self._found is not None:
             return self._found
         outputs, reason = self._outputs, self._map.reason
-        past, retraced, moves = None, None, None
+        past, replayed, moves = None, None, None
         if reason is not None and reason.mode is not Mode.LISTS:
             past = find_ring(
                 outputs.state,
@@ -256,9 +260,9 @@ class MapTold:
                 is_whole=outputs.is_whole,
             )
             if past is not None and reason.mode in RULE_OF:
-                retraced = retrace(self._map, past.ring, self._own_group())
+                replayed = replay_placement(self._map, past.ring, self._own_group())
             elif past is not None and reason.mode is Mode.BALANCED and outputs.is_before:
-                retraced = weighed_anew(self._map, outputs.state, past.ring)
+                replayed = replay_balanced(self._map, outputs.state, past.ring)
         if past is not None:
             self._racks = {
                 int(spu_id): spu.rack or ""
@@ -266,7 +270,7 @@ class MapTold:
                 if spu_id not in past.described_since
             } | racks_of(past.ring)
         if reason is not None and reason.mode in CHANGES:
-            moves = MovesTold(
+            moves = MoveExplanations(
                 outputs.state,
                 None if past is None else past.ring,
                 self._racks,
@@ -276,7 +280,7 @@ class MapTold:
                 lists_before=self._lists_before,
                 is_before=outputs.is_before,
             )
-        self._found = past, retraced, moves
+        self._found = past, replayed, moves
         return self._found
 
     def _own_group(self) -> RingGroup | None:

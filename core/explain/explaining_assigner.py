@@ -13,11 +13,16 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.base.records import Answer, Mode, Record, ReplicaMap, RingChange, RingEvent
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.explain.decisions import Decision, MapTold, Outputs, RetainedMap
+from spu_assigner.core.explain.decisions import (
+    KnownOutputs,
+    MapExplanation,
+    PlacementDecision,
+    RetainedMap,
+)
 from spu_assigner.core.explain.ring_history import RingGroup
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 
-Reasons = list[tuple[int, Decision]]  # by partition, of those whose list the map set
+Reasons = list[tuple[int, PlacementDecision]]  # by partition, of those whose list the map set
 
 
 class ExplainingAssigner:
@@ -36,7 +41,7 @@ class ExplainingAssigner:
         for number, record in enumerate(records):
             if isinstance(record, ReplicaMap):
                 step_events = _saturated_by(records[number + 1 :])
-                reasons[record.topic, record.revision] = _told(follower, record, step_events)
+                reasons[record.topic, record.revision] = _reasons_of(follower, record, step_events)
                 if record.reason is not None and record.reason.mode is Mode.REBALANCE:
                     decided.append(record)  # All maps of a rebalance are decided on one state.
                     continue
@@ -64,13 +69,13 @@ def _saturated_by(following: Sequence[Record]) -> RingGroup:
     return RingGroup(key="", events=tuple(events))
 
 
-def _told(follower: ClusterState, replica_map: ReplicaMap, step_events: RingGroup) -> Reasons:
+def _reasons_of(follower: ClusterState, replica_map: ReplicaMap, step_events: RingGroup) -> Reasons:
     if replica_map.replicas is None:
         return []
     topic = follower.topics.get(replica_map.topic)
-    told = MapTold(
-        Outputs(state=follower, is_before=True, step_events=step_events),
+    explained = MapExplanation(
+        KnownOutputs(state=follower, is_before=True, step_events=step_events),
         RetainedMap(key="", map=replica_map),
         None if topic is None else topic.replicas.lists().tolist(),
     )
-    return [(partition, told.decision(partition)) for partition in told.partitions()]
+    return [(partition, explained.decision(partition)) for partition in explained.partitions()]

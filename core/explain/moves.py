@@ -45,7 +45,7 @@ class MoveStep:
     is_as_ruled: bool | None  # the rule, applied anew, chooses who came
 
 
-class MovesTold:
+class MoveExplanations:
     """All moves of one map.
 
     Args:
@@ -158,7 +158,7 @@ class MovesTold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _CandidateOrder:
     """Positions in the ring by ascending id, the lowest share first, then the lowest id."""
 
     everyone: NDArray[np.intp]
@@ -186,7 +186,7 @@ class _Candidates:
 
     def seek(
         self, held: Collection[int], racks: Collection[str], added: Mapping[int, int]
-    ) -> _Found:
+    ) -> _CandidateOrder:
         """Those that do not hold the partition and have a slot free."""
         counts = self._counts_with(added)
         shares = (counts << SHARE_BITS) // np.maximum(self._capacities, 1)
@@ -196,7 +196,7 @@ class _Candidates:
         in_order = np.argsort(shares, kind="stable")
         in_order = in_order[free[in_order]]
         is_new = ~np.isin(self._racks, list(racks))
-        return _Found(everyone=in_order, on_new_racks=in_order[is_new[in_order]])
+        return _CandidateOrder(everyone=in_order, on_new_racks=in_order[is_new[in_order]])
 
     def load(self, at: int, added: Mapping[int, int]) -> Load:
         """One of them."""

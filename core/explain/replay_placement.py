@@ -19,16 +19,16 @@ from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.records import Mode, Order, Reason, ReplicaMap, RingChange
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.explain.ring_history import RingGroup
-from spu_assigner.core.policies.planner import ORDER_OF, Cursor, Demand, Rule, cursor_for
+from spu_assigner.core.policies.planner import ORDER_OF, Cursor, Demand, PlacementRule, cursor_for
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
 RULE_OF: Final = {
-    Mode.ROUND_ROBIN: Rule.ROUND_ROBIN,
-    Mode.RACK_WALK: Rule.WALK,
-    Mode.SHIFTED: Rule.SHIFTED,
-    Mode.RACK_SHIFTED: Rule.SHIFTED_OVER_RACKS,
-    Mode.POINTER: Rule.POINTER,
+    Mode.ROUND_ROBIN: PlacementRule.ROUND_ROBIN,
+    Mode.RACK_WALK: PlacementRule.WALK,
+    Mode.SHIFTED: PlacementRule.SHIFTED,
+    Mode.RACK_SHIFTED: PlacementRule.SHIFTED_OVER_RACKS,
+    Mode.POINTER: PlacementRule.POINTER,
 }
 
 
@@ -64,7 +64,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ChainStep:
     """Where in its order a list begins."""
 
     order: Order
@@ -100,7 +100,7 @@ class _Leave:
     spu_id: int
 
 
-class Retraced:
+class ReplayedPlacement:
     """A step placed anew. `fault` says why the recorded lists did not come out."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Retraced:
         self._stretches = stretches
         self._firsts = [stretch.first for stretch in stretches]
 
-    def told(self, partition: int, row: Sequence[int]) -> tuple[Step, tuple[Taken, ...]]:
+    def step_of(self, partition: int, row: Sequence[int]) -> tuple[ChainStep, tuple[Taken, ...]]:
         """One list of the step; `partition` counts from 0 at the step's first."""
         stretch = self._stretches[bisect_right(self._firsts, partition) - 1]
         cursor, replicas = stretch.cursor, len(row)
@@ -120,11 +120,11 @@ class Retraced:
         place_of = stretch.places
         gap = shift = None
         turn = index // size
-        if cursor.rule is Rule.ROUND_ROBIN:
+        if cursor.rule is PlacementRule.ROUND_ROBIN:
             gap = turn % (size - replicas + 1)
-        elif cursor.rule in (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS):
+        elif cursor.rule in (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS):
             shift = cursor.shift + turn
-        step = Step(
+        step = ChainStep(
             order=ORDER_OF[cursor.rule],
             ring_size=size,
             index=index,
@@ -136,9 +136,9 @@ class Retraced:
         )
         passed: list[list[Passed]] = [[] for _ in row]
         racks: list[str | None] = [None] * replicas
-        if cursor.rule in (Rule.WALK, Rule.SHIFTED_OVER_RACKS):
+        if cursor.rule in (PlacementRule.WALK, PlacementRule.SHIFTED_OVER_RACKS):
             racks = [stretch.racks[spu_id] for spu_id in row]
-        if cursor.rule is Rule.SHIFTED_OVER_RACKS and size > 1:
+        if cursor.rule is PlacementRule.SHIFTED_OVER_RACKS and size > 1:
             passed = _walked(stretch, first=index % size, shift=step.shift or 0, row=row)
         for number, left in enumerate(stretch.left_before):
             passed[number] = [Passed(spu_id=spu_id, why=Why.FILLED) for spu_id in left]
@@ -169,8 +169,8 @@ def racks_of(ring: Ring) -> dict[int, str]:
     return dict(zip(ids, ring.racks().tolist(), strict=True))
 
 
-def _advance(rule: Rule, replicas: int) -> int:
-    return replicas if rule is Rule.POINTER else 1
+def _advance(rule: PlacementRule, replicas: int) -> int:
+    return replicas if rule is PlacementRule.POINTER else 1
 
 
 def _walked(stretch: _Stretch, *, first: int, shift: int, row: Sequence[int]) -> list[list[Passed]]:
@@ -197,7 +197,9 @@ def _walked(stretch: _Stretch, *, first: int, shift: int, row: Sequence[int]) ->
     return passed
 
 
-def retrace(replica_map: ReplicaMap, ring: Ring, group: RingGroup | None) -> Retraced:
+def replay_placement(
+    replica_map: ReplicaMap, ring: Ring, group: RingGroup | None
+) -> ReplayedPlacement:
     """Place the step of a map anew.
 
     Args:
@@ -207,22 +209,22 @@ def retrace(replica_map: ReplicaMap, ring: Ring, group: RingGroup | None) -> Ret
     """
     reason, lists = replica_map.reason, replica_map.replicas
     if reason is None or lists is None:
-        return Retraced(replica_map, (), "there is no placement to repeat")
+        return ReplayedPlacement(replica_map, (), "there is no placement to repeat")
     rows = lists.matrix[reason.first_partition :, : replica_map.replication_factor]
     replicas = rows.shape[1]
     filled = _filled(replica_map, group)
     if replicas <= ring.size and np.isin(filled, rows).all():
         stretches = _placed(rows, ring, reason, filled)
         if stretches is not None:
-            return Retraced(replica_map, stretches)
-    return Retraced(replica_map, (), _fault(rows, reason, is_whole=group is not None))
+            return ReplayedPlacement(replica_map, stretches)
+    return ReplayedPlacement(replica_map, (), _fault(rows, reason, is_whole=group is not None))
 
 
-def weighed_anew(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> Retraced:
+def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> ReplayedPlacement:
     """Place the step of a `balanced` map anew, on the state that it was made on."""
     reason, lists = replica_map.reason, replica_map.replicas
     if reason is None or lists is None:
-        return Retraced(replica_map, (), "there is no placement to repeat")
+        return ReplayedPlacement(replica_map, (), "there is no placement to repeat")
     rows = lists.matrix[reason.first_partition :, : replica_map.replication_factor]
     loads = state.loads(ring.ids)
     again = place_balanced(
@@ -232,8 +234,8 @@ def weighed_anew(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> Re
         start=reason.start_index or 0,
     )
     if np.array_equal(again, rows):
-        return Retraced(replica_map, ())
-    return Retraced(replica_map, (), _fault(rows, reason, is_whole=True))
+        return ReplayedPlacement(replica_map, ())
+    return ReplayedPlacement(replica_map, (), _fault(rows, reason, is_whole=True))
 
 
 def _fault(rows: IdMatrix, reason: Reason, *, is_whole: bool) -> str:
@@ -278,7 +280,7 @@ def _placed(
     done = 0
     leaves = _leaves(rows, filled)
     while done < len(rows):
-        is_pointer = cursor.rule is Rule.POINTER
+        is_pointer = cursor.rule is PlacementRule.POINTER
         row = leaves[0].cell // replicas if leaves else len(rows)
         count = row - done if is_pointer or not leaves else row - done + 1
         if count:

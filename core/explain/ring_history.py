@@ -30,7 +30,7 @@ OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
 MIXTURES_MAX: Final = 4_096  # of the ring events of one event; 12 SPUs that became saturated
 
 
-class Place(StrEnum):
+class RingPlace(StrEnum):
     """Where an SPU stands, seen from the ring."""
 
     RING = "ring"
@@ -66,15 +66,15 @@ class PastRing:
 class _Cut:
     """A moment: all of groups 0 … group - 1, and of that group the first changes of each SPU."""
 
-    places: Mapping[int, Place]
+    places: Mapping[int, RingPlace]
     group: int
     taken: Mapping[int, int]  # changes of `group` that have happened, by SPU
 
     def size(self) -> int:
-        return sum(place is Place.RING for place in self.places.values())
+        return sum(place is RingPlace.RING for place in self.places.values())
 
     def ids(self) -> list[int]:
-        return sorted(spu_id for spu_id, place in self.places.items() if place is Place.RING)
+        return sorted(spu_id for spu_id, place in self.places.items() if place is RingPlace.RING)
 
 
 def find_ring(
@@ -160,20 +160,20 @@ def _in_all(named: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _names(cut: _Cut, reason: Reason, *, is_whole: bool) -> _Names:
     """Names for the numbers of the reason, as far as the cut gives them."""
-    by_place: dict[Place, list[int]] = {place: [] for place in Place}
+    by_place: dict[RingPlace, list[int]] = {place: [] for place in RingPlace}
     for spu_id, place in sorted(cut.places.items()):
         by_place[place].append(spu_id)
-    sure = sorted(by_place[Place.OFFLINE] + by_place[Place.LEAVING])
-    full, out = by_place[Place.SATURATED], by_place[Place.OUT]
-    maybe = by_place[Place.LEFT] + out
+    sure = sorted(by_place[RingPlace.OFFLINE] + by_place[RingPlace.LEAVING])
+    full, out = by_place[RingPlace.SATURATED], by_place[RingPlace.OUT]
+    maybe = by_place[RingPlace.LEFT] + out
     if not is_whole:  # Else whoever joins later was not of the cluster.
-        maybe += by_place[Place.UNKNOWN]
+        maybe += by_place[RingPlace.UNKNOWN]
     offline = _chosen(sure, maybe, reason.offline)
     maybe_full = [spu_id for spu_id in out if spu_id not in offline]
     return _Names(
         offline=offline,
         saturated=_chosen(full, maybe_full, reason.saturated),
-        leaving=tuple(spu_id for spu_id in by_place[Place.LEAVING] if spu_id in offline),
+        leaving=tuple(spu_id for spu_id in by_place[RingPlace.LEAVING] if spu_id in offline),
         fits=len(sure) <= reason.offline <= len(sure) + len(maybe)
         and len(full) <= reason.saturated <= len(full) + len(out),
     )
@@ -192,7 +192,7 @@ def _cuts(
     """Memberships, the newest first; with `own` those within that group alone."""
     told = [event.spu_id for group in groups for event in group.events]
     places = {
-        **dict.fromkeys(told, Place.LEFT),  # of those that are forgotten now
+        **dict.fromkeys(told, RingPlace.LEFT),  # of those that are forgotten now
         **{int(spu_id): _place_now(state, spu) for spu_id, spu in state.spus.items()},
     }
     before = _places_before(groups)
@@ -212,22 +212,22 @@ def _cuts(
             return
 
 
-def _place_now(state: ClusterState, spu: SpuChanged) -> Place:
+def _place_now(state: ClusterState, spu: SpuChanged) -> RingPlace:
     if spu.online:
-        return Place.RING if spu.spu_id in state.ring else Place.SATURATED
-    return Place.LEAVING if spu.leaving else Place.OFFLINE
+        return RingPlace.RING if spu.spu_id in state.ring else RingPlace.SATURATED
+    return RingPlace.LEAVING if spu.leaving else RingPlace.OFFLINE
 
 
 def _size_after(group: RingGroup) -> int | None:
     return group.events[-1].ring_size if group.events else None
 
 
-def _places_before(groups: Sequence[RingGroup]) -> list[list[Place | None]]:
+def _places_before(groups: Sequence[RingGroup]) -> list[list[RingPlace | None]]:
     """For each ring event where its SPU stood before it, as earlier events tell; None: not told."""
-    last: dict[int, Place] = {}
-    told: list[list[Place | None]] = []
+    last: dict[int, RingPlace] = {}
+    told: list[list[RingPlace | None]] = []
     for group in groups:
-        row: list[Place | None] = []
+        row: list[RingPlace | None] = []
         for event in group.events:
             row.append(last.get(event.spu_id))
             place = _place_after(event.change, last.get(event.spu_id))
@@ -237,24 +237,24 @@ def _places_before(groups: Sequence[RingGroup]) -> list[list[Place | None]]:
     return told
 
 
-def _place_after(change: RingChange, before: Place | None) -> Place | None:
+def _place_after(change: RingChange, before: RingPlace | None) -> RingPlace | None:
     match change:
         case RingChange.JOINED | RingChange.RESTORED:
-            return Place.RING
+            return RingPlace.RING
         case RingChange.SATURATED:
-            return Place.SATURATED
+            return RingPlace.SATURATED
         case RingChange.LEFT:
-            return Place.OFFLINE
+            return RingPlace.OFFLINE
         case RingChange.UPDATED | RingChange.IGNORED:
             return before
 
 
 def _undone(
-    places: Mapping[int, Place],
+    places: Mapping[int, RingPlace],
     group: RingGroup,
-    told: Sequence[Place | None],
+    told: Sequence[RingPlace | None],
     earlier_size: int | None,
-) -> list[dict[int, Place]]:
+) -> list[dict[int, RingPlace]]:
     """Where all stood before the group; several possibilities where nothing tells."""
     before = dict(places)
     open_ids: list[int] = []
@@ -262,30 +262,30 @@ def _undone(
         spu_id = event.spu_id
         match event.change:
             case RingChange.SATURATED:
-                before[spu_id] = Place.RING
+                before[spu_id] = RingPlace.RING
             case RingChange.RESTORED:
-                before[spu_id] = Place.SATURATED
+                before[spu_id] = RingPlace.SATURATED
             case RingChange.JOINED:
-                before[spu_id] = Place.UNKNOWN if told_place is None else Place.LEFT
+                before[spu_id] = RingPlace.UNKNOWN if told_place is None else RingPlace.LEFT
             case RingChange.LEFT if told_place is not None:
                 before[spu_id] = told_place
             case RingChange.LEFT:
-                before[spu_id] = Place.OUT
+                before[spu_id] = RingPlace.OUT
                 open_ids.append(spu_id)
             case _:
                 pass
     if not open_ids:
         return [before]
-    size = sum(place is Place.RING for place in before.values())
-    inside = {**before, **dict.fromkeys(open_ids, Place.RING)}
+    size = sum(place is RingPlace.RING for place in before.values())
+    inside = {**before, **dict.fromkeys(open_ids, RingPlace.RING)}
     if earlier_size is None:
         return [inside, before]
     return [inside] if earlier_size > size else [before]
 
 
 def _within(
-    before: Mapping[int, Place],
-    after: Mapping[int, Place],
+    before: Mapping[int, RingPlace],
+    after: Mapping[int, RingPlace],
     group: RingGroup,
     number: int,
     size: int,
@@ -319,10 +319,10 @@ def _within(
         for spu_id, taken in zip(ids, mixture, strict=True):
             for change in changes[spu_id][:taken]:
                 place = _place_after(change, places.get(spu_id))
-                places[spu_id] = Place.OUT if place is None else place
-            if taken == len(changes[spu_id]) and after.get(spu_id) is Place.LEAVING:
-                places[spu_id] = Place.LEAVING
-        if sum(place is Place.RING for place in places.values()) == size:
+                places[spu_id] = RingPlace.OUT if place is None else place
+            if taken == len(changes[spu_id]) and after.get(spu_id) is RingPlace.LEAVING:
+                places[spu_id] = RingPlace.LEAVING
+        if sum(place is RingPlace.RING for place in places.values()) == size:
             yield _Cut(places, number, dict(zip(ids, mixture, strict=True)))
 
 

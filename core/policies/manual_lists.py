@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
-from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, SPU_ID_MAX
 from spu_assigner.core.base.replica_lists import ReplicaLists
@@ -51,11 +51,11 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
     Behind an id out of order the count goes on from it: one slip is one fault.
     """
     if isinstance(raw, dict) and raw.keys() != {"partitions"}:
-        yield _malformed(f"the object has the fields {shown(sorted(map(str, raw)))}")
+        yield _malformed(f"the object has the fields {bounded_repr(sorted(map(str, raw)))}")
         return
     entries = entries_of(raw)
     if not isinstance(entries, list):
-        yield _malformed(f"found {shown(entries)}")
+        yield _malformed(f"found {bounded_repr(entries)}")
         return
     if not 1 <= len(entries) <= PARTITIONS_MAX:
         yield ManualFault(
@@ -68,20 +68,20 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
     after_slip = None  # the id that may follow one out of order
     for partition, entry in enumerate(entries):
         if not isinstance(entry, dict) or entry.keys() != _ENTRY_KEYS:
-            yield _malformed(f"entry {partition} is {shown(entry)}", partition)
+            yield _malformed(f"entry {partition} is {bounded_repr(entry)}", partition)
             continue
         given, replicas = entry["id"], entry["replicas"]
         if not _is_integer(given) or given != partition:
             if after_slip is None or given != after_slip:
                 yield ManualFault(
                     code=Code.MANUAL_PARTITION_IDS,
-                    message=f"entry {partition} has the id {shown(given)}; "
+                    message=f"entry {partition} has the id {bounded_repr(given)}; "
                     f"number the partitions 0, 1, 2, … in order: {partition} is next",
                     path=(partition, "id"),
                 )
             after_slip = given + 1 if _is_integer(given) else None
         if not isinstance(replicas, list):
-            found = f"partition {partition} has the replicas {shown(replicas)}"
+            found = f"partition {partition} has the replicas {bounded_repr(replicas)}"
             yield _malformed(found, partition, "replicas")
             continue
         if first is None and replicas:
@@ -125,8 +125,8 @@ def _faults_of_list(
             if value in seen:
                 yield ManualFault(
                     code=Code.MANUAL_DUPLICATE_SPU,
-                    message=f"partition {partition} names SPU {shown(value)} more than once; "
-                    "name each SPU once in a list",
+                    message=f"partition {partition} names SPU {bounded_repr(value)} more than "
+                    "once; name each SPU once in a list",
                     path=(*path, place),
                 )
             seen.add(value)
@@ -134,7 +134,7 @@ def _faults_of_list(
         if not is_spu_id(value):
             yield ManualFault(
                 code=Code.MANUAL_INVALID_SPU,
-                message=f"partition {partition} names the SPU {shown(value)}; "
+                message=f"partition {partition} names the SPU {bounded_repr(value)}; "
                 f"an SPU id is an integer from 0 to {SPU_ID_MAX}",
                 path=(*path, place),
             )

@@ -36,7 +36,7 @@ _Alike = tuple[str, int, bytes, bytes]  # rule, replicas, order, racks where the
 _SHARED: Final[WeakValueDictionary[_Alike, Table]] = WeakValueDictionary()  # as rings have them
 
 
-class Rule(Enum):
+class PlacementRule(Enum):
     """How rows are made; each belongs to one order of the ring."""
 
     ROUND_ROBIN = auto()  # fluvio without racks
@@ -47,19 +47,19 @@ class Rule(Enum):
 
 
 ORDER_OF: Final = {
-    Rule.ROUND_ROBIN: Order.ID,
-    Rule.WALK: Order.DIAGONAL,
-    Rule.SHIFTED: Order.ID,
-    Rule.SHIFTED_OVER_RACKS: Order.ALTERNATION,
-    Rule.POINTER: Order.REGISTRATION,
+    PlacementRule.ROUND_ROBIN: Order.ID,
+    PlacementRule.WALK: Order.DIAGONAL,
+    PlacementRule.SHIFTED: Order.ID,
+    PlacementRule.SHIFTED_OVER_RACKS: Order.ALTERNATION,
+    PlacementRule.POINTER: Order.REGISTRATION,
 }
 
 MODE_OF: Final = {
-    Rule.ROUND_ROBIN: Mode.ROUND_ROBIN,
-    Rule.WALK: Mode.RACK_WALK,
-    Rule.SHIFTED: Mode.SHIFTED,
-    Rule.SHIFTED_OVER_RACKS: Mode.RACK_SHIFTED,
-    Rule.POINTER: Mode.POINTER,
+    PlacementRule.ROUND_ROBIN: Mode.ROUND_ROBIN,
+    PlacementRule.WALK: Mode.RACK_WALK,
+    PlacementRule.SHIFTED: Mode.SHIFTED,
+    PlacementRule.SHIFTED_OVER_RACKS: Mode.RACK_SHIFTED,
+    PlacementRule.POINTER: Mode.POINTER,
 }
 
 
@@ -80,7 +80,7 @@ class ShortRingError(AssignerError):
 class Demand:
     """What is to be placed, and from where. `start` and `shift` are set for a cursor of its own."""
 
-    rule: Rule
+    rule: PlacementRule
     partitions: int
     replicas: int
     start: int | None
@@ -88,7 +88,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlacementPlan:
     """Where it went.
 
     `departed` holds the SPUs that became saturated, in groups that left the ring together.
@@ -110,7 +110,7 @@ class Cursor:
     """
 
     ring: Ring
-    rule: Rule
+    rule: PlacementRule
     index: int
     shift: int = 0
     rotated: bool = False
@@ -132,7 +132,7 @@ class Cursor:
     def rows_counted(self, count: int, replicas: int) -> tuple[IdMatrix, IdMatrix | None]:
         """As `rows`; also how many SPUs each row passed over (for their rack, because the list had
         them), None where the rule passes over nobody."""
-        if self.rule is Rule.SHIFTED_OVER_RACKS:
+        if self.rule is PlacementRule.SHIFTED_OVER_RACKS:
             return placement.shifted_over_racks_counted(
                 self.order,
                 self.ring.rack_numbers(self.order),
@@ -144,13 +144,13 @@ class Cursor:
         return self._rows_of_turns(count, replicas), None
 
     def _rows_of_turns(self, count: int, replicas: int) -> IdMatrix:
-        if self.rule is Rule.ROUND_ROBIN:
+        if self.rule is PlacementRule.ROUND_ROBIN:
             return placement.round_robin(
                 self.order, start=self.index, partitions=count, replicas=replicas
             )
-        if self.rule is Rule.WALK:
+        if self.rule is PlacementRule.WALK:
             return placement.walk(self.order, start=self.index, partitions=count, replicas=replicas)
-        if self.rule is Rule.SHIFTED:
+        if self.rule is PlacementRule.SHIFTED:
             return placement.shifted(
                 self.order, start=self.index, shift=self.shift, partitions=count, replicas=replicas
             )
@@ -160,7 +160,7 @@ class Cursor:
 
     def moved(self, count: int, replicas: int) -> int:
         """The index after `count` more lists."""
-        return self.index + (count * replicas if self.rule is Rule.POINTER else count)
+        return self.index + (count * replicas if self.rule is PlacementRule.POINTER else count)
 
     def drop(self, gone: tuple[int, ...]) -> None:
         """Go on in the ring without these: who was to lead next, or the first after it."""
@@ -197,7 +197,7 @@ def cursor_for(ring: Ring, demand: Demand, chain_index: int) -> Cursor:
     """
     if demand.start is None:
         return Cursor(ring, demand.rule, chain_index)
-    if demand.rule in (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS):
+    if demand.rule in (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS):
         shift = demand.start if demand.shift is None else demand.shift
         cursor = Cursor(ring, demand.rule, 0, shift=shift)
         cursor.rotate(demand.start)
@@ -205,7 +205,7 @@ def cursor_for(ring: Ring, demand: Demand, chain_index: int) -> Cursor:
     return Cursor(ring, demand.rule, demand.start)
 
 
-def place(ring: Ring, demand: Demand, chain_index: int) -> Plan:
+def place(ring: Ring, demand: Demand, chain_index: int) -> PlacementPlan:
     """Place a request that cannot saturate anybody.
 
     The ring must have at least `replicas` members.
@@ -217,10 +217,14 @@ def place(ring: Ring, demand: Demand, chain_index: int) -> Plan:
         found = ReplicaLists(rows), _summed(passed)
     replicas, (same_rack, in_list) = found
     cursor.index = cursor.moved(demand.partitions, demand.replicas)
-    return Plan(replicas=replicas, chain=cursor.chain(), same_rack=same_rack, in_list=in_list)
+    return PlacementPlan(
+        replicas=replicas, chain=cursor.chain(), same_rack=same_rack, in_list=in_list
+    )
 
 
-def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArray) -> Plan:
+def place_with_care(
+    ring: Ring, demand: Demand, chain_index: int, free: CountArray
+) -> PlacementPlan:
     """Place a request that may saturate SPUs. `free` holds the free slots of the ring's members, by
     ascending id.
 
@@ -243,7 +247,7 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
         whole = (
             count
             if filling is None
-            else filling // demand.replicas + (demand.rule is not Rule.POINTER)
+            else filling // demand.replicas + (demand.rule is not PlacementRule.POINTER)
         )
         rows = rows[:whole]
         for_rack, for_list = _summed(None if passed is None else passed[:whole])
@@ -257,7 +261,7 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
             block_rows *= 2
             continue
         block_rows = BLOCK_ROWS_FIRST
-        if demand.rule is Rule.POINTER:
+        if demand.rule is PlacementRule.POINTER:
             row, left, for_list = _replica_by_replica(cursor, ids, free, demand.replicas, done)
             blocks.append(row)
             departed += left
@@ -271,7 +275,7 @@ def place_with_care(ring: Ring, demand: Demand, chain_index: int, free: CountArr
             )
             departed.append(full)
             cursor.drop(full)
-    return Plan(
+    return PlacementPlan(
         replicas=ReplicaLists(np.concatenate(blocks)),
         chain=cursor.chain(),
         departed=tuple(departed),
@@ -362,7 +366,7 @@ def _from_table(cursor: Cursor, demand: Demand) -> tuple[ReplicaLists, tuple[int
     return lists, (same_rack, in_list)
 
 
-def period_table(ring: Ring, rule: Rule, replicas: int, period: int) -> Table:
+def period_table(ring: Ring, rule: PlacementRule, replicas: int, period: int) -> Table:
     """The ring's table for this rule: a period and some rows more."""
     table = known_table(ring, rule, replicas)
     if table is None:
@@ -372,7 +376,7 @@ def period_table(ring: Ring, rule: Rule, replicas: int, period: int) -> Table:
     return table
 
 
-def known_table(ring: Ring, rule: Rule, replicas: int) -> Table | None:
+def known_table(ring: Ring, rule: PlacementRule, replicas: int) -> Table | None:
     """The ring's table for this rule, if it was made, or that of a ring alike.
 
     Rings of SPUs 0 … n - 1 without racks are alike in all clusters, and their tables large.
@@ -386,10 +390,10 @@ def known_table(ring: Ring, rule: Rule, replicas: int) -> Table | None:
     return table
 
 
-def _alike(ring: Ring, rule: Rule, replicas: int) -> _Alike:
+def _alike(ring: Ring, rule: PlacementRule, replicas: int) -> _Alike:
     """All that the rows of a rule depend on."""
     order = ring.order(ORDER_OF[rule])
-    racks = ring.rack_numbers(order).tobytes() if rule is Rule.SHIFTED_OVER_RACKS else b""
+    racks = ring.rack_numbers(order).tobytes() if rule is PlacementRule.SHIFTED_OVER_RACKS else b""
     return rule.name, replicas, order.tobytes(), racks
 
 
@@ -404,15 +408,15 @@ def table_ahead(cursor: Cursor, count: int, replicas: int) -> Table:
     return table
 
 
-def period_of(rule: Rule, size: int, replicas: int) -> int | None:
+def period_of(rule: PlacementRule, size: int, replicas: int) -> int | None:
     """After how many rows a rule repeats itself on a ring.
 
     None: it is cheap enough without a table.
     """
-    if rule is Rule.ROUND_ROBIN:
+    if rule is PlacementRule.ROUND_ROBIN:
         return size * (size - replicas + 1)
-    if rule is Rule.WALK:
+    if rule is PlacementRule.WALK:
         return size
-    if rule in (Rule.SHIFTED, Rule.SHIFTED_OVER_RACKS):
+    if rule in (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS):
         return size * max(size - 1, 1)
     return None

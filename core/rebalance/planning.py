@@ -39,7 +39,7 @@ from spu_assigner.core.rebalance.fair_share import (
     level_shares,
 )
 from spu_assigner.core.rebalance.flow import Bands, even_out
-from spu_assigner.core.rebalance.transfer_candidates import Change, LeaderPool, ReplicaPool
+from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool, Transfer
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Loads
 
@@ -64,7 +64,7 @@ class Rebalance:
 
 
 @dataclass(slots=True)
-class _Lists:
+class _ClusterLists:
     """The lists of all topics, one below the other."""
 
     topics: IdArray  # of each row
@@ -119,7 +119,7 @@ def plan_rebalance(
     return Rebalance(changed=_changed(topics, lists, before), moves=tuple(moves), reorders=reorders)
 
 
-def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _Lists:
+def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _ClusterLists:
     width = max(matrix.shape[1] for matrix in topics)
     sizes = [len(matrix) for matrix in topics]
     ids = np.full((sum(sizes), width), -1, dtype=np.int32)
@@ -130,7 +130,7 @@ def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _Lists:
     found = np.minimum(np.searchsorted(loads.ids, ids), len(loads.ids) - 1)
     places = np.where(loads.ids[found] == ids, found, len(loads.ids)).astype(np.int32)
     partitions = [np.arange(size, dtype=np.int32) for size in sizes]
-    return _Lists(
+    return _ClusterLists(
         topics=np.repeat(np.arange(len(topics), dtype=np.int32), sizes),
         partitions=np.concatenate(partitions),
         ids=ids,
@@ -138,7 +138,7 @@ def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _Lists:
     )
 
 
-def _replica_shares(lists: _Lists, rack_matrix: IdMatrix, loads: Loads) -> Shares:
+def _replica_shares(lists: _ClusterLists, rack_matrix: IdMatrix, loads: Loads) -> Shares:
     """The fair share of replicas of each online SPU."""
     known = np.unique(loads.racks)
     rack_of = np.searchsorted(known, loads.racks)
@@ -154,7 +154,7 @@ def _replica_shares(lists: _Lists, rack_matrix: IdMatrix, loads: Loads) -> Share
     return fair_shares(holders, kinds_of(lists.places, numbers, rack_of))
 
 
-def _leader_shares(lists: _Lists, leaders: CountArray, capacities: CountArray) -> Shares:
+def _leader_shares(lists: _ClusterLists, leaders: CountArray, capacities: CountArray) -> Shares:
     """The fair share of leaders of each online SPU."""
     count = len(capacities)
     places = lists.places[lists.places[:, 0] < count]
@@ -198,13 +198,13 @@ def _rack_matrix(ids: IdMatrix, loads: Loads, racks: Mapping[int, int]) -> IdMat
 
 
 def _ordered(
-    changes: Sequence[Change],
+    changes: Sequence[Transfer],
     counts: CountArray,
     planned: CountArray,
     shares: Shares,
     bands: Bands,
     /,
-) -> Iterator[Change]:
+) -> Iterator[Transfer]:
     """The changes in the order to be made; `planned` are the counts after all of them.
 
     There is always one whose taker has room, below its band's ceiling or what it is to have in the
@@ -235,7 +235,7 @@ def _ordered(
             blocked.append(giver)
             continue
         taker = min(with_room, key=lambda place: (load(place), place))
-        yield Change(pending[giver][taker].popleft(), giver, taker)
+        yield Transfer(pending[giver][taker].popleft(), giver, taker)
         if not pending[giver][taker]:
             del pending[giver][taker]
         if not pending[giver]:
@@ -248,12 +248,12 @@ def _ordered(
         blocked.clear()
 
 
-def _leads(lists: _Lists, count: int) -> CountArray:
+def _leads(lists: _ClusterLists, count: int) -> CountArray:
     """How many of the lists each of the online SPUs leads."""
     return np.bincount(lists.places[:, 0], minlength=count + 1)[:count].astype(np.int64)
 
 
-def _even_leaders(lists: _Lists, leaders: CountArray, capacities: CountArray) -> int:
+def _even_leaders(lists: _ClusterLists, leaders: CountArray, capacities: CountArray) -> int:
     """Even out leaders. Returns how many lists were reordered."""
     shares = _leader_shares(lists, leaders, capacities)
     bands = _bands(shares, leaders, capacities, is_limited=False)
@@ -266,7 +266,9 @@ def _even_leaders(lists: _Lists, leaders: CountArray, capacities: CountArray) ->
     return len(changes)
 
 
-def _changed(topics: Sequence[IdMatrix], lists: _Lists, before: IdMatrix) -> dict[int, IdMatrix]:
+def _changed(
+    topics: Sequence[IdMatrix], lists: _ClusterLists, before: IdMatrix
+) -> dict[int, IdMatrix]:
     """The new matrices of the topics in which any list differs."""
     touched = np.unique(lists.topics[(lists.ids != before).any(axis=1)])
     ends = np.cumsum([len(matrix) for matrix in topics])

@@ -15,7 +15,7 @@ from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rebalance.flow import Flags, Positions
 
 
-class Change(NamedTuple):
+class Transfer(NamedTuple):
     """A unit that is elsewhere now."""
 
     row: int
@@ -127,7 +127,7 @@ class ReplicaPool:
             self._full[row, at] = rack if is_full and is_first else self._rack_count
             self._loose[row, at] = self._spus if is_full else members[at]
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[Transfer]:
         """What is elsewhere now, by row.
 
         In a row, replicas that stay in their rack are paired first. Then any of the changes of a
@@ -146,8 +146,8 @@ class ReplicaPool:
                     left.append(giver)
                 else:
                     taken.remove(taker)
-                    changes.append(Change(row, giver, taker))
-            changes += [Change(row, *pair) for pair in zip(left, taken, strict=True)]
+                    changes.append(Transfer(row, giver, taker))
+            changes += [Transfer(row, *pair) for pair in zip(left, taken, strict=True)]
         return changes
 
     def _back(self, rows: Positions, giver: int) -> Positions:
@@ -208,7 +208,9 @@ class LeaderPool:
         is_takers_own = bool(self._at_first[row] == taker)
         self._holdings.transfer(row, giver=giver, taker=taker, is_takers_own=is_takers_own)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[Transfer]:
         """The lists that another SPU leads now."""
         rows = np.flatnonzero(self._now != self._at_first)
-        return [Change(row, int(self._at_first[row]), int(self._now[row])) for row in rows.tolist()]
+        return [
+            Transfer(row, int(self._at_first[row]), int(self._now[row])) for row in rows.tolist()
+        ]

@@ -24,6 +24,7 @@ from spu_assigner.core.base.records import (
     EntryGone,
     EntryKind,
     EventSeen,
+    GrantedCreate,
     Order,
     Record,
     ReplicaMap,
@@ -32,7 +33,6 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     SpuGone,
     TopicStatus,
-    Usual,
     Waiting,
     WaitingSettled,
 )
@@ -337,13 +337,13 @@ def evolve(state: ClusterState, record: Record) -> None:
     _EVOLVERS[type(record)](state, record)
 
 
-def evolve_usual(state: ClusterState, usual: Usual) -> None:
-    """Apply the records of a usual create: as `evolve` each of them, with fewer looks."""
-    event, lists = usual.event, usual.lists
+def evolve_granted_create(state: ClusterState, granted: GrantedCreate) -> None:
+    """Apply the records of a granted create: as `evolve` each of them, with fewer looks."""
+    event, lists = granted.event, granted.lists
     state.topics[event.topic] = new_topic(  # Its name is new, and it has no cores.
-        usual.policy,
+        granted.policy,
         1,
-        usual.event_hash,
+        granted.event_hash,
         (),
         event.replication_factor,
         event.ignore_rack,
@@ -352,8 +352,8 @@ def evolve_usual(state: ClusterState, usual: Usual) -> None:
     )
     if state.ledger.add(lists):
         state._counts_changed = True
-    state.chains[usual.facts.order] = usual.chain
-    state._dirty_blocks.add(state.memory.add(usual.event_hash))
+    state.chains[granted.facts.order] = granted.chain
+    state._dirty_blocks.add(state.memory.add(granted.event_hash))
     state._dirty_chains = True
 
 

@@ -17,14 +17,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.fast_constructor import quick
+from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.records import Chain, Order, SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray, Table
 from spu_assigner.core.rules.placement import alternation, diagonal
 from spu_assigner.core.state.loads import Layout
 
 START: Final = Chain()
-_chain = quick(Chain)
+_chain = fast_constructor(Chain)
 _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
 
 
@@ -42,8 +42,8 @@ class Ring:
         "_orders",
         "_racks",
         "_spus",
-        "courses",
         "ids",
+        "lookaheads",
         "rows_served",
         "size",
         "tables",
@@ -58,7 +58,9 @@ class Ring:
         self._fingerprints: dict[Order, int] = {}
         self._racks: NDArray[np.str_] | None = None
         self._layout: Layout | None = None
-        self.courses: dict[tuple[Policy, int, bool], Any] = {}  # of `usual`, by kind of request
+        self.lookaheads: dict[
+            tuple[Policy, int, bool], Any
+        ] = {}  # of `create_fast_path`, by kind of request
         self.tables: dict[tuple[str, int], Table] = {}
         self.rows_served: dict[tuple[str, int], int] = {}
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.fast_constructor import quick
+from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
 
@@ -66,7 +66,7 @@ class PackedLists:
         return np.frombuffer(self.data, dtype=dtype)
 
 
-_packed_lists = quick(PackedLists)
+_packed_lists = fast_constructor(PackedLists)
 
 
 def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
@@ -95,4 +95,4 @@ class Topic:
         return held_by_cores(self.replicas.matrix(), self.cores.matrix())
 
 
-new_topic = quick(Topic)
+new_topic = fast_constructor(Topic)

@@ -33,7 +33,7 @@ from spu_assigner.schemas.avro.strict_reading import SchemaError, compile_reader
 FOLDER: Final = Path(__file__).parents[1]  # schemas/
 FILE_NAME: Final = "registry.json"
 
-_MENDING: Final = "mend it, or bring back that of the release"
+_FIX: Final = "mend it, or bring back that of the release"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Registry:
             return cls([])
         entries = _read(path).get("schemas")
         if not isinstance(entries, list):
-            raise SchemaError(f"{FILE_NAME} holds no list of schemas; {_MENDING}")
+            raise SchemaError(f"{FILE_NAME} holds no list of schemas; {_FIX}")
         return cls([_registered(each) for each in entries])
 
     def save(self, folder: Path = FOLDER) -> None:
@@ -184,9 +184,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or nested too deeply
-        raise SchemaError(f"{path.name} is no JSON: {error}; {_MENDING}") from error
+        raise SchemaError(f"{path.name} is no JSON: {error}; {_FIX}") from error
     if not isinstance(found, dict):
-        raise SchemaError(f"{path.name} holds no object; {_MENDING}")
+        raise SchemaError(f"{path.name} holds no object; {_FIX}")
     return found
 
 
@@ -208,9 +208,9 @@ def _registered(entry: object) -> Registered:
             try:
                 check_bounds(schema)
             except SchemaError as error:
-                raise SchemaError(f"id {number} of {FILE_NAME}: {error}; {_MENDING}") from error
+                raise SchemaError(f"id {number} of {FILE_NAME}: {error}; {_FIX}") from error
             return Registered(**cast("dict[str, Any]", entry))
-    raise SchemaError(f"an entry of {FILE_NAME} is {str(entry)[:80]}; {_MENDING}")
+    raise SchemaError(f"an entry of {FILE_NAME} is {str(entry)[:80]}; {_FIX}")
 
 
 def _without_documentation(schema: Any) -> Any:

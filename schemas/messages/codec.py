@@ -18,12 +18,12 @@ import fastavro
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, TopicCreate
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus, Usual
+from spu_assigner.core.base.records import GrantedCreate, ReplicaMap, Status, TopicStatus
 from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.avro.strict_reading import Reader, compile_reader, read_whole
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.messages.decoding import BUILDERS, HOT_READERS, Builder
-from spu_assigner.schemas.messages.encoding import MESSAGE_BODIES, Message, usual_bodies
+from spu_assigner.schemas.messages.encoding import MESSAGE_BODIES, Message, granted_create_bodies
 from spu_assigner.schemas.messages.event_encoding import EVENT_BODIES
 from spu_assigner.schemas.messages.wire import Wire
 
@@ -144,12 +144,12 @@ def encoder(wire: Wire) -> Callable[[Message], bytes]:
     return encode
 
 
-def usual_encoder(wire: Wire) -> Callable[[Usual], tuple[bytes, bytes]]:
-    """What `encode_record` gives for the map and the status of a usual create."""
+def granted_create_encoder(wire: Wire) -> Callable[[GrantedCreate], tuple[bytes, bytes]]:
+    """What `encode_record` gives for the map and the status of a granted create."""
     map_header, status_header = (_RECORDS[wire][each][0] for each in (ReplicaMap, TopicStatus))
 
-    def encode(records: Usual) -> tuple[bytes, bytes]:
-        map_body, status_body = usual_bodies(records)
+    def encode(records: GrantedCreate) -> tuple[bytes, bytes]:
+        map_body, status_body = granted_create_bodies(records)
         return map_header + map_body, status_header + status_body
 
     return encode

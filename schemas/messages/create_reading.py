@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from spu_assigner.core.base.events import OnShortage, Policy, TopicCreate
-from spu_assigner.core.base.fast_constructor import quick
+from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.limits import PARTITIONS_MAX, is_legal_raw_name
 from spu_assigner.schemas.avro.strict_reading import (
     Reader,
@@ -37,7 +37,7 @@ _SHAPE_FIELDS: Final = (
     "validate_only",
     "on_shortage",
 )
-_quick_create = quick(TopicCreate)
+_fast_create = fast_constructor(TopicCreate)
 
 
 class _Met:
@@ -123,7 +123,7 @@ def _in_one_go(met: _Met, read_occurred_at: Reader, read_with_care: Reader) -> R
         if topic_size & 0x81 or rest is None or not is_legal_raw_name(raw_topic):
             return read_with_care(data, position)
         partitions, factor, policy, ignore_rack, start, shift, validate_only, on_shortage = rest
-        event = _quick_create(
+        event = _fast_create(
             event_id=data[position + 1 : id_end].decode(),
             cluster_id=cluster_id,
             occurred_at=occurred_at,

@@ -17,6 +17,7 @@ from spu_assigner.core.base.records import (
     Answer,
     ChainEntry,
     Entry,
+    GrantedCreate,
     Mode,
     Move,
     Order,
@@ -29,7 +30,6 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Status,
     TopicStatus,
-    Usual,
     Wait,
     Waiting,
 )
@@ -170,19 +170,19 @@ def _topic_status(record: TopicStatus) -> bytes:
     )
 
 
-def usual_bodies(usual: Usual) -> tuple[bytes, bytes]:
-    """The bytes of map and status of a usual create, which say much of it twice."""
-    event, facts, start, after = usual.event, usual.facts, usual.start, usual.after
+def granted_create_bodies(granted: GrantedCreate) -> tuple[bytes, bytes]:
+    """The bytes of map and status of a granted create, which say much of it twice."""
+    event, facts, start, after = granted.event, granted.facts, granted.start, granted.after
     cluster_id = event.cluster_id
     names = (_CLUSTERS.get(cluster_id) or _cluster(cluster_id)) + text_bytes(event.topic)
     cause = text_bytes(event.event_id)
-    same_rack, in_list = usual.passed
+    same_rack, in_list = granted.passed
     body = b"".join(
         (
             names,
             _FIRST_REVISION,
-            _POLICIES[usual.policy],
-            lists_bytes(usual.lists),
+            _POLICIES[granted.policy],
+            lists_bytes(granted.lists),
             b"\x00\x02",  # no cores, an index
             PREPARED_LONGS.get(after) or long_bytes(after),
             cause,
@@ -211,7 +211,7 @@ def _cluster(cluster_id: str) -> bytes:
 
 
 def _of_ring(facts: RingFacts) -> bytes:
-    """What the reasons of usual creates tell of a ring; kept with it."""
+    """What the reasons of granted creates tell of a ring; kept with it."""
     data = facts.cache = _ring(
         (
             facts.mode,

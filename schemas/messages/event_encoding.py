@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.events import (
     BaseEvent,
     BaseTopicEvent,
@@ -45,7 +45,7 @@ _SHORTAGES: Final = {word: long_bytes(index) for index, word in enumerate(OnShor
 
 def _int(name: str, value: int) -> bytes:
     if not INT_MIN <= value <= INT_MAX:
-        raise EncodeError(f"{name} is {shown(value)}; expected {INT_MIN} to {INT_MAX}")
+        raise EncodeError(f"{name} is {bounded_repr(value)}; expected {INT_MIN} to {INT_MAX}")
     return long_bytes(value)
 
 
@@ -56,7 +56,7 @@ def _nullable_int(name: str, value: int | None) -> bytes:
 def _common(event: BaseEvent) -> bytes:
     at = event.occurred_at
     if at is not None and not LONG_MIN <= at <= LONG_MAX:
-        raise EncodeError(f"occurred_at is {shown(at)}; expected 64 bits")
+        raise EncodeError(f"occurred_at is {bounded_repr(at)}; expected 64 bits")
     return text_bytes(event.event_id) + text_bytes(event.cluster_id) + nullable_long(at)
 
 
@@ -127,7 +127,7 @@ def _manual_list(index: int, entry: Any) -> bytes:
 def _manual_long(index: int, value: Any) -> bytes:
     if type(value) is not int or not LONG_MIN <= value <= LONG_MAX:
         raise EncodeError(
-            f"replicas entry {index} holds {shown(value)}; expected a number of 64 bits"
+            f"replicas entry {index} holds {bounded_repr(value)}; expected a number of 64 bits"
         )
     return long_bytes(value)
 

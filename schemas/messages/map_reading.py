@@ -11,7 +11,7 @@ import struct
 from typing import Any, Final
 
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.fast_constructor import quick
+from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.records import Mode, Move, Reason, ReplicaMap
 from spu_assigner.schemas.avro.strict_reading import (
     Reader,
@@ -40,7 +40,7 @@ _FIELDS: Final = (
     "own_events",
     "reason",
 )
-_quick_map = quick(ReplicaMap)
+_fast_map = fast_constructor(ReplicaMap)
 
 
 def replica_map_reader(schema: Any) -> Reader:
@@ -115,7 +115,7 @@ def _in_one_go(
                 return read_with_care(data, position)
         except (IndexError, ValueError, DecodeError):  # The bytes end, or say what they must not.
             return read_with_care(data, position)
-        return _quick_map(
+        return _fast_map(
             cluster_id=cluster_id,
             topic=data[cluster_end + 1 : topic_end].decode(),
             revision=revision >> 1,

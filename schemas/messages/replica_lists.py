@@ -24,7 +24,7 @@ from spu_assigner.schemas.avro.writing import PREPARED_LONGS, array_bytes, long_
 _CACHE_KEY: Final = "avro"  # of Table.cache: (bytes of all rows, where each row begins)
 _DIRECT_KEY: Final = "avro_rows_written_directly"
 _PREPARE_AFTER: Final = 8  # prepared once 1/8 of its rows were written: preparing costs 1/8 a row
-_FEW_VALUES: Final = 128  # up to so many, value by value is faster than numpy
+_SCALAR_VALUES_MAX: Final = 128  # up to so many, value by value is faster than numpy
 _SHORT: Final = bytes(range(64))  # ids that take a byte on the wire
 _ZIGZAG: Final = bytes(min(2 * each, 255) for each in range(256))  # of those
 _FROM_ZIGZAG: Final = bytes(each >> 1 for each in range(256))
@@ -75,7 +75,7 @@ def _prepared(table: Table, count: int) -> tuple[bytes, array[int]] | None:
 def _rows_bytes(matrix: IdMatrix) -> bytes:
     """Each row as an array of int."""
     width = matrix.shape[1]
-    if matrix.size > _FEW_VALUES or width == 0:
+    if matrix.size > _SCALAR_VALUES_MAX or width == 0:
         return _rows_in_bulk(matrix)[0]
     head = PREPARED_LONGS[width]
     values = map(PREPARED_LONGS.__getitem__, matrix.ravel().tolist())
@@ -225,7 +225,7 @@ def _varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32]
     if they are fewer: lists may be shorter than the first one.
     """
     none = np.empty(0, dtype=np.uint32), position
-    if count <= _FEW_VALUES:
+    if count <= _SCALAR_VALUES_MAX:
         try:
             return _few_varints(data, position, count) or none
         except IndexError:

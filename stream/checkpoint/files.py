@@ -37,12 +37,12 @@ class CheckpointError(AssignerError):
 class CheckpointDamagedError(CheckpointError):
     """A file of the checkpoint is missing, or is not what was written."""
 
-    def __init__(self, *, checkpoint: str, what: str, told: str) -> None:
+    def __init__(self, *, checkpoint: str, what: str, reason: str) -> None:
         self.checkpoint = checkpoint
         self.what = what  # the file or log, as far as it is known
-        self.told = told  # why it cannot be used
+        self.reason = reason  # why it cannot be used
         super().__init__(
-            f"checkpoint {checkpoint} is damaged: {what} cannot be used ({told}); nothing that "
+            f"checkpoint {checkpoint} is damaged: {what} cannot be used ({reason}); nothing that "
             "depends on it was sent. Bring back the latest copy of the checkpoint, to the path it "
             f"had, or {RECOVER}"
         )
@@ -130,13 +130,13 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
         raise CheckpointDamagedError(
             checkpoint=checkpoint,
             what="metadata",
-            told=f"it is missing, but there are offsets of batch {newest}",
+            reason=f"it is missing, but there are offsets of batch {newest}",
         )
     if newest is None and batches_in(files, f"{checkpoint}/commits"):
         raise CheckpointDamagedError(
             checkpoint=checkpoint,
             what="offsets",
-            told="they are missing, but there are batches in commits",
+            reason="they are missing, but there are batches in commits",
         )
     path = "metadata"
     try:
@@ -146,7 +146,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
         found = None if offsets is None else int(json.loads(offsets[1])["conf"][SHUFFLE_PARTITIONS])
     except (ValueError, KeyError, IndexError, TypeError) as reason:
         raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=path, told=f"it is no file of a streaming query: {reason}"
+            checkpoint=checkpoint, what=path, reason=f"it is no file of a streaming query: {reason}"
         ) from reason
     return Checkpoint(id=found_id, shards=found)
 
@@ -162,7 +162,9 @@ def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
     lines = read_lines(files, f"{checkpoint}/{path}")
     if lines is None:
         raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=path, told="it is missing, and the next batch begins there"
+            checkpoint=checkpoint,
+            what=path,
+            reason="it is missing, and the next batch begins there",
         )
     positions: dict[str, tuple[PartitionPosition, ...]] = {}
     try:
@@ -174,11 +176,11 @@ def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
                 )
     except (ValueError, AttributeError, TypeError) as reason:
         raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=path, told=f"it is no file of offsets: {reason}"
+            checkpoint=checkpoint, what=path, reason=f"it is no file of offsets: {reason}"
         ) from reason
     if not positions:
         raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=path, told="it names no offset of any topic"
+            checkpoint=checkpoint, what=path, reason="it names no offset of any topic"
         )
     return positions
 

@@ -34,7 +34,7 @@ NOTE: Final = "input-topics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class InputPositions:
     """How far the input topics were read, and which topics they were."""
 
     following: Positions  # what the next batch begins with
@@ -42,7 +42,7 @@ class Inputs:
     ids: Mapping[str, str]  # of the topics; those that were not noted are left out
 
 
-def check_inputs(settings: Settings, inputs: Inputs) -> None:
+def check_inputs(settings: Settings, inputs: InputPositions) -> None:
     """Look whether what is to be read next is still in Kafka.
 
     Raises:
@@ -66,7 +66,7 @@ def input_topics(settings: Settings) -> list[str]:
     return [topic_name(name, prefix=settings.topic_prefix) for name in (TOPIC_EVENTS, SPU_EVENTS)]
 
 
-def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None) -> Inputs:
+def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None) -> InputPositions:
     """What the next batch of a checkpoint begins with; empty before the first one is done, unless
     that begins where a recovery says.
 
@@ -79,14 +79,16 @@ def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None)
     ids = _read_ids(files, checkpoint)
     first = {} if recovery is None else recovery.positions
     if not begun:
-        return Inputs(following=first, begun=first, ids=ids)
+        return InputPositions(following=first, begun=first, ids=ids)
     newest = begun[-1]
     until = read_positions(files, checkpoint, newest)
     if newest in done:
-        return Inputs(following=until, begun=until, ids=ids)
+        return InputPositions(following=until, begun=until, ids=ids)
     if newest == 0:  # Without a recovery it begins where the topics began when it was planned.
-        return Inputs(following=first, begun=until, ids=ids)
-    return Inputs(following=read_positions(files, checkpoint, newest - 1), begun=until, ids=ids)
+        return InputPositions(following=first, begun=until, ids=ids)
+    return InputPositions(
+        following=read_positions(files, checkpoint, newest - 1), begun=until, ids=ids
+    )
 
 
 def note_topics(spark: SparkSession, settings: Settings, checkpoint: str) -> None:
@@ -113,5 +115,5 @@ def _read_ids(files: Files, checkpoint: str) -> dict[str, str]:
         return {str(topic): str(each) for topic, each in json.loads("\n".join(lines)).items()}
     except (ValueError, AttributeError) as reason:
         raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=NOTE, told=f"it is no note of topics: {reason}"
+            checkpoint=checkpoint, what=NOTE, reason=f"it is no note of topics: {reason}"
         ) from reason

@@ -21,7 +21,7 @@ from spu_assigner.stream.kafka.topics import (
     topic_name,
 )
 
-TOLD_MAX: Final = 5  # gaps in one message
+GAPS_REPORTED_MAX: Final = 5  # gaps in one message
 
 
 class NoPositionsError(AssignerError):
@@ -56,8 +56,10 @@ class LostInputError(AssignerError):
 
     def __init__(self, lost: tuple[Skipped, ...]) -> None:
         self.lost = lost
-        told = "; ".join(map(str, lost[:TOLD_MAX]))
-        more = f"; and {len(lost) - TOLD_MAX} more" if len(lost) > TOLD_MAX else ""
+        told = "; ".join(map(str, lost[:GAPS_REPORTED_MAX]))
+        more = (
+            f"; and {len(lost) - GAPS_REPORTED_MAX} more" if len(lost) > GAPS_REPORTED_MAX else ""
+        )
         super().__init__(
             f"input that was not read is gone: {told}{more}. Bring it back, or go on without it: "
             "--skip-lost"

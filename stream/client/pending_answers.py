@@ -9,7 +9,7 @@ from typing import Final
 from spu_assigner.core.base.events import Event, LeaveMode, SpuLeft, TopicDelete, TopicRelease
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.kafka.client import Reader, Received, Sent
+from spu_assigner.stream.kafka.client import Reader, Received, SentMessage
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVENTS, TOPIC_STATUS
 
 ANSWER_TOPICS: Final = (RING_EVENTS, REPLICA_MAP, TOPIC_STATUS, DEAD_LETTER)
@@ -72,7 +72,7 @@ class Awaited:
         """Await an event no longer: it was not sent."""
         self._open.pop(event_id, None)
 
-    def sent(self, sent: Sent) -> None:
+    def sent(self, sent: SentMessage) -> None:
         """Take note where it went, or that it did not."""
         if sent.error is not None:
             self.give_up(sent.event_id or "")

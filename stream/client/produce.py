@@ -43,7 +43,7 @@ from spu_assigner.stream.config.connection import Connection
 if TYPE_CHECKING:
     from spu_assigner.stream.client.pending_answers import Awaited
     from spu_assigner.stream.config.command_options import Form
-    from spu_assigner.stream.kafka.client import Received, Sent
+    from spu_assigner.stream.kafka.client import Received, SentMessage
 
 
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
@@ -261,7 +261,7 @@ def _send(
     failures = 0
     awaited = Awaited()
 
-    def tell_sent(sent: Sent) -> None:
+    def tell_sent(sent: SentMessage) -> None:
         nonlocal failures
         if wait is not None:
             awaited.sent(sent)

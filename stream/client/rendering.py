@@ -13,7 +13,7 @@ from spu_assigner.stream.common.printable import printable
 
 if TYPE_CHECKING:
     from spu_assigner.stream.config.command_options import Form
-    from spu_assigner.stream.kafka.client import Received, Sent
+    from spu_assigner.stream.kafka.client import Received, SentMessage
 
 LISTS_SHOWN: Final = 16  # of one map; JSON has them all
 RAW_SHOWN: Final = 40  # bytes of a dead letter; JSON has what the topic has
@@ -44,7 +44,7 @@ def received_line(received: Received, form: Form) -> str:
     assert_never(answer)
 
 
-def sent_line(sent: Sent, form: Form) -> str:
+def sent_line(sent: SentMessage, form: Form) -> str:
     """Where an event was written."""
     if form == "json":
         line = {

@@ -47,7 +47,7 @@ def create(
         partitions=partitions,
         replication_factor=replication_factor or -1,
     )
-    done = {"created": report.created, "mended": report.mended, "unchanged": report.unchanged}
+    done = {"created": report.created, "mended": report.repaired, "unchanged": report.unchanged}
     if output == "json":
         click.echo(json.dumps(done))
         return 0
@@ -62,7 +62,7 @@ def create(
 @broker_options
 def check(output: str, connection: Connection) -> int:
     """Say whether the job can start on these topics; exit status 1 if it cannot."""
-    from spu_assigner.stream.kafka.topics import ACCESS, GRANTING, MENDING, find_faults
+    from spu_assigner.stream.kafka.topics import ACCESS, CREATE_TOPICS, GRANTING, find_faults
 
     faults = find_faults(connection.client(), prefix=connection.prefix)
     if output == "json":
@@ -79,7 +79,7 @@ def check(output: str, connection: Connection) -> int:
     elif faults:
         for fault in faults:
             click.echo(str(fault))
-        click.echo(f"To mend this: {GRANTING if faults[0].setting == ACCESS else MENDING}.")
+        click.echo(f"To mend this: {GRANTING if faults[0].setting == ACCESS else CREATE_TOPICS}.")
     else:
         click.echo("All topics are as the job needs them.")
     return 1 if faults else 0

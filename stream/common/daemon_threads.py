@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable
 
 
-class UnwaitedThread(threading.Thread):
+class DaemonThread(threading.Thread):
     """A daemon that may still ask when its process ends."""
 
     def __init__(self, target: Callable[[], None], name: str) -> None:
         super().__init__(target=target, name=name, daemon=True)
 
 
-def is_any_at_work() -> bool:
+def is_any_running() -> bool:
     """Whether one of this process has not ended."""
-    return any(isinstance(thread, UnwaitedThread) for thread in threading.enumerate())
+    return any(isinstance(thread, DaemonThread) for thread in threading.enumerate())

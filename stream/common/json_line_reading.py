@@ -14,7 +14,7 @@ LINE_SIZE_MAX: Final = MANUAL_FILE_SIZE_MAX  # the longest legal line carries a 
 CHUNK_SIZE: Final = 64 * 1024  # read at once
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """What bytes are read from."""
 
     def read(self, size: int, /) -> bytes:
@@ -33,7 +33,7 @@ def event_of_line(line: bytes) -> Event | None:
     return event_from_json(line) if line.strip() else None
 
 
-def chunks_of_lines(source: Source, *, size_max: int = LINE_SIZE_MAX) -> Iterator[list[bytes]]:
+def chunks_of_lines(source: ByteSource, *, size_max: int = LINE_SIZE_MAX) -> Iterator[list[bytes]]:
     """The lines of `source` as they arrive, in lists, without their newline.
 
     A line longer than `size_max` is cut one byte past it, so that the reader sees that it is too

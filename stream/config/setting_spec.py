@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import AssignerError
 
 
@@ -23,7 +23,7 @@ class SettingsError(AssignerError):
         self.source = source  # the flag, variable, or file's entry that gave it
         self.value = value  # None where it is secret
         self.expected = expected
-        found = found or (repr(value) if isinstance(value, str) else shown(value))
+        found = found or (repr(value) if isinstance(value, str) else bounded_repr(value))
         super().__init__(f"{source} is {found}; expected {expected}")
 
 

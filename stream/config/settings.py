@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.base.limits import is_legal_name
 from spu_assigner.schemas.messages.wire import Wire
@@ -167,7 +167,7 @@ def _of_target(spec: Spec) -> Spec:
 
 
 def _value(spec: Spec, value: object, source: str) -> Any:
-    text = value if isinstance(value, str) else shown(value)
+    text = value if isinstance(value, str) else bounded_repr(value)
     if isinstance(value, bool | float | list | dict):
         raise SettingsError(setting=spec.name, source=source, value=value, expected=spec.expected)
     try:

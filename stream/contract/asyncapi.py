@@ -64,7 +64,7 @@ from spu_assigner.stream.kafka.topics import (
     TopicSpec,
 )
 from spu_assigner.stream.shard.batch import KINDS_GONE, SOURCE_KINDS, entry_key
-from spu_assigner.stream.shard.bundle import KINDS, SOURCE_TOPICS, Kind
+from spu_assigner.stream.shard.bundle import KINDS, SOURCE_TOPICS, MessageKind
 from spu_assigner.stream.verify.digest_order import expected_headers
 from spu_assigner.stream.verify.model import Headers
 
@@ -91,7 +91,7 @@ class _Carried:
     """One kind of message that a topic carries."""
 
     type_name: str  # of its schema; of a tombstone, that of what is gone or released
-    kind: Kind | None = None  # of an output with headers
+    kind: MessageKind | None = None  # of an output with headers
     is_tombstone: bool = False
 
     @property
@@ -160,12 +160,12 @@ def _carried(topic: str) -> Iterator[_Carried]:
             types = [each for each, kind in EVENT_KINDS.items() if kind == SOURCE_KINDS[source]]
             yield from (_Carried(type_name=each) for each in types)
     for kind, (name, type_name) in KINDS.items():
-        if kind is Kind.TOPIC_RELEASED and name == topic:  # It has no value of its own.
-            of_maps = KINDS[Kind.REPLICA_MAP][1]
+        if kind is MessageKind.TOPIC_RELEASED and name == topic:  # It has no value of its own.
+            of_maps = KINDS[MessageKind.REPLICA_MAP][1]
             yield _Carried(type_name=of_maps, kind=kind, is_tombstone=True)
         elif name == topic:
             yield _Carried(type_name=type_name, kind=kind)
-            if kind is Kind.REPLICA_MAP or kind in KINDS_GONE.values():
+            if kind is MessageKind.REPLICA_MAP or kind in KINDS_GONE.values():
                 yield _Carried(type_name=type_name, kind=kind, is_tombstone=True)
     if topic in (ASSIGNER_COMMITS, ASSIGNER_AUDIT):
         yield _Carried(type_name=_MARKER)
@@ -243,7 +243,7 @@ def _message(each: _Carried, topic: str, registry: Registry) -> dict[str, Any]:
     example = _example(entry)
     told: dict[str, Any] = {"name": each.name, "contentType": CONTENT_TYPE}
     shown: dict[str, Any] = {"name": each.name}
-    if each.kind is Kind.TOPIC_RELEASED:
+    if each.kind is MessageKind.TOPIC_RELEASED:
         told["summary"] = "The topic that the key names is forgotten; its data stay in Kafka."
     elif each.is_tombstone:
         told["summary"] = f"What the key names is gone; before, it was a {each.type_name}."
@@ -308,7 +308,7 @@ def _key_of(each: _Carried, topic: str) -> Mapping[str, Any]:
 
 def _headers(told: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The schema of the headers of outputs."""
-    names = [name for name, _ in expected_headers("", Kind.REPLICA_MAP, b"", 0)]
+    names = [name for name, _ in expected_headers("", MessageKind.REPLICA_MAP, b"", 0)]
     return {
         "type": "object",
         "description": "CloudEvents 1.0 in Kafka's binary mode; each value is UTF-8.",

@@ -40,7 +40,7 @@ class SchemaRegistryError(AssignerError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedSchemas:
     """What a registry holds of ours, and what it does not."""
 
     present: list[Registered]
@@ -161,7 +161,7 @@ class SchemaRegistryClient:
         )
 
 
-def compare(client: SchemaRegistryClient, registry: Registry | None = None) -> Published:
+def compare(client: SchemaRegistryClient, registry: Registry | None = None) -> PublishedSchemas:
     """Which versions a registry holds under their ids.
 
     Raises:
@@ -182,10 +182,10 @@ def compare(client: SchemaRegistryClient, registry: Registry | None = None) -> P
             f"other schemas have these ids in the registry: {told}; the messages' ids are for "
             "ever: use a registry, or a context (…/contexts/:.spu:), of this product's own"
         )
-    return Published(present=present, missing=missing)
+    return PublishedSchemas(present=present, missing=missing)
 
 
-def publish(client: SchemaRegistryClient, registry: Registry | None = None) -> Published:
+def publish(client: SchemaRegistryClient, registry: Registry | None = None) -> PublishedSchemas:
     """Put into a registry what is missing; what was missing is told.
 
     Raises:

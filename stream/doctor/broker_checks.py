@@ -20,7 +20,7 @@ from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.api_versions import Abilities, ask_abilities
 from spu_assigner.stream.doctor.check_runner import Check, Unchecked
-from spu_assigner.stream.doctor.finding import Rule
+from spu_assigner.stream.doctor.finding import DoctorRule
 from spu_assigner.stream.doctor.kafka_rules import (
     BROKER_OLD,
     BROKER_REFUSES,
@@ -42,9 +42,9 @@ from spu_assigner.stream.kafka.access import hidden, missing_rights
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.connection_diagnosis import (
     Complaints,
-    Patience,
-    Refusal,
+    ConnectionRefusal,
     UnreachableError,
+    WaitLimits,
     ask_topics,
     host_not_found,
 )
@@ -54,14 +54,14 @@ CONNECT_SECONDS_MAX: Final = 1.5  # a host on another continent is 0.3 s away
 ABOUT_A_SECOND: Final = 1.0
 CLOCK_SECONDS_MAX: Final = 120.0  # that clocks may differ by
 
-_RULES: Final[Mapping[Refusal, Rule]] = {
-    Refusal.USER: USER_REFUSED,
-    Refusal.HOST: TLS_HOST,
-    Refusal.EXPIRED: TLS_EXPIRED,
-    Refusal.AUTHORITY: TLS_AUTHORITY,
-    Refusal.NO_TLS: TLS_NONE,
-    Refusal.CLIENT: TLS_CLIENT,
-    Refusal.TLS: TLS_NEEDED,
+_RULES: Final[Mapping[ConnectionRefusal, DoctorRule]] = {
+    ConnectionRefusal.USER: USER_REFUSED,
+    ConnectionRefusal.HOST: TLS_HOST,
+    ConnectionRefusal.EXPIRED: TLS_EXPIRED,
+    ConnectionRefusal.AUTHORITY: TLS_AUTHORITY,
+    ConnectionRefusal.NO_TLS: TLS_NONE,
+    ConnectionRefusal.CLIENT: TLS_CLIENT,
+    ConnectionRefusal.TLS: TLS_NEEDED,
 }
 
 
@@ -110,14 +110,14 @@ def check_broker(check: Check[Any], settings: Settings) -> Broker:
         check.tell(SOME_UNREACHABLE, f"not to be connected to: {told}")
     complaints = Complaints()
     left = check.seconds_left
-    patience = Patience(
+    limits = WaitLimits(
         request=0.4 * left, refused=min(ABOUT_A_SECOND, 0.2 * left), probe=min(2.0, 0.2 * left)
     )
     admin = AdminClient({"log_level": 0, "error_cb": complaints.note, **client})
     with ExitStack() as unless_whole:
         unless_whole.enter_context(admin)
         try:
-            found = ask_topics(admin, client, complaints, patience=patience)
+            found = ask_topics(admin, client, complaints, limits=limits)
         except UnreachableError as reason:
             rule = SILENT if reason.refusal is None else _RULES[reason.refusal]
             check.tell(rule, str(reason).partition("; ")[0])
@@ -225,9 +225,9 @@ def check_rights(check: Check[Any], broker: Broker, role: Role, query: str) -> R
     user = broker.connection.security.username
     principal = f" --principal User:{user}" if user is not None else ""
     given = f" --topic-prefix {prefix}" if prefix else ""
-    mend = f"grant what `spu-assigner topics acls --role {role}{principal}{given}` lists"
+    fix = f"grant what `spu-assigner topics acls --role {role}{principal}{given}` lists"
     for name, (found, needed) in lacking.items():
-        check.tell(RIGHT_MISSING, f"{name}: this user has {found}, {role} needs {needed}", mend)
+        check.tell(RIGHT_MISSING, f"{name}: this user has {found}, {role} needs {needed}", fix)
     check.summary = f"those of {role} on {len(names)} topics"
     # To ask for a transactional id is to take it, which would shut out a job that runs.
     others = {acl.resource: acl.name for acl in wanted if acl.resource is not Resource.TOPIC}

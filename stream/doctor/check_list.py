@@ -33,8 +33,8 @@ WITH_SPARK: Final = (Role.JOB, Role.RECOVERER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patient:
-    """What is examined."""
+class CheckTarget:
+    """What the checks are made of: settings, role, environment."""
 
     settings: Settings | SettingsError  # the error: they cannot be used
     is_broker_named: bool
@@ -42,19 +42,19 @@ class Patient:
     environ: Mapping[str, str]
 
 
-def examine(patient: Patient, *, seconds: float) -> list[Check[Any]]:
+def run_checks(target: CheckTarget, *, seconds: float) -> list[Check[Any]]:
     """Make all checks, side by side; they are given in the order to be told in."""
-    examination = _Examination(patient, deadline=time.monotonic() + seconds)
-    checks = run_all(examination.checks())
-    examination.close()
+    check_run = _CheckRun(target, deadline=time.monotonic() + seconds)
+    checks = run_all(check_run.checks())
+    check_run.close()
     return checks
 
 
-class _Examination:
-    """The checks of one patient."""
+class _CheckRun:
+    """The checks of one target."""
 
-    def __init__(self, patient: Patient, *, deadline: float) -> None:
-        self._patient = patient
+    def __init__(self, target: CheckTarget, *, deadline: float) -> None:
+        self._target = target
         self._deadline = deadline
         self._checks: list[Check[Any]] = []
         self._settings: Check[Settings]
@@ -65,7 +65,7 @@ class _Examination:
 
     def checks(self) -> list[Check[Any]]:
         """All that the role asks for."""
-        environ, role = self._patient.environ, self._patient.role
+        environ, role = self._target.environ, self._target.role
         is_job = role is Role.JOB
         self._settings = self._add("settings", self._check_settings)
         self._add("python", lambda check: check_python(check, environ, is_job=is_job))
@@ -100,10 +100,10 @@ class _Examination:
     def _groups(self) -> list[Group]:
         """The jars: of Spark, and of the broker that `run` starts where none is named."""
         own: list[Group] = ["spark-kafka", "spark-local"]
-        return own if self._patient.is_broker_named else [*own, "broker"]
+        return own if self._target.is_broker_named else [*own, "broker"]
 
     def _check_settings(self, check: Check[Any]) -> Settings:
-        settings = self._patient.settings
+        settings = self._target.settings
         if isinstance(settings, SettingsError):
             check.tell(SETTINGS, str(settings), f"correct {settings.source}")
             raise Unchecked("the settings cannot be used")
@@ -113,13 +113,13 @@ class _Examination:
     def _check_disk(self, check: Check[Any]) -> None:
         place = absolute(check.needs(self._settings).checkpoint)
         folder = local_path(place) if is_local(place) else None
-        check_disk(check, written_places(self._patient.environ, folder))
+        check_disk(check, written_places(self._target.environ, folder))
 
     # What imports Kafka's client or Avro is imported in a check: they are looked at themselves.
 
     def _check_broker(self, check: Check[Any]) -> Broker:
         settings = check.needs(self._settings)
-        if not self._patient.is_broker_named:
+        if not self._target.is_broker_named:
             raise Unchecked(
                 "no broker is named (--bootstrap-servers); `run` starts one of its own then"
             )
@@ -132,13 +132,13 @@ class _Examination:
         from spu_assigner.stream.doctor.broker_checks import check_rights
 
         query = check.needs(self._settings).query_name
-        return check_rights(check, broker, self._patient.role, query)
+        return check_rights(check, broker, self._target.role, query)
 
     def _check_topics(self, check: Check[Any]) -> frozenset[str]:
         broker, rights = check.needs(self._broker), check.needs(self._rights)
         from spu_assigner.stream.doctor.topic_checks import check_topics
 
-        return check_topics(check, broker, rights, self._patient.role)
+        return check_topics(check, broker, rights, self._target.role)
 
     def _check_clock(self, check: Check[Any]) -> None:
         broker = check.needs(self._broker)

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from spu_assigner.stream.common.daemon_threads import UnwaitedThread
-from spu_assigner.stream.doctor.finding import Finding, Rule
+from spu_assigner.stream.common.daemon_threads import DaemonThread
+from spu_assigner.stream.doctor.finding import DoctorFinding, DoctorRule
 from spu_assigner.stream.doctor.rules import BROKEN_CHECK, PACKAGE_BROKEN, UNFINISHED
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Check(Generic[T]):
     def __init__(self, name: str, what: Callable[[Check[T]], T], *, deadline: float) -> None:
         self.name = name
         self.summary = ""  # what was found, where that is of interest
-        self.findings: list[Finding] = []
+        self.findings: list[DoctorFinding] = []
         self.left_out: list[str] = []  # parts that could not be looked at
         self.unchecked: str | None = None  # why it has no answer
         self.answers: list[T] = []  # one, or none
@@ -55,15 +55,15 @@ class Check(Generic[T]):
         """Whether its thread is at work, be it waited for or not."""
         return not self._ended.is_set()
 
-    def tell(self, rule: Rule, message: str, mend: str | None = None) -> None:
+    def tell(self, rule: DoctorRule, message: str, fix: str | None = None) -> None:
         """Note a finding; what to do is the rule's, unless it can be said better here."""
         self.findings.append(
-            Finding(check=self.name, rule=rule, message=message, mend=mend or rule.mend)
+            DoctorFinding(check=self.name, rule=rule, message=message, fix=fix or rule.fix)
         )
 
     def start(self) -> None:
         """Begin."""
-        UnwaitedThread(self._run, f"check {self.name}").start()
+        DaemonThread(self._run, f"check {self.name}").start()
 
     def needs(self, other: Check[_Other]) -> _Other:
         """The answer of another check.

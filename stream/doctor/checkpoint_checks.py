@@ -26,13 +26,13 @@ from spu_assigner.stream.checkpoint.files import (
     is_local,
     read_checkpoint,
 )
-from spu_assigner.stream.checkpoint.inputs import Inputs, read_inputs
+from spu_assigner.stream.checkpoint.inputs import InputPositions, read_inputs
 from spu_assigner.stream.checkpoint.local_files import LocalFiles, local_path
 from spu_assigner.stream.checkpoint.recovered import RecoveryError, pending_recovery
 from spu_assigner.stream.common.private_files import MASK
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.check_runner import Check, Unchecked
-from spu_assigner.stream.doctor.finding import Rule
+from spu_assigner.stream.doctor.finding import DoctorRule
 from spu_assigner.stream.doctor.rules import (
     DAMAGED,
     FORMAT,
@@ -46,7 +46,7 @@ from spu_assigner.stream.doctor.rules import (
     SHARDS,
     WRITABLE,
 )
-from spu_assigner.stream.doctor.state_files import Look, look_at_state, look_at_sums
+from spu_assigner.stream.doctor.state_files import StateFileScan, look_at_state, look_at_sums
 
 LOOKS_MAX: Final = 4  # while a job goes on
 BETWEEN_SECONDS: Final = 0.05  # a file and the sums beside it appear one after the other
@@ -68,7 +68,7 @@ class FoundCheckpoint:
     id: str | None  # None: there is none yet
     batch: int  # the newest that was begun; -1: none
     is_done: bool  # whether Spark has noted its end
-    inputs: Inputs
+    inputs: InputPositions
 
     @property
     def batch_next(self) -> int:
@@ -93,10 +93,10 @@ def check_checkpoint(check: Check[Any], settings: Settings) -> FoundCheckpoint:
             id=None,
             batch=-1,
             is_done=True,
-            inputs=Inputs(following={}, begun={}, ids={}),
+            inputs=InputPositions(following={}, begun={}, ids={}),
         )
     _check_rights(check, folder, alone=(settings.master or "local").startswith("local"))
-    told: list[tuple[Rule, str]] = []
+    told: list[tuple[DoctorRule, str]] = []
     for look in range(LOOKS_MAX):
         before = _progress(place)
         found = _Looking(settings, place)
@@ -178,7 +178,7 @@ class _Looking:
     """One look at the files; what is wrong with them is gathered."""
 
     def __init__(self, settings: Settings, place: str) -> None:
-        self.findings: list[tuple[Rule, str]] = []
+        self.findings: list[tuple[DoctorRule, str]] = []
         self.left_out: list[str] = []
         self.summary = ""
         self._settings = settings
@@ -201,7 +201,7 @@ class _Looking:
             return None
         inputs = self._check_meaning(checkpoint)
         newest = begun[-1] if begun else -1
-        look = Look(folder=local_path(self._place), shards=checkpoint.shards, done=done)
+        look = StateFileScan(folder=local_path(self._place), shards=checkpoint.shards, done=done)
         is_own = look_at_state(look)
         if is_own:
             look_at_sums(look, begun)
@@ -225,7 +225,7 @@ class _Looking:
             inputs=inputs,
         )
 
-    def _check_meaning(self, checkpoint: Checkpoint) -> Inputs | None:
+    def _check_meaning(self, checkpoint: Checkpoint) -> InputPositions | None:
         settings, files = self._settings, self._files
         try:
             recovery = pending_recovery(
@@ -257,7 +257,7 @@ class _Looking:
         try:
             return what()
         except CheckpointDamagedError as reason:
-            self.findings.append((DAMAGED, f"{reason.what}: {reason.told}"))
+            self.findings.append((DAMAGED, f"{reason.what}: {reason.reason}"))
             return None
 
     def _is_form_known(self, log: str, batches: list[int], version_max: int) -> bool:

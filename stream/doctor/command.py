@@ -101,7 +101,7 @@ def doctor(
     Exit status: 0 when all is right (warnings may be told), 1 for faults (with --strict for
     warnings too), 2 for wrong usage.
     """
-    from spu_assigner.stream.doctor.check_list import Patient, examine
+    from spu_assigner.stream.doctor.check_list import CheckTarget, run_checks
 
     settings: Settings | SettingsError
     try:
@@ -110,10 +110,10 @@ def doctor(
         settings, is_named = reason, True
     else:
         is_named = is_broker_named(flags, settings)
-    patient = Patient(
+    target = CheckTarget(
         settings=settings, is_broker_named=is_named, role=Role(role), environ=os.environ
     )
-    checks = examine(patient, seconds=timeout)
+    checks = run_checks(target, seconds=timeout)
     findings = [finding for check in checks for finding in check.findings]
     faults = sum(finding.rule.is_fault for finding in findings)
     warnings = len(findings) - faults
@@ -160,7 +160,7 @@ def _lines(check: Check[Any]) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for finding in check.findings:
         weight = "fault" if finding.rule.is_fault else "warning"
-        lines.append((weight, f"{finding.rule.code} {finding.message}\n→ {finding.mend}"))
+        lines.append((weight, f"{finding.rule.code} {finding.message}\n→ {finding.fix}"))
     if not lines:
         if check.unchecked is None:
             lines.append(("ok", check.summary))

@@ -13,25 +13,25 @@ from spu_assigner.stream.common.printable import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class DoctorRule:
     """One kind of finding."""
 
     code: str
     name: str
     about: str  # what is found
     why: str  # what comes of it
-    mend: str  # what to do
+    fix: str  # what to do
     is_fault: bool = True  # else a warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """One thing that is wrong here."""
 
     check: str
-    rule: Rule
+    rule: DoctorRule
     message: str  # what was found and what was expected
-    mend: str  # what to do about it here
+    fix: str  # what to do about it here
 
     def as_json(self) -> dict[str, object]:
         """For programs."""
@@ -41,15 +41,15 @@ class Finding:
             "name": self.rule.name,
             "severity": "fault" if self.rule.is_fault else "warning",
             "message": printable(self.message),
-            "mend": printable(self.mend),
+            "mend": printable(self.fix),
         }
 
 
-def fault(code: str, name: str, about: str, why: str, mend: str) -> Rule:
+def fault(code: str, name: str, about: str, why: str, fix: str) -> DoctorRule:
     """A rule of what keeps the role from its work."""
-    return Rule(code=code, name=name, about=about, why=why, mend=mend)
+    return DoctorRule(code=code, name=name, about=about, why=why, fix=fix)
 
 
-def warning(code: str, name: str, about: str, why: str, mend: str) -> Rule:
+def warning(code: str, name: str, about: str, why: str, fix: str) -> DoctorRule:
     """A rule of what does not, yet."""
-    return Rule(code=code, name=name, about=about, why=why, mend=mend, is_fault=False)
+    return DoctorRule(code=code, name=name, about=about, why=why, fix=fix, is_fault=False)

@@ -50,7 +50,7 @@ def check_marker(
     try:
         marker = None
         if not _is_empty(broker, topic, check.seconds_left):
-            marker = read_marker(settings, topic=topic, patience=check.seconds_left)
+            marker = read_marker(settings, topic=topic, seconds_max=check.seconds_left)
     except KafkaException as reason:
         error = reason.args[0]
         if error.code() in FORBIDDEN:

@@ -26,7 +26,7 @@ _SUMS_MAGIC: Final = b"crc\0"
 
 
 @dataclass(slots=True, kw_only=True)
-class Look:
+class StateFileScan:
     """What is looked at, and what is found."""
 
     folder: Path
@@ -44,7 +44,7 @@ class Look:
         return str(path.relative_to(self.folder))
 
 
-def look_at_state(look: Look) -> bool:
+def look_at_state(look: StateFileScan) -> bool:
     """Find what the next start needs; whether it is a state of this product's."""
     if not look.done or look.shards is None:
         return True
@@ -61,7 +61,7 @@ def look_at_state(look: Look) -> bool:
     return True
 
 
-def _look_at_operator(look: Look, state: Path) -> bool:
+def _look_at_operator(look: StateFileScan, state: Path) -> bool:
     """Whether the notes of the state are there, and are of this product's query."""
     notes = state / "_metadata/v2"
     numbers = [int(each.name) for each in _listed(notes) if each.name.isdigit()]
@@ -94,7 +94,7 @@ def _look_at_operator(look: Look, state: Path) -> bool:
     return True
 
 
-def _look_at_part(look: Look, part: Path, version: int) -> None:
+def _look_at_part(look: StateFileScan, part: Path, version: int) -> None:
     """What a shard's state at a version is made of."""
     names = {each.name for each in _listed(part)}
     snapshots = {int(name[:-4]) for name in names if name.endswith(".zip") and name[:-4].isdigit()}
@@ -108,7 +108,7 @@ def _look_at_part(look: Look, part: Path, version: int) -> None:
         look.needed += _look_at_snapshot(look, part, part / f"{last}.zip")
 
 
-def _look_at_snapshot(look: Look, part: Path, snapshot: Path) -> Iterator[Path]:
+def _look_at_snapshot(look: StateFileScan, part: Path, snapshot: Path) -> Iterator[Path]:
     yield snapshot
     try:
         with zipfile.ZipFile(snapshot) as packed:
@@ -130,7 +130,7 @@ def _look_at_snapshot(look: Look, part: Path, snapshot: Path) -> Iterator[Path]:
             yield path
 
 
-def look_at_sums(look: Look, begun: list[int]) -> None:
+def look_at_sums(look: StateFileScan, begun: list[int]) -> None:
     """Hold the files that the next start reads against the sums beside them."""
     logs = [("offsets", begun), ("commits", look.done)]
     newest = [look.folder / log / str(number) for log, each in logs for number in each[-2:]]

@@ -24,9 +24,9 @@ from typing import Final
 
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Order
-from spu_assigner.core.explain.decisions import Decision, Explanation
+from spu_assigner.core.explain.decisions import Explanation, PlacementDecision
 from spu_assigner.core.explain.moves import Load, MoveStep
-from spu_assigner.core.explain.replay_placement import Passed, Step, Taken, Why
+from spu_assigner.core.explain.replay_placement import ChainStep, Passed, Taken, Why
 from spu_assigner.stream.common.printable import printable
 
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
@@ -77,7 +77,7 @@ def explanation_text(explanation: Explanation) -> str:
     return "\n".join(lines)
 
 
-def decision_lines(decision: Decision) -> list[str]:
+def decision_lines(decision: PlacementDecision) -> list[str]:
     """One decision in words."""
     reason = decision.reason
     lines = [] if reason is None else [_MODES[reason.mode]]
@@ -103,7 +103,7 @@ def decision_lines(decision: Decision) -> list[str]:
     return lines + [f"not known: {each}" for each in decision.unknown]
 
 
-def _step(decision: Decision, step: Step) -> list[str]:
+def _step(decision: PlacementDecision, step: ChainStep) -> list[str]:
     reason = decision.reason
     named = reason is not None and reason.is_named
     index = "index of the request's own start" if named else "chain index"
@@ -145,7 +145,7 @@ def _passed(passed: Passed) -> str:
     return f"SPU {passed.spu_id} ({_WHYS[passed.why]}{beside})"
 
 
-def _balanced(decision: Decision) -> list[str]:
+def _balanced(decision: PlacementDecision) -> list[str]:
     reason = decision.reason
     lines = []
     if reason is not None:
@@ -161,7 +161,7 @@ def _balanced(decision: Decision) -> list[str]:
     return lines
 
 
-def _changed(decision: Decision) -> list[str]:
+def _changed(decision: PlacementDecision) -> list[str]:
     lines = []
     before = decision.before
     if before is not None:
@@ -175,7 +175,7 @@ def _changed(decision: Decision) -> list[str]:
     return lines
 
 
-def _move(decision: Decision, move: MoveStep) -> list[str]:
+def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
     leaves = "is decommissioned and goes" if move.is_leaving else "goes"
     if move.taken is None:
         what = f"SPU {move.gone} {leaves}, and nobody comes: the list is short"
@@ -200,7 +200,7 @@ def _move(decision: Decision, move: MoveStep) -> list[str]:
     return lines
 
 
-def _share(load: Load, decision: Decision) -> str:
+def _share(load: Load, decision: PlacementDecision) -> str:
     when = "held" if decision.loads_are_of_then else "now holds"
     return f"{when} {load.count} of {load.capacity}"
 
@@ -212,7 +212,7 @@ def _spus(ids: Sequence[int]) -> str:
 
 
 def decision_json(
-    *, cluster_id: str, topic: str, policy: Policy, partition: int, decision: Decision
+    *, cluster_id: str, topic: str, policy: Policy, partition: int, decision: PlacementDecision
 ) -> str:
     """One decision for one partition, as a line of JSON."""
     reason, step = decision.reason, decision.step

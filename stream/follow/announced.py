@@ -1,9 +1,9 @@
-"""What was said of a cluster's SPUs, out of what is in Kafka.
+"""What was announced of a cluster's SPUs, out of what is in Kafka.
 
-`spu-events` is what was said, and what the job will act on, though it may be down: each event
+`spu-events` is what was announced, and what the job will act on, though it may be down: each event
 describes its SPU whole, so the last one of an SPU is all that counts. Of an SPU whose events have
 expired there, `assigner-state`, which never does, tells what became of them. So nothing has to be
-kept anywhere else: who starts anew reads what he said before, and what others said.
+kept anywhere else: a restarted process reads what it announced before, and what others announced.
 
 An event that the job does not follow says nothing: one under another key, a copy of one that was
 seen, a join with numbers out of range.
@@ -22,28 +22,28 @@ from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED, default_capacity
 from spu_assigner.core.base.records import RingChange, RingEvent, SpuChanged
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_event, decode_record
-from spu_assigner.stream.follow.decision import LABEL, MARK, Described, Said
+from spu_assigner.stream.follow.decision import LABEL, MARK, Announced, Described
 
 _STATE: Final = "spu"  # the kind, in the keys of assigner-state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class EventPosition:
     """Where an event lies in the input, and when the broker took it."""
 
     partition: int
     offset: int
     time_ms: int
 
-    def is_after(self, other: Place) -> bool:
+    def is_after(self, other: EventPosition) -> bool:
         """Partitions are merged by the broker's time, as the job does it."""
         if self.partition == other.partition:
             return self.offset > other.offset
         return (self.time_ms, self.partition) > (other.time_ms, other.partition)
 
 
-class SaidOfCluster:
-    """Takes over messages as they are read; tells what was said last of each SPU."""
+class AnnouncedOfCluster:
+    """Takes over messages as they are read; gives what was announced last of each SPU."""
 
     def __init__(self, cluster_id: str, *, origin: str) -> None:
         """Nothing is known yet.
@@ -54,8 +54,8 @@ class SaidOfCluster:
         """
         self._cluster_id = cluster_id
         self._origin = origin
-        self._last: dict[int, tuple[Place, SpuJoined | SpuLeft]] = {}
-        self._joins: dict[int, tuple[Place, SpuJoined]] = {}
+        self._last: dict[int, tuple[EventPosition, SpuJoined | SpuLeft]] = {}
+        self._joins: dict[int, tuple[EventPosition, SpuJoined]] = {}
         self._kept: dict[int, SpuChanged] = {}  # what the job made of them
         self._seen: dict[str, None] = {}  # ids of events, the oldest first
 
@@ -87,14 +87,14 @@ class SaidOfCluster:
             return  # A dead letter of the job's.
         if not isinstance(event, SpuJoined | SpuLeft) or event.cluster_id != self._cluster_id:
             return
-        place = Place(
+        place = EventPosition(
             partition=int(message.partition() or 0),
             offset=int(message.offset() or 0),
             time_ms=int(message.timestamp()[1]),
         )
         self.take(event, place)
 
-    def take(self, event: SpuJoined | SpuLeft, place: Place) -> None:
+    def take(self, event: SpuJoined | SpuLeft, place: EventPosition) -> None:
         """An event of this cluster."""
         if event.event_id in self._seen or not _is_followed(event):
             return
@@ -109,13 +109,14 @@ class SaidOfCluster:
             if joined is None or place.is_after(joined[0]):
                 self._joins[event.spu_id] = place, event
 
-    def by_spu(self) -> Mapping[int, Said]:
-        """What was said last of each SPU."""
+    def by_spu(self) -> Mapping[int, Announced]:
+        """What was announced last of each SPU."""
         return {
-            spu_id: self._said(spu_id) for spu_id in sorted(self._last.keys() | self._kept.keys())
+            spu_id: self._announced(spu_id)
+            for spu_id in sorted(self._last.keys() | self._kept.keys())
         }
 
-    def _said(self, spu_id: int) -> Said:
+    def _announced(self, spu_id: int) -> Announced:
         kept = self._kept.get(spu_id)
         join = self._joins.get(spu_id)
         described = None
@@ -125,7 +126,7 @@ class SaidOfCluster:
             described = _of_state(kept)
         if spu_id in self._last:
             place, event = self._last[spu_id]
-            return Said(
+            return Announced(
                 online=isinstance(event, SpuJoined),
                 is_own=_is_own(event),
                 described=described,
@@ -133,7 +134,7 @@ class SaidOfCluster:
             )
         if kept is None:
             raise KeyError(spu_id)
-        return Said(
+        return Announced(
             online=kept.online,
             is_own=LABEL in dict(kept.labels) and not kept.leaving,
             described=described,

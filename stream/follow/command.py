@@ -148,7 +148,7 @@ def follow_brokers(
     """
     from spu_assigner.stream.common.interrupts import Interrupts
     from spu_assigner.stream.follow.decision import Rules, Size
-    from spu_assigner.stream.follow.loop import Order, follow
+    from spu_assigner.stream.follow.loop import FollowOptions, follow
     from spu_assigner.stream.follow.rendering import Teller
 
     teller = Teller(output, dry_run=dry_run)
@@ -161,7 +161,7 @@ def follow_brokers(
         adopts=adopt,
         mass_leave_allowed=allow_mass_leave,
     )
-    order = Order(
+    options = FollowOptions(
         cluster_id=cluster_id,
         rules=_rules(given, sizes_file, teller),
         interval_seconds=interval_seconds,
@@ -171,7 +171,7 @@ def follow_brokers(
     )
     watched = _watched(connection, watch_bootstrap_servers, watch_config)
     interrupts = Interrupts(lambda: None)
-    return follow(connection, watched, order, teller, check=interrupts.check)
+    return follow(connection, watched, options, teller, check=interrupts.check)
 
 
 def _rules(given: Rules, sizes_file: Path | None, teller: Teller) -> Callable[[str], Rules]:

@@ -1,6 +1,7 @@
 """Which brokers are to be said to have joined or left: decided without Kafka and without a clock.
 
-A function of what was said of the SPUs, what is seen of the brokers, and how long that has been so.
+A function of what was announced of the SPUs, what is seen of the brokers, and how long that has
+been so.
 
 Rules:
 - A broker that is seen and was never spoken of joins. One that is back, or that has changed, joins
@@ -44,13 +45,13 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What was said last of an SPU."""
+class Announced:
+    """What was announced last of an SPU."""
 
     online: bool
     is_own: bool  # by this command, and not by somebody else
     described: Described | None  # None: of its joins nothing is left
-    place: str  # of what was said last, in the input; part of the next event's id
+    place: str  # of the last announcement, in the input; part of the next event's id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class Sightings:
     """What the looks at a cluster have shown so far.
 
     Its own clock stands still while nothing can be seen: it goes on between two looks, neither far
@@ -99,7 +100,7 @@ class Sight:
     def is_clear(self) -> bool:
         return self.looked_at is not None
 
-    def after(self, racks: Mapping[int, str | None] | None, *, now: float, gap: float) -> Sight:
+    def after(self, racks: Mapping[int, str | None] | None, *, now: float, gap: float) -> Sightings:
         """The same after another look.
 
         Args:
@@ -114,7 +115,7 @@ class Sight:
         missing = dict(self.missing_since)
         for broker in self.racks:
             missing.setdefault(broker, seconds)
-        return Sight(
+        return Sightings(
             racks=dict(racks),
             seconds=seconds,
             missing_since={each: since for each, since in missing.items() if each not in racks},
@@ -129,7 +130,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class MembershipDecision:
     """What is to be sent, and what is not."""
 
     events: tuple[Announcement, ...] = ()
@@ -139,23 +140,28 @@ class Decision:
 
 
 def decide(
-    said: Mapping[int, Said], sight: Sight, rules: Rules, *, origin: str, occurred_at: int
-) -> Decision:
+    announced: Mapping[int, Announced],
+    sight: Sightings,
+    rules: Rules,
+    *,
+    origin: str,
+    occurred_at: int,
+) -> MembershipDecision:
     """What follows from the present look; nothing if it saw nothing.
 
     Args:
-        said: by SPU, of all that were spoken of.
+        announced: by SPU, of all that were spoken of.
         sight: of the brokers.
         rules: for this cluster.
         origin: names the input topic; the place of what is not in it (any more) begins so.
         occurred_at: for the events, ms since 1970.
     """
     if not sight.is_clear:
-        return Decision()
+        return MembershipDecision()
     left_alone: dict[int, str] = {}
     events: list[Announcement] = []
     for broker, rack in sorted(sight.racks.items()):
-        known = said.get(broker)
+        known = announced.get(broker)
         reason = _why_not(broker, rack, known, rules)
         if reason is not None:
             left_alone[broker] = reason
@@ -177,7 +183,7 @@ def decide(
             )
     wanted = [
         broker
-        for broker, known in sorted(said.items())
+        for broker, known in sorted(announced.items())
         if known.online and known.is_own and broker not in rules.excluded
     ]
     missing = {broker: sight.missing_for(broker) for broker in wanted}
@@ -187,7 +193,7 @@ def decide(
     held = tuple(due) if is_mass and not rules.mass_leave_allowed else ()
     events += [
         SpuLeft(
-            event_id=_event_id(origin, broker, said[broker], "left"),
+            event_id=_event_id(origin, broker, announced[broker], "left"),
             cluster_id=rules.cluster_id,
             occurred_at=occurred_at,
             spu_id=broker,
@@ -196,7 +202,7 @@ def decide(
         for broker in due
         if not held
     ]
-    return Decision(
+    return MembershipDecision(
         events=tuple(events),
         held=held,
         awaited={
@@ -227,18 +233,18 @@ def crowded(
     }
 
 
-def followed_clusters(said: Mapping[int, Said]) -> Sequence[str]:
+def followed_clusters(announced: Mapping[int, Announced]) -> Sequence[str]:
     """The Kafka clusters whose brokers the SPUs were said to be, of those that are ours."""
     return sorted(
         {
             known.described.labels[LABEL]
-            for known in said.values()
+            for known in announced.values()
             if known.is_own and known.described is not None and LABEL in known.described.labels
         }
     )
 
 
-def _why_not(broker: int, rack: str | None, known: Said | None, rules: Rules) -> str | None:
+def _why_not(broker: int, rack: str | None, known: Announced | None, rules: Rules) -> str | None:
     """Why nothing is said of a broker that is there; None: it is ours to speak of."""
     if broker in rules.excluded:
         return "it is excluded"
@@ -251,7 +257,7 @@ def _why_not(broker: int, rack: str | None, known: Said | None, rules: Rules) ->
     return None if rules.adopts else "somebody else joined it; --adopt takes it over"
 
 
-def _described(broker: int, rack: str | None, known: Said | None, rules: Rules) -> Described:
+def _described(broker: int, rack: str | None, known: Announced | None, rules: Rules) -> Described:
     before = None if known is None else known.described
     size = rules.size_of(broker)
     cores = size.cores if size.cores is not None else 1 if before is None else before.cores
@@ -266,7 +272,7 @@ def _described(broker: int, rack: str | None, known: Said | None, rules: Rules) 
     )
 
 
-def _event_id(origin: str, broker: int, known: Said | None, what: str) -> str:
+def _event_id(origin: str, broker: int, known: Announced | None, what: str) -> str:
     return f"{MARK}/{origin if known is None else known.place}/{broker}/{what}"
 
 

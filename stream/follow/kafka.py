@@ -1,13 +1,13 @@
-"""What following brokers asks of Kafka: looks at a cluster, one seat, and one voice.
+"""What following brokers asks of Kafka: looks at a cluster, one election, and one producer.
 
-The seat keeps two followers of a cluster apart: all of them are members of one consumer group on a
-topic of one partition, and whoever is assigned it leads. Nothing is read there; a newcomer does not
-move the seat, and when its holder ends or falls silent, another gets it.
+The election keeps two followers of a cluster apart: all of them are members of one consumer group
+on a topic of one partition, and whoever is assigned it leads. Nothing is read there; a newcomer
+does not change the leader, and when it ends or falls silent, another follower leads.
 
 The group alone is no lock: a process that was stopped for a while still believes that it leads. So
-the leader writes in transactions under one transactional id of the cluster's. Whoever takes the
-seat takes that id first, which shuts an older process out for good, settles what it left open, and
-only then is read what was said.
+the leader writes in transactions under one transactional id of the cluster's. Whoever is elected
+takes that id first, which shuts an older process out for good, settles what it left open, and only
+then is read what was announced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.config.connection import Connection, address
-from spu_assigner.stream.follow.announced import Place, SaidOfCluster
+from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.decision import Announcement
 from spu_assigner.stream.kafka.access import missing_rights
 from spu_assigner.stream.kafka.acls import Role, follower_name
@@ -40,16 +40,16 @@ from spu_assigner.stream.kafka.connection_diagnosis import (
     Complaints,
     UnreachableError,
     ask_topics,
+    described,
     host_not_found,
-    told,
 )
-from spu_assigner.stream.kafka.retry import deliver, patiently, unmasked
+from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
 from spu_assigner.stream.kafka.topics import (
     ACCESS,
     ASSIGNER_COMMITS,
     ASSIGNER_STATE,
+    CREATE_TOPICS,
     GRANTING,
-    MENDING,
     SPU_EVENTS,
     AccessError,
     Fault,
@@ -60,7 +60,7 @@ REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
 LOOK_SECONDS_MAX: Final = 3.0  # of the first of two tries
 SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
 TRANSACTION_SECONDS_MAX: Final = 15  # one that a dead leader left open holds back the job's reading
-_SEAT_TOPIC: Final = ASSIGNER_COMMITS  # has one partition, and always will
+_ELECTION_TOPIC: Final = ASSIGNER_COMMITS  # has one partition, and always will
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
@@ -92,26 +92,26 @@ class OvertakenError(AssignerError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ClusterSnapshot:
     """What a cluster shows of itself: of fenced brokers nothing."""
 
     kafka_cluster: str
     racks: Mapping[int, str | None]
 
 
-class Watched:
+class WatchedCluster:
     """The cluster whose brokers are followed."""
 
     def __init__(self, connection: Connection) -> None:
         self._settings = connection.client()
         self._admin = self._made()
 
-    def first_look(self) -> Look:
+    def first_look(self) -> ClusterSnapshot:
         """As `look`, but a failure says what to do."""
         ask_topics(self._admin, self._settings, self._complaints)
         return self.look()
 
-    def look(self) -> Look:
+    def look(self) -> ClusterSnapshot:
         """Ask, and once more by a client made anew.
 
         librdkafka asks the broker it took for the controller, and goes on asking it when it is
@@ -129,12 +129,12 @@ class Watched:
             return self._asked(REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX)
         except (KafkaException, TimeoutError) as reason:
             if unknown := self._complaints.unknown_hosts():
-                said = host_not_found(unknown)
+                cause = host_not_found(unknown)
             elif isinstance(reason, KafkaException):
-                said = told(reason.args[0])
+                cause = described(reason.args[0])
             else:
-                said = "no answer"
-            raise UnreachableError(f"{address(self._settings)}: {said}") from reason
+                cause = "no answer"
+            raise UnreachableError(f"{address(self._settings)}: {cause}") from reason
 
     def replicas_held(self) -> Counter[int]:
         """How many replicas each broker holds, of the topics that this user may see.
@@ -154,9 +154,9 @@ class Watched:
         """Ask no more."""
         self._admin.__exit__(None, None, None)
 
-    def _asked(self, seconds: float) -> Look:
+    def _asked(self, seconds: float) -> ClusterSnapshot:
         found = self._admin.describe_cluster(request_timeout=seconds).result(timeout=2 * seconds)
-        return Look(
+        return ClusterSnapshot(
             kafka_cluster=str(found.cluster_id or ""),
             racks={int(node.id): node.rack or None for node in found.nodes},
         )
@@ -167,8 +167,8 @@ class Watched:
         return AdminClient(given)
 
 
-class Seat:
-    """A place in the group of followers; one of them holds the seat."""
+class LeaderElection:
+    """Membership in the group of followers, one of which leads."""
 
     def __init__(self, connection: Connection, cluster_id: str) -> None:
         self._connection = connection
@@ -178,7 +178,7 @@ class Seat:
 
     @property
     def is_mine(self) -> bool | None:
-        """Whether this process leads; None: the group has not said yet."""
+        """Whether this process leads; None: not yet known."""
         return self._is_mine
 
     def poll(self, seconds: float) -> None:
@@ -192,18 +192,18 @@ class Seat:
         if error is None or error.code() not in _HOPELESS:
             return
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise FollowError(f"{error.str()}; {MENDING}")
+            raise FollowError(f"{error.str()}; {CREATE_TOPICS}")
         name = follower_name(self._cluster_id, prefix=self._connection.prefix)
-        raise FollowError(f"group {name!r} does not take this follower: {told(error)}")
+        raise FollowError(f"group {name!r} does not take this follower: {described(error)}")
 
     def leave(self) -> None:
-        """Give the seat up and queue again."""
+        """Stop leading and queue again."""
         self.close()
         self._is_mine = None
         self._consumer = self._joined()
 
     def close(self) -> None:
-        """Leave the group: another gets the seat at once."""
+        """Leave the group: another follower leads at once."""
         self._consumer.close()
 
     def _joined(self) -> Any:
@@ -219,7 +219,7 @@ class Seat:
             }
         )
         consumer.subscribe(
-            [topic_name(_SEAT_TOPIC, prefix=self._connection.prefix)],
+            [topic_name(_ELECTION_TOPIC, prefix=self._connection.prefix)],
             on_assign=self._assigned,
             on_revoke=self._lost,
             on_lost=self._lost,
@@ -235,7 +235,7 @@ class Seat:
         consumer.incremental_unassign([])
 
 
-class Voice:
+class FencedProducer:
     """The leader's producer: what it says together is there together, or not at all."""
 
     def __init__(self, connection: Connection, cluster_id: str) -> None:
@@ -259,9 +259,9 @@ class Voice:
             }
         )
         with self._telling():
-            patiently(self._producer.init_transactions)
+            retry_until(self._producer.init_transactions)
 
-    def say(self, events: Sequence[Announcement]) -> list[tuple[Announcement, Place]]:
+    def say(self, events: Sequence[Announcement]) -> list[tuple[Announcement, EventPosition]]:
         """Send events, in their order; where each lies then.
 
         Raises:
@@ -269,14 +269,14 @@ class Voice:
             FollowError: this user may not.
             ClientError: it is not known whether they are there; who takes the id anew can read it.
         """
-        placed: list[tuple[Announcement, Place]] = []
+        placed: list[tuple[Announcement, EventPosition]] = []
         self._undelivered = None
-        with self._telling(), unmasked(self._producer):
+        with self._telling(), raise_fatal_cause(self._producer):
             self._producer.begin_transaction()
             for event in events:
                 self._send(event, placed)
             deliver(self._producer)
-            patiently(self._producer.commit_transaction)
+            retry_until(self._producer.commit_transaction)
         return placed
 
     def close(self) -> None:
@@ -284,10 +284,10 @@ class Voice:
         with suppress(KafkaException):
             self._producer.abort_transaction(0)
 
-    def _send(self, event: Announcement, placed: list[tuple[Announcement, Place]]) -> None:
+    def _send(self, event: Announcement, placed: list[tuple[Announcement, EventPosition]]) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                place = Place(
+                place = EventPosition(
                     partition=int(message.partition() or 0),
                     offset=int(message.offset() or 0),
                     time_ms=int(message.timestamp()[1]),
@@ -310,7 +310,7 @@ class Voice:
             if {error.code(), reason.args[0].code()} & _FENCED:
                 raise OvertakenError("another follower has taken over") from reason
             kind = FollowError if error.code() in _DENIED else ClientError
-            raise kind(f"{self._topic} does not take events: {told(error)}") from reason
+            raise kind(f"{self._topic} does not take events: {described(error)}") from reason
 
 
 def require_rights(connection: Connection) -> None:
@@ -329,7 +329,9 @@ def require_rights(connection: Connection) -> None:
     except UnreachableError as reason:
         raise ClientError(str(reason)) from reason
     except KafkaException as reason:
-        raise ClientError(f"the topics could not be described: {told(reason.args[0])}") from reason
+        raise ClientError(
+            f"the topics could not be described: {described(reason.args[0])}"
+        ) from reason
     faults = [
         Fault(topic=topic, setting=ACCESS, found=found, expected=expected)
         for topic, (found, expected) in missing.items()
@@ -339,8 +341,8 @@ def require_rights(connection: Connection) -> None:
         raise AccessError(f"this user may not do what the follower does: {listed}; {GRANTING}")
 
 
-class SaidReader:
-    """Reads what was said of a cluster's SPUs, and goes on reading."""
+class AnnouncedReader:
+    """Reads what was announced of a cluster's SPUs, and goes on reading."""
 
     def __init__(self, connection: Connection, cluster_id: str) -> None:
         """Read all that there is.
@@ -352,10 +354,10 @@ class SaidReader:
         try:
             begins = sum(begin for begin, _ in self._events.spans().values())
             self.origin = f"{_topic_id(connection)}.begin-{begins}"
-            self.said = SaidOfCluster(cluster_id, origin=self.origin)
+            self.announced = AnnouncedOfCluster(cluster_id, origin=self.origin)
             with Reader(connection, [ASSIGNER_STATE], from_beginning=True) as state:
                 for _, message in state.drain_messages():
-                    self.said.take_state(message)
+                    self.announced.take_state(message)
             self.catch_up()
         except BaseException:
             self.close()
@@ -364,7 +366,7 @@ class SaidReader:
     def catch_up(self) -> None:
         """Read what has come since."""
         for _, message in self._events.drain_messages():
-            self.said.take_event(message)
+            self.announced.take_event(message)
 
     def close(self) -> None:
         self._events.__exit__(None, None, None)
@@ -379,5 +381,5 @@ def _topic_id(connection: Connection) -> str:
             asked = admin.describe_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
             return str(asked[name].result(timeout=REQUEST_SECONDS_MAX).topic_id)[:8]
     except (KafkaException, TimeoutError) as reason:
-        said = told(reason.args[0]) if isinstance(reason, KafkaException) else "no answer"
-        raise ClientError(f"{name} could not be described: {said}") from reason
+        cause = described(reason.args[0]) if isinstance(reason, KafkaException) else "no answer"
+        raise ClientError(f"{name} could not be described: {cause}") from reason

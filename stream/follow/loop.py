@@ -1,8 +1,8 @@
 """Following the brokers of a cluster: look, decide, and, as the leader, send.
 
 Rules: everybody looks, so that a leader's successor knows since when a broker is missing; only the
-leader reads what was said, and sends. What goes wrong after the start is told, and tried again at
-the next look from the beginning: take the id, read what was said, decide.
+leader reads what was announced, and sends. What goes wrong after the start is told, and tried again
+at the next look from the beginning: take the id, read what was announced, decide.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.decision import (
     Announcement,
-    Decision,
+    MembershipDecision,
     Rules,
-    Sight,
+    Sightings,
     crowded,
     decide,
     followed_clusters,
 )
 from spu_assigner.stream.follow.kafka import (
     REQUEST_SECONDS_MAX,
+    AnnouncedReader,
+    ClusterSnapshot,
+    FencedProducer,
     FollowError,
-    Look,
+    LeaderElection,
     OvertakenError,
-    SaidReader,
-    Seat,
-    Voice,
-    Watched,
+    WatchedCluster,
     require_rights,
 )
 from spu_assigner.stream.follow.rendering import Teller
@@ -40,12 +40,12 @@ from spu_assigner.stream.kafka.client import ClientError
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
 
 POLL_SECONDS: Final = 0.2  # Ctrl-C is seen between polls
-SEAT_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's session
+ELECTION_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's session
 HELD_BACK: Final = 1  # exit status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class FollowOptions:
     """What the command was asked for."""
 
     cluster_id: str
@@ -59,7 +59,7 @@ class Order:
 def follow(
     events: Connection,
     watched: Connection,
-    order: Order,
+    options: FollowOptions,
     teller: Teller,
     *,
     check: Callable[[], None],
@@ -72,7 +72,7 @@ def follow(
         FollowError: it cannot go on.
     """
     with ExitStack() as stack:
-        follower = _Follower(events, Watched(watched), order, teller)
+        follower = _Follower(events, WatchedCluster(watched), options, teller)
         stack.callback(follower.close)
         follower.begin()
         while True:
@@ -80,7 +80,7 @@ def follow(
             status = follower.turn()
             if status is not None:
                 return status
-            while (left := began + order.interval_seconds - time.monotonic()) > 0:
+            while (left := began + options.interval_seconds - time.monotonic()) > 0:
                 check()
                 follower.rest(min(left, POLL_SECONDS))
             check()
@@ -88,104 +88,106 @@ def follow(
 
 @dataclass(slots=True)
 class _Session:
-    """What the leader has, from taking the seat to losing it."""
+    """What the leader has, from winning the election to losing it."""
 
-    reader: SaidReader
-    voice: Voice | None  # None: nothing is to be sent
+    reader: AnnouncedReader
+    producer: FencedProducer | None  # None: nothing is to be sent
     announced: set[str] = field(default_factory=set)  # ids of what a dry run has told
 
     def close(self) -> None:
         self.reader.close()
-        if self.voice is not None:
-            self.voice.close()
+        if self.producer is not None:
+            self.producer.close()
 
 
 class _Follower:
     """One process that follows."""
 
-    def __init__(self, events: Connection, watched: Watched, order: Order, teller: Teller) -> None:
+    def __init__(
+        self, events: Connection, watched: WatchedCluster, options: FollowOptions, teller: Teller
+    ) -> None:
         self._events = events
         self._watched = watched
-        self._order = order
+        self._options = options
         self._teller = teller
-        self._sight = Sight()
+        self._sight = Sightings()
         self._kafka_cluster = ""
-        self._seat: Seat | None = None
+        self._election: LeaderElection | None = None
         self._session: _Session | None = None
         self._counted: set[str] = set()  # ids of the joins that the warning was considered for
 
     def begin(self) -> None:
-        """The first look, and the queue for the seat."""
+        """The first look, and joining the election."""
         look = self._watched.first_look()
         self._kafka_cluster = look.kafka_cluster
-        self._teller.watches(look, self._order.cluster_id)
+        self._teller.watches(look, self._options.cluster_id)
         self._see(look)
-        if self._order.dry_run:
+        if self._options.dry_run:
             return
         require_rights(self._events)
-        self._seat = Seat(self._events, self._order.cluster_id)
-        if self._order.once:
-            deadline = time.monotonic() + SEAT_SECONDS_MAX
-            while self._seat.is_mine is None:
-                self._seat.poll(POLL_SECONDS)
+        self._election = LeaderElection(self._events, self._options.cluster_id)
+        if self._options.once:
+            deadline = time.monotonic() + ELECTION_SECONDS_MAX
+            while self._election.is_mine is None:
+                self._election.poll(POLL_SECONDS)
                 if time.monotonic() > deadline:
                     raise ClientError(
-                        f"the group of the followers of cluster {self._order.cluster_id!r} did not "
-                        f"answer within {SEAT_SECONDS_MAX:.0f} s; check the brokers"
+                        f"the group of the followers of cluster {self._options.cluster_id!r} did "
+                        f"not answer within {ELECTION_SECONDS_MAX:.0f} s; check the brokers"
                     )
 
     def turn(self) -> int | None:
         """Look and act; the exit status if this was all."""
         self._look()
-        if self._seat is not None:
-            self._seat.poll(0)
-            if not self._seat.is_mine:
+        if self._election is not None:
+            self._election.poll(0)
+            if not self._election.is_mine:
                 self._end_session()
-                self._teller.stands_by(self._seat.is_mine)
-                return 0 if self._order.once else None
+                self._teller.stands_by(self._election.is_mine)
+                return 0 if self._options.once else None
         try:
             decision = self._act()
         except OvertakenError as reason:
             self._end_session()
             self._teller.trouble(f"{reason}; queues again")
-            if self._seat is not None:
-                self._seat.leave()
-            return 0 if self._order.once else None
+            if self._election is not None:
+                self._election.leave()
+            return 0 if self._options.once else None
         except ClientError as reason:
             self._end_session()
-            if self._order.once:
+            if self._options.once:
                 raise
             self._teller.trouble(f"{reason}; tries again")
             return None
         self._teller.trouble(None)
-        if not self._order.once or decision.awaited or not self._sight.is_clear:
+        if not self._options.once or decision.awaited or not self._sight.is_clear:
             return None
         return HELD_BACK if decision.held else 0
 
     def rest(self, seconds: float) -> None:
         """Wait, and hear what the group says."""
-        if self._seat is None:
+        if self._election is None:
             time.sleep(seconds)
         else:
-            self._seat.poll(seconds)
+            self._election.poll(seconds)
 
     def close(self) -> None:
         """Let another lead."""
         self._end_session()
-        if self._seat is not None:
-            self._seat.close()
+        if self._election is not None:
+            self._election.close()
         self._watched.close()
 
     def _look(self) -> None:
         try:
             self._see(self._watched.look())
         except UnreachableError as reason:
-            if self._order.once:
+            if self._options.once:
                 raise
             self._see(None)
             self._teller.blind(str(reason))
 
-    def _see(self, look: Look | None) -> None:
+    def _see(self, look: ClusterSnapshot | None) -> None:
         if look is not None and look.kafka_cluster != self._kafka_cluster:
             raise FollowError(
                 f"the watched cluster was {self._kafka_cluster} and is {look.kafka_cluster} now; "
@@ -194,20 +196,20 @@ class _Follower:
         racks: Mapping[int, str | None] | None = None if look is None else look.racks
         if racks:
             self._teller.sees()
-        gap = 3 * self._order.interval_seconds + REQUEST_SECONDS_MAX
+        gap = 3 * self._options.interval_seconds + REQUEST_SECONDS_MAX
         self._sight = self._sight.after(racks, now=time.monotonic(), gap=gap)
 
-    def _act(self) -> Decision:
+    def _act(self) -> MembershipDecision:
         """Decide, and send what follows."""
         session = self._session
         if session is None:
             session = self._session = self._begin_session()
         else:
             session.reader.catch_up()
-        said = session.reader.said.by_spu()
-        rules = self._order.rules(self._kafka_cluster)
+        announced = session.reader.announced.by_spu()
+        rules = self._options.rules(self._kafka_cluster)
         decision = decide(
-            said,
+            announced,
             self._sight,
             rules,
             origin=session.reader.origin,
@@ -215,10 +217,10 @@ class _Follower:
         )
         self._teller.decided(decision, self._sight)
         self._warn_of_crowded(decision.events)
-        if session.voice is not None:
+        if session.producer is not None:
             if decision.events:
-                for event, place in session.voice.say(decision.events):
-                    session.reader.said.take(event, place)
+                for event, place in session.producer.say(decision.events):
+                    session.reader.announced.take(event, place)
                     self._tell(event)
             return decision
         for event in decision.events:
@@ -246,23 +248,24 @@ class _Follower:
 
     def _begin_session(self) -> _Session:
         with ExitStack() as stack:
-            voice = None
-            if not self._order.dry_run:  # First the id: what an older leader left open is settled.
-                voice = Voice(self._events, self._order.cluster_id)
-                stack.callback(voice.close)
-            reader = SaidReader(self._events, self._order.cluster_id)
+            producer = None
+            # First the id: what an older leader left open is settled.
+            if not self._options.dry_run:
+                producer = FencedProducer(self._events, self._options.cluster_id)
+                stack.callback(producer.close)
+            reader = AnnouncedReader(self._events, self._options.cluster_id)
             stack.callback(reader.close)
-            said = reader.said.by_spu()
-            self._check_cluster(followed_clusters(said))
+            announced = reader.announced.by_spu()
+            self._check_cluster(followed_clusters(announced))
             stack.pop_all()
-        self._teller.leads(said, dry_run=self._order.dry_run)
-        return _Session(reader=reader, voice=voice)
+        self._teller.leads(announced, dry_run=self._options.dry_run)
+        return _Session(reader=reader, producer=producer)
 
     def _check_cluster(self, followed: Sequence[str]) -> None:
         others = [each for each in followed if each != self._kafka_cluster]
-        if others and not self._order.accepts_cluster:
+        if others and not self._options.accepts_cluster:
             raise FollowError(
-                f"SPUs of cluster {self._order.cluster_id!r} are brokers of Kafka cluster "
+                f"SPUs of cluster {self._options.cluster_id!r} are brokers of Kafka cluster "
                 f"{others[0]}, and this is {self._kafka_cluster}; check --watch-bootstrap-servers, "
                 "or say --accept-cluster if the brokers are to be those of this one now"
             )

@@ -14,8 +14,13 @@ from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.printable import printable
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.follow.decision import Announcement, Decision, Said, Sight
-    from spu_assigner.stream.follow.kafka import Look
+    from spu_assigner.stream.follow.decision import (
+        Announced,
+        Announcement,
+        MembershipDecision,
+        Sightings,
+    )
+    from spu_assigner.stream.follow.kafka import ClusterSnapshot
 
 Form = Literal["table", "json"]
 NAMED_MAX: Final = 10  # brokers, in a line
@@ -31,21 +36,21 @@ class Teller:
         self._missing: tuple[int, ...] = ()
         self._crowded: set[int] = set()  # brokers, warned of
 
-    def watches(self, look: Look, cluster_id: str) -> None:
+    def watches(self, look: ClusterSnapshot, cluster_id: str) -> None:
         self._say(
             f"watches Kafka cluster {printable(look.kafka_cluster)}, "
             f"{_brokers(sorted(look.racks))}, for cluster {printable(cluster_id)}"
         )
 
-    def leads(self, said: Mapping[int, Said], *, dry_run: bool) -> None:
-        own = sum(known.is_own and known.online for known in said.values())
-        others = sum(not known.is_own and known.online for known in said.values())
+    def leads(self, announced: Mapping[int, Announced], *, dry_run: bool) -> None:
+        own = sum(known.is_own and known.online for known in announced.values())
+        others = sum(not known.is_own and known.online for known in announced.values())
         what = "dry run, nothing is sent" if dry_run else "leads"
-        self._note("seat", f"{what}; {own} SPUs joined by this command, {others} by others")
+        self._note("election", f"{what}; {own} SPUs joined by this command, {others} by others")
 
     def stands_by(self, is_mine: bool | None) -> None:
         known = "another follower leads" if is_mine is False else "waits for the group"
-        self._note("seat", f"stands by: {known}")
+        self._note("election", f"stands by: {known}")
 
     def blind(self, reason: str) -> None:
         """Told once for each time: the reasons vary, and what follows does not."""
@@ -81,7 +86,7 @@ class Teller:
         """That nobody knows whether a capacity is too small."""
         self._note("count", f"cannot count the replicas that brokers hold: {printable(reason)}")
 
-    def decided(self, decision: Decision, sight: Sight) -> None:
+    def decided(self, decision: MembershipDecision, sight: Sightings) -> None:
         """What is not done, and why."""
         if not sight.is_clear:
             return

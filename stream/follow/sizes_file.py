@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.core.base.bounded_repr import shown
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, SPU_ID_MAX
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
@@ -85,4 +85,4 @@ def _size(file: Path, place: str, entries: Any) -> Size:
 
 
 def _refused(file: Path, entry: str, value: object, expected: str) -> SizesError:
-    return SizesError(f"{entry} in {str(file)!r} is {shown(value)}; expected {expected}")
+    return SizesError(f"{entry} in {str(file)!r} is {bounded_repr(value)}; expected {expected}")

@@ -156,7 +156,7 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | N
         kept = _kept(spark, place)
     except Py4JJavaError as reason:
         raise InspectError(
-            f"checkpoint {place} cannot be read: {_told(reason)}; a place other than a local "
+            f"checkpoint {place} cannot be read: {_first_line(reason)}; a place other than a local "
             "folder needs its file system's jars and keys, by PYSPARK_SUBMIT_ARGS or spark-submit"
         ) from reason
     if not kept:
@@ -178,7 +178,8 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | N
             raise BatchNotKeptError(checkpoint=place, batch=batch, kept=kept) from reason
         _check_operator(spark, place, reason)
         raise InspectError(
-            f"the state of batch {batch} in checkpoint {place} cannot be read: {_told(reason)}"
+            f"the state of batch {batch} in checkpoint {place} cannot be read: "
+            f"{_first_line(reason)}"
         ) from reason
     try:
         clusters = read_shards(rows)
@@ -266,7 +267,7 @@ def _session(given: SparkSession | None, place: str) -> Iterator[SparkSession]:
         yield session
 
 
-def _told(reason: Any) -> str:
+def _first_line(reason: Any) -> str:
     """The first line that an error of Spark's or Java's has."""
     java = getattr(reason, "java_exception", None)
     text = str(reason) if java is None else str(java.getMessage() or java)

@@ -233,7 +233,7 @@ def _piece(piece: _Piece, axis: _Axis, pitch: float) -> Iterator[str]:
 
 
 def _bar(load: SpuLoad, axis: _Axis, *, x: float, width: float) -> Iterator[str]:
-    yield f'<g class="spu{_CLASSES[load.state]}"><title>{_e(_told(load))}</title>'
+    yield f'<g class="spu{_CLASSES[load.state]}"><title>{_e(_hover_text(load))}</title>'
     for name, replicas in (("free", load.capacity), ("held", load.replicas), ("led", load.leaders)):
         height = axis.height(replicas)
         if name == "free":
@@ -249,7 +249,7 @@ def _bar(load: SpuLoad, axis: _Axis, *, x: float, width: float) -> Iterator[str]
     yield "</g>"
 
 
-def _told(load: SpuLoad) -> str:
+def _hover_text(load: SpuLoad) -> str:
     """What hovering tells."""
     share = "" if load.share_used is None else f" ({load.share_used:.1%})"
     fair = "" if load.fair_share is None else f"\nfair share {load.fair_share:.1f}"

@@ -151,7 +151,7 @@ class ClusterReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class InspectReport:
     """The whole answer."""
 
     format: int
@@ -171,7 +171,7 @@ class Report:
 
 def report(
     inspection: Inspection, *, cluster_id: str | None = None, topic: str | None = None
-) -> Report:
+) -> InspectReport:
     """What there is to tell; of a named cluster in detail, of a named topic with its map.
 
     Raises:
@@ -185,7 +185,7 @@ def report(
                 f"{_named(sorted(clusters))}"
             )
         clusters = {cluster_id: clusters[cluster_id]}
-    return Report(
+    return InspectReport(
         format=FORMAT,
         checkpoint=inspection.checkpoint,
         query_id=inspection.query_id,

@@ -17,7 +17,7 @@ from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.inspect.report import (
     ClusterDetail,
     ClusterReport,
-    Report,
+    InspectReport,
     Spread,
     TopicMap,
 )
@@ -30,7 +30,7 @@ WIDE: Final = 140  # columns that the table of clusters needs; else each is told
 
 
 def tables(
-    report: Report, *, width: int, asked_topic: str | None = None
+    report: InspectReport, *, width: int, asked_topic: str | None = None
 ) -> Iterator[RenderableType]:
     """The whole answer, piece by piece, for a terminal of so many columns."""
     yield _head(report)
@@ -49,7 +49,7 @@ def tables(
             yield from _topic(cluster.topic, cluster.detail, asked_topic)
 
 
-def _head(report: Report) -> Text:
+def _head(report: InspectReport) -> Text:
     time = "" if report.batch_time_ms is None else f", begun {_time(report.batch_time_ms)}"
     kept = report.batches_kept
     inputs = "; ".join(

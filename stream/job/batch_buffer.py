@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of bundles; a batch of small maps has a tenth
 
 
-class OutboxError(AssignerError):
+class BatchBufferError(AssignerError):
     """A shard's file of bundles cannot be read."""
 
 
-class Outbox:
+class BatchBuffer:
     """The bundles of one batch, given back in the order of (shard, sequence)."""
 
     def __init__(self, memory_size_max: int = MEMORY_SIZE_MAX) -> None:
         self._memory_size_max = memory_size_max
         self._size = 0
         self._file: IO[bytes] | None = None
-        self._overflows: dict[Path, IO[bytes]] = {}
+        self._spills: dict[Path, IO[bytes]] = {}
         # (shard, sequence): the bundle, or in which file it is, and where.
         self._places: dict[tuple[int, int], bytes | tuple[IO[bytes], int, int]] = {}
 
@@ -51,7 +51,7 @@ class Outbox:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for file in (self._file, *self._overflows.values()):
+        for file in (self._file, *self._spills.values()):
             if file is not None:
                 file.close()
 
@@ -101,13 +101,13 @@ class Outbox:
 
     def _opened(self, note: Note) -> IO[bytes]:
         """The file, unlinked as soon as it is open: a crash leaves nothing behind."""
-        file = self._overflows.get(note.path)
+        file = self._spills.get(note.path)
         if file is None:
             try:
-                file = self._overflows[note.path] = note.path.open("rb")
+                file = self._spills[note.path] = note.path.open("rb")
                 note.path.unlink()
             except OSError as reason:
-                raise OutboxError(
+                raise BatchBufferError(
                     f"the file {note.path} with a part of the batch cannot be read "
                     f"({reason.strerror}); start the job again to repeat the batch"
                 ) from reason
@@ -124,13 +124,13 @@ class Summary:
     tallies: dict[int, Tally]  # by shard
 
 
-def summarised(outbox: Outbox) -> Summary:
+def summary_of(buffer: BatchBuffer) -> Summary:
     """Digest, count and the rest, in one go through all bundles."""
     digest = hashlib.sha256()
     count = 0
     ranges: list[SourceRange] = []
     tallies: dict[int, Tally] = {}
-    for shard, bundle in outbox.placed():
+    for shard, bundle in buffer.placed():
         digest.update(bundle.digestible)
         ranges += bundle.ranges
         count += bundle.count
@@ -145,7 +145,7 @@ def _read(file: IO[bytes], position: int, size: int) -> bytes:
     file.seek(position)
     data = file.read(size)
     if len(data) != size:
-        raise OutboxError(
+        raise BatchBufferError(
             f"a file with a part of the batch ends {size - len(data)} bytes early; expected "
             f"{size} from {position} on; start the job again to repeat the batch"
         )

@@ -120,7 +120,7 @@ def named(
             "there; stop all jobs on this checkpoint, then start one: it goes on where they stopped"
         )
     known = _lost(chain, look) or _own(chain, checkpoint) or _damaged(chain, checkpoint)
-    return known or JobError(f"the query stopped: {_told(chain)}")
+    return known or JobError(f"the query stopped: {_innermost_line(chain)}")
 
 
 def is_by_others(error: BaseException) -> bool:
@@ -216,7 +216,7 @@ def _own(chain: list[Cause], checkpoint: str) -> AssignerError | None:
                 continue
             if found[1] == ShardDamagedError.__name__:
                 return CheckpointDamagedError(
-                    checkpoint=checkpoint, what="its state", told=found[2]
+                    checkpoint=checkpoint, what="its state", reason=found[2]
                 )
             if found[1] == ShardFormatError.__name__:
                 return CheckpointFormatError(f"checkpoint {checkpoint}: {found[2]}, or {RECOVER}")
@@ -229,12 +229,12 @@ def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:
     if any(cause.kind.endswith(_REFUSED) for cause in chain) or "Permission denied" in text:
         return CheckpointError(
             f"checkpoint {checkpoint} may not be read or written by this user "
-            f"({_told(chain)}); run the job as the user that owns it"
+            f"({_innermost_line(chain)}); run the job as the user that owns it"
         )
     if _FULL in text:
         return CheckpointError(
-            f"checkpoint {checkpoint} has no room left ({_told(chain)}); make room and start the "
-            "job again, it goes on where it stopped"
+            f"checkpoint {checkpoint} has no room left ({_innermost_line(chain)}); make room and "
+            "start the job again, it goes on where it stopped"
         )
     file = next((name for cause in chain if (name := _file(cause, checkpoint))), None)
     if not any(
@@ -244,7 +244,9 @@ def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:
         return None
     in_state = any(".state." in cause.source or "STATE" in cause.condition for cause in chain)
     part = "its state" if in_state else "its log of offsets or commits"
-    return CheckpointDamagedError(checkpoint=checkpoint, what=file or part, told=_told(chain))
+    return CheckpointDamagedError(
+        checkpoint=checkpoint, what=file or part, reason=_innermost_line(chain)
+    )
 
 
 def _file(cause: Cause, checkpoint: str) -> str | None:
@@ -257,7 +259,7 @@ def _file(cause: Cause, checkpoint: str) -> str | None:
     return None
 
 
-def _told(chain: list[Cause]) -> str:
+def _innermost_line(chain: list[Cause]) -> str:
     """The line that says most: that of the innermost cause which says anything."""
     for cause in reversed(chain):
         if cause.message.strip():

@@ -34,7 +34,7 @@ from spu_assigner.stream.common.private_files import private_files
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.faults import is_by_others
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
-from spu_assigner.stream.job.query import answers
+from spu_assigner.stream.job.query import build_query
 from spu_assigner.stream.job.query_end import Restarts, SparkGoneError, jvm_may_be_gone, named_end
 from spu_assigner.stream.job.start_marker import (
     as_recovery,
@@ -259,7 +259,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from spu_assigner.stream.job.sink import TransactionalSink
-    from spu_assigner.stream.metrics.health import Step
+    from spu_assigner.stream.metrics.health import StartStep
     from spu_assigner.stream.metrics.watcher import Watch
 
     place = absolute(settings.checkpoint)
@@ -290,12 +290,12 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             require_own_marker(files, settings, place)
         with as_recovery(recovery, place):
             sink.open(checkpoint.id)
-        watch.health.done(Step.MARKER)
+        watch.health.done(StartStep.MARKER)
         check_inputs(settings, read_inputs(spark, place, recovery))
-        watch.health.done(Step.TOPICS)
+        watch.health.done(StartStep.TOPICS)
         note_topics(spark, settings, place)
         require_token(spark)
-        plan = answers(spark, settings, shards=shards, recovery=recovery)
+        plan = build_query(spark, settings, shards=shards, recovery=recovery)
 
         def begin() -> StreamingQuery:
             return (

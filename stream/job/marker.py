@@ -27,24 +27,26 @@ class PlacedMarker:
     written_at: float  # seconds since the epoch, the broker's
 
 
-def read_marker(settings: Settings, *, topic: str, patience: float) -> CommitMarker | None:
+def read_marker(settings: Settings, *, topic: str, seconds_max: float) -> CommitMarker | None:
     """The same without the time.
 
     Raises:
-        KafkaException: the broker does not answer within `patience` seconds.
+        KafkaException: the broker does not answer within `seconds_max` seconds.
     """
-    found = read_placed_marker(settings, topic=topic, patience=patience)
+    found = read_placed_marker(settings, topic=topic, seconds_max=seconds_max)
     return None if found is None else found.marker
 
 
-def read_placed_marker(settings: Settings, *, topic: str, patience: float) -> PlacedMarker | None:
+def read_placed_marker(
+    settings: Settings, *, topic: str, seconds_max: float
+) -> PlacedMarker | None:
     """The last committed marker of the query; None if there is none.
 
     Looks from the end backwards in growing steps, since every batch leaves a marker and compaction
     lags behind.
 
     Raises:
-        KafkaException: the broker does not answer within `patience` seconds.
+        KafkaException: the broker does not answer within `seconds_max` seconds.
     """
     consumer = Consumer(
         {
@@ -60,12 +62,12 @@ def read_placed_marker(settings: Settings, *, topic: str, patience: float) -> Pl
         }
     )
     try:
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + seconds_max
         place = TopicPartition(topic, 0)
         first, end = ask_leaders(
             consumer,
             lambda left: consumer.get_watermark_offsets(place, timeout=left),
-            seconds=patience,
+            seconds=seconds_max,
         )
         span = FIRST_LOOK
         while True:

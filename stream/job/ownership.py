@@ -42,7 +42,7 @@ from spu_assigner.stream.checkpoint.files import (
     write_text,
 )
 from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.common.daemon_threads import UnwaitedThread
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.marker_check import FencedError
 
 FOLDER: Final = ".owners"  # hidden: a checkpoint that was never run on has nothing else of a job's
@@ -192,7 +192,7 @@ class OwnerWatch:
         self._ownership = ownership
         self._shut_out = shut_out
         self._over = Event()
-        self._thread = UnwaitedThread(self._run, "watch-owner")
+        self._thread = DaemonThread(self._run, "watch-owner")
         self._thread.start()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OBSERVATION: Final = "answers"  # under this name Spark's progress has our counts
 
 
-def answers(
+def build_query(
     spark: SparkSession, settings: Settings, *, shards: int, recovery: Recovery | None = None
 ) -> DataFrame:
     """The query's plan: events in, bundles of answers out.
@@ -36,7 +36,9 @@ def answers(
         topic_prefix=settings.topic_prefix,
         default_policy=settings.default_policy,
         wire=settings.wire,
-        keepers=secrets.token_hex(16),  # of this run: another one's keepers are never asked
+        server_secret=secrets.token_hex(
+            16
+        ),  # of this run: another one's shard servers are never asked
     )
     # Where tasks run on this machine, large answers need not pass through the JVM.
     is_here = (spark.sparkContext.master or "").startswith("local")
@@ -49,7 +51,7 @@ def answers(
         events = events.coalesce(1)
     # No timers: with them Spark keeps running batches although nothing comes.
     bundles = events.groupBy("shard").transformWithStateInPandas(
-        statefulProcessor=AssignerProcessor(options, overflows=is_here),
+        statefulProcessor=AssignerProcessor(options, spills=is_here),
         outputStructType=SCHEMA,
         outputMode="Append",
         timeMode="None",

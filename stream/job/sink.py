@@ -30,7 +30,7 @@ from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.checkpoint.files import Positions
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.batch_buffer import Outbox, Summary, summarised
+from spu_assigner.stream.job.batch_buffer import BatchBuffer, Summary, summary_of
 from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.marker import offsets_read, positions_moved, read_placed_marker
 from spu_assigner.stream.job.marker_check import (
@@ -42,8 +42,13 @@ from spu_assigner.stream.job.marker_check import (
 )
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
-from spu_assigner.stream.kafka.connection_diagnosis import told
-from spu_assigner.stream.kafka.retry import PATIENCE_SECONDS, deliver, patiently, unmasked
+from spu_assigner.stream.kafka.connection_diagnosis import described
+from spu_assigner.stream.kafka.retry import (
+    RETRY_SECONDS_MAX,
+    deliver,
+    raise_fatal_cause,
+    retry_until,
+)
 from spu_assigner.stream.kafka.topics import (
     ASSIGNER_AUDIT,
     ASSIGNER_COMMITS,
@@ -92,7 +97,7 @@ _UNKNOWN_OUTCOME: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class SentBatch:
     """What became of a batch, for progress and tests."""
 
     batch: int
@@ -124,7 +129,7 @@ class TransactionalSink:
         """
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
-        self.last: Sent | None = None
+        self.last: SentBatch | None = None
         self._settings = settings
         self._shards = shards
         self._positions_after = positions_after
@@ -184,8 +189,8 @@ class TransactionalSink:
             SinkError: it is not known whether it is there.
         """
         try:
-            with Outbox() as outbox:
-                self._transact(outbox, marker)
+            with BatchBuffer() as buffer:
+                self._transact(buffer, marker)
         except KafkaException as reason:
             self._give_up(reason, batch=marker.batch, attempt=ATTEMPTS_MAX)
 
@@ -218,19 +223,19 @@ class TransactionalSink:
             spark = frame.sparkSession.sparkContext
             spark.setJobDescription(self.metrics.description(self._settings.query_name, batch))
             begun = time.perf_counter()
-            with Outbox() as outbox:
-                outbox.take(frame)
+            with BatchBuffer() as buffer:
+                buffer.take(frame)
                 self._parts["collect"] = time.perf_counter() - begun
                 self._bound.wait()
-                self._send_once(outbox, batch)
+                self._send_once(buffer, batch)
             self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
         except BaseException as reason:
             self.failure = reason
             raise
 
-    def _send_once(self, outbox: Outbox, batch: int) -> None:
+    def _send_once(self, buffer: BatchBuffer, batch: int) -> None:
         begun = time.perf_counter()
-        summary = summarised(outbox)
+        summary = summary_of(buffer)
         marker = CommitMarker(
             query=self._settings.query_name,
             checkpoint_id=self._checkpoint_id or "",
@@ -252,13 +257,13 @@ class TransactionalSink:
                     marker = replace(
                         marker, positions=positions_moved(self._positions, marker.offsets)
                     )
-                    self._transact(outbox, marker)
+                    self._transact(buffer, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
             else:
                 if not repeated:
                     self._marker, self._positions = marker, marker.positions
-                self.last = Sent(batch=batch, count=summary.count, repeated=repeated)
+                self.last = SentBatch(batch=batch, count=summary.count, repeated=repeated)
                 self._parts["send"] = time.perf_counter() - begun
                 self._report(summary, marker, is_replay=repeated and attempt == 1)
                 return
@@ -285,18 +290,18 @@ class TransactionalSink:
         try:
             producer = Producer(self._producer_options())
             if self._ownership is None:
-                patiently(producer.init_transactions)
+                retry_until(producer.init_transactions)
             else:
-                self._ownership.take(lambda: patiently(producer.init_transactions))
+                self._ownership.take(lambda: retry_until(producer.init_transactions))
             found = read_placed_marker(
-                self._settings, topic=self._marker_topics[0], patience=PATIENCE_SECONDS
+                self._settings, topic=self._marker_topics[0], seconds_max=RETRY_SECONDS_MAX
             )
             self._marker = None if found is None else found.marker
         except KafkaException as reason:
             error = reason.args[0]
             raise SinkError(
                 f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
-                f"{self._transactional_id!r}: {told(error)}"
+                f"{self._transactional_id!r}: {described(error)}"
             ) from reason
         self._positions = self._positions_then(self._marker)
         if found is not None:
@@ -336,13 +341,13 @@ class TransactionalSink:
         if self._undelivered is None and error.code() not in _PURGED:
             self._undelivered = error
 
-    def _transact(self, outbox: Outbox, marker: CommitMarker) -> None:
+    def _transact(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
-        with unmasked(producer):
+        with raise_fatal_cause(producer):
             producer.begin_transaction()
             self._begun = time.time()
             produce = producer.produce
-            for index, (topic, key, value, headers) in enumerate(self._outgoing(outbox)):
+            for index, (topic, key, value, headers) in enumerate(self._outgoing(buffer)):
                 if index % POLL_EVERY == 0:
                     producer.poll(0)
                 try:
@@ -355,13 +360,13 @@ class TransactionalSink:
                 produce(topic, data, marker.query, headers=headers)
             self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
             deliver(producer)
-            patiently(producer.commit_transaction)
+            retry_until(producer.commit_transaction)
             self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
 
     def _produce_when_there_is_room(
         self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]]
     ) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             self._producer.poll(0.05)
             try:
@@ -373,13 +378,13 @@ class TransactionalSink:
                 return
 
     def _outgoing(
-        self, outbox: Outbox
+        self, buffer: BatchBuffer
     ) -> Iterator[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]]]:
         routes = self._routes
         version, content = ("ce_specversion", b"1.0"), ("content-type", b"application/avro")
         source = ("ce_source", self._source)
         last_ms, ce_time = -1, ("ce_time", b"")
-        for bundle in outbox.bundles():
+        for bundle in buffer.bundles():
             for kind, event_id, key, value, time_ms in bundle.fields():
                 topic, ce_type = routes[kind]
                 if time_ms != last_ms:
@@ -398,7 +403,7 @@ class TransactionalSink:
         producer, self._producer = self._producer, None
         if producer is not None and not error.fatal():
             try:
-                producer.abort_transaction(PATIENCE_SECONDS)
+                producer.abort_transaction(RETRY_SECONDS_MAX)
             except KafkaException as refusal:
                 # It may name a successor that the first error did not name. Of a transaction that
                 # was open too long it says the same, and that one may be sent again.
@@ -411,7 +416,7 @@ class TransactionalSink:
         cause = error if self._undelivered is None else self._undelivered
         raise SinkError(
             f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
-            f"{told(cause)}; nothing of it is visible, start the job again to repeat it"
+            f"{described(cause)}; nothing of it is visible, start the job again to repeat it"
         ) from reason
 
     def _fenced(self, batch: int) -> SinkError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings, SettingsError
 from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
-from spu_assigner.stream.shard.bundle import Source
+from spu_assigner.stream.shard.bundle import InputSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -66,7 +66,7 @@ def read_events(
             "key",
             "value",
         )
-        for frame, source in ((topics, Source.TOPIC_EVENTS), (spus, Source.SPU_EVENTS))
+        for frame, source in ((topics, InputSource.TOPIC_EVENTS), (spus, InputSource.SPU_EVENTS))
     ]
     return parts[0].union(parts[1])
 

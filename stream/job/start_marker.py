@@ -70,7 +70,7 @@ def require_own_marker(files: Files, settings: Settings, place: str) -> None:
     checkpoint = read_checkpoint(files, place)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     with suppress(KafkaException):
-        marker = read_marker(settings, topic=topic, patience=LOOK_SECONDS_MAX)
+        marker = read_marker(settings, topic=topic, seconds_max=LOOK_SECONDS_MAX)
         if marker is None or marker.checkpoint_id == checkpoint.id:
             return
         recovery = pending_recovery(

@@ -37,13 +37,13 @@ from spu_assigner.stream.kafka.connection_diagnosis import (
     Complaints,
     UnreachableError,
     ask_topics,
-    told,
+    described,
 )
 from spu_assigner.stream.kafka.retry import ask_leaders
 from spu_assigner.stream.kafka.topics import (
+    CREATE_TOPICS,
     GRANTING,
     MAP_MESSAGE_SIZE_MAX,
-    MENDING,
     MESSAGE_SIZE_MAX,
     SPU_EVENTS,
     TOPIC_EVENTS,
@@ -68,7 +68,7 @@ class RenewedError(ClientError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class SentMessage:
     """What became of one message."""
 
     event_id: str | None  # None: raw bytes
@@ -95,7 +95,7 @@ class Sender:
     `tell` is called for each message, once it is acknowledged or given up.
     """
 
-    def __init__(self, connection: Connection, tell: Callable[[Sent], None]) -> None:
+    def __init__(self, connection: Connection, tell: Callable[[SentMessage], None]) -> None:
         self._tell = tell
         self._connection = connection
         self._last_topic = ""
@@ -133,12 +133,12 @@ class Sender:
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._tell(
-                Sent(
+                SentMessage(
                     event_id=event_id,
                     topic=str(message.topic()),
                     partition=int(message.partition() or 0),
                     offset=int(message.offset() or 0),
-                    error=None if error is None else told(error),
+                    error=None if error is None else described(error),
                 )
             )
 
@@ -285,7 +285,7 @@ class Reader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._progress[place] = int(message.offset() or 0)
             elif error.fatal() or (not error.retriable() and error.code() not in _PASSING):
-                raise ClientError(f"cannot read {place[0]}: {told(error)}")
+                raise ClientError(f"cannot read {place[0]}: {described(error)}")
         return found
 
     def drain(self) -> list[Received]:
@@ -390,7 +390,7 @@ def _require_topics(
                 denied = hidden(asking, missing)
             if denied:
                 raise ClientError(f"this user may not use {', '.join(denied)}; {GRANTING}")
-            raise ClientError(f"missing topics {', '.join(missing)}; {MENDING}")
+            raise ClientError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
         time.sleep(POLL_SECONDS)
 
 

@@ -44,7 +44,7 @@ _UNRESOLVED: Final = re.compile(r"Failed to resolve '(?P<host>.+?)(?::\d+)?': (?
 _EXPIRED: Final = (9, 10)  # not valid yet, not any more
 
 
-class Refusal(StrEnum):
+class ConnectionRefusal(StrEnum):
     """Why a broker that listens does not answer."""
 
     USER = "user"  # does not know him, or his password is another
@@ -57,7 +57,7 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class WaitLimits:
     """How long an answer is waited for, in seconds."""
 
     request: float = REQUEST_SECONDS_MAX  # in all
@@ -68,12 +68,12 @@ class Patience:
 class UnreachableError(AssignerError):
     """No broker answers, or not to this client."""
 
-    def __init__(self, message: str, refusal: Refusal | None = None) -> None:
+    def __init__(self, message: str, refusal: ConnectionRefusal | None = None) -> None:
         self.refusal = refusal  # None: not known
         super().__init__(message)
 
 
-PATIENCE: Final = Patience()
+WAIT_LIMITS: Final = WaitLimits()
 
 
 class Complaints:
@@ -107,7 +107,7 @@ def ask_topics(
     client: AdminClient | Producer | Consumer,
     settings: Mapping[str, Any],
     complaints: Complaints,
-    patience: Patience | None = None,
+    limits: WaitLimits | None = None,
 ) -> ClusterMetadata:
     """The topics that this client may see.
 
@@ -117,16 +117,16 @@ def ask_topics(
     Raises:
         UnreachableError: no broker answers; it says why and what to do.
     """
-    patience = patience or PATIENCE
-    deadline = time.monotonic() + patience.request
-    seconds = patience.refused
+    limits = limits or WAIT_LIMITS
+    deadline = time.monotonic() + limits.request
+    seconds = limits.refused
     while True:
         try:
             return client.list_topics(timeout=seconds)
         except KafkaException as reason:
             client.poll(0)  # The complaints are told here.
             seconds = deadline - time.monotonic()
-            found = _fault(settings, complaints, patience.probe)
+            found = _fault(settings, complaints, limits.probe)
             if found is not None:
                 refusal, message = found
                 raise UnreachableError(f"Kafka at {message}", refusal) from reason
@@ -142,19 +142,19 @@ def host_not_found(unknown: Mapping[str, str]) -> str:
     return f"{what} not found ({reasons})"
 
 
-def told(error: KafkaError) -> str:
+def described(error: KafkaError) -> str:
     """librdkafka's sentence, and what to do where a right is missing."""
     return f"{error.str()}; {GRANTING}" if error.code() in _DENIED else str(error.str())
 
 
 def _fault(
     settings: Mapping[str, Any], complaints: Complaints, seconds: float
-) -> tuple[Refusal, str] | None:
+) -> tuple[ConnectionRefusal, str] | None:
     """What waiting will not mend; None: nothing is known."""
     servers = address(settings)
     if complaints.has(KafkaError._AUTHENTICATION):
         return (
-            Refusal.USER,
+            ConnectionRefusal.USER,
             f"{servers} refuses user {settings.get('sasl.username')!r}: name or password is "
             f"wrong, or it has none for {settings.get('sasl.mechanism')}; check {_USER}",
         )
@@ -165,7 +165,7 @@ def _fault(
     server = known[0]
     host, _, port = server.rpartition(":")
     protocol = str(settings.get("security.protocol", "PLAINTEXT"))
-    found: tuple[Refusal, str] | None
+    found: tuple[ConnectionRefusal, str] | None
     try:
         with socket.create_connection((host.strip("[]"), int(port)), seconds) as probe:
             if protocol.endswith("SSL"):
@@ -205,7 +205,7 @@ def _hint(settings: Mapping[str, Any]) -> str:
 
 def _tls_fault(
     probe: socket.socket, host: str, settings: Mapping[str, Any], complaints: Complaints
-) -> tuple[Refusal, str] | None:
+) -> tuple[ConnectionRefusal, str] | None:
     """What is wrong with a port that is to speak TLS."""
     context = tls_context(settings)
     try:
@@ -213,17 +213,17 @@ def _tls_fault(
     except ssl.SSLCertVerificationError as reason:
         if reason.verify_code in _WRONG_NAME:
             return (
-                Refusal.HOST,
+                ConnectionRefusal.HOST,
                 f"shows a certificate for another host ({reason.verify_message}); name the broker "
                 "as its certificate does, or give it a certificate for this name",
             )
         if reason.verify_code in _EXPIRED:
             return (
-                Refusal.EXPIRED,
+                ConnectionRefusal.EXPIRED,
                 f"shows a certificate out of its time ({reason.verify_message}); renew it",
             )
         return (
-            Refusal.AUTHORITY,
+            ConnectionRefusal.AUTHORITY,
             f"shows a certificate that no trusted authority vouches for ({reason.verify_message}); "
             "put the authority's certificate into SPU_ASSIGNER_SSL_CA_FILE",
         )
@@ -231,13 +231,13 @@ def _tls_fault(
         return None
     except OSError:  # It hangs up, or answers in no TLS.
         return (
-            Refusal.NO_TLS,
+            ConnectionRefusal.NO_TLS,
             f"does not speak TLS, and {_PROTOCOL} is {settings['security.protocol']}; "
             "name its port for TLS",
         )
     if complaints.says("certificate") or complaints.says("SSL alert"):
         return (
-            Refusal.CLIENT,
+            ConnectionRefusal.CLIENT,
             f"does not take this client's certificate, or asks for one; check {_CERTIFICATE}",
         )
     return None
@@ -253,7 +253,7 @@ def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
-def _plain_fault(probe: socket.socket, protocol: str) -> tuple[Refusal, str] | None:
+def _plain_fault(probe: socket.socket, protocol: str) -> tuple[ConnectionRefusal, str] | None:
     """That a port which is to speak plainly speaks TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -263,4 +263,4 @@ def _plain_fault(probe: socket.socket, protocol: str) -> tuple[Refusal, str] | N
     except OSError:
         return None
     message = f"speaks TLS, and {_PROTOCOL} is {protocol}; set it to SASL_SSL, or SSL"
-    return Refusal.TLS, message
+    return ConnectionRefusal.TLS, message

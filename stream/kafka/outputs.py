@@ -22,7 +22,7 @@ from spu_assigner.core.base.records import (
     Status,
     Waiting,
 )
-from spu_assigner.core.explain.decisions import Outputs, RetainedMap
+from spu_assigner.core.explain.decisions import KnownOutputs, RetainedMap
 from spu_assigner.core.explain.ring_history import RingGroup
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
@@ -48,7 +48,7 @@ class ClusterUnknownError(AssignerError):
 class ClusterOutputs:
     """One cluster as its outputs tell of it."""
 
-    outputs: Outputs
+    outputs: KnownOutputs
     maps: tuple[RetainedMap, ...]  # of the topic asked about, those of its present life
     gone: Status | None  # DELETED or RELEASED: how the topic asked about went, if it did last
 
@@ -120,7 +120,9 @@ class _Reading:
             if isinstance(record, ReplicaMap | SpuChanged | Waiting | ChainEntry | SeenEntry):
                 state.restore(record)
         return ClusterOutputs(
-            outputs=Outputs(state=state, groups=tuple(_grouped(self._ring)), is_whole=is_whole),
+            outputs=KnownOutputs(
+                state=state, groups=tuple(_grouped(self._ring)), is_whole=is_whole
+            ),
             maps=tuple(self._maps),
             gone=self._gone,
         )

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-PATIENCE_SECONDS: Final = 30.0  # of one request to the broker
+RETRY_SECONDS_MAX: Final = 30.0  # of one request to the broker
 FORBIDDEN: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -20,17 +20,17 @@ _T = TypeVar("_T")
 
 def deliver(producer: Any) -> None:
     """Wait until all is delivered, for as long as it goes on: a slow broker is no dead one."""
-    least, deadline = len(producer), time.monotonic() + PATIENCE_SECONDS
+    least, deadline = len(producer), time.monotonic() + RETRY_SECONDS_MAX
     while (left := producer.flush(1.0)) > 0:
         if left < least:
-            least, deadline = left, time.monotonic() + PATIENCE_SECONDS
+            least, deadline = left, time.monotonic() + RETRY_SECONDS_MAX
         elif time.monotonic() > deadline:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-def patiently(request: Callable[[float], None]) -> None:
+def retry_until(request: Callable[[float], None]) -> None:
     """Ask until it is done; librdkafka says when the same request may be made again."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + RETRY_SECONDS_MAX
     while True:
         try:
             request(max(0.1, deadline - time.monotonic()))
@@ -71,7 +71,7 @@ def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) 
 
 
 @contextmanager
-def unmasked(producer: Any) -> Iterator[None]:
+def raise_fatal_cause(producer: Any) -> Iterator[None]:
     """Raise a fatal error of a producer in a transaction as what it is.
 
     Some calls set it, go on calling back, or return without it; Python then reports a SystemError.

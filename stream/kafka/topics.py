@@ -42,7 +42,7 @@ PARTITIONS: Final = 4  # of topics keyed by cluster: as many readers as a small 
 ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
 REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
 POLL_SECONDS: Final = 0.02
-MENDING: Final = "run `spu-assigner topics create`"
+CREATE_TOPICS: Final = "run `spu-assigner topics create`"
 GRANTING: Final = "grant what `spu-assigner topics acls` lists"
 
 # Kafka holds a whole producer batch against max.message.bytes, not one message, and librdkafka
@@ -140,7 +140,7 @@ class TopicReport:
     """What `create_topics` did, by full name."""
 
     created: tuple[str, ...]
-    mended: tuple[str, ...]
+    repaired: tuple[str, ...]
     unchanged: tuple[str, ...]
 
 
@@ -180,7 +180,7 @@ def create_topics(
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     counts = {name: 1 if spec.single else partitions for name, spec in names.items()}
     created: set[str] = set()
-    mended: set[str] = set()
+    repaired: set[str] = set()
     with _admin(client) as (admin, complaints):
         _require_sight(admin, client, complaints, list(names))
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
@@ -203,12 +203,12 @@ def create_topics(
                 counts=counts,
                 replication_factor=replication_factor,
             )
-            mended |= _mend(admin, wrong, names)
+            repaired |= _fix(admin, wrong, names)
             time.sleep(POLL_SECONDS)
     return TopicReport(
         created=tuple(name for name in names if name in created),
-        mended=tuple(name for name in names if name in mended),
-        unchanged=tuple(name for name in names if name not in created | mended),
+        repaired=tuple(name for name in names if name in repaired),
+        unchanged=tuple(name for name in names if name not in created | repaired),
     )
 
 
@@ -242,7 +242,7 @@ def create_missing(
     }
 
 
-def _mend(admin: AdminClient, faults: Sequence[Fault], names: Mapping[str, TopicSpec]) -> set[str]:
+def _fix(admin: AdminClient, faults: Sequence[Fault], names: Mapping[str, TopicSpec]) -> set[str]:
     """Set the settings that are wrong; the topics' names."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
@@ -306,7 +306,7 @@ def partition_counts(
         present = _present(admin, client, complaints)
     full = [topic_name(name, prefix=prefix) for name in names]
     if missing := [name for name in full if name not in present]:
-        raise TopicsError(f"missing topics {', '.join(missing)}; {MENDING}")
+        raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
     return {name: len(present[name].partitions) for name in full}
 
 
@@ -327,8 +327,8 @@ def check_topics(client: Mapping[str, Any], *, prefix: str = "", role: Role | No
     parts = [f"missing {', '.join(missing)}"] if missing else []
     parts += [str(fault) for fault in faults if not _is_missing(fault)]
     stuck = any(not _can_be_mended(fault) for fault in faults)
-    mending = "delete that topic, or choose another prefix" if stuck else MENDING
-    raise TopicsError(f"the topics are not as the job needs them: {'; '.join(parts)}; {mending}")
+    fix = "delete that topic, or choose another prefix" if stuck else CREATE_TOPICS
+    raise TopicsError(f"the topics are not as the job needs them: {'; '.join(parts)}; {fix}")
 
 
 def _is_missing(fault: Fault) -> bool:

@@ -20,8 +20,8 @@ from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.lint.findings import Report
-from spu_assigner.stream.lint.rules import Rule, rule_of
+from spu_assigner.stream.lint.findings import LintReport
+from spu_assigner.stream.lint.rules import LintRule, rule_of
 
 HEAD_SIZE: Final = 4_096  # bytes of a file that tell what is in it
 GARBAGE_LOOKED_FOR: Final = 50_000  # new objects; 700 unless said otherwise
@@ -37,11 +37,11 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     rule = rule_of(value)
     if rule is None:
         raise click.BadParameter(f"{value!r} is no code; README lists them", ctx, param)
-    click.echo(f"{rule.code} {rule.name}: {rule.about}\nwhat to do: {rule.mend}\n{_weight(rule)}")
+    click.echo(f"{rule.code} {rule.name}: {rule.about}\nwhat to do: {rule.fix}\n{_weight(rule)}")
     ctx.exit()
 
 
-def _weight(rule: Rule) -> str:
+def _weight(rule: LintRule) -> str:
     if rule.is_error:
         return "an error: it will be refused, or cannot be read"
     return "a warning: it is taken, and probably not meant"
@@ -131,7 +131,7 @@ class _Run:
         self.kind = kind
         self.default_policy = default_policy
         self.whole = whole
-        self.reports: dict[int, Report] = {}
+        self.reports: dict[int, LintReport] = {}
         self.unreadable = 0
 
     @property
@@ -186,7 +186,7 @@ class _Run:
             is_lists = _LISTS.match(source.head()) is not None
         return source.read(MANUAL_FILE_SIZE_MAX + 1) if is_lists else None
 
-    def _tell(self, report: Report) -> None:
+    def _tell(self, report: LintReport) -> None:
         write = sys.stdout.write
         for finding in report.findings:
             if self.form == "json":

@@ -1,7 +1,7 @@
 """Lints one event, on the state that the lines before it have left.
 
 Whether it is refused, the core says. What else is wrong with one that is refused the core says too,
-asked again with the first fault mended. What is legal but probably not meant is judged here.
+asked again with the first fault fixed. What is legal but probably not meant is judged here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, default_capacity
 from spu_assigner.core.base.records import (
+    GrantedCreate,
     Record,
     RingChange,
     RingEvent,
     SpuChanged,
     Status,
     TopicStatus,
-    Usual,
 )
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.decision.manual_placement import spu_faults
@@ -41,7 +41,7 @@ from spu_assigner.core.policies.manual_lists import ManualFault, entries_of, is_
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.json_lines.json_object import lenient_members
-from spu_assigner.stream.lint.findings import Found
+from spu_assigner.stream.lint.findings import FindingCollector
 from spu_assigner.stream.lint.json_positions import Path, Places, field_of
 from spu_assigner.stream.lint.rules import (
     ASKED_AGAIN,
@@ -54,7 +54,7 @@ from spu_assigner.stream.lint.rules import (
     NOT_SENDABLE,
     REPEATED_EVENT,
     UNREAD_COUNT,
-    Rule,
+    LintRule,
     of_refusal,
 )
 
@@ -84,7 +84,7 @@ _FIELDS: Final[Mapping[Code, str]] = {
     Code.TOO_MANY_SPUS: "spu_id",
     Code.TOO_MANY_WAITING: "on_shortage",
 }
-_MENDED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
+_FIXED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
     Code.INVALID_PARTITIONS: [{"partitions": 1}],
     Code.INVALID_REPLICATION_FACTOR: [{"replication_factor": 1}],
     Code.INVALID_START_INDEX: [{"start_index": 0}, {"start_index": None}],
@@ -141,7 +141,7 @@ class EventLint:
     """One event in its file."""
 
     def __init__(
-        self, found: Found, cluster: Cluster, event: Event, *, line: int, raw: bytes
+        self, found: FindingCollector, cluster: Cluster, event: Event, *, line: int, raw: bytes
     ) -> None:
         self.found = found
         self.cluster = cluster
@@ -164,7 +164,7 @@ class EventLint:
         if not records:
             return
         cluster.ids[event.event_id] = self.line, content
-        refusal = None if type(records) is Usual else refusal_of(records)
+        refusal = None if type(records) is GrantedCreate else refusal_of(records)
         is_certain = refusal is not None and self._tell_refused(refusal)
         cluster.begins |= isinstance(event, SpuJoined)
         match event:
@@ -180,7 +180,7 @@ class EventLint:
         if refusal is None:
             self._tell_unsendable()
 
-    def tell(self, rule: Rule, message: str, name: str, path: Path | None = None) -> None:
+    def tell(self, rule: LintRule, message: str, name: str, path: Path | None = None) -> None:
         """Note a finding of a field."""
         if self._places is None:
             self._places = Places(self.raw.decode())
@@ -225,19 +225,19 @@ class EventLint:
         return is_certain
 
     def _refusals(self, first: Refusal) -> Iterator[Refusal]:
-        """The first refusal, then those that show when it is mended."""
+        """The first refusal, then those that show when it is fixed."""
         event, cluster = self.event, self.cluster
         asked = replace(event, event_id=_ASKED_AGAIN_ID)
         tried: Counter[Code] = Counter()
         refusal: Refusal | None = first
         while refusal is not None:
             code = refusal[0]
-            mends = _MENDED.get(code, ())
-            if not tried[code] and (refusal is first or mends or isinstance(event, TopicCreate)):
+            fixes = _FIXED.get(code, ())
+            if not tried[code] and (refusal is first or fixes or isinstance(event, TopicCreate)):
                 yield refusal
-            if tried[code] == len(mends):
+            if tried[code] == len(fixes):
                 break
-            asked = replace(asked, **mends[tried[code]])
+            asked = replace(asked, **fixes[tried[code]])
             tried[code] += 1
             refusal = refusal_of(
                 decide(cluster.state, asked, default_policy=cluster.default_policy)

@@ -12,7 +12,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import LineError
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from spu_assigner.stream.lint.event_checks import Cluster, EventLint
-from spu_assigner.stream.lint.findings import Found, Report
+from spu_assigner.stream.lint.findings import FindingCollector, LintReport
 from spu_assigner.stream.lint.line_faults import faults_of_line, path_of, places_of
 from spu_assigner.stream.lint.rules import (
     NO_EVENTS,
@@ -29,7 +29,7 @@ class EventLinter:
     def __init__(self, file: str, *, default_policy: Policy, whole: bool | None = None) -> None:
         self.clusters: dict[str, Cluster] = {}
         self.events = 0
-        self._found = Found(file)
+        self._found = FindingCollector(file)
         self._default_policy = default_policy
         self._whole = whole  # None: a cluster in which an SPU joins
 
@@ -49,7 +49,7 @@ class EventLinter:
                 cluster = self.clusters[event.cluster_id] = Cluster(state, self._default_policy)
             EventLint(self._found, cluster, event, line=number, raw=raw).lint()
 
-    def report(self) -> Report:
+    def report(self) -> LintReport:
         """What holds, now that all lines are known."""
         for cluster_id, cluster in self.clusters.items():
             self._tell_end(cluster_id, cluster)

@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from typing import Final
 
 from spu_assigner.stream.lint.json_positions import Path, Places
-from spu_assigner.stream.lint.rules import Finding, Rule
+from spu_assigner.stream.lint.rules import LintFinding, LintRule
 
 FINDINGS_MAX: Final = 10_000  # of one file that are kept; the others are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class LintReport:
     """What is told of one file."""
 
     file: str
     events: int = 0
     lists: int = 0
-    findings: Sequence[Finding] = ()
+    findings: Sequence[LintFinding] = ()
     errors: int = 0  # those that were not kept included
     warnings: int = 0
     unchecked: Sequence[str] = ()  # clusters whose beginning is not in the file
 
 
-class Found:
+class FindingCollector:
     """Collects the findings of one file."""
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._kept: list[Finding] = []
-        self._counts: Counter[tuple[str | None, Rule]] = Counter()
+        self._kept: list[LintFinding] = []
+        self._counts: Counter[tuple[str | None, LintRule]] = Counter()
 
     @property
     def count(self) -> int:
@@ -41,7 +41,7 @@ class Found:
 
     def tell(  # the place: a path in `places`, or a position there, or the line as a whole
         self,
-        rule: Rule,
+        rule: LintRule,
         message: str,
         *,
         line: int,
@@ -61,7 +61,7 @@ class Found:
             lines_down, column = places.line_and_column(at)
             line += lines_down - 1
         self._kept.append(
-            Finding(
+            LintFinding(
                 file=self.file,
                 line=line,
                 column=column,
@@ -79,10 +79,10 @@ class Found:
         lists: int = 0,
         in_part: Set[str] = frozenset(),
         unchecked: Sequence[str] = (),
-    ) -> Report:
+    ) -> LintReport:
         """What holds in the end: of clusters in part what does not depend on their beginning."""
 
-        def holds(cluster_id: str | None, rule: Rule) -> bool:
+        def holds(cluster_id: str | None, rule: LintRule) -> bool:
             return not (rule.by_history if cluster_id in in_part else rule.in_part)
 
         errors = warnings = 0
@@ -92,7 +92,7 @@ class Found:
                 warnings += 0 if rule.is_error else count
         held = [finding for finding in self._kept if holds(finding.cluster_id, finding.rule)]
         held.sort(key=lambda found: (found.line, found.column or 0, found.rule.code))
-        return Report(
+        return LintReport(
             file=self.file,
             events=events,
             lists=lists,

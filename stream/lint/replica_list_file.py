@@ -13,16 +13,16 @@ from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.json_object import lenient_value
 from spu_assigner.stream.client.assignment_file import NoAssignmentError, assignment_of
 from spu_assigner.stream.lint.event_checks import whole_lists
-from spu_assigner.stream.lint.findings import Found, Report
+from spu_assigner.stream.lint.findings import FindingCollector, LintReport
 from spu_assigner.stream.lint.json_positions import Path, Places, field_of
 from spu_assigner.stream.lint.rules import LINKED_FILE, SPU_NOT_JOINED, of_line, of_refusal
 
 _EVENTS = "a JSON list of events; expected one event a line, as `jq -c '.[]'` writes them"
 
 
-def lint_lists(file: str, data: bytes, *, is_link: bool, joined: Set[int] | None) -> Report:
+def lint_lists(file: str, data: bytes, *, is_link: bool, joined: Set[int] | None) -> LintReport:
     """What is wrong with the lists of a file; `joined` are the SPUs there are, if known."""
-    found = Found(file)
+    found = FindingCollector(file)
     if is_link:
         said = "a symbolic link, which produce --replica-assignment does not follow"
         found.tell(LINKED_FILE, said, line=1)
@@ -31,12 +31,12 @@ def lint_lists(file: str, data: bytes, *, is_link: bool, joined: Set[int] | None
         said = f"the file has more than {MANUAL_FILE_SIZE_MAX} bytes"
         found.tell(of_line(LineFault.TOO_LONG), said, line=1)
     else:
-        lists = _Lists(found, data).lint(joined)
+        lists = _ListFile(found, data).lint(joined)
     return found.report(lists=lists)
 
 
-class _Lists:
-    def __init__(self, found: Found, data: bytes) -> None:
+class _ListFile:
+    def __init__(self, found: FindingCollector, data: bytes) -> None:
         self.found = found
         self.data = data
         self.places = Places(data.decode("utf-8-sig", "replace"))

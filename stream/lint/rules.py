@@ -15,13 +15,13 @@ from spu_assigner.stream.common.printable import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class LintRule:
     """One kind of fault."""
 
     code: str  # E… an error, W… a warning
     name: str
     about: str  # what is found
-    mend: str  # what to do
+    fix: str  # what to do
     by_history: bool = False  # depends on SPUs and topics that there were before
     in_part: bool = False  # told of clusters whose beginning is not in the file, and only of them
 
@@ -32,13 +32,13 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LintFinding:
     """One fault, where it is."""
 
     file: str
     line: int
     column: int | None  # None: the line as a whole
-    rule: Rule
+    rule: LintRule
     field: str  # as in `replicas[3].id`; empty: the line as a whole
     message: str  # what was found and what was expected
     cluster_id: str | None = None
@@ -62,40 +62,40 @@ class Finding:
             "cluster_id": self.cluster_id,
             "field": self.field or None,
             "message": self.message,
-            "mend": self.rule.mend,
+            "mend": self.rule.fix,
         }
 
 
-_OF_LINES: Final[dict[LineFault, Rule]] = {}
-_OF_REFUSALS: Final[dict[Code, Rule]] = {}
-_BY_CODE: Final[dict[str, Rule]] = {}
+_OF_LINES: Final[dict[LineFault, LintRule]] = {}
+_OF_REFUSALS: Final[dict[Code, LintRule]] = {}
+_BY_CODE: Final[dict[str, LintRule]] = {}
 
 
-def _rule(code: str, name: str, about: str, mend: str, **given: bool) -> Rule:
-    rule = _BY_CODE[code] = Rule(code=code, name=name, about=about, mend=mend, **given)
+def _rule(code: str, name: str, about: str, fix: str, **given: bool) -> LintRule:
+    rule = _BY_CODE[code] = LintRule(code=code, name=name, about=about, fix=fix, **given)
     return rule
 
 
-def _line(code: str, fault: LineFault, about: str, mend: str) -> None:
-    _OF_LINES[fault] = _rule(code, fault.value.replace("_", "-"), about, mend)
+def _line(code: str, fault: LineFault, about: str, fix: str) -> None:
+    _OF_LINES[fault] = _rule(code, fault.value.replace("_", "-"), about, fix)
 
 
-def _refusal(code: str, refusal: Code, about: str, mend: str, **given: bool) -> None:
+def _refusal(code: str, refusal: Code, about: str, fix: str, **given: bool) -> None:
     name = refusal.value.lower().replace("_", "-")
-    _OF_REFUSALS[refusal] = _rule(code, name, about, mend, **given)
+    _OF_REFUSALS[refusal] = _rule(code, name, about, fix, **given)
 
 
-def of_line(fault: LineFault) -> Rule:
+def of_line(fault: LineFault) -> LintRule:
     """The rule of a line that makes no event."""
     return _OF_LINES[fault]
 
 
-def of_refusal(code: Code) -> Rule:
+def of_refusal(code: Code) -> LintRule:
     """The rule of an event that the core refuses."""
     return _OF_REFUSALS[code]
 
 
-def rule_of(code: str) -> Rule | None:
+def rule_of(code: str) -> LintRule | None:
     """The rule with this code or name; None: there is none."""
     if code.upper() in _BY_CODE:
         return _BY_CODE[code.upper()]

@@ -188,7 +188,9 @@ class Metrics:
                 state_rows=None if self._state is None else self._state[0],
                 state_memory=None if self._state is None else self._state[1],
             )
-        return replace(found, clusters=shown(clusters, total))  # Of many it takes a while.
+        return replace(
+            found, clusters=largest_clusters(clusters, total)
+        )  # Of many it takes a while.
 
     def description(self, query: str, batch: int) -> str:
         """What Spark's UI says of a batch that begins, in lines.
@@ -242,7 +244,7 @@ def by_place(
     }
 
 
-def shown(
+def largest_clusters(
     clusters: Mapping[str, Figures], total: Figures, limit: int = CLUSTERS_SHOWN
 ) -> dict[str, Figures]:
     """The largest clusters by name, and all others together under a name that is no cluster's.

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from spu_assigner.core.state.figures import Figures
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.metrics.counters import BUCKETS, Metrics, Snapshot
-from spu_assigner.stream.metrics.health import Health
+from spu_assigner.stream.metrics.health import JobHealth
 
 PREFIX: Final = "spu_assigner_"
 
@@ -44,7 +44,7 @@ _CLUSTER: Final[tuple[tuple[str, str, Callable[[Figures], float]], ...]] = (
 class JobCollector(Collector):
     """Makes the families anew at each scrape."""
 
-    def __init__(self, metrics: Metrics, health: Health, *, query: str) -> None:
+    def __init__(self, metrics: Metrics, health: JobHealth, *, query: str) -> None:
         self._metrics = metrics
         self._health = health
         self._query = query
@@ -65,7 +65,7 @@ class JobCollector(Collector):
         yield from _progress(snapshot)
 
 
-def registry_of(metrics: Metrics, health: Health, *, query: str) -> CollectorRegistry:
+def registry_of(metrics: Metrics, health: JobHealth, *, query: str) -> CollectorRegistry:
     """The families of a job, and those of its driver's process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(JobCollector(metrics, health, query=query))

@@ -22,7 +22,7 @@ from typing import Any, Final
 SILENCE_SECONDS_MAX: Final = 300.0
 
 
-class Step(StrEnum):
+class StartStep(StrEnum):
     """What must be done before events are answered, in this order."""
 
     MARKER = "marker"  # the last one was read, and fits the checkpoint
@@ -38,19 +38,19 @@ class Verdict:
     body: dict[str, Any]
 
 
-class Health:
+class JobHealth:
     """What is known of the job; to be told and asked by any thread."""
 
     def __init__(self, query: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._query = query
         self._clock = clock
         self._lock = threading.Lock()
-        self._done: set[Step] = set()
+        self._done: set[StartStep] = set()
         self._sign = clock()  # of life
         self._batch: int | None = None
         self._ended: str | None = None
 
-    def done(self, step: Step) -> None:
+    def done(self, step: StartStep) -> None:
         """A step of the start is behind us."""
         with self._lock:
             self._done.add(step)
@@ -84,7 +84,7 @@ class Health:
         """Whether events are answered."""
         with self._lock:
             reason = self._why_not_live()
-            missing = [step for step in Step if step not in self._done]
+            missing = [step for step in StartStep if step not in self._done]
             if reason is None and missing:
                 reason = f"it is starting; still to be done: {', '.join(missing)}"
             return self._verdict("ready", reason)
@@ -92,13 +92,13 @@ class Health:
     @property
     def is_running(self) -> bool:
         with self._lock:
-            return Step.QUERY in self._done and self._ended is None
+            return StartStep.QUERY in self._done and self._ended is None
 
     def _why_not_live(self) -> str | None:
         if self._ended is not None:
             return self._ended
         silence = self._clock() - self._sign
-        if Step.QUERY in self._done and silence > SILENCE_SECONDS_MAX:
+        if StartStep.QUERY in self._done and silence > SILENCE_SECONDS_MAX:
             return (
                 f"no sign of life from the query for {silence:.0f} s; expected one every "
                 f"{SILENCE_SECONDS_MAX:.0f} s: start the job again, it goes on where it stopped"
@@ -110,7 +110,7 @@ class Health:
             what: reason is None,
             "reason": reason,
             "query": self._query,
-            "done": [step.value for step in Step if step in self._done],
+            "done": [step.value for step in StartStep if step in self._done],
             "last_batch": self._batch,
             "last_sign_seconds": round(self._clock() - self._sign, 1),
         }

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.metrics.health import Health, Verdict
+from spu_assigner.stream.metrics.health import JobHealth, Verdict
 
 PORTS_TRIED: Final = 16  # as many as Spark's UI tries
 THREADS: Final = 2
@@ -32,7 +32,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 Page = Callable[[Mapping[str, Any]], tuple[str, str, bytes]]  # gives status, type and body
 
 
-def application(registry: CollectorRegistry, health: Health) -> Callable[..., Iterable[bytes]]:
+def application(registry: CollectorRegistry, health: JobHealth) -> Callable[..., Iterable[bytes]]:
     """The WSGI application."""
 
     def metrics(environ: Mapping[str, Any]) -> tuple[str, str, bytes]:

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from spu_assigner.stream.common.daemon_threads import UnwaitedThread
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.topics import INPUTS, topic_name
 from spu_assigner.stream.metrics.counters import Metrics, Place
-from spu_assigner.stream.metrics.health import Health, Step
+from spu_assigner.stream.metrics.health import JobHealth, StartStep
 from spu_assigner.stream.metrics.server import MetricsServer, application, listen
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Watch:
 
     def __init__(self, settings: Settings) -> None:
         self.metrics = Metrics()
-        self.health = Health(settings.query_name)
+        self.health = JobHealth(settings.query_name)
         self.settings = settings
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -63,12 +63,12 @@ class Watch:
 
     def begin(self, query: StreamingQuery) -> None:
         """Watch the query, which has begun, until `close`."""
-        self.health.done(Step.QUERY)
+        self.health.done(StartStep.QUERY)
         if self._server is None:
             return  # Nobody will ask.
         self._spark = _Spark(query, self)
-        for name, look in (("watch-spark", self._spark), ("watch-kafka", _Kafka(self))):
-            thread = UnwaitedThread(look.run, name)
+        for name, look in (("watch-spark", self._spark), ("watch-kafka", _InputEnds(self))):
+            thread = DaemonThread(look.run, name)
             thread.start()
             self._threads.append(thread)
 
@@ -151,7 +151,7 @@ class _Spark:
         self._watch.health.sign(batch=self._seen)
 
 
-class _Kafka:
+class _InputEnds:
     """Where the input ends."""
 
     def __init__(self, watch: Watch) -> None:

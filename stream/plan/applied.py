@@ -20,7 +20,7 @@ _IN_KAFKA: Final = (Origin.CREATED, Origin.FOUND, Origin.SEEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class AppliedRecords:
     """The records of one cluster's topics, by topic."""
 
     records: Mapping[str, AppliedTopic] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Applied:
         )
 
 
-def fold(records: Iterable[tuple[str, AppliedTopic | None]]) -> Applied:
+def fold(records: Iterable[tuple[str, AppliedTopic | None]]) -> AppliedRecords:
     """The latest values of keys `<topic>` and `<topic>/intent`, without the cluster."""
     latest: dict[str, AppliedTopic] = {}
     for key, record in records:
@@ -66,7 +66,7 @@ def fold(records: Iterable[tuple[str, AppliedTopic | None]]) -> Applied:
             latest.pop(key, None)
         else:
             latest[key] = record
-    return Applied(
+    return AppliedRecords(
         records={key: each for key, each in latest.items() if each.origin is not Origin.INTENT},
         intents={each.topic: each for each in latest.values() if each.origin is Origin.INTENT},
     )

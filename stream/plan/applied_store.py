@@ -1,6 +1,6 @@
 """The topic `applied-topics`: where `apply` keeps what it made, beside the topics themselves.
 
-    ledger = Ledger(connection, "c1")
+    ledger = AppliedLedger(connection, "c1")
     applied = ledger.read()
     ledger.intend(changes); …; ledger.record(records)
 
@@ -34,8 +34,8 @@ from spu_assigner.stream.kafka.topics import (
     create_missing,
     topic_name,
 )
-from spu_assigner.stream.plan.applied import Applied, fold, rows_digest
-from spu_assigner.stream.plan.model import Change
+from spu_assigner.stream.plan.applied import AppliedRecords, fold, rows_digest
+from spu_assigner.stream.plan.model import TopicChange
 from spu_assigner.stream.plan.notes import Notes
 from spu_assigner.stream.recover.published import DamagedOutputError
 
@@ -49,7 +49,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-class Ledger:
+class AppliedLedger:
     """The records of one cluster's topics.
 
     Args:
@@ -70,14 +70,14 @@ class Ledger:
     def is_there(self) -> bool:
         return self._is_there
 
-    def read(self) -> Applied:
+    def read(self) -> AppliedRecords:
         """All that is recorded now; nothing where the topic is missing.
 
         Raises:
             ClientError: Kafka cannot be reached, or this user may not read it.
             DamagedOutputError: a value is none that `apply` or `plan` has written.
         """
-        applied = fold(self._records()) if self._is_there else Applied()
+        applied = fold(self._records()) if self._is_there else AppliedRecords()
         self._intents = set(applied.intents)
         return applied
 
@@ -109,7 +109,7 @@ class Ledger:
             writer="`spu-assigner apply`",
         )
 
-    def intend(self, changes: Iterable[Change]) -> None:
+    def intend(self, changes: Iterable[TopicChange]) -> None:
         """Record that these topics are about to be created."""
         at = now_ms()
         intents = [
@@ -126,7 +126,7 @@ class Ledger:
         self._intents |= {intent.topic for intent in intents}
         self._write(intents, ())
 
-    def created(self, changes: Sequence[Change], ids: Mapping[str, str]) -> None:
+    def created(self, changes: Sequence[TopicChange], ids: Mapping[str, str]) -> None:
         """Record the topics that were created, by Kafka's ids of them."""
         at = now_ms()
         self.record(

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
-from spu_assigner.stream.plan.applied_store import Ledger
-from spu_assigner.stream.plan.model import Change, KafkaCluster, Kind, Plan
-from spu_assigner.stream.plan.requests import Batch, Failure
+from spu_assigner.stream.plan.applied_store import AppliedLedger
+from spu_assigner.stream.plan.model import ChangeKind, KafkaCluster, TopicChange, TopicsPlan
+from spu_assigner.stream.plan.requests import BatchOutcome, Failure
 from spu_assigner.stream.plan.target_cluster import Target
 
 SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what brokers tell: milliseconds
@@ -28,17 +28,17 @@ CREATE, ALTER, DELETE = "Create", "Alter", "Delete"  # deeds, by Kafka's names o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ApplyReport:
     """What became of a plan."""
 
     created: tuple[str, ...] = ()
     grown: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
-    failed: tuple[Failed, ...] = ()
+    failed: tuple[FailedTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class FailedTopic:
     """A topic that is not as planned, and what Kafka says."""
 
     topic: str
@@ -47,11 +47,11 @@ class Failed:
 
 
 def apply_plan(
-    plan: Plan,
+    plan: TopicsPlan,
     target: Target,
-    ledger: Ledger,
-    tell: Callable[[Sequence[Change]], None] = lambda changes: None,
-) -> Report:
+    ledger: AppliedLedger,
+    tell: Callable[[Sequence[TopicChange]], None] = lambda changes: None,
+) -> ApplyReport:
     """Do all of a plan but its moves, and look whether it was done.
 
     Args:
@@ -62,11 +62,11 @@ def apply_plan(
         ClientError, TopicsError: nothing can be recorded; then nothing more is created.
         UnreachableError: no broker answers.
     """
-    creates = plan.of(Kind.CREATE)
-    grows = [change for change in plan.of(Kind.CHANGE) if change.added]
-    deletes = plan.of(Kind.DELETE)
+    creates = plan.of(ChangeKind.CREATE)
+    grows = [change for change in plan.of(ChangeKind.CHANGE) if change.added]
+    deletes = plan.of(ChangeKind.DELETE)
     if not (creates or grows or deletes):
-        return Report()
+        return ApplyReport()
     work = _Work(target=target, ledger=ledger, tell=tell)
     refused = _gathered(CREATE, target.create(creates, dry=True))
     refused |= _gathered(ALTER, target.grow(grows, dry=True))
@@ -87,8 +87,10 @@ def apply_plan(
                 reason=f"Kafka accepted it, but its brokers do not show it after "
                 f"{SEEN_SECONDS_MAX:.0f} s; look with `spu-assigner plan`",
             )
-            work.failed[change.topic] = Failed(topic=change.topic, deed="Describe", failure=failure)
-    return Report(
+            work.failed[change.topic] = FailedTopic(
+                topic=change.topic, deed="Describe", failure=failure
+            )
+    return ApplyReport(
         created=_done(creates, missing),
         grown=_done(grows, missing),
         deleted=_done(deletes, missing),
@@ -100,15 +102,19 @@ class _Work:
     """What was done so far: it is recorded, then reported."""
 
     def __init__(
-        self, *, target: Target, ledger: Ledger, tell: Callable[[Sequence[Change]], None]
+        self,
+        *,
+        target: Target,
+        ledger: AppliedLedger,
+        tell: Callable[[Sequence[TopicChange]], None],
     ) -> None:
-        self.failed: dict[str, Failed] = {}
+        self.failed: dict[str, FailedTopic] = {}
         self._target = target
         self._ledger = ledger
         self._tell = tell
         self._told: set[str] = set()
 
-    def take(self, deed: str, batch: Batch) -> None:
+    def take(self, deed: str, batch: BatchOutcome) -> None:
         """What became of a request: what is shown to be done is recorded and reported."""
         self.failed |= _gathered(deed, [batch])
         # Another run, or somebody else, has made it: whose it is we do not know.
@@ -116,7 +122,7 @@ class _Work:
         self._ledger.withdraw(overtaken if deed == CREATE else ())
         self._show([change for change in batch.changes if change.topic not in self.failed])
 
-    def finish(self, changes: Sequence[Change]) -> None:
+    def finish(self, changes: Sequence[TopicChange]) -> None:
         """What all brokers show in the end and was not reported yet.
 
         A creation whose answer was lost keeps its intent: the next run looks into it.
@@ -125,32 +131,34 @@ class _Work:
         self._show([change for change in left if change.topic not in self.failed])
         self._report([change for change in left if change.topic not in self._told])
 
-    def _show(self, changes: Sequence[Change]) -> None:
+    def _show(self, changes: Sequence[TopicChange]) -> None:
         ids = self._target.done(changes)
         done = [change for change in changes if change.topic in ids]
-        self._ledger.created([each for each in done if each.kind is Kind.CREATE], ids)
-        self._ledger.forget(each.topic for each in done if each.kind is Kind.DELETE)
+        self._ledger.created([each for each in done if each.kind is ChangeKind.CREATE], ids)
+        self._ledger.forget(each.topic for each in done if each.kind is ChangeKind.DELETE)
         self._report(done)
 
-    def _report(self, changes: Sequence[Change]) -> None:
+    def _report(self, changes: Sequence[TopicChange]) -> None:
         if changes:
             self._told |= {change.topic for change in changes}
             self._tell(changes)
 
 
-def _gathered(deed: str, batches: Iterable[Batch]) -> dict[str, Failed]:
+def _gathered(deed: str, batches: Iterable[BatchOutcome]) -> dict[str, FailedTopic]:
     return {
-        failure.topic: Failed(topic=failure.topic, deed=deed, failure=failure)
+        failure.topic: FailedTopic(topic=failure.topic, deed=deed, failure=failure)
         for batch in batches
         for failure in batch.failures
     }
 
 
-def _without(changes: Sequence[Change], refused: dict[str, Failed]) -> list[Change]:
+def _without(changes: Sequence[TopicChange], refused: dict[str, FailedTopic]) -> list[TopicChange]:
     return [change for change in changes if change.topic not in refused]
 
 
-def _look(target: Target, changes: Sequence[Change], failed: Collection[Failed]) -> set[str]:
+def _look(
+    target: Target, changes: Sequence[TopicChange], failed: Collection[FailedTopic]
+) -> set[str]:
     """The topics that are not as planned, once every broker shows all that was accepted."""
     deadline = time.monotonic() + SEEN_SECONDS_MAX
     overtaken = {each.topic for each in failed if each.failure.is_overtaken}
@@ -166,7 +174,7 @@ def _look(target: Target, changes: Sequence[Change], failed: Collection[Failed])
 
 def _missing(
     target: Target,
-    changes: Sequence[Change],
+    changes: Sequence[TopicChange],
     given_up: Set[str],
     overtaken: Set[str],
     deadline: float,
@@ -190,18 +198,18 @@ def _missing(
         time.sleep(POLL_SECONDS)
 
 
-def _is_begun(change: Change, cluster: KafkaCluster) -> bool:
+def _is_begun(change: TopicChange, cluster: KafkaCluster) -> bool:
     """Whether a topic is not any more as it was when the change was planned."""
     rows = cluster.rows(change.topic)
     return (() if rows is None else rows) != change.before
 
 
-def _is_done(change: Change, cluster: KafkaCluster) -> bool:
+def _is_done(change: TopicChange, cluster: KafkaCluster) -> bool:
     rows = cluster.rows(change.topic)
-    if change.kind is Kind.DELETE or rows is None:
-        return change.kind is Kind.DELETE and rows is None
+    if change.kind is ChangeKind.DELETE or rows is None:
+        return change.kind is ChangeKind.DELETE and rows is None
     return rows[len(change.before) :] == change.added
 
 
-def _done(changes: Sequence[Change], missing: set[str]) -> tuple[str, ...]:
+def _done(changes: Sequence[TopicChange], missing: set[str]) -> tuple[str, ...]:
     return tuple(change.topic for change in changes if change.topic not in missing)

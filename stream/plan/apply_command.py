@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.plan.options import (
-    Ask,
-    Found,
+    PlanRequest,
+    PlanSources,
     find,
     made_plan,
     plan_options,
@@ -21,7 +21,7 @@ from spu_assigner.stream.plan.options import (
 )
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.plan.model import Plan
+    from spu_assigner.stream.plan.model import TopicsPlan
     from spu_assigner.stream.plan.target_cluster import Target
 
 
@@ -42,7 +42,7 @@ class NotConfirmedError(AssignerError):
 @plan_options
 def apply(
     *,
-    ask: Ask,
+    ask: PlanRequest,
     plan_file: Path | None,
     is_json: bool,
     reassignment_file: Path | None,
@@ -104,16 +104,16 @@ def apply(
     return 1 if is_left else 0
 
 
-def _confirm(plan: Plan) -> None:
+def _confirm(plan: TopicsPlan) -> None:
     """Return if the deletions of a plan are wanted, with all the data that they concern.
 
     Raises:
         NotConfirmedError: they are not, or nobody can be asked.
     """
-    from spu_assigner.stream.plan.model import Kind
+    from spu_assigner.stream.plan.model import ChangeKind
     from spu_assigner.stream.plan.rendering import counted, deletion
 
-    deletes = plan.of(Kind.DELETE)
+    deletes = plan.of(ChangeKind.DELETE)
     if not deletes:
         return
     for change in deletes:
@@ -129,9 +129,9 @@ def _confirm(plan: Plan) -> None:
         raise NotConfirmedError(f"{what} are not to be deleted; nothing was done")
 
 
-def _fresh(plan_file: Path, ask: Ask, target: Target) -> tuple[Plan, Found]:
+def _fresh(plan_file: Path, ask: PlanRequest, target: Target) -> tuple[TopicsPlan, PlanSources]:
     """A saved plan, what is still to be done of it."""
-    from spu_assigner.stream.plan.model import Kind, Maps, Wanted, remaining
+    from spu_assigner.stream.plan.model import ChangeKind, Maps, Wanted, remaining
     from spu_assigner.stream.plan.plan_file import read_plan, require_fresh
 
     given = ask.file or ask.cluster_id or ask.globs or ask.delete or ask.recreate or ask.foreign
@@ -150,9 +150,9 @@ def _fresh(plan_file: Path, ask: Ask, target: Target) -> tuple[Plan, Found]:
         maps or Maps(cluster_id=kept.plan.cluster_id, topics=planned),
         topics=[
             *kept.plan.unchanged,
-            *(each.topic for each in kept.plan.changes if each.kind is not Kind.DELETE),
+            *(each.topic for each in kept.plan.changes if each.kind is not ChangeKind.DELETE),
         ],
-        deleted=[change.topic for change in kept.plan.of(Kind.DELETE)],
+        deleted=[change.topic for change in kept.plan.of(ChangeKind.DELETE)],
     )
     require_fresh(kept, found.cluster, maps, found.applied)
     return sized(remaining(kept.plan, found.cluster), found.cluster, target), found

@@ -11,8 +11,8 @@ import click
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.kafka.topics import GRANTING
-from spu_assigner.stream.plan.apply import Failed, Report
-from spu_assigner.stream.plan.model import Change, Kind, Plan
+from spu_assigner.stream.plan.apply import ApplyReport, FailedTopic
+from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
 from spu_assigner.stream.plan.notes import Notes
 from spu_assigner.stream.plan.rendering import counted, size_text
 from spu_assigner.stream.plan.target_cluster import listed
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-def apply_json(plan: Plan, report: Report, notes: Notes) -> dict[str, object]:
+def apply_json(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> dict[str, object]:
     """What was done, for programs."""
-    deleted = {change.topic: change.size for change in plan.of(Kind.DELETE)}
+    deleted = {change.topic: change.size for change in plan.of(ChangeKind.DELETE)}
     noted = {
         origin: [each.topic for each in notes.records if each.origin is origin]
         for origin in (Origin.FOUND, Origin.RELEASED)
@@ -33,7 +33,7 @@ def apply_json(plan: Plan, report: Report, notes: Notes) -> dict[str, object]:
         "created": report.created,
         "recreated": [
             change.topic
-            for change in plan.of(Kind.CREATE)
+            for change in plan.of(ChangeKind.CREATE)
             if change.gone_id is not None and change.topic in report.created
         ],
         "grown": report.grown,
@@ -59,16 +59,20 @@ def apply_json(plan: Plan, report: Report, notes: Notes) -> dict[str, object]:
 
 
 @contextmanager
-def reporting(plan: Plan, *, is_json: bool) -> Iterator[Callable[[Sequence[Change]], None]]:
+def reporting(
+    plan: TopicsPlan, *, is_json: bool
+) -> Iterator[Callable[[Sequence[TopicChange]], None]]:
     """Print each change when it is done, and on a terminal how many of all are.
 
     Lines go to standard output, at once; the bar to standard error. With `is_json` there are no
     lines.
     """
-    total = sum(bool(change.kind is not Kind.CHANGE or change.added) for change in plan.changes)
+    total = sum(
+        bool(change.kind is not ChangeKind.CHANGE or change.added) for change in plan.changes
+    )
     bar = _bar(total) if total and sys.stderr.isatty() else None
 
-    def tell(changes: Sequence[Change]) -> None:
+    def tell(changes: Sequence[TopicChange]) -> None:
         if bar is not None:
             bar.stop()  # It is cleared: a line may go to the same terminal.
         for change in changes if not is_json else ():
@@ -103,20 +107,20 @@ def _bar(total: int) -> Progress:
     return bar
 
 
-def done_line(change: Change) -> str:
+def done_line(change: TopicChange) -> str:
     """A change that was made."""
     match change.kind:
-        case Kind.CREATE:
+        case ChangeKind.CREATE:
             return f"created  {change.topic}  {counted(len(change.after), 'partition')}"
-        case Kind.CHANGE:
+        case ChangeKind.CHANGE:
             before, after = len(change.before), len(change.after)
             return f"grown    {change.topic}  {before} → {after} partitions"
-        case Kind.DELETE:
+        case ChangeKind.DELETE:
             size = "" if change.size is None else f"  {size_text(change.size)}"
             return f"deleted  {change.topic}{size}"
 
 
-def apply_lines(plan: Plan, report: Report, notes: Notes) -> Iterator[str]:
+def apply_lines(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> Iterator[str]:
     """What else there is to know, and the sum."""
     for record in notes.records:
         if record.origin is Origin.FOUND:
@@ -134,14 +138,14 @@ def apply_lines(plan: Plan, report: Report, notes: Notes) -> Iterator[str]:
     )
 
 
-def left_lines(plan: Plan, report: Report, *, has_file: bool) -> Iterator[str]:
+def left_lines(plan: TopicsPlan, report: ApplyReport, *, has_file: bool) -> Iterator[str]:
     """What was not done, and what to do; a line for each topic, for rights one for all."""
     denied: dict[str, list[str]] = {}
     for failed in report.failed:
         if failed.failure.is_denied:
             denied.setdefault(failed.deed, []).append(failed.topic)
         else:
-            yield f"{failed.topic}: {_told(failed)}"
+            yield f"{failed.topic}: {_failure_text(failed)}"
     for right, topics in denied.items():
         yield f"this user may not {right} {listed(topics)}; {GRANTING}, and run again"
     for told in plan.refused:
@@ -155,7 +159,7 @@ def left_lines(plan: Plan, report: Report, *, has_file: bool) -> Iterator[str]:
         )
 
 
-def _told(failed: Failed) -> str:
+def _failure_text(failed: FailedTopic) -> str:
     reason = printable(failed.failure.reason).rstrip(".")
     again = "" if failed.deed == "Describe" else "; fix that and run again"
     what = {"Create": "was not created", "Alter": "was not grown", "Delete": "was not deleted"}

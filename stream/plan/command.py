@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.plan.options import Ask, Found, made_plan, plan_options
+from spu_assigner.stream.plan.options import PlanRequest, PlanSources, made_plan, plan_options
 
 if TYPE_CHECKING:
     from spu_assigner.stream.plan.target_cluster import Target
@@ -58,7 +58,7 @@ class OneForErrors(click.Command):
 @plan_options
 def plan(
     *,
-    ask: Ask,
+    ask: PlanRequest,
     is_json: bool,
     out: Path | None,
     reassignment_file: Path | None,
@@ -108,7 +108,7 @@ def plan(
     return 2 if kept.plan.changes else 0
 
 
-def _record_seen(found: Found, target: Target) -> None:
+def _record_seen(found: PlanSources, target: Target) -> None:
     """Record what was seen where that is possible; a plan is as good without it."""
     from spu_assigner.stream.kafka.client import ClientError
     from spu_assigner.stream.plan.notes import seen

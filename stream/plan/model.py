@@ -1,6 +1,6 @@
 """What is between the replica maps of a cluster and the topics of a Kafka cluster: a pure function.
 
-    make_plan(maps, cluster, applied=…, delete=False) -> Plan
+    make_plan(maps, cluster, applied=…, delete=False) -> TopicsPlan
 
 Rules: an SPU's id is a broker's id. Only the assignment of replicas is looked at, never a topic's
 configuration, and no topic but those that maps name. Kafka's own topics and the product's are never
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Final
 from spu_assigner.core.base.reserved import KAFKA_OWN
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.plan.applied import Applied
+    from spu_assigner.stream.plan.applied import AppliedRecords
 
 Row = tuple[int, ...]  # the replicas of one partition, the preferred leader first
 Rows = tuple[Row, ...]
 
-IDS_TOLD_MAX: Final = 10
+IDS_REPORTED_MAX: Final = 10
 GONE: Final = (
     "was in Kafka before; its data are gone. Give --recreate to create it again, empty, or delete "
     "its map (`spu-assigner produce topic-delete`)"
@@ -84,7 +84,7 @@ class KafkaCluster:
         return None if found is None else tuple(each.replicas for each in found)
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What a change does with a topic."""
 
     CREATE = "create"
@@ -101,11 +101,11 @@ class TopicSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TopicChange:
     """What one topic needs."""
 
     topic: str
-    kind: Kind
+    kind: ChangeKind
     before: Rows = ()  # of a partition that is being moved: with what it gives up at its end
     after: Rows = ()
     moving: frozenset[int] = frozenset()  # partitions that Kafka is moving to `after` now
@@ -116,23 +116,20 @@ class Change:
     @property
     def added(self) -> Rows:
         """The lists of new partitions."""
-        return self.after[len(self.before) :] if self.kind is not Kind.DELETE else ()
+        return self.after[len(self.before) :] if self.kind is not ChangeKind.DELETE else ()
 
     @property
     def moves(self) -> dict[int, tuple[Row, Row]]:
         """Partitions whose lists differ, before and after; without those that are being moved."""
-        if self.kind is not Kind.CHANGE:
+        if self.kind is not ChangeKind.CHANGE:
             return {}
         pairs = enumerate(zip(self.before, self.after, strict=False))
-        return {
-            number: (before, after)
-            for number, (before, after) in pairs
-            if before != after and number not in self.moving
-        }
+        moving = self.moving
+        return {at: (old, new) for at, (old, new) in pairs if old != new and at not in moving}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class TopicReason:
     """A topic that is left alone, and why."""
 
     topic: str
@@ -140,22 +137,22 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TopicsPlan:
     """All that applying would do."""
 
     cluster_id: str
     kafka_id: str
     brokers: tuple[int, ...]
-    changes: tuple[Change, ...] = ()
-    refused: tuple[Told, ...] = ()  # Kafka would not, or we should not
-    waiting: tuple[Told, ...] = ()  # for events of the cluster
+    changes: tuple[TopicChange, ...] = ()
+    refused: tuple[TopicReason, ...] = ()  # Kafka would not, or we should not
+    waiting: tuple[TopicReason, ...] = ()  # for events of the cluster
     deletable: tuple[str, ...] = ()  # there, mapped no more, and not asked to be deleted
-    staying: tuple[Told, ...] = ()  # there, mapped no more, and never deleted by us
+    staying: tuple[TopicReason, ...] = ()  # there, mapped no more, and never deleted by us
     first_seen: tuple[str, ...] = ()  # as mapped, and neither made nor recorded by apply
     unchanged: Mapping[str, Rows] = field(default_factory=dict)
     recreate: bool = False  # whether topics that are gone are created again
 
-    def of(self, kind: Kind) -> list[Change]:
+    def of(self, kind: ChangeKind) -> list[TopicChange]:
         """The changes of one kind."""
         return [change for change in self.changes if change.kind is kind]
 
@@ -169,11 +166,11 @@ def make_plan(
     maps: Maps,
     cluster: KafkaCluster,
     *,
-    applied: Applied,
+    applied: AppliedRecords,
     delete: bool = False,
     recreate: bool = False,
     is_foreign: Callable[[str], bool] = lambda topic: False,
-) -> Plan:
+) -> TopicsPlan:
     """What makes the topics of `cluster` as `maps` say.
 
     Args:
@@ -206,7 +203,7 @@ class _Making:
         *,
         maps: Maps,
         cluster: KafkaCluster,
-        applied: Applied,
+        applied: AppliedRecords,
         delete: bool,
         recreate: bool,
         is_foreign: Callable[[str], bool],
@@ -218,11 +215,11 @@ class _Making:
         self._recreate = recreate
         self._is_foreign = is_foreign
         self._collisions = _collisions(maps, cluster)
-        self._changes: list[Change] = []
-        self._refused: list[Told] = []
-        self._waiting = [Told(topic=name, reason=why) for name, why in maps.waiting.items()]
+        self._changes: list[TopicChange] = []
+        self._refused: list[TopicReason] = []
+        self._waiting = [TopicReason(topic=name, reason=why) for name, why in maps.waiting.items()]
         self._deletable: list[str] = []
-        self._staying: list[Told] = []
+        self._staying: list[TopicReason] = []
         self._first_seen: list[str] = []
         self._unchanged: dict[str, Rows] = {}
 
@@ -233,12 +230,12 @@ class _Making:
             return
         topic_id = cluster.ids.get(name)
         if wanted.is_released:
-            self._staying.append(Told(topic=name, reason=RELEASED))
+            self._staying.append(TopicReason(topic=name, reason=RELEASED))
         elif not self._applied.is_made(name, topic_id, released_at=wanted.released_at):
-            self._staying.append(Told(topic=name, reason=NOT_OURS))
+            self._staying.append(TopicReason(topic=name, reason=NOT_OURS))
         elif self._delete:
             rows = cluster.rows(name) or ()
-            change = Change(topic=name, kind=Kind.DELETE, before=rows, topic_id=topic_id)
+            change = TopicChange(topic=name, kind=ChangeKind.DELETE, before=rows, topic_id=topic_id)
             self._changes.append(change)
         else:
             self._deletable.append(name)
@@ -249,7 +246,7 @@ class _Making:
         change = _change(name, rows, wanted.short, there)
         if wanted.short:
             reason = _short(wanted.short, is_there=there is not None)
-            self._waiting.append(Told(topic=name, reason=reason))
+            self._waiting.append(TopicReason(topic=name, reason=reason))
         if change is not None:
             self._take(
                 replace(
@@ -264,21 +261,21 @@ class _Making:
             if not is_known and is_first_seen(name, wanted, self._cluster):
                 self._first_seen.append(name)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: TopicChange) -> None:
         topic = change.topic
         reason = _refusal(change, self._cluster, self._collisions)
-        if reason is None and change.kind is Kind.CHANGE:
+        if reason is None and change.kind is ChangeKind.CHANGE:
             is_ours = self._applied.is_known(topic, change.topic_id) or self._is_foreign(topic)
             reason = None if is_ours else _clash(change)
         if reason is None and change.gone_id is not None and not self._recreate:
             reason = GONE
         if reason is not None:
-            self._refused.append(Told(topic=topic, reason=reason))
+            self._refused.append(TopicReason(topic=topic, reason=reason))
         else:
             self._changes.append(change)
 
-    def plan(self) -> Plan:
-        return Plan(
+    def plan(self) -> TopicsPlan:
+        return TopicsPlan(
             cluster_id=self._maps.cluster_id,
             kafka_id=self._cluster.kafka_id,
             brokers=self._cluster.brokers,
@@ -303,13 +300,13 @@ def is_first_seen(name: str, wanted: Wanted, cluster: KafkaCluster) -> bool:
     )
 
 
-def remaining(plan: Plan, cluster: KafkaCluster) -> Plan:
+def remaining(plan: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:
     """What of a plan is still to be done, of one that speaks of what is there."""
-    changes: list[Change] = []
+    changes: list[TopicChange] = []
     unchanged = dict(plan.unchanged)
     for change in plan.changes:
         there = cluster.topics.get(change.topic)
-        if change.kind is not Kind.DELETE:
+        if change.kind is not ChangeKind.DELETE:
             found = _change(change.topic, change.after, frozenset(), there)
             if found is None:
                 unchanged[change.topic] = change.after
@@ -322,10 +319,10 @@ def remaining(plan: Plan, cluster: KafkaCluster) -> Plan:
 
 def _change(
     name: str, rows: Rows, short: frozenset[int], there: tuple[Partition, ...] | None
-) -> Change | None:
+) -> TopicChange | None:
     """What a mapped topic needs as far as its lists are whole; None: nothing now."""
     if there is None:
-        return None if short else Change(topic=name, kind=Kind.CREATE, after=rows)
+        return None if short else TopicChange(topic=name, kind=ChangeKind.CREATE, after=rows)
     before = tuple(each.replicas for each in there)
     after = tuple(
         before[number] if number in short else row for number, row in enumerate(rows[: len(before)])
@@ -339,7 +336,9 @@ def _change(
         for number, (partition, row) in enumerate(zip(there, after, strict=False))
         if is_moving(partition, row)
     )
-    return Change(topic=name, kind=Kind.CHANGE, before=before, after=after, moving=moving)
+    return TopicChange(
+        topic=name, kind=ChangeKind.CHANGE, before=before, after=after, moving=moving
+    )
 
 
 def is_moving(partition: Partition, target: Row) -> bool:
@@ -353,7 +352,9 @@ def is_moving(partition: Partition, target: Row) -> bool:
     return is_ahead and not partition.in_sync >= frozenset(target)
 
 
-def _refusal(change: Change, cluster: KafkaCluster, collisions: Mapping[str, str]) -> str | None:
+def _refusal(
+    change: TopicChange, cluster: KafkaCluster, collisions: Mapping[str, str]
+) -> str | None:
     """Why a change is not made."""
     if (reason := reserved(change.topic, cluster)) is not None:
         return reason
@@ -363,7 +364,7 @@ def _refusal(change: Change, cluster: KafkaCluster, collisions: Mapping[str, str
             f"Kafka takes none away: grow the map (`spu-assigner produce topic-grow --partitions "
             f"{len(change.before)}`), or delete the topic in Kafka"
         )
-    if change.kind is Kind.CREATE and change.topic in collisions:
+    if change.kind is ChangeKind.CREATE and change.topic in collisions:
         return (
             f"differs from topic {collisions[change.topic]!r} by dots and underscores alone, which "
             "Kafka refuses; create it under another name"
@@ -381,12 +382,12 @@ def _refusal(change: Change, cluster: KafkaCluster, collisions: Mapping[str, str
             "produce spu-left --mode decommission`)"
         )
     lengths = {len(row) for row in change.after}
-    if change.kind is Kind.CREATE and len(lengths) > 1:
+    if change.kind is ChangeKind.CREATE and len(lengths) > 1:
         return f"has lists of {_ids(sorted(lengths))} replicas; Kafka creates topics of one number"
     return None
 
 
-def _clash(change: Change) -> str:
+def _clash(change: TopicChange) -> str:
     """A topic at first contact that is not as mapped: another's, under the same name."""
     if len(change.before) != len(change.after):
         differs = f"has {len(change.before)} partitions in Kafka and {len(change.after)} in its map"
@@ -439,8 +440,8 @@ def _short(short: frozenset[int], *, is_there: bool) -> str:
 
 def _ids(numbers: Iterable[int]) -> str:
     listed = list(numbers)
-    told = ", ".join(map(str, listed[:IDS_TOLD_MAX]))
-    left = len(listed) - IDS_TOLD_MAX
+    told = ", ".join(map(str, listed[:IDS_REPORTED_MAX]))
+    left = len(listed) - IDS_REPORTED_MAX
     return f"{told} and {left} more" if left > 0 else told or "none"
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
-from spu_assigner.stream.plan.applied import Applied, rows_digest
+from spu_assigner.stream.plan.applied import AppliedRecords, rows_digest
 from spu_assigner.stream.plan.model import (
+    ChangeKind,
     KafkaCluster,
-    Kind,
     Maps,
-    Plan,
+    TopicsPlan,
     is_first_seen,
     reserved,
 )
@@ -37,7 +37,7 @@ class Notes:
         return bool(self.records or self.forgotten)
 
 
-def open_intents(applied: Applied, cluster: KafkaCluster) -> list[str]:
+def open_intents(applied: AppliedRecords, cluster: KafkaCluster) -> list[str]:
     """Topics that a run which broke off may have created: they are as it intended."""
     return [
         topic
@@ -50,8 +50,8 @@ def open_intents(applied: Applied, cluster: KafkaCluster) -> list[str]:
 
 
 def resolved(
-    applied: Applied, cluster: KafkaCluster, *, untouched: Collection[str], now_ms: int
-) -> tuple[Applied, tuple[AppliedTopic, ...]]:
+    applied: AppliedRecords, cluster: KafkaCluster, *, untouched: Collection[str], now_ms: int
+) -> tuple[AppliedRecords, tuple[AppliedTopic, ...]]:
     """What runs that broke off have created; with the records that say so, which are not written.
 
     Args:
@@ -69,7 +69,7 @@ def resolved(
     return replace(applied, records=records), tuple(found)
 
 
-def notes(maps: Maps, cluster: KafkaCluster, applied: Applied, *, now_ms: int) -> Notes:
+def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords, *, now_ms: int) -> Notes:
     """What `apply` is to record of topics as they are before it changes anything.
 
     Topics whose id is not known in `cluster` are left out.
@@ -109,7 +109,7 @@ def notes(maps: Maps, cluster: KafkaCluster, applied: Applied, *, now_ms: int) -
     return Notes(records=tuple(records), forgotten=tuple(forgotten))
 
 
-def adopted(plan: Plan, applied: Applied, *, now_ms: int) -> tuple[AppliedTopic, ...]:
+def adopted(plan: TopicsPlan, applied: AppliedRecords, *, now_ms: int) -> tuple[AppliedTopic, ...]:
     """Of topics that are changed by an explicit word, that apply knows them from now on."""
     return tuple(
         AppliedTopic(
@@ -120,12 +120,12 @@ def adopted(plan: Plan, applied: Applied, *, now_ms: int) -> tuple[AppliedTopic,
             recorded_at=now_ms,
             lists=rows_digest(change.before),
         )
-        for change in plan.of(Kind.CHANGE)
+        for change in plan.of(ChangeKind.CHANGE)
         if not applied.is_known(change.topic, change.topic_id)
     )
 
 
-def seen(found: Notes, applied: Applied) -> Notes:
+def seen(found: Notes, applied: AppliedRecords) -> Notes:
     """What `plan` records: topics that are as mapped and of which nothing is recorded yet.
 
     It gives no right to change them; it makes known that they were there.
@@ -139,5 +139,5 @@ def seen(found: Notes, applied: Applied) -> Notes:
     )
 
 
-def _has(applied: Applied, topic: str) -> bool:
+def _has(applied: AppliedRecords, topic: str) -> bool:
     return topic in applied.records or topic in applied.intents

@@ -15,9 +15,9 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings, has_target
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.plan.applied import Applied
-    from spu_assigner.stream.plan.applied_store import Ledger
-    from spu_assigner.stream.plan.model import KafkaCluster, Maps, Plan
+    from spu_assigner.stream.plan.applied import AppliedRecords
+    from spu_assigner.stream.plan.applied_store import AppliedLedger
+    from spu_assigner.stream.plan.model import KafkaCluster, Maps, TopicsPlan
     from spu_assigner.stream.plan.notes import Notes
     from spu_assigner.stream.plan.plan_file import SavedPlan
     from spu_assigner.stream.plan.target_cluster import Target
@@ -29,7 +29,7 @@ LOOK_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class PlanRequest:
     """What is to be planned."""
 
     connection: Connection  # to the job's topics
@@ -96,7 +96,7 @@ def plan_options(command: Command) -> Command:
         target_config: Path | None,
         **given: Any,
     ) -> Any:
-        ask = Ask(
+        ask = PlanRequest(
             connection=connection,
             target_connection=_target(target_bootstrap_servers, target_config),
             cluster_id=cluster,
@@ -150,16 +150,16 @@ def plan_options(command: Command) -> Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class PlanSources:
     """What a plan is made of, and what is recorded of it."""
 
     cluster: KafkaCluster
-    applied: Applied  # with what runs that broke off have created
-    ledger: Ledger
+    applied: AppliedRecords  # with what runs that broke off have created
+    ledger: AppliedLedger
     notes: Notes  # what apply records before it does anything
 
 
-def made_plan(ask: Ask, target: Target) -> tuple[SavedPlan, Found]:
+def made_plan(ask: PlanRequest, target: Target) -> tuple[SavedPlan, PlanSources]:
     """A plan of the maps and the topics as they are now.
 
     Raises:
@@ -189,8 +189,8 @@ def made_plan(ask: Ask, target: Target) -> tuple[SavedPlan, Found]:
 
 
 def find(
-    ask: Ask, target: Target, maps: Maps, *, topics: Iterable[str], deleted: Iterable[str]
-) -> Found:
+    ask: PlanRequest, target: Target, maps: Maps, *, topics: Iterable[str], deleted: Iterable[str]
+) -> PlanSources:
     """The topics that are there, and what is recorded of them.
 
     The topics are looked at before the records are read: what another run makes meanwhile is then
@@ -200,7 +200,7 @@ def find(
         topics, deleted: those that are looked at.
     """
     from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
-    from spu_assigner.stream.plan.applied_store import Ledger, now_ms
+    from spu_assigner.stream.plan.applied_store import AppliedLedger, now_ms
     from spu_assigner.stream.plan.notes import Notes, notes, open_intents, resolved
 
     topics, deleted = list(topics), list(deleted)
@@ -211,7 +211,7 @@ def find(
         return target.look([*topics, records], deleted=deleted)
 
     cluster = look()
-    ledger = Ledger(connection, maps.cluster_id, is_there=records in cluster.topics)
+    ledger = AppliedLedger(connection, maps.cluster_id, is_there=records in cluster.topics)
     applied = ledger.read()
     for _ in range(LOOKS_MAX):
         if all(name in cluster.topics or not applied.gone_id(name) for name in topics):
@@ -224,23 +224,25 @@ def find(
     applied, settled = resolved(applied, cluster, untouched=untouched, now_ms=now)
     noted = notes(maps, cluster, applied, now_ms=now)
     everything = Notes(records=(*settled, *noted.records), forgotten=noted.forgotten)
-    return Found(cluster=cluster, applied=applied, ledger=ledger, notes=everything)
+    return PlanSources(cluster=cluster, applied=applied, ledger=ledger, notes=everything)
 
 
-def sized(plan: Plan, cluster: KafkaCluster, target: Target) -> Plan:
+def sized(plan: TopicsPlan, cluster: KafkaCluster, target: Target) -> TopicsPlan:
     """The plan with how much data its deletions concern, as it is now."""
-    from spu_assigner.stream.plan.model import Kind
+    from spu_assigner.stream.plan.model import ChangeKind
 
-    there = [change for change in plan.of(Kind.DELETE) if change.topic in cluster.topics]
+    there = [change for change in plan.of(ChangeKind.DELETE) if change.topic in cluster.topics]
     sizes = target.sizes(there)
     changes = tuple(
-        replace(change, size=sizes.get(change.topic)) if change.kind is Kind.DELETE else change
+        replace(change, size=sizes.get(change.topic))
+        if change.kind is ChangeKind.DELETE
+        else change
         for change in plan.changes
     )
     return replace(plan, changes=changes)
 
 
-def read_wanted(ask: Ask) -> Maps:
+def read_wanted(ask: PlanRequest) -> Maps:
     """The maps as they are now."""
     from spu_assigner.stream.plan.wanted_maps import maps_of_file, matcher, read_maps
 

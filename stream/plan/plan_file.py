@@ -22,16 +22,16 @@ from spu_assigner.core.base.limits import is_legal_name
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.plan.applied import Applied
+from spu_assigner.stream.plan.applied import AppliedRecords
 from spu_assigner.stream.plan.model import (
-    Change,
+    ChangeKind,
     KafkaCluster,
-    Kind,
     Maps,
-    Plan,
     Rows,
-    Told,
+    TopicChange,
+    TopicReason,
     TopicSize,
+    TopicsPlan,
     reserved,
     row_text,
 )
@@ -39,7 +39,7 @@ from spu_assigner.stream.plan.wanted_maps import checked_rows
 
 FORMAT: Final = 2  # 1: of 0.3.0, which recorded nothing of topics
 SIZE_MAX: Final = 1024 * 1024 * 1024  # a hundred thousand topics of a hundred partitions
-CHANGES_TOLD_MAX: Final = 3
+CHANGES_REPORTED_MAX: Final = 3
 AGAIN: Final = "plan again"
 
 
@@ -52,8 +52,8 @@ class StalePlanError(AssignerError):
 
     def __init__(self, found: list[str]) -> None:
         self.found = found
-        more = len(found) - CHANGES_TOLD_MAX
-        told = "; ".join(found[:CHANGES_TOLD_MAX]) + (f"; {more} more" if more > 0 else "")
+        more = len(found) - CHANGES_REPORTED_MAX
+        told = "; ".join(found[:CHANGES_REPORTED_MAX]) + (f"; {more} more" if more > 0 else "")
         super().__init__(f"not as when it was planned: {told}; nothing was done, {AGAIN}")
 
 
@@ -61,12 +61,12 @@ class StalePlanError(AssignerError):
 class SavedPlan:
     """A plan, and the maps that it was made of."""
 
-    plan: Plan
+    plan: TopicsPlan
     is_live: bool  # the maps are the job's, in Kafka, and can be looked at again
     prints: Mapping[str, str]  # fingerprints of the maps, by topic
 
 
-def saved(plan: Plan, maps: Maps, *, is_live: bool) -> SavedPlan:
+def saved(plan: TopicsPlan, maps: Maps, *, is_live: bool) -> SavedPlan:
     """A plan as it is kept."""
     topics = {*plan.unchanged, *(change.topic for change in plan.changes)}
     return SavedPlan(plan=plan, is_live=is_live, prints=_prints(maps, topics))
@@ -108,7 +108,7 @@ def plan_json(kept: SavedPlan) -> dict[str, Any]:
     }
 
 
-def reassignment_json(plan: Plan) -> dict[str, Any]:
+def reassignment_json(plan: TopicsPlan) -> dict[str, Any]:
     """What `kafka-reassign-partitions --reassignment-json-file` takes."""
     return {
         "version": 1,
@@ -166,15 +166,15 @@ def read_plan(path: Path) -> SavedPlan:
 def _plan_of(found: Any) -> SavedPlan:
     if found["format"] != FORMAT or found["product"] != "spu-assigner":
         raise ValueError("another format")
-    plan = Plan(
+    plan = TopicsPlan(
         cluster_id=_text(found["cluster_id"]),
         kafka_id=_text(found["kafka_id"]),
         brokers=tuple(map(_number, found["brokers"])),
         changes=tuple(map(_change, found["changes"])),
-        refused=tuple(map(_told, found["refused"])),
-        waiting=tuple(map(_told, found["waiting"])),
+        refused=tuple(map(_topic_reason, found["refused"])),
+        waiting=tuple(map(_topic_reason, found["waiting"])),
         deletable=tuple(map(_topic, found["deletable"])),
-        staying=tuple(map(_told, found["staying"])),
+        staying=tuple(map(_topic_reason, found["staying"])),
         first_seen=tuple(map(_topic, found["first_seen"])),
         unchanged={_topic(name): _rows(rows) for name, rows in found["unchanged"].items()},
         recreate=_flag(found["recreate"]),
@@ -187,18 +187,20 @@ def _plan_of(found: Any) -> SavedPlan:
     return SavedPlan(plan=plan, is_live=is_live, prints=prints)
 
 
-def _change(found: Any) -> Change:
-    kind = Kind(found["kind"])
+def _change(found: Any) -> TopicChange:
+    kind = ChangeKind(found["kind"])
     before, after = _rows(found["before"]), _rows(found["after"])
-    has_both = bool(before) is (kind is not Kind.CREATE) and bool(after) is (
-        kind is not Kind.DELETE
+    has_both = bool(before) is (kind is not ChangeKind.CREATE) and bool(after) is (
+        kind is not ChangeKind.DELETE
     )
     if not has_both or (after and len(after) < len(before)):
         raise ValueError(f"a {kind} that is none")
     topic_id, gone_id = found["topic_id"], found["gone_id"]
-    if (topic_id is None) is not (kind is Kind.CREATE) or (gone_id and kind is not Kind.CREATE):
+    if (topic_id is None) is not (kind is ChangeKind.CREATE) or (
+        gone_id and kind is not ChangeKind.CREATE
+    ):
         raise ValueError(f"a {kind} of no topic")
-    return Change(
+    return TopicChange(
         topic=_topic(found["topic"]),
         kind=kind,
         before=before,
@@ -221,8 +223,8 @@ def _size(records: Any, size_bytes: Any) -> TopicSize | None:
     return TopicSize(records=_number(records), size_bytes=known)
 
 
-def _told(found: Any) -> Told:
-    return Told(topic=_topic(found["topic"]), reason=_text(found["reason"]))
+def _topic_reason(found: Any) -> TopicReason:
+    return TopicReason(topic=_topic(found["topic"]), reason=_text(found["reason"]))
 
 
 def _topic(found: Any) -> str:
@@ -250,7 +252,7 @@ def _number(found: Any) -> int:
 
 
 def require_fresh(
-    kept: SavedPlan, cluster: KafkaCluster, maps: Maps | None, applied: Applied
+    kept: SavedPlan, cluster: KafkaCluster, maps: Maps | None, applied: AppliedRecords
 ) -> None:
     """Return if the plan still speaks of what is there.
 
@@ -271,7 +273,7 @@ def require_fresh(
         ]
         found += [
             f"topic {change.topic} was released"
-            for change in kept.plan.of(Kind.DELETE)
+            for change in kept.plan.of(ChangeKind.DELETE)
             if (wanted := maps.topics.get(change.topic)) is not None
             and change.topic in cluster.topics
             and (
@@ -285,7 +287,7 @@ def require_fresh(
         raise StalePlanError(found)
 
 
-def _differences(plan: Plan, cluster: KafkaCluster, applied: Applied) -> Iterator[str]:
+def _differences(plan: TopicsPlan, cluster: KafkaCluster, applied: AppliedRecords) -> Iterator[str]:
     if plan.kafka_id != cluster.kafka_id:
         yield f"it is for Kafka cluster {printable(plan.kafka_id)}, this is {cluster.kafka_id}"
         return
@@ -301,19 +303,19 @@ def _differences(plan: Plan, cluster: KafkaCluster, applied: Applied) -> Iterato
             yield f"topic {topic} {told}"
 
 
-def _difference(change: Change, cluster: KafkaCluster, applied: Applied) -> str | None:
+def _difference(change: TopicChange, cluster: KafkaCluster, applied: AppliedRecords) -> str | None:
     rows = cluster.rows(change.topic)
-    if change.kind is Kind.CREATE:
+    if change.kind is ChangeKind.CREATE:
         if rows is None and applied.gone_id(change.topic) != change.gone_id:
             return "was in Kafka since and is gone, with its data"
         return None if rows in (None, change.after) else "is there, made otherwise"
-    if change.kind is Kind.DELETE and rows is None:
+    if change.kind is ChangeKind.DELETE and rows is None:
         return None
     if rows is not None and cluster.ids.get(change.topic) != change.topic_id:
         return "was deleted and made again"
-    if change.kind is Kind.DELETE and not applied.is_made(change.topic, change.topic_id):
+    if change.kind is ChangeKind.DELETE and not applied.is_made(change.topic, change.topic_id):
         return "was not made by apply"
-    after = change.before if change.kind is Kind.DELETE else change.after
+    after = change.before if change.kind is ChangeKind.DELETE else change.after
     return _other(change.before, after, rows)
 
 

@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.plan.model import Change, Kind, Plan, Row, Told, TopicSize, row_text
+from spu_assigner.stream.plan.model import (
+    ChangeKind,
+    Row,
+    TopicChange,
+    TopicReason,
+    TopicSize,
+    TopicsPlan,
+    row_text,
+)
 
 ROWS_SHOWN_MAX: Final = 16  # of a topic; JSON has all
-_SIGNS: Final = {Kind.CREATE: "+", Kind.CHANGE: "~", Kind.DELETE: "-"}
+_SIGNS: Final = {ChangeKind.CREATE: "+", ChangeKind.CHANGE: "~", ChangeKind.DELETE: "-"}
 REASSIGN: Final = "kafka-reassign-partitions"
 FIRST_SEEN: Final = (
     "exists in Kafka and was not made by apply; it is as mapped: the next apply records it as "
@@ -19,7 +27,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _UNIT: Final = 1_024
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: TopicsPlan) -> Iterator[str]:
     """The diff, and its summary."""
     for change in plan.changes:
         yield f"{_SIGNS[change.kind]} {change.topic}  {_about(change)}"
@@ -27,24 +35,24 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield from rows[:ROWS_SHOWN_MAX]
         if len(rows) > ROWS_SHOWN_MAX:
             yield f"    … {len(rows) - ROWS_SHOWN_MAX} more (--json has all)"
-    yield from _told("!", plan.refused)
+    yield from _reason_lines("!", plan.refused)
     for topic in plan.first_seen:
         yield f"! {topic}  {FIRST_SEEN}"
-    yield from _told("?", plan.waiting)
+    yield from _reason_lines("?", plan.waiting)
     for topic in plan.deletable:
         yield f". {topic}  is mapped no more; --delete deletes it"
-    yield from _told(".", plan.staying)
+    yield from _reason_lines(".", plan.staying)
     if plan.unchanged:
         yield f"= {counted(len(plan.unchanged), 'topic')} as mapped"
     yield summary(plan)
 
 
-def summary(plan: Plan) -> str:
+def summary(plan: TopicsPlan) -> str:
     """One line."""
     parts = [
-        f"{len(plan.of(Kind.CREATE))} to create",
-        f"{len(plan.of(Kind.CHANGE))} to change",
-        f"{len(plan.of(Kind.DELETE))} to delete",
+        f"{len(plan.of(ChangeKind.CREATE))} to create",
+        f"{len(plan.of(ChangeKind.CHANGE))} to change",
+        f"{len(plan.of(ChangeKind.DELETE))} to delete",
     ]
     if plan.refused:
         parts.append(f"{len(plan.refused)} that cannot be made as mapped")
@@ -61,7 +69,7 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def deletion(change: Change) -> str:
+def deletion(change: TopicChange) -> str:
     """What is lost with a topic."""
     partitions = counted(len(change.before), "partition")
     return partitions if change.size is None else f"{partitions}, {size_text(change.size)}"
@@ -81,10 +89,10 @@ def bytes_text(size: int) -> str:
     return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
-def _about(change: Change) -> str:
-    if change.kind is Kind.DELETE:
+def _about(change: TopicChange) -> str:
+    if change.kind is ChangeKind.DELETE:
         return deletion(change)
-    if change.kind is Kind.CREATE:
+    if change.kind is ChangeKind.CREATE:
         width = len(change.after[0])
         again = "" if change.gone_id is None else " (was in Kafka before; its data are gone)"
         return f"{counted(len(change.after), 'partition')} of {counted(width, 'replica')}{again}"
@@ -98,8 +106,8 @@ def _about(change: Change) -> str:
     return ", ".join(parts)
 
 
-def _rows(change: Change) -> Iterator[str]:
-    if change.kind is Kind.DELETE:
+def _rows(change: TopicChange) -> Iterator[str]:
+    if change.kind is ChangeKind.DELETE:
         return
     for number, after in enumerate(change.after):
         if number >= len(change.before):
@@ -114,6 +122,6 @@ def _move(before: Row, after: Row) -> str:
     return f"{row_text(before)} → {row_text(after)}"
 
 
-def _told(sign: str, listed: tuple[Told, ...]) -> Iterator[str]:
+def _reason_lines(sign: str, listed: tuple[TopicReason, ...]) -> Iterator[str]:
     for told in listed:
         yield f"{sign} {printable(told.topic)}  {printable(told.reason)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from spu_assigner.stream.plan.model import Change
+from spu_assigner.stream.plan.model import TopicChange
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -38,16 +38,16 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class BatchOutcome:
     """What became of one request."""
 
-    changes: Sequence[Change]
+    changes: Sequence[TopicChange]
     failures: Sequence[Failure]
 
 
-def batched(changes: Sequence[Change]) -> Iterator[list[Change]]:
+def batched(changes: Sequence[TopicChange]) -> Iterator[list[TopicChange]]:
     """Pieces that the controller takes at once."""
-    batch: list[Change] = []
+    batch: list[TopicChange] = []
     count = 0
     for change in changes:
         size = len(change.added)

@@ -26,14 +26,21 @@ from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.connection_diagnosis import Complaints, UnreachableError, ask_topics
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, GRANTING, TOPICS, topic_name
 from spu_assigner.stream.plan.model import (
-    Change,
+    ChangeKind,
     KafkaCluster,
-    Kind,
     Partition,
     Rows,
+    TopicChange,
     TopicSize,
 )
-from spu_assigner.stream.plan.requests import LOST, Batch, Failure, batched, failures_of, lost
+from spu_assigner.stream.plan.requests import (
+    LOST,
+    BatchOutcome,
+    Failure,
+    batched,
+    failures_of,
+    lost,
+)
 from spu_assigner.stream.plan.topic_sizes import topic_sizes, untouched
 
 if TYPE_CHECKING:
@@ -48,14 +55,14 @@ TRIES_MAX: Final = 20  # to have a broker's own answer
 DONE_SECONDS_MAX: Final = 5.0  # from the controller's answer to what one broker shows: milliseconds
 POLL_SECONDS: Final = 0.02
 BY_ADDRESS: Final = -1  # stands for the broker that a client was given, until its id is known
-NAMES_TOLD_MAX: Final = 5
+NAMES_REPORTED_MAX: Final = 5
 
 
 class TargetError(AssignerError):
     """The Kafka cluster whose topics are to be as mapped cannot be looked at."""
 
 
-Request = Callable[[Sequence[Change]], Mapping[str, "Future[Any]"]]
+Request = Callable[[Sequence[TopicChange]], Mapping[str, "Future[Any]"]]
 
 
 class Target:
@@ -110,7 +117,7 @@ class Target:
             UnreachableError: no broker answers.
         """
         topics = list(topics)
-        found = self._told()
+        found = self._metadata()
         there = {
             name: tuple(
                 Partition(
@@ -133,9 +140,9 @@ class Target:
 
     def kafka_id(self) -> str:
         """Kafka's own id of the cluster."""
-        return str(self._told().cluster_id)
+        return str(self._metadata().cluster_id)
 
-    def _told(self) -> ClusterMetadata:
+    def _metadata(self) -> ClusterMetadata:
         """The topics that this user may see, and the brokers."""
         for _ in range(TRIES_MAX):
             found = ask_topics(self._admin, self._client, self._complaints)
@@ -156,7 +163,7 @@ class Target:
         Raises:
             UnreachableError: no broker answers.
         """
-        brokers = sorted(self._told().brokers.values(), key=lambda broker: broker.id)
+        brokers = sorted(self._metadata().brokers.values(), key=lambda broker: broker.id)
         addresses = {
             broker.id: f"[{broker.host}]:{broker.port}"
             if ":" in broker.host
@@ -168,7 +175,7 @@ class Target:
             with Target(connection, broker) as target:
                 yield target
 
-    def sizes(self, changes: Sequence[Change]) -> dict[str, TopicSize]:
+    def sizes(self, changes: Sequence[TopicChange]) -> dict[str, TopicSize]:
         """How much data topics hold that are there.
 
         Raises:
@@ -203,7 +210,7 @@ class Target:
         except KafkaException:
             return False
 
-    def done(self, changes: Sequence[Change]) -> dict[str, str]:
+    def done(self, changes: Sequence[TopicChange]) -> dict[str, str]:
         """Topics that are as planned, as one broker shows them, with their ids; "" if deleted.
 
         Those that are not so within DONE_SECONDS_MAX are left out.
@@ -224,18 +231,18 @@ class Target:
 
     def create(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[TopicChange],
         *,
         dry: bool,
-        before: Callable[[Sequence[Change]], None] = lambda changes: None,
-    ) -> Iterator[Batch]:
+        before: Callable[[Sequence[TopicChange]], None] = lambda changes: None,
+    ) -> Iterator[BatchOutcome]:
         """Make topics, or only ask whether Kafka would, batch by batch.
 
         Args:
             before: called with each batch before it is sent.
         """
 
-        def request(batch: Sequence[Change]) -> Mapping[str, Future[Any]]:
+        def request(batch: Sequence[TopicChange]) -> Mapping[str, Future[Any]]:
             topics = [
                 NewTopic(
                     change.topic,
@@ -251,10 +258,10 @@ class Target:
 
         return self._batches(changes, request, before)
 
-    def grow(self, changes: Sequence[Change], *, dry: bool) -> Iterator[Batch]:
+    def grow(self, changes: Sequence[TopicChange], *, dry: bool) -> Iterator[BatchOutcome]:
         """Make the partitions that are missing, or only ask whether Kafka would."""
 
-        def request(batch: Sequence[Change]) -> Mapping[str, Future[Any]]:
+        def request(batch: Sequence[TopicChange]) -> Mapping[str, Future[Any]]:
             grown = [
                 NewPartitions(
                     change.topic,
@@ -270,10 +277,10 @@ class Target:
 
         return self._batches(changes, request)
 
-    def delete(self, changes: Sequence[Change]) -> Iterator[Batch]:
+    def delete(self, changes: Sequence[TopicChange]) -> Iterator[BatchOutcome]:
         """Delete topics that still have the ids of the changes; what is gone is left out."""
 
-        def request(batch: Sequence[Change]) -> Mapping[str, Future[Any]]:
+        def request(batch: Sequence[TopicChange]) -> Mapping[str, Future[Any]]:
             names = [change.topic for change in batch]
             futures: Mapping[str, Future[Any]] = self._admin.delete_topics(names, **_TIMES)
             return futures
@@ -283,31 +290,31 @@ class Target:
             try:
                 ids = self._ids([change.topic for change in piece])
             except TargetError:
-                yield Batch(changes=piece, failures=[lost(change.topic) for change in piece])
+                yield BatchOutcome(changes=piece, failures=[lost(change.topic) for change in piece])
                 continue
             others = [each for each in piece if ids.get(each.topic) not in (None, each.topic_id)]
             if others:
                 reason = "it was deleted and made again meanwhile"
                 failures = [Failure(topic=each.topic, reason=reason) for each in others]
-                yield Batch(changes=others, failures=failures)
+                yield BatchOutcome(changes=others, failures=failures)
             same = [each for each in piece if ids.get(each.topic) == each.topic_id]
             yield from self._batches(same, request)
 
     def _batches(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[TopicChange],
         request: Request,
-        before: Callable[[Sequence[Change]], None] = lambda changes: None,
-    ) -> Iterator[Batch]:
+        before: Callable[[Sequence[TopicChange]], None] = lambda changes: None,
+    ) -> Iterator[BatchOutcome]:
         is_lost = False
         for batch in batched(changes):
             if is_lost:
-                yield Batch(changes=batch, failures=[lost(change.topic) for change in batch])
+                yield BatchOutcome(changes=batch, failures=[lost(change.topic) for change in batch])
                 continue
             before(batch)
             failures = failures_of(request(batch))
             is_lost = len(failures) == len(batch) and all(each.is_lost for each in failures)
-            yield Batch(changes=batch, failures=failures)
+            yield BatchOutcome(changes=batch, failures=failures)
 
     def _require_sight(self, names: Sequence[str]) -> None:
         denied = [
@@ -365,8 +372,8 @@ def own_topics(prefix: str, *, is_elsewhere: bool) -> frozenset[str]:
 
 def listed(names: Sequence[str]) -> str:
     """Some names, for a message."""
-    more = len(names) - NAMES_TOLD_MAX
-    told = ", ".join(names[:NAMES_TOLD_MAX])
+    more = len(names) - NAMES_REPORTED_MAX
+    told = ", ".join(names[:NAMES_REPORTED_MAX])
     return f"{told} and {more} more" if more > 0 else told
 
 
@@ -376,20 +383,20 @@ def _pieces(names: Sequence[str], size: int) -> Iterator[list[str]]:
         yield piece
 
 
-def _id_if_done(change: Change, told: Any) -> str | None:
+def _id_if_done(change: TopicChange, told: Any) -> str | None:
     """The id of a topic that a broker shows as planned; None: it is not so yet."""
     if isinstance(told, KafkaException):
         is_gone = told.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        return "" if is_gone and change.kind is Kind.DELETE else None
+        return "" if is_gone and change.kind is ChangeKind.DELETE else None
     rows: Rows = tuple(tuple(node.id for node in each.replicas) for each in told.partitions)
     topic_id = str(told.topic_id)
     match change.kind:
-        case Kind.CREATE:
+        case ChangeKind.CREATE:
             # One that is gone may be shown for a moment more by a broker that lags behind.
             is_done = rows == change.after and topic_id != change.gone_id
-        case Kind.CHANGE:
+        case ChangeKind.CHANGE:
             is_done = rows[len(change.before) :] == change.added
-        case Kind.DELETE:
+        case ChangeKind.DELETE:
             return "" if topic_id != change.topic_id else None
     return topic_id if is_done else None
 

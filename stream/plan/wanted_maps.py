@@ -26,7 +26,7 @@ from spu_assigner.stream.plan.model import Maps, Rows, Wanted
 LINE_SIZE_MAX: Final = 4 * MAP_SIZE_MAX  # an id takes more room as text than in Avro
 TYPES: Final = ("replica_map", "topic_status", "ring_event", "explanation")
 QUOTE_LENGTH_MAX: Final = 80
-CLUSTERS_TOLD_MAX: Final = 5
+CLUSTERS_REPORTED_MAX: Final = 5
 
 
 class MapsError(AssignerError):
@@ -200,7 +200,7 @@ class _Lines:
 
     def done(self, is_meant: Callable[[str], bool]) -> Maps:
         if not self._is_known:
-            known = ", ".join(sorted(self._others)[:CLUSTERS_TOLD_MAX]) or "none"
+            known = ", ".join(sorted(self._others)[:CLUSTERS_REPORTED_MAX]) or "none"
             raise MapsError(
                 f"{self._file} has no cluster {self._cluster_id!r}; it has {printable(known)}"
             )

@@ -12,7 +12,7 @@ from spu_assigner.stream.config.command_options import output_option
 from spu_assigner.stream.config.settings import Settings
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.recover.rebuild import Report
+    from spu_assigner.stream.recover.rebuild import RecoverReport
 
 
 @click.command("recover")
@@ -69,7 +69,7 @@ def recover(
         if not yes:
             _ask(settings)
         report = procedure.recover(settings, skip_lost=skip_lost)
-    click.echo(json.dumps(report.to_json()) if output == "json" else _told(report))
+    click.echo(json.dumps(report.to_json()) if output == "json" else _rendered(report))
     return 0
 
 
@@ -87,7 +87,7 @@ def _ask(settings: Settings) -> None:
     )
 
 
-def _told(report: Report) -> str:
+def _rendered(report: RecoverReport) -> str:
     before = report.recovered_from
     lines = [
         f"recovered   from batch {before.batch} of checkpoint {before.checkpoint_id}",

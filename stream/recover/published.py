@@ -64,7 +64,7 @@ class UnsoundError(PublishedError):
         )
 
 
-class Value(NamedTuple):
+class LatestValue(NamedTuple):
     """The latest value of a key, and where it is."""
 
     data: bytes
@@ -72,12 +72,12 @@ class Value(NamedTuple):
     offset: int
 
 
-class Published:
+class PublishedState:
     """The latest values, by cluster and by their keys in a shard's state."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._clusters: dict[str, dict[bytes, Value]] = {}
+        self._clusters: dict[str, dict[bytes, LatestValue]] = {}
         self.messages = 0  # read, with those that later ones outdate
 
     @property
@@ -101,7 +101,7 @@ class Published:
             raise self._damaged(topic, key, place, "a key that is none of the job's")
         stored = map_key(key) if topic == REPLICA_MAP else state_key(key)
         if value is not None:
-            self._clusters.setdefault(name, {})[stored] = Value(value, *place)
+            self._clusters.setdefault(name, {})[stored] = LatestValue(value, *place)
         elif name in self._clusters:
             self._clusters[name].pop(stored, None)
             if not self._clusters[name]:
@@ -126,7 +126,7 @@ class Published:
             raise UnsoundError(cluster_id=cluster_id, fault=fault)
         return state
 
-    def _record(self, stored: bytes, value: Value) -> ReplicaMap | Entry:
+    def _record(self, stored: bytes, value: LatestValue) -> ReplicaMap | Entry:
         topic = REPLICA_MAP if stored == map_key(stored[1:]) else ASSIGNER_STATE
         place = value.partition, value.offset
         try:
@@ -150,14 +150,14 @@ class Published:
         )
 
 
-def read_published(connection: Connection) -> Published:
+def read_published(connection: Connection) -> PublishedState:
     """All that is committed now.
 
     Raises:
         DamagedOutputError: a key is none of the job's.
         ClientError: Kafka cannot be reached, or topics are missing.
     """
-    published = Published(connection.prefix)
+    published = PublishedState(connection.prefix)
     with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
         for topic, message in reader.drain_messages():
             place = int(message.partition() or 0), int(message.offset() or 0)

@@ -64,9 +64,9 @@ from spu_assigner.stream.job.marker_check import FencedError, SinkError
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.acls import Role
-from spu_assigner.stream.kafka.retry import PATIENCE_SECONDS
+from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, check_topics, topic_name
-from spu_assigner.stream.recover.published import Published, PublishedError, read_published
+from spu_assigner.stream.recover.published import PublishedError, PublishedState, read_published
 from spu_assigner.stream.shard.state_log import Shard
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class FolderTakenError(RecoverError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class RecoverReport:
     """What was found, and made of it."""
 
     checkpoint: str
@@ -113,13 +113,13 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _RecoverySource:
     """What the topics tell."""
 
     marker: CommitMarker
     positions: Positions
     skipped: tuple[Skipped, ...]
-    published: Published
+    published: PublishedState
     counts: Mapping[str, int]
 
 
@@ -133,13 +133,13 @@ def last_marker(settings: Settings) -> CommitMarker:
     _check_topics(settings)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     try:
-        marker = read_marker(settings, topic=topic, patience=PATIENCE_SECONDS)
+        marker = read_marker(settings, topic=topic, seconds_max=RETRY_SECONDS_MAX)
     except KafkaException as reason:
         raise RecoverError(f"{topic} cannot be read: {reason.args[0].str()}") from reason
     return _required(marker, settings)
 
 
-def survey(settings: Settings, *, skip_lost: bool = False) -> Report:
+def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:
     """What `recover` would do; nothing is written and nobody is shut out.
 
     Raises:
@@ -162,7 +162,7 @@ def survey(settings: Settings, *, skip_lost: bool = False) -> Report:
 
 def recover(
     settings: Settings, *, skip_lost: bool = False, spark: SparkSession | None = None
-) -> Report:
+) -> RecoverReport:
     """Make the checkpoint that the settings name, which must not be there yet.
 
     Args:
@@ -211,7 +211,7 @@ def _required(marker: CommitMarker | None, settings: Settings) -> CommitMarker:
     return marker
 
 
-def _found(settings: Settings, marker: CommitMarker, *, skip_lost: bool) -> _Found:
+def _found(settings: Settings, marker: CommitMarker, *, skip_lost: bool) -> _RecoverySource:
     positions, skipped = retained_positions(
         settings, positions_of(settings, marker), skip_lost=skip_lost
     )
@@ -224,15 +224,17 @@ def _found(settings: Settings, marker: CommitMarker, *, skip_lost: bool) -> _Fou
         counts["topics"] += len(state.topics)
         counts["partitions"] += sum(len(each.replicas.lists()) for each in state.topics.values())
         counts["waiting"] += len(state.waiting)
-    return _Found(
+    return _RecoverySource(
         marker=marker, positions=positions, skipped=skipped, published=published, counts=counts
     )
 
 
-def _report(settings: Settings, place: str, found: _Found, *, checkpoint_id: str | None) -> Report:
+def _report(
+    settings: Settings, place: str, found: _RecoverySource, *, checkpoint_id: str | None
+) -> RecoverReport:
     marker = found.marker
     shards = _shards(settings, marker)
-    return Report(
+    return RecoverReport(
         checkpoint=place,
         checkpoint_id=checkpoint_id,
         recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
@@ -275,7 +277,9 @@ def _check_names(place: str, names: Iterable[str]) -> None:
         )
 
 
-def _write(spark: SparkSession, settings: Settings, report: Report, published: Published) -> None:
+def _write(
+    spark: SparkSession, settings: Settings, report: RecoverReport, published: PublishedState
+) -> None:
     """The files of the new checkpoint, in the order in which they may be missing."""
     from py4j.protocol import Py4JJavaError
 
@@ -314,7 +318,9 @@ def _write(spark: SparkSession, settings: Settings, report: Report, published: P
         ) from reason
 
 
-def _mark(sink: TransactionalSink, settings: Settings, report: Report, last: CommitMarker) -> None:
+def _mark(
+    sink: TransactionalSink, settings: Settings, report: RecoverReport, last: CommitMarker
+) -> None:
     marker = CommitMarker(
         query=settings.query_name,
         checkpoint_id=report.checkpoint_id or "",
@@ -339,7 +345,7 @@ def _mark(sink: TransactionalSink, settings: Settings, report: Report, last: Com
         ) from reason
 
 
-def write_state(file: Path, published: Published, *, shards: int) -> None:
+def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
     """The shards' logs as a file of Parquet, piece by piece."""
     parts: list[list[str]] = [[] for _ in range(shards)]
     for cluster_id in published.cluster_ids:

@@ -61,7 +61,7 @@ def run(
     Without --bootstrap-servers (or KAFKA_BOOTSTRAP_SERVERS, or a settings file that names them) it
     starts a Kafka broker of its own.
     """
-    from spu_assigner.stream.run.launch import Plan, launched
+    from spu_assigner.stream.run.launch import LaunchPlan, launched
 
     if once and not demo:
         raise click.UsageError("--once goes with --demo")
@@ -82,7 +82,7 @@ def run(
             settings = _at_home(settings, home, flags, config)
         else:
             home = None
-        plan = Plan(
+        plan = LaunchPlan(
             settings=settings,
             home=home,
             spark_log=(home or HOME) / "spark.log",

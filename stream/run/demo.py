@@ -16,13 +16,13 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.run.scenario import Example, Lists, Step
+from spu_assigner.stream.run.scenario import Example, Lists, ScenarioStep
 
 if TYPE_CHECKING:
     from rich.box import Box
     from rich.console import Console
     from spu_assigner.stream.config.connection import Connection
-    from spu_assigner.stream.kafka.client import Received, Sent
+    from spu_assigner.stream.kafka.client import Received, SentMessage
 
 ANSWER_SECONDS_MAX: Final = 180.0  # the first batch of a cold Spark on a busy machine
 UNANSWERED_NAMED: Final = 8
@@ -37,7 +37,7 @@ class DemoError(AssignerError):
 
 
 @dataclass(slots=True)
-class Found:
+class DemoAnswers:
     """What came back from Kafka."""
 
     statuses: dict[str, list[TopicStatus]] = field(default_factory=lambda: defaultdict(list))
@@ -104,7 +104,7 @@ class Play:
         self.examples = examples
         self._steps = [*_steps(examples, joins=True), *_steps(examples, joins=False)]
         self._awaited = Awaited()
-        self._found = Found()
+        self._found = DemoAnswers()
         self._events_by_place: dict[tuple[str, int, int], str] = {}
         self._reader = Reader(connection, ANSWER_TOPICS)
         self._sender = Sender(connection, self._sent)
@@ -129,7 +129,7 @@ class Play:
         self._sender.flush()
         return len(self._steps)
 
-    def gather(self, check: Callable[[], None]) -> Found:
+    def gather(self, check: Callable[[], None]) -> DemoAnswers:
         """Wait until everything is answered; `check` is called meanwhile and may raise.
 
         Raises:
@@ -148,7 +148,7 @@ class Play:
             )
         return self._found
 
-    def _sent(self, sent: Sent) -> None:
+    def _sent(self, sent: SentMessage) -> None:
         if sent.error is not None:
             raise DemoError(f"event {sent.event_id} could not be sent: {sent.error}")
         self._awaited.sent(sent)
@@ -167,7 +167,7 @@ class Play:
             self._found.take(answer)
 
 
-def _steps(examples: Iterable[Example], *, joins: bool) -> list[tuple[str, Step]]:
+def _steps(examples: Iterable[Example], *, joins: bool) -> list[tuple[str, ScenarioStep]]:
     return [
         (example.cluster_id, step)
         for example in examples
@@ -176,7 +176,7 @@ def _steps(examples: Iterable[Example], *, joins: bool) -> list[tuple[str, Step]
     ]
 
 
-def compare(example: Example, found: Found) -> Comparison:
+def compare(example: Example, found: DemoAnswers) -> Comparison:
     """Hold what came back against what the documents say."""
     lists: list[Row] = []
     answers: list[Row] = []
@@ -200,7 +200,7 @@ def compare(example: Example, found: Found) -> Comparison:
     return Comparison(example=example, ring=ring, lists=tuple(lists), answers=tuple(answers))
 
 
-def _list_rows(step: Step, found: Found) -> list[Row]:
+def _list_rows(step: ScenarioStep, found: DemoAnswers) -> list[Row]:
     """Row by row: the map of an assigned request, or the one in a validated one's status."""
     given: list[tuple[ReplicaLists | None, ReplicaLists | None]]
     if step.status is Status.VALIDATED:
@@ -236,7 +236,7 @@ def _plain(lists: ReplicaLists | Lists | None) -> list[list[int]]:
     return lists.tolist() if isinstance(lists, ReplicaLists) else [list(row) for row in lists]
 
 
-def _expected_answer(step: Step) -> str:
+def _expected_answer(step: ScenarioStep) -> str:
     changes = [f"SPU {spu_id} {change}" for spu_id, change in step.ring]
     if isinstance(step.event, bytes):
         return f"dead letter {step.code}"
@@ -245,7 +245,7 @@ def _expected_answer(step: Step) -> str:
     return ", ".join([" ".join([str(step.status), *code]), *tombstone, *changes])
 
 
-def _found_answer(example: Example, step: Step, found: Found) -> str:
+def _found_answer(example: Example, step: ScenarioStep, found: DemoAnswers) -> str:
     """In the words of `_expected_answer`; whatever is missing or double shows."""
     if isinstance(step.event, bytes):
         letters = found.letters[step.event_id]
@@ -262,7 +262,7 @@ def _found_answer(example: Example, step: Step, found: Found) -> str:
     return ", ".join([*statuses, *unasked, *tombstone, *changes]) or "nothing"
 
 
-def _note(step: Step, found: Found) -> str:
+def _note(step: ScenarioStep, found: DemoAnswers) -> str:
     messages = [
         *(status.message for status in found.statuses[step.event_id]),
         *(letter.message for letter in found.letters[step.event_id]),
@@ -274,7 +274,7 @@ def _ids(ids: Iterable[int]) -> str:
     return " ".join(map(str, ids)) or "empty"
 
 
-def report(examples: Iterable[Example], found: Found) -> bool:
+def report(examples: Iterable[Example], found: DemoAnswers) -> bool:
     """Print every example, judged, and the sum of it; whether nothing differs."""
     from rich.console import Console
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LaunchPlan:
     """What is to be started."""
 
     settings: Settings
@@ -59,14 +59,14 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kafka:
+class _PreparedKafka:
     settings: Settings
     log: Path | None
     play: Play | None
 
 
 @contextmanager
-def launched(plan: Plan) -> Iterator[Running]:
+def launched(plan: LaunchPlan) -> Iterator[Running]:
     """Everything up, and down again at the end.
 
     Raises:
@@ -109,7 +109,9 @@ def launched(plan: Plan) -> Iterator[Running]:
             raise
 
 
-def _prepare_kafka(plan: Plan, stack: ExitStack, say: Callable[[str], None]) -> _Kafka:
+def _prepare_kafka(
+    plan: LaunchPlan, stack: ExitStack, say: Callable[[str], None]
+) -> _PreparedKafka:
     """Broker, topics, and the demonstration's messages."""
     settings, log, play = plan.settings, None, None
     if plan.home is not None:
@@ -127,10 +129,10 @@ def _prepare_kafka(plan: Plan, stack: ExitStack, say: Callable[[str], None]) -> 
     if plan.demo_prefix is not None:
         play = Play(connection, examples(plan.demo_prefix))
         say(f"scenario: {play.send()} messages sent to Kafka")
-    return _Kafka(settings=settings, log=log, play=play)
+    return _PreparedKafka(settings=settings, log=log, play=play)
 
 
-def _start_spark(plan: Plan, stack: ExitStack) -> tuple[SparkSession, Interrupts]:
+def _start_spark(plan: LaunchPlan, stack: ExitStack) -> tuple[SparkSession, Interrupts]:
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
     with _stderr_to(plan.spark_log):

@@ -31,7 +31,7 @@ Lists = tuple[tuple[int, ...], ...]  # one replica list for each partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ScenarioStep:
     """One message, and the whole answer that it must get."""
 
     event_id: str  # of raw bytes too: a name for them
@@ -66,7 +66,7 @@ class Example:
     cluster_id: str
     title: str
     source: str
-    steps: tuple[Step, ...]  # joins first
+    steps: tuple[ScenarioStep, ...]  # joins first
     ring: tuple[int, ...]  # at the end, ascending
 
 
@@ -149,7 +149,7 @@ class _Steps:
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
-        self.steps: list[Step] = []
+        self.steps: list[ScenarioStep] = []
 
     def join(self, *spu_ids: int, **given: Any) -> _Steps:
         for spu_id in spu_ids:
@@ -239,7 +239,9 @@ class _Steps:
         return self
 
     def _add(self, event: Event | bytes, **expected: Any) -> None:
-        self.steps.append(Step(event_id=self._common()["event_id"], event=event, **expected))
+        self.steps.append(
+            ScenarioStep(event_id=self._common()["event_id"], event=event, **expected)
+        )
 
     def _common(self) -> dict[str, Any]:
         number = len(self.steps) + 1

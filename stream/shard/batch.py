@@ -20,12 +20,12 @@ from spu_assigner.core.base.records import (
     Entry,
     EntryGone,
     EntryKind,
+    GrantedCreate,
     ReplicaMap,
     RingEvent,
     SeenEntry,
     SpuChanged,
     TopicStatus,
-    Usual,
     Waiting,
 )
 from spu_assigner.core.decision.answers import answers
@@ -36,15 +36,15 @@ from spu_assigner.schemas.messages.codec import (
     EventKind,
     decode_event,
     encoder,
-    usual_encoder,
+    granted_create_encoder,
 )
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.kafka.topics import TOPICS
 from spu_assigner.stream.shard.bundle import (
     SOURCE_TOPICS,
     Bundler,
-    Kind,
-    Source,
+    InputSource,
+    MessageKind,
     SourceRange,
     unpacked_size,
 )
@@ -57,7 +57,7 @@ from spu_assigner.stream.shard.tally import (
     MEASURED_MAX,
     REQUESTS,
     Answered,
-    Request,
+    RequestKind,
     Tally,
 )
 
@@ -68,13 +68,19 @@ if TYPE_CHECKING:
 HELD_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of entries before some are written
 DEAD_LETTER_KEY_SIZE_MAX: Final = 1024  # four times what a legal key may have
 
-SOURCE_KINDS: Final[dict[int, EventKind]] = {Source.SPU_EVENTS: "spu", Source.TOPIC_EVENTS: "topic"}
-KINDS_GONE: Final = {EntryKind.SPU: Kind.SPU_STATE, EntryKind.WAITING: Kind.WAITING_STATE}
+SOURCE_KINDS: Final[dict[int, EventKind]] = {
+    InputSource.SPU_EVENTS: "spu",
+    InputSource.TOPIC_EVENTS: "topic",
+}
+KINDS_GONE: Final = {
+    EntryKind.SPU: MessageKind.SPU_STATE,
+    EntryKind.WAITING: MessageKind.WAITING_STATE,
+}
 
-_REPLICA_MAP: Final = Kind.REPLICA_MAP.value  # plain numbers are looked up and packed faster
-_TOPIC_STATUS: Final = Kind.TOPIC_STATUS.value
-_RING_EVENT: Final = Kind.RING_EVENT.value
-_TOPIC_RELEASED: Final = Kind.TOPIC_RELEASED.value
+_REPLICA_MAP: Final = MessageKind.REPLICA_MAP.value  # plain numbers are looked up and packed faster
+_TOPIC_STATUS: Final = MessageKind.TOPIC_STATUS.value
+_RING_EVENT: Final = MessageKind.RING_EVENT.value
+_TOPIC_RELEASED: Final = MessageKind.TOPIC_RELEASED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +91,8 @@ class Options:
     topic_prefix: str
     default_policy: Policy
     wire: Wire
-    keepers: str | None  # the run's secret, by which its keepers are found; None: keep in process
+    # The run's secret, by which its shard servers are found; None: process in this process.
+    server_secret: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +147,7 @@ class Batch:
             offsets = self.offset[places == place]
             found.append(
                 SourceRange(
-                    source=Source(place >> 32),
+                    source=InputSource(place >> 32),
                     partition=place & 0xFFFFFFFF,
                     first=int(offsets.min()),
                     last=int(offsets.max()),
@@ -169,13 +176,13 @@ class ShardBatch:
         self._put_two = self._bundler.put_two
         self._full: list[bytes] = []  # bundles that are to be given
         self._encode = encoder(options.wire)
-        self._encode_usual = usual_encoder(options.wire)
+        self._encode_usual = granted_create_encoder(options.wire)
         self._topics = {
             source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
         }
         self._places = {source: f"{topic}/".encode() for source, topic in self._topics.items()}
         self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
-        self._answers: Counter[Answered] = Counter()  # but for those of usual creates,
+        self._answers: Counter[Answered] = Counter()  # but for those of granted creates,
         self._others = self._repeated = 0  # which are all events besides these and dead letters
         self._dead_letters: Counter[str] = Counter()
 
@@ -213,7 +220,9 @@ class ShardBatch:
                 # Any key may have come, as large as a message; a dead letter has a limit too.
                 key = keys[index]
                 key = None if key is None else key[:DEAD_LETTER_KEY_SIZE_MAX]
-                self._put(Kind.DEAD_LETTER, place + b"0", key, self._encode(letter), times[index])
+                self._put(
+                    MessageKind.DEAD_LETTER, place + b"0", key, self._encode(letter), times[index]
+                )
                 self._dead_letters[str(error.code)] += 1
             if full:
                 yield from full
@@ -275,7 +284,7 @@ class ShardBatch:
             default_policy=self._options.default_policy,
             reserved_names=self._reserved_names,
         )
-        if type(records) is Usual:  # Nearly all are: the same in fewer steps.
+        if type(records) is GrantedCreate:  # Nearly all are: the same in fewer steps.
             name = b"%b/%b" % (key, records.event.topic.encode())
             map_value, status_value = self._encode_usual(records)
             self.entries[MAP + name] = map_value
@@ -330,7 +339,7 @@ def own_names(prefix: str) -> frozenset[str]:
 def _answered(event: Event, status: TopicStatus) -> Answered:
     """What an answer counts as."""
     is_its_own = status.cause == event.event_id
-    request = REQUESTS[type(event)] if is_its_own else Request.EARLIER
+    request = REQUESTS[type(event)] if is_its_own else RequestKind.EARLIER
     return request.value, status.status.value, "" if status.code is None else status.code.value
 
 
@@ -351,17 +360,17 @@ def entry_key(record: ReplicaMap | Entry) -> bytes:
     return state_key(f"{record.cluster_id}/{_place_of(record)[1]}".encode())
 
 
-def _place_of(entry: Entry | EntryGone) -> tuple[Kind, str]:
+def _place_of(entry: Entry | EntryGone) -> tuple[MessageKind, str]:
     """The kind of an entry's message, and its key without the cluster."""
     match entry:
         case SpuChanged():
-            return Kind.SPU_STATE, f"{EntryKind.SPU}/{entry.spu_id}"
+            return MessageKind.SPU_STATE, f"{EntryKind.SPU}/{entry.spu_id}"
         case Waiting():
-            return Kind.WAITING_STATE, f"{EntryKind.WAITING}/{entry.topic}"
+            return MessageKind.WAITING_STATE, f"{EntryKind.WAITING}/{entry.topic}"
         case ChainEntry():
-            return Kind.CHAIN_STATE, "chains/all"
+            return MessageKind.CHAIN_STATE, "chains/all"
         case SeenEntry():
-            return Kind.SEEN_STATE, f"seen/{entry.block}"
+            return MessageKind.SEEN_STATE, f"seen/{entry.block}"
         case EntryGone():
             return KINDS_GONE[entry.kind], f"{entry.kind}/{entry.name}"
     assert_never(entry)

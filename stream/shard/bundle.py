@@ -43,20 +43,20 @@ _READ: Final = struct.Struct(">Biqqq")
 _MESSAGE: Final = struct.Struct(">BHiiq")
 
 
-class Source(IntEnum):
+class InputSource(IntEnum):
     """An input topic; in this order at the same broker time."""
 
     SPU_EVENTS = 0
     TOPIC_EVENTS = 1
 
 
-SOURCE_TOPICS: Final[Mapping[Source, str]] = {
-    Source.SPU_EVENTS: topics.SPU_EVENTS,
-    Source.TOPIC_EVENTS: topics.TOPIC_EVENTS,
+SOURCE_TOPICS: Final[Mapping[InputSource, str]] = {
+    InputSource.SPU_EVENTS: topics.SPU_EVENTS,
+    InputSource.TOPIC_EVENTS: topics.TOPIC_EVENTS,
 }
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a message carries. The numbers are part of the format: add, never change."""
 
     REPLICA_MAP = 0
@@ -70,23 +70,23 @@ class Kind(IntEnum):
     TOPIC_RELEASED = 8  # a tombstone of `replica-map`: the topic is forgotten, its data stay
 
 
-KINDS: Final[Mapping[Kind, tuple[str, str]]] = {  # the topic and the CloudEvents type
-    Kind.REPLICA_MAP: (topics.REPLICA_MAP, "ReplicaMap"),
-    Kind.TOPIC_STATUS: (topics.TOPIC_STATUS, "TopicStatus"),
-    Kind.RING_EVENT: (topics.RING_EVENTS, "RingEvent"),
-    Kind.DEAD_LETTER: (topics.DEAD_LETTER, "DeadLetter"),
-    Kind.SPU_STATE: (topics.ASSIGNER_STATE, "SpuState"),
-    Kind.CHAIN_STATE: (topics.ASSIGNER_STATE, "ChainState"),
-    Kind.SEEN_STATE: (topics.ASSIGNER_STATE, "SeenState"),
-    Kind.WAITING_STATE: (topics.ASSIGNER_STATE, "WaitingState"),
-    Kind.TOPIC_RELEASED: (topics.REPLICA_MAP, TOPIC_RELEASED),
+KINDS: Final[Mapping[MessageKind, tuple[str, str]]] = {  # the topic and the CloudEvents type
+    MessageKind.REPLICA_MAP: (topics.REPLICA_MAP, "ReplicaMap"),
+    MessageKind.TOPIC_STATUS: (topics.TOPIC_STATUS, "TopicStatus"),
+    MessageKind.RING_EVENT: (topics.RING_EVENTS, "RingEvent"),
+    MessageKind.DEAD_LETTER: (topics.DEAD_LETTER, "DeadLetter"),
+    MessageKind.SPU_STATE: (topics.ASSIGNER_STATE, "SpuState"),
+    MessageKind.CHAIN_STATE: (topics.ASSIGNER_STATE, "ChainState"),
+    MessageKind.SEEN_STATE: (topics.ASSIGNER_STATE, "SeenState"),
+    MessageKind.WAITING_STATE: (topics.ASSIGNER_STATE, "WaitingState"),
+    MessageKind.TOPIC_RELEASED: (topics.REPLICA_MAP, TOPIC_RELEASED),
 }
 
 
 class Message(NamedTuple):
     """One message to Kafka."""
 
-    kind: int  # of Kind
+    kind: int  # of MessageKind
     id: bytes  # the same again when the batch is repeated
     key: bytes | None
     value: bytes | None  # None: a tombstone
@@ -97,7 +97,7 @@ class Message(NamedTuple):
 class SourceRange:
     """What a shard, or a batch, has read of one input partition."""
 
-    source: Source
+    source: InputSource
     partition: int
     first: int
     last: int
@@ -229,7 +229,7 @@ class Bundle:
         end = _COUNT.size + count * _READ.size
         self.ranges = [
             SourceRange(
-                source=Source(source), partition=partition, first=first, last=last, count=read
+                source=InputSource(source), partition=partition, first=first, last=last, count=read
             )
             for source, partition, first, last, read in _READ.iter_unpack(body[_COUNT.size : end])
         ]
@@ -260,7 +260,7 @@ class Bundle:
 
 def merged_ranges(ranges: Iterable[SourceRange]) -> list[SourceRange]:
     """What several shards have read together, by source and partition."""
-    merged: dict[tuple[Source, int], SourceRange] = {}
+    merged: dict[tuple[InputSource, int], SourceRange] = {}
     for each in ranges:
         place = (each.source, each.partition)
         other = merged.get(place, each)

@@ -1,7 +1,7 @@
 """The stateful step of the query, as Spark's Python workers run it.
 
 A shard's state is one map variable of Spark's. What a batch does is in `shard/batch.py`; the
-decoded copy of the state lives in the shard's keeper, a process of its own.
+decoded copy of the state lives in the shard's server, a process of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from spu_assigner.stream.shard.arrow_rows import Rows, as_before, bundle_row, wh
 from spu_assigner.stream.shard.batch import Batch, Options, process
 from spu_assigner.stream.shard.bundle import OBSERVED, read_tally
 from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.server import keep, keepers_folder
-from spu_assigner.stream.shard.spill import passed
+from spu_assigner.stream.shard.server import process_on_server, servers_folder
+from spu_assigner.stream.shard.spill import spill
 from spu_assigner.stream.shard.state_log import Shard
 from spu_assigner.stream.shard.tally import Tally
 
@@ -69,12 +69,12 @@ class AssignerProcessor(StatefulProcessor):
 
     Args:
         options: what it needs of the settings.
-        overflows: whether large answers may go by files: the driver is on this machine.
+        spills: whether large answers may go by files: the driver is on this machine.
     """
 
-    def __init__(self, options: Options, *, overflows: bool = False) -> None:
+    def __init__(self, options: Options, *, spills: bool = False) -> None:
         self._options = options
-        self._overflows = overflows
+        self._spills = spills
 
     def init(self, handle: Any) -> None:
         self._state = handle.getMapState(STATE_VARIABLE, "key string", "value binary")
@@ -90,15 +90,15 @@ class AssignerProcessor(StatefulProcessor):
         is_whole = bool(pieces) and isinstance(pieces[0], Rows)
         batch = Batch.of_columns(pieces) if is_whole else Batch.of_frames(pieces)
         store = SparkStore(self._state)
-        if self._options.keepers is None:
+        if self._options.server_secret is None:
             shard = kept_shard(self._options.query_name, label)
             bundles = process(shard, store, batch, self._options)
         else:
-            bundles = keep(label, store, batch, self._options)
+            bundles = process_on_server(label, store, batch, self._options)
         observed = list(_NOTHING)
         bundles = _observing(bundles, observed)
-        if self._options.keepers is not None and self._overflows:
-            bundles = passed(bundles, keepers_folder(self._options.keepers), label)
+        if self._options.server_secret is not None and self._spills:
+            bundles = spill(bundles, servers_folder(self._options.server_secret), label)
         as_row = bundle_row if is_whole else _frame
         for sequence, bundle in enumerate(bundles):
             yield as_row(label, sequence, bundle, observed)

@@ -1,16 +1,19 @@
-"""What a worker and a shard's keeper say to each other: plain bytes, read by length.
+"""The messages between a worker and a shard's server: plain bytes, read by length.
 
 Nothing here can name a class or run anything, so that bytes of others (the values of messages, the
 entries of the state) are never more than bytes. Layout, numbers big-endian but for the columns:
 
     message = tag u8, body
-    Ask       query name, prefix, policy, wire, secret, each as a blob; rows u32; four columns of
-              rows * i64 as they lie in memory (both ends are on one machine); keys; values
-    Bundle    the bundle                   Get, Remove  the key
-    Put       the key as a blob, the value Items, Done  empty
-    Failed    what is told as a blob, the trace
-    Value     u8 whether there is one, the value
-    Piece     entries u32, each two blobs: key, value; without entries: that was all
+    ProcessBatch            query name, prefix, policy, wire, secret, each as a blob; rows u32; four
+                            columns of rows * i64 as they lie in memory (both ends are on one
+                            machine); keys; values
+    BundleReady             the bundle
+    GetState, RemoveState   the key
+    PutState                the key as a blob, the value
+    ListState, BatchDone    empty
+    BatchFailed             the error as a blob, the trace
+    StateValue              u8 whether there is one, the value
+    StatePiece              entries u32, each two blobs: key, value; without entries: that was all
 
     blob    = size i32 (-1: none), bytes
     keys, values = rows sizes i32 (-1: none) as they lie in memory, then the bytes of all
@@ -34,25 +37,25 @@ from spu_assigner.stream.shard.columns import NONE, BytesColumn
 _SIZE: Final = struct.Struct(">i")
 
 
-class KeeperMessageError(AssignerError):
-    """Bytes between worker and keeper are none of these messages: the two are of two releases."""
+class ShardProtocolError(AssignerError):
+    """Bytes between worker and shard server are no message: the two are of two releases."""
 
 
 class _Tag(IntEnum):
-    ASK = 1
-    BUNDLE = 2
-    GET = 3
-    PUT = 4
-    REMOVE = 5
-    ITEMS = 6
-    DONE = 7
-    FAILED = 8
-    VALUE = 9
-    PIECE = 10
+    PROCESS_BATCH = 1
+    BUNDLE_READY = 2
+    GET_STATE = 3
+    PUT_STATE = 4
+    REMOVE_STATE = 5
+    LIST_STATE = 6
+    BATCH_DONE = 7
+    BATCH_FAILED = 8
+    STATE_VALUE = 9
+    STATE_PIECE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ProcessBatch:
     """The worker: process this batch."""
 
     batch: Batch
@@ -60,163 +63,174 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """The keeper: this goes out."""
+class BundleReady:
+    """The server: this goes out."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Get:
-    """The keeper: what does the state hold under a key?"""
+class GetState:
+    """The server: what does the state hold under a key?"""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
-    """The keeper: the state is to hold this; not answered."""
+class PutState:
+    """The server: the state is to hold this; not answered."""
 
     key: str
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
-    """The keeper: the state is to forget a key; not answered."""
+class RemoveState:
+    """The server: the state is to forget a key; not answered."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
-    """The keeper: what does the state hold?"""
+class ListState:
+    """The server: what does the state hold?"""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """The keeper: the batch is processed."""
+class BatchDone:
+    """The server: the batch is processed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The keeper: the batch cannot be processed."""
+class BatchFailed:
+    """The server: the batch cannot be processed."""
 
-    told: str
+    error: str
     trace: str
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """The worker's answer to `Get`."""
+class StateValue:
+    """The worker's answer to `GetState`."""
 
     value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """The worker's answer to `Items`, part by part; an empty one ends it."""
+class StatePiece:
+    """The worker's answer to `ListState`, part by part; an empty one ends it."""
 
     entries: Sequence[tuple[str, bytes]]
 
 
-Message = Ask | Bundle | Get | Put | Remove | Items | Done | Failed | Value | Piece
+ShardMessage = (
+    ProcessBatch
+    | BundleReady
+    | GetState
+    | PutState
+    | RemoveState
+    | ListState
+    | BatchDone
+    | BatchFailed
+    | StateValue
+    | StatePiece
+)
 
 
-def encode(message: Message) -> bytes:
+def encode(message: ShardMessage) -> bytes:
     """A message's bytes."""
     match message:
-        case Ask(batch, options):
-            return _ask(batch, options)
-        case Bundle(data):
-            return b"%c%b" % (_Tag.BUNDLE, data)
-        case Get(key):
-            return b"%c%b" % (_Tag.GET, key.encode())
-        case Put(key, value):
-            return b"%c%b%b" % (_Tag.PUT, _blob(key.encode()), value)
-        case Remove(key):
-            return b"%c%b" % (_Tag.REMOVE, key.encode())
-        case Items():
-            return b"%c" % _Tag.ITEMS
-        case Done():
-            return b"%c" % _Tag.DONE
-        case Failed(told, trace):
-            told_bytes = told.encode(errors="backslashreplace")
+        case ProcessBatch(batch, options):
+            return _process_batch(batch, options)
+        case BundleReady(data):
+            return b"%c%b" % (_Tag.BUNDLE_READY, data)
+        case GetState(key):
+            return b"%c%b" % (_Tag.GET_STATE, key.encode())
+        case PutState(key, value):
+            return b"%c%b%b" % (_Tag.PUT_STATE, _blob(key.encode()), value)
+        case RemoveState(key):
+            return b"%c%b" % (_Tag.REMOVE_STATE, key.encode())
+        case ListState():
+            return b"%c" % _Tag.LIST_STATE
+        case BatchDone():
+            return b"%c" % _Tag.BATCH_DONE
+        case BatchFailed(error, trace):
+            error_bytes = error.encode(errors="backslashreplace")
             return b"%c%b%b" % (
-                _Tag.FAILED,
-                _blob(told_bytes),
+                _Tag.BATCH_FAILED,
+                _blob(error_bytes),
                 trace.encode(errors="backslashreplace"),
             )
-        case Value(value):
-            return b"%c%c%b" % (_Tag.VALUE, value is not None, value or b"")
-        case Piece(entries):
-            parts = [b"%c%b" % (_Tag.PIECE, _SIZE.pack(len(entries)))]
+        case StateValue(value):
+            return b"%c%c%b" % (_Tag.STATE_VALUE, value is not None, value or b"")
+        case StatePiece(entries):
+            parts = [b"%c%b" % (_Tag.STATE_PIECE, _SIZE.pack(len(entries)))]
             for key, value in entries:
                 parts += (_blob(key.encode()), _blob(value))
             return b"".join(parts)
     assert_never(message)
 
 
-def decode(data: bytes) -> Message:
+def decode(data: bytes) -> ShardMessage:
     """The message that the bytes are.
 
     Raises:
-        KeeperMessageError: they are none.
+        ShardProtocolError: they are none.
     """
     reader = _Reader(data)
     try:
         tag = _Tag(reader.take(1)[0])
         message = _read(tag, reader)
     except (ValueError, IndexError, struct.error) as reason:
-        raise KeeperMessageError(
+        raise ShardProtocolError(
             f"{len(data)} bytes that begin with {data[:16].hex()} are no message between worker "
-            f"and keeper ({reason}); start the job anew, so that both are of one release"
+            f"and shard server ({reason}); start the job anew, so that both are of one release"
         ) from reason
     if reader.left:
-        raise KeeperMessageError(
-            f"a {tag.name} between worker and keeper has {reader.left} bytes too many; start the "
-            "job anew, so that both are of one release"
+        raise ShardProtocolError(
+            f"a {tag.name} between worker and shard server has {reader.left} bytes too many; "
+            "start the job anew, so that both are of one release"
         )
     return message
 
 
-def _read(tag: _Tag, reader: _Reader) -> Message:
+def _read(tag: _Tag, reader: _Reader) -> ShardMessage:
     match tag:
-        case _Tag.ASK:
-            return _asked(reader)
-        case _Tag.BUNDLE:
-            return Bundle(reader.rest())
-        case _Tag.GET:
-            return Get(reader.rest().decode())
-        case _Tag.PUT:
-            return Put(reader.text(), reader.rest())
-        case _Tag.REMOVE:
-            return Remove(reader.rest().decode())
-        case _Tag.ITEMS:
-            return Items()
-        case _Tag.DONE:
-            return Done()
-        case _Tag.FAILED:
-            return Failed(reader.text(), reader.rest().decode())
-        case _Tag.VALUE:
-            return Value(reader.rest() if reader.take(1) != b"\0" else None)
-        case _Tag.PIECE:
-            return Piece([(reader.text(), reader.some()) for _ in range(reader.size())])
+        case _Tag.PROCESS_BATCH:
+            return _read_process_batch(reader)
+        case _Tag.BUNDLE_READY:
+            return BundleReady(reader.rest())
+        case _Tag.GET_STATE:
+            return GetState(reader.rest().decode())
+        case _Tag.PUT_STATE:
+            return PutState(reader.text(), reader.rest())
+        case _Tag.REMOVE_STATE:
+            return RemoveState(reader.rest().decode())
+        case _Tag.LIST_STATE:
+            return ListState()
+        case _Tag.BATCH_DONE:
+            return BatchDone()
+        case _Tag.BATCH_FAILED:
+            return BatchFailed(reader.text(), reader.rest().decode())
+        case _Tag.STATE_VALUE:
+            return StateValue(reader.rest() if reader.take(1) != b"\0" else None)
+        case _Tag.STATE_PIECE:
+            return StatePiece([(reader.text(), reader.some()) for _ in range(reader.size())])
     assert_never(tag)
 
 
-def _ask(batch: Batch, options: Options) -> bytes:
+def _process_batch(batch: Batch, options: Options) -> bytes:
     texts = (
         options.query_name,
         options.topic_prefix,
         options.default_policy.value,
         options.wire.value,
-        options.keepers,
+        options.server_secret,
     )
     columns = (batch.source, batch.partition, batch.offset, batch.time_ms)
     return b"".join(
         (
-            b"%c" % _Tag.ASK,
+            b"%c" % _Tag.PROCESS_BATCH,
             *(_blob(None if text is None else text.encode()) for text in texts),
             _SIZE.pack(len(batch.keys)),
             *(column.astype(np.int64, copy=False).tobytes() for column in columns),
@@ -226,13 +240,13 @@ def _ask(batch: Batch, options: Options) -> bytes:
     )
 
 
-def _asked(reader: _Reader) -> Ask:
+def _read_process_batch(reader: _Reader) -> ProcessBatch:
     options = Options(
         query_name=reader.text(),
         topic_prefix=reader.text(),
         default_policy=Policy(reader.text()),
         wire=Wire(reader.text()),
-        keepers=None if (secret := reader.blob()) is None else secret.decode(),
+        server_secret=None if (secret := reader.blob()) is None else secret.decode(),
     )
     rows = reader.size()
     source, partition, offset, time_ms = (
@@ -246,7 +260,7 @@ def _asked(reader: _Reader) -> Ask:
         keys=reader.bytes_column(rows),
         values=reader.bytes_column(rows),
     )
-    return Ask(batch, options)
+    return ProcessBatch(batch, options)
 
 
 def _blob(data: bytes | None) -> bytes:

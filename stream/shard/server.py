@@ -1,14 +1,14 @@
-"""Keepers: for each shard a process on its machine that holds the decoded copy between batches.
+"""Shard servers: a process for each shard, with the decoded copy of its state between batches.
 
 Spark hands a shard to whichever of its Python workers is idle, and ends workers that were idle for
 a minute. A copy in the worker would thus be held as often as there are workers, lag behind in most
 of them, and be gone after a quiet minute. So the workers only carry: rows and state entries to the
-shard's keeper, bundles and state entries back.
+shard's server, bundles and state entries back.
 
-A keeper is started by the first worker that needs it and is found by a socket in a folder that only
+A server is started by the first worker that needs it and is found by a socket in a folder that only
 this user can enter. It ends with the daemon that Spark's workers descend from, or when nobody has
 asked for an hour. It need not be told of failures: tokens in the state say whether its copy is to
-be trusted (`shard/state_log.py`). What the two say to each other is plain bytes
+be trusted (`shard/state_log.py`). What the two exchange is plain bytes
 (`shard/protocol.py`), since half of it comes out of Kafka and the checkpoint.
 """
 
@@ -32,7 +32,7 @@ from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError, InvariantError
 from spu_assigner.stream.common.private_files import MASK, private_folder
-from spu_assigner.stream.shard import protocol as said
+from spu_assigner.stream.shard import protocol
 from spu_assigner.stream.shard.batch import Batch, Options, process
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.spill import remove_left
@@ -40,7 +40,7 @@ from spu_assigner.stream.shard.state_log import Shard, Store
 
 START_SECONDS_MAX: Final = 60.0  # it takes half a second; a machine under load may need much longer
 IDLE_SECONDS_MAX: Final = 3_600.0
-RESTART_SECONDS: Final = 0.2  # for another worker's keeper to begin to listen
+RESTART_SECONDS: Final = 0.2  # for another worker's server to begin to listen
 LOOK_SECONDS: Final = 5.0  # between two looks at whether Spark is still there
 YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live on, and are in none
 # The C library raises the size from which memory goes back to the system at once with each large
@@ -48,51 +48,54 @@ YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live
 _MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(128 * 1024)}
 ITEMS_SIZE: Final = 4 * 1024 * 1024  # state entries are handed over in pieces of about this size
 
-_connections: dict[tuple[str, int], Connection] = {}  # this process's, to keepers
+_connections: dict[tuple[str, int], Connection] = {}  # this process's, to shard servers
 
 
-class KeeperError(AssignerError):
-    """A keeper failed; the task fails with it, and Spark repeats it."""
+class ShardServerError(AssignerError):
+    """A shard server failed; the task fails with it, and Spark repeats it."""
 
 
 # The worker's side.
 
 
-def keep(label: int, store: Store, batch: Batch, options: Options) -> Iterator[bytes]:
-    """Have the shard's keeper process a batch against the store: gives bundles.
+def process_on_server(label: int, store: Store, batch: Batch, options: Options) -> Iterator[bytes]:
+    """Have the shard's server process a batch against the store: gives bundles.
 
     Raises:
-        KeeperError: it failed; the message tells why.
+        ShardServerError: it failed; the message says why.
     """
-    secret = options.keepers or ""
-    connection, request = _ask(secret, label, said.Ask(batch, options))
+    secret = options.server_secret or ""
+    connection, request = _ask(secret, label, protocol.ProcessBatch(batch, options))
     try:
-        while not isinstance(request, said.Done):
+        while not isinstance(request, protocol.BatchDone):
             match request:
-                case said.Bundle(bundle):
+                case protocol.BundleReady(bundle):
                     yield bundle
-                case said.Get(key):
-                    _send(connection, said.Value(store.get(key)))
-                case said.Put(key, value):
+                case protocol.GetState(key):
+                    _send(connection, protocol.StateValue(store.get(key)))
+                case protocol.PutState(key, value):
                     store.put(key, value)
-                case said.Remove(key):
+                case protocol.RemoveState(key):
                     store.remove(key)
-                case said.Items():
+                case protocol.ListState():
                     _send_items(connection, store)
-                case said.Failed(told, trace):
-                    raise KeeperError(f"{told}\n{trace}")
+                case protocol.BatchFailed(error, trace):
+                    raise ShardServerError(f"{error}\n{trace}")
                 case _:
-                    raise InvariantError(f"a keeper says {type(request).__name__}")
+                    raise InvariantError(f"a shard server sends {type(request).__name__}")
             request = _receive(connection)
     except (EOFError, OSError) as reason:
-        raise KeeperError(f"the keeper of shard {label} is gone: {reason!r}") from reason
+        raise ShardServerError(f"the server of shard {label} is gone: {reason!r}") from reason
     finally:
-        if not isinstance(request, said.Done):  # What the keeper still sends belongs to nobody.
+        # What the server still sends belongs to nobody.
+        if not isinstance(request, protocol.BatchDone):
             _connections.pop((secret, label), connection).close()
 
 
-def _ask(secret: str, label: int, question: said.Message) -> tuple[Connection, said.Message]:
-    """Put a question to a keeper, which is started if there is none; gives its first request."""
+def _ask(
+    secret: str, label: int, question: protocol.ShardMessage
+) -> tuple[Connection, protocol.ShardMessage]:
+    """Put a question to a server, which is started if there is none; gives its first request."""
     known = _connections.get((secret, label))
     if known is not None:
         with suppress(EOFError, OSError):  # It may have ended since.
@@ -103,53 +106,55 @@ def _ask(secret: str, label: int, question: said.Message) -> tuple[Connection, s
         _send(connection, question)
         return connection, _receive(connection)
     except (EOFError, OSError) as reason:
-        raise KeeperError(f"the keeper of shard {label} ended at once: {reason!r}") from reason
+        raise ShardServerError(f"the server of shard {label} ended at once: {reason!r}") from reason
 
 
 def _connect(secret: str, label: int) -> Connection:
-    folder = keepers_folder(secret)
+    folder = servers_folder(secret)
     with suppress(OSError):
         return _client(folder, label, secret)
     private_folder(folder)
-    keeper = _start(secret, label)
+    server = _start(secret, label)
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
         with suppress(OSError):
             return _client(folder, label, secret)
-        status = keeper.poll()
+        status = server.poll()
         if status == 0:  # There was one already: it will listen, or was ending and is gone now.
             time.sleep(RESTART_SECONDS)
             with suppress(OSError):
                 return _client(folder, label, secret)
             private_folder(folder)
-            keeper = _start(secret, label)
+            server = _start(secret, label)
         elif status is not None:
-            raise KeeperError(f"the keeper of shard {label} ended with {status}")
+            raise ShardServerError(f"the server of shard {label} ended with {status}")
         time.sleep(0.005)
-    raise KeeperError(f"the keeper of shard {label} was not there in {START_SECONDS_MAX:.0f} s")
+    raise ShardServerError(
+        f"the server of shard {label} was not there in {START_SECONDS_MAX:.0f} s"
+    )
 
 
 def _start(secret: str, label: int) -> subprocess.Popen[bytes]:
-    keeper = subprocess.Popen(
+    server = subprocess.Popen(
         [sys.executable, "-m", __name__, str(label), str(os.getppid())],
         stdin=subprocess.PIPE,  # the secret: others can read a command line
         stdout=subprocess.DEVNULL,  # a worker's own is a protocol of Spark's
         umask=MASK,
         env={**os.environ, **_MEMORY},
     )
-    if keeper.stdin is None:
+    if server.stdin is None:
         raise InvariantError("a pipe was asked for and is not there")
-    keeper.stdin.write(secret.encode())
-    keeper.stdin.close()
-    return keeper
+    server.stdin.write(secret.encode())
+    server.stdin.close()
+    return server
 
 
 def _client(folder: Path, label: int, secret: str) -> Connection:
     return Client(str(folder / str(label)), family="AF_UNIX", authkey=secret.encode())
 
 
-def keepers_folder(secret: str) -> Path:
-    """Where a run's keepers are found.
+def servers_folder(secret: str) -> Path:
+    """Where a run's shard servers are found.
 
     Short, since a socket's path is at most 108 bytes; no part of the secret tells the rest.
     """
@@ -163,22 +168,22 @@ def _send_items(connection: Connection, store: Store) -> None:
         piece.append((key, value))
         size += len(value)
         if size >= ITEMS_SIZE:
-            _send(connection, said.Piece(piece))
+            _send(connection, protocol.StatePiece(piece))
             piece, size = [], 0
     if piece:
-        _send(connection, said.Piece(piece))
-    _send(connection, said.Piece(()))
+        _send(connection, protocol.StatePiece(piece))
+    _send(connection, protocol.StatePiece(()))
 
 
-def _send(connection: Connection, message: said.Message) -> None:
-    connection.send_bytes(said.encode(message))
+def _send(connection: Connection, message: protocol.ShardMessage) -> None:
+    connection.send_bytes(protocol.encode(message))
 
 
-def _receive(connection: Connection) -> said.Message:
-    return said.decode(connection.recv_bytes())
+def _receive(connection: Connection) -> protocol.ShardMessage:
+    return protocol.decode(connection.recv_bytes())
 
 
-# The keeper's side.
+# The server's side.
 
 
 class WorkersStore:
@@ -191,24 +196,24 @@ class WorkersStore:
         self._connection = connection
 
     def get(self, key: str) -> bytes | None:
-        _send(self._connection, said.Get(key))
+        _send(self._connection, protocol.GetState(key))
         answer = _receive(self._connection)
-        if not isinstance(answer, said.Value):
-            raise InvariantError(f"a worker answers a Get with {type(answer).__name__}")
+        if not isinstance(answer, protocol.StateValue):
+            raise InvariantError(f"a worker answers GetState with {type(answer).__name__}")
         return answer.value
 
     def put(self, key: str, value: bytes) -> None:
-        _send(self._connection, said.Put(key, value))
+        _send(self._connection, protocol.PutState(key, value))
 
     def remove(self, key: str) -> None:
-        _send(self._connection, said.Remove(key))
+        _send(self._connection, protocol.RemoveState(key))
 
     def items(self) -> Iterator[tuple[str, bytes]]:
-        _send(self._connection, said.Items())
+        _send(self._connection, protocol.ListState())
         while True:
             answer = _receive(self._connection)
-            if not isinstance(answer, said.Piece):
-                raise InvariantError(f"a worker answers Items with {type(answer).__name__}")
+            if not isinstance(answer, protocol.StatePiece):
+                raise InvariantError(f"a worker answers ListState with {type(answer).__name__}")
             if not answer.entries:
                 return
             yield from answer.entries
@@ -216,7 +221,7 @@ class WorkersStore:
 
 def serve(label: int, *, secret: str, daemon: int) -> None:
     """Answer workers, one after the other, until Spark's daemon is gone or nobody asks any more."""
-    folder = keepers_folder(secret)
+    folder = servers_folder(secret)
     path = folder / str(label)
     lock = os.open(folder / f"{label}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -256,19 +261,19 @@ def _serve(listener: Listener, shard: Shard, daemon: int) -> None:
 
 def _answer(worker: Connection, shard: Shard) -> None:
     question = _receive(worker)
-    if not isinstance(question, said.Ask):
+    if not isinstance(question, protocol.ProcessBatch):
         raise InvariantError(f"a worker begins with {type(question).__name__}")
     try:
         batch, options = question.batch, question.options
         for bundle in process(shard, WorkersStore(worker), batch, options):
-            _send(worker, said.Bundle(bundle))
+            _send(worker, protocol.BundleReady(bundle))
     except (EOFError, OSError):
         raise
     except Exception as reason:  # It is the worker that fails with it, and the query that stops.
-        told = f"{type(reason).__name__}: {reason}"
-        _send(worker, said.Failed(told, traceback.format_exc()))
+        error = f"{type(reason).__name__}: {reason}"
+        _send(worker, protocol.BatchFailed(error, traceback.format_exc()))
     else:
-        _send(worker, said.Done())
+        _send(worker, protocol.BatchDone())
 
 
 def _is_alive(process_id: int) -> bool:

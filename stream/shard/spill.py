@@ -3,13 +3,13 @@
 Spark holds the rows of a task in the JVM's heap, whole and several times over: as a vector, as
 bytes, as the task's result. A batch of few events may be answered by gigabytes. So where all tasks
 run on the driver's machine a worker gives Spark the first bundles of a shard only, writes the
-others to a file, and gives notes of a few bytes for them; the outbox reads the file.
+others to a file, and gives notes of a few bytes for them; the buffer reads the file.
 
 On a cluster the file would be on another machine. There all bundles go through Spark, and a shard's
 part of a batch must fit into an executor several times.
 
-Rules: a file is whole when its last note is given; one that is not is removed. The outbox unlinks a
-file when it opens it; what a crash leaves the shard's keeper removes when it ends.
+Rules: a file is whole when its last note is given; one that is not is removed. The buffer unlinks a
+file when it opens it; what a crash leaves the shard's server removes when it ends.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def read_note(data: bytes) -> Note | None:
     return Note(path=Path(data[_NOTE.size :].decode()), position=position, size=size)
 
 
-def passed(
+def spill(
     bundles: Iterable[bytes], folder: Path, label: int, size_max: int = MEMORY_SIZE_MAX
 ) -> Iterator[bytes]:
     """The bundles, and notes of those beyond the measure, in their order."""
     size = 0
-    path = folder / f"{label}-{secrets.token_hex(8)}.overflow"
+    path = folder / f"{label}-{secrets.token_hex(8)}.spill"
     file: IO[bytes] | None = None
     try:
         for bundle in bundles:
@@ -76,6 +76,6 @@ def passed(
 
 def remove_left(folder: Path, label: int) -> None:
     """Remove a shard's files that nobody has opened."""
-    for path in folder.glob(f"{label}-*.overflow"):
+    for path in folder.glob(f"{label}-*.spill"):
         with suppress(OSError):
             path.unlink()

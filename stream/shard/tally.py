@@ -35,7 +35,7 @@ from spu_assigner.core.state.figures import Figures
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 
 
-class Request(StrEnum):
+class RequestKind(StrEnum):
     """What an answer is to."""
 
     CREATE = "create"
@@ -48,17 +48,17 @@ class Request(StrEnum):
     EARLIER = "earlier"  # something that had to wait: the event at hand made room for it
 
 
-REQUESTS: Final[Mapping[type[Event], Request]] = {
-    TopicCreate: Request.CREATE,
-    TopicDelete: Request.DELETE,
-    TopicRelease: Request.RELEASE,
-    TopicGrow: Request.GROW,
-    ClusterRebalance: Request.REBALANCE,
-    SpuJoined: Request.JOIN,
-    SpuLeft: Request.LEAVE,
+REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
+    TopicCreate: RequestKind.CREATE,
+    TopicDelete: RequestKind.DELETE,
+    TopicRelease: RequestKind.RELEASE,
+    TopicGrow: RequestKind.GROW,
+    ClusterRebalance: RequestKind.REBALANCE,
+    SpuJoined: RequestKind.JOIN,
+    SpuLeft: RequestKind.LEAVE,
 }
 Answered = tuple[str, str, str]  # request, status, code or ""
-GRANTED: Final[Answered] = (Request.CREATE.value, Status.ASSIGNED.value, "")
+GRANTED: Final[Answered] = (RequestKind.CREATE.value, Status.ASSIGNED.value, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

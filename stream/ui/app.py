@@ -63,7 +63,7 @@ def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
     app = Flask(__name__)
     if is_loopback:
         app.before_request(_refuse_foreign_names)
-    app.jinja_options = {"finalize": _shown, "trim_blocks": True, "lstrip_blocks": True}
+    app.jinja_options = {"finalize": _printable, "trim_blocks": True, "lstrip_blocks": True}
     app.jinja_env.filters.update(number=_number, share=_share, moment=_moment)
     app.jinja_env.globals["link"] = _link
     _Pages(app, live)
@@ -243,7 +243,7 @@ def _link(endpoint: str, **given: Any) -> str:
     return url_for(endpoint, **values)
 
 
-def _shown(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     """Foreign text without control characters; markup of our own as it is."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 

@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.common.daemon_threads import UnwaitedThread
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import ClientError, Reader, RenewedError
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
@@ -36,7 +36,7 @@ END_SECONDS_MAX: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class ReadingHealth:
     """How the reading goes."""
 
     trouble: str | None  # why nothing new is read
@@ -58,9 +58,9 @@ class Live:
         self._connection = connection
         self._lock = threading.RLock()
         self._known = Known()
-        self._health = Health(trouble=None, read=0, total=0, is_loaded=False)
+        self._health = ReadingHealth(trouble=None, read=0, total=0, is_loaded=False)
         self._stopping = threading.Event()
-        self._thread = UnwaitedThread(self._run, "live")
+        self._thread = DaemonThread(self._run, "live")
         self._first: _Readers | None = None
 
     def __enter__(self) -> Self:
@@ -82,7 +82,7 @@ class Live:
         return self._connection
 
     @property
-    def health(self) -> Health:
+    def health(self) -> ReadingHealth:
         return self._health
 
     @contextmanager
@@ -112,7 +112,7 @@ class Live:
         total, read = readers.states.remaining(ANSWER_SECONDS_MAX), 0
         is_loaded = total == 0
         probe_at = time.monotonic() + PROBE_SECONDS
-        self._health = Health(trouble=None, read=0, total=total, is_loaded=is_loaded)
+        self._health = ReadingHealth(trouble=None, read=0, total=total, is_loaded=is_loaded)
         while not self._stopping.is_set():
             messages = readers.gathered(self._stopping)
             with self._lock:
@@ -129,7 +129,7 @@ class Live:
                     with self._lock:
                         known.version += 1
                         self._known = known
-                self._health = Health(
+                self._health = ReadingHealth(
                     trouble=self._health.trouble, read=read, total=total, is_loaded=is_loaded
                 )
 
@@ -147,7 +147,7 @@ class Live:
 
     def _tell(self, *, trouble: str | None) -> None:
         now = self._health
-        self._health = Health(
+        self._health = ReadingHealth(
             trouble=trouble, read=now.read, total=now.total, is_loaded=now.is_loaded
         )
 

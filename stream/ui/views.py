@@ -107,7 +107,7 @@ class TopicView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class DecisionText:
     """One decision in words."""
 
     revision: int
@@ -126,7 +126,7 @@ class ExplainView:
     policy: str
     replicas: tuple[int, ...]
     is_whole: bool
-    told: Sequence[Told]  # the newest first
+    told: Sequence[DecisionText]  # the newest first
 
 
 class Reports:
@@ -302,7 +302,7 @@ def explain_view(
         replicas=told.replicas,
         is_whole=told.is_whole,
         told=[
-            Told(
+            DecisionText(
                 revision=decision.revision,
                 cause=decision.cause,
                 replicas=decision.replicas,

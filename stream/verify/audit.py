@@ -29,18 +29,23 @@ from dataclasses import dataclass
 
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.batch_buffer import Outbox
-from spu_assigner.stream.shard.bundle import KINDS, Message
-from spu_assigner.stream.shard.bundle import Kind as MessageKind
-from spu_assigner.stream.verify.batch_walk import Applied, Inputs, Outputs, Placed, Shelf
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind
+from spu_assigner.stream.verify.batch_walk import (
+    BatchInputs,
+    InputTopics,
+    OutputTopics,
+    Placed,
+    Shelf,
+)
 from spu_assigner.stream.verify.digest_order import (
     STATE_KINDS,
+    DigestOrder,
     Event,
-    Order,
-    Source,
+    SourceEvent,
     expected_headers,
 )
-from spu_assigner.stream.verify.marker_chain import Chain, read_chain
+from spu_assigner.stream.verify.marker_chain import MarkerChain, read_chain
 from spu_assigner.stream.verify.messages import (
     Latest,
     Partitions,
@@ -51,24 +56,24 @@ from spu_assigner.stream.verify.messages import (
 )
 from spu_assigner.stream.verify.model import (
     COMPACTED,
-    Finding,
+    AuditFinding,
+    AuditReport,
+    FindingKind,
     History,
     How,
-    Kind,
-    Report,
     VerifyError,
     finding_of,
 )
 from spu_assigner.stream.verify.replay import Replay, ReplayError, summary, wire_of
 
 
-def verify(history: History, progress: Callable[[int, int], None] | None = None) -> Report:
+def verify(history: History, progress: Callable[[int, int], None] | None = None) -> AuditReport:
     """Judge a history; `progress` is told how many batches of how many are done.
 
     Raises:
         VerifyError: the markers are of other queries.
     """
-    report = Report(query=history.query)
+    report = AuditReport(query=history.query)
     chain = read_chain(history, report)
     if not chain.entries and history.audit.begin > 0:
         report.not_checked("anything: all markers have expired, and no batch came since")
@@ -102,18 +107,18 @@ class _Batch:
     placed: Sequence[Placed]  # its messages
     shelf: Shelf  # with their values
     room: int  # for messages that compaction took
-    applied: Applied  # of the inputs
+    applied: BatchInputs  # of the inputs
 
 
 class _Judge:
     """Judges batch after batch."""
 
-    def __init__(self, history: History, chain: Chain, report: Report) -> None:
+    def __init__(self, history: History, chain: MarkerChain, report: AuditReport) -> None:
         self._history = history
         self._chain = chain
         self._report = report
-        self._outputs = Outputs(history, chain, report)
-        self._inputs = Inputs(history, chain, report)
+        self._outputs = OutputTopics(history, chain, report)
+        self._inputs = InputTopics(history, chain, report)
         self._partitions = Partitions(history, report)
         self._replay = Replay(query=history.query, prefix=history.prefix)
         self._stopped: str | None = None  # why there is no replay any more
@@ -169,23 +174,25 @@ class _Judge:
     def _replayed(self, batch: _Batch) -> None:
         index, marker = batch.index, batch.marker
         wire = wire_of(self._chain.entries[index].value)
-        with Outbox() as outbox:
+        with BatchBuffer() as buffer:
             try:
-                self._replay.answer(marker, wire, batch.applied.messages, outbox)
+                self._replay.answer(marker, wire, batch.applied.messages, buffer)
             except ReplayError as reason:
                 self._stopped = "not replayed: the replay broke off"
-                self._add(index, Kind.REPLAY, str(reason), "every batch can be answered again")
+                self._add(
+                    index, FindingKind.REPLAY, str(reason), "every batch can be answered again"
+                )
                 self._without_replay(batch)
                 return
-            digest, count = summary(outbox)
-            expected = (each for bundle in outbox.bundles() for each in bundle.messages())
+            digest, count = summary(buffer)
+            expected = (each for bundle in buffer.bundles() for each in bundle.messages())
             self._compare(batch, expected)
         if count != marker.count:
             told = f"{marker.count} messages by the marker"
-            self._add(index, Kind.COUNT, told, f"{count} by the replay")
+            self._add(index, FindingKind.COUNT, told, f"{count} by the replay")
         if digest != marker.digest:
             told = f"{marker.digest[:16]}… by the marker"
-            self._add(index, Kind.DIGEST, told, f"{digest[:16]}… by the replay")
+            self._add(index, FindingKind.DIGEST, told, f"{digest[:16]}… by the replay")
         self._report.checked(index, How.REPLAYED)
 
     def _compare(self, batch: _Batch, expected: Iterable[Message]) -> None:
@@ -209,12 +216,14 @@ class _Judge:
             place = (read.topic, read.partition)
             if read.offset < reached.get(place, -1):
                 told = f"before offset {reached[place]}"
-                self._report.add(finding_of(read, Kind.MISPLACED, told, "behind it"), index)
+                self._report.add(finding_of(read, FindingKind.MISPLACED, told, "behind it"), index)
             reached[place] = max(read.offset, reached.get(place, -1))
         for placed in found.values():
             told = f"ce_id {placed.ce_id.decode()}"
             expected_text = "no such message by the replay"
-            self._report.add(finding_of(placed.read, Kind.UNEXPECTED, told, expected_text), index)
+            self._report.add(
+                finding_of(placed.read, FindingKind.UNEXPECTED, told, expected_text), index
+            )
 
     def _compare_one(self, index: int, message: Message, placed: Placed, shelf: Shelf) -> None:
         read = placed.read
@@ -232,14 +241,15 @@ class _Judge:
             if found != expected:
                 told, wanted = difference(found, expected)
                 self._report.add(
-                    finding_of(read, Kind.ALTERED, f"{what} {told}", f"{what} {wanted}"), index
+                    finding_of(read, FindingKind.ALTERED, f"{what} {told}", f"{what} {wanted}"),
+                    index,
                 )
 
     def _missing(self, index: int, topic: str, message: Message) -> None:
         label = self._report.labels[index]
         self._report.add(
-            Finding(
-                kind=Kind.MISSING,
+            AuditFinding(
+                kind=FindingKind.MISSING,
                 found="no such message",
                 expected=f"ce_id {message.id.decode()}",
                 batch=label.batch,
@@ -255,19 +265,21 @@ class _Judge:
         marker, applied = batch.marker, batch.applied
         for each in placed:
             self._see(each)
-        sources: dict[Event, Source] | None = None
+        sources: dict[Event, SourceEvent] | None = None
         if applied.lacking is None:
             sources = {
-                (source, read.partition, read.offset): Source(read.time_ms, read.key or b"")
+                (source, read.partition, read.offset): SourceEvent(read.time_ms, read.key or b"")
                 for source, read in applied.messages
             }
             for each in placed:
                 if each.origin[:3] not in sources:
                     told = f"ce_id {each.ce_id.decode()}"
                     wanted = "an event of the inputs"
-                    self._report.add(finding_of(each.read, Kind.UNEXPECTED, told, wanted), index)
+                    self._report.add(
+                        finding_of(each.read, FindingKind.UNEXPECTED, told, wanted), index
+                    )
             placed = [each for each in placed if each.origin[:3] in sources]
-        order = Order(placed, shelf, query=self._history.query, sources=sources)
+        order = DigestOrder(placed, shelf, query=self._history.query, sources=sources)
         self._judge_each(index, placed, shelf, order)
         missing = marker.count - len(placed)
         if missing < 0 or (
@@ -277,7 +289,7 @@ class _Judge:
             wanted = f"{marker.count}, as the marker says"
             if room:
                 wanted += f"; at most {room} can have been compacted away"
-            self._add(index, Kind.COUNT, told, wanted)
+            self._add(index, FindingKind.COUNT, told, wanted)
         elif missing > 0:
             self._has_gaps = True
             self._report.checked(index, How.PARTLY)
@@ -291,21 +303,24 @@ class _Judge:
             self._report.checked(index, How.DIGEST)
             if proved is None:
                 told = "in no order do the messages have the marker's digest"
-                self._add(index, Kind.DIGEST, told, f"{marker.digest[:16]}…")
+                self._add(index, FindingKind.DIGEST, told, f"{marker.digest[:16]}…")
             else:
                 self._judge_order(index, proved)
             return proved
         return None
 
-    def _judge_each(self, index: int, placed: Sequence[Placed], shelf: Shelf, order: Order) -> None:
+    def _judge_each(
+        self, index: int, placed: Sequence[Placed], shelf: Shelf, order: DigestOrder
+    ) -> None:
         for each in order.faulty:
             told = f"headers {short(each.read.headers)}"
             self._report.add(
-                finding_of(each.read, Kind.ALTERED, told, "those that this job writes"), index
+                finding_of(each.read, FindingKind.ALTERED, told, "those that this job writes"),
+                index,
             )
         for each in placed:
             if (wrong := fault(each, shelf.value(each))) is not None:
-                self._report.add(finding_of(each.read, Kind.ALTERED, *wrong), index)
+                self._report.add(finding_of(each.read, FindingKind.ALTERED, *wrong), index)
         reached: dict[object, tuple[int, int]] = {}
         for each in placed:  # What holds in every order: one cluster's, of one input partition.
             source, partition, offset, ordinal = each.origin
@@ -316,7 +331,7 @@ class _Judge:
             if at < reached.get(line, at):
                 told = f"behind a later one of {cluster_of(each)!r}"
                 wanted = "the order of the events"
-                self._report.add(finding_of(each.read, Kind.MISPLACED, told, wanted), index)
+                self._report.add(finding_of(each.read, FindingKind.MISPLACED, told, wanted), index)
             reached[line] = at
 
     def _judge_order(self, index: int, order: Sequence[Placed]) -> None:
@@ -325,7 +340,9 @@ class _Judge:
             place = (each.read.topic, each.read.partition)
             if each.read.offset < reached.get(place, -1):
                 told = f"before offset {reached[place]}"
-                self._report.add(finding_of(each.read, Kind.MISPLACED, told, "behind it"), index)
+                self._report.add(
+                    finding_of(each.read, FindingKind.MISPLACED, told, "behind it"), index
+                )
             reached[place] = max(each.read.offset, reached.get(place, -1))
 
     def _take_over(self, order: list[Placed] | None, shelf: Shelf, release: str) -> None:
@@ -345,5 +362,5 @@ class _Judge:
         if read.topic in COMPACTED:
             self._latest.found((read.topic, read.key), is_gone=read.value is None)
 
-    def _add(self, index: int, kind: Kind, found: str, expected: str) -> None:
-        self._report.add(Finding(kind=kind, found=found, expected=expected), index)
+    def _add(self, index: int, kind: FindingKind, found: str, expected: str) -> None:
+        self._report.add(AuditFinding(kind=kind, found=found, expected=expected), index)

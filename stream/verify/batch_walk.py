@@ -13,21 +13,27 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Final, NamedTuple, cast
 
-from spu_assigner.stream.shard.bundle import KINDS, Kind
-from spu_assigner.stream.verify.marker_chain import BEFORE, STRAY, Chain, Origin, offsets_of
+from spu_assigner.stream.shard.bundle import KINDS, MessageKind
+from spu_assigner.stream.verify.marker_chain import (
+    BEFORE,
+    STRAY,
+    MarkerChain,
+    MessageOrigin,
+    offsets_of,
+)
 from spu_assigner.stream.verify.model import (
     COMPACTED,
     INPUTS,
-    Finding,
+    AuditFinding,
+    AuditReport,
+    FindingKind,
     History,
     Part,
     Read,
-    Report,
     finding_of,
 )
-from spu_assigner.stream.verify.model import Kind as FindingKind
 
-_TYPES: Final[dict[tuple[str, bytes | None], Kind]] = {
+_TYPES: Final[dict[tuple[str, bytes | None], MessageKind]] = {
     (topic, f"io.spuassigner.v1.{name}".encode()): kind for kind, (topic, name) in KINDS.items()
 }
 MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # values of one batch that are held; more go to a file
@@ -37,10 +43,11 @@ class Placed(NamedTuple):
     """A message of an output topic, and the event that it comes from."""
 
     read: Read  # its value may be in the shelf
-    origin: Origin
+    origin: MessageOrigin
     ce_id: bytes
     batch: int  # its batch's index
-    kind: Kind | None  # what it carries; None: its headers do not say so, or not in its topic
+    # What it carries; None: its headers do not say so, or not in its topic.
+    kind: MessageKind | None
 
 
 class Shelf:
@@ -79,7 +86,9 @@ class Shelf:
 class _OutputPart:
     """One partition of an output topic."""
 
-    def __init__(self, part: Part, chain: Chain, history: History, report: Report) -> None:
+    def __init__(
+        self, part: Part, chain: MarkerChain, history: History, report: AuditReport
+    ) -> None:
         self.part = part
         self.is_expired = part.begin > 0
         self.first_index: int | None = None  # the batch of the first message that is there
@@ -159,15 +168,15 @@ class _OutputPart:
                 yield Placed(read, origin, cast(bytes, ce_id), index, kind)
 
 
-class Outputs:
+class OutputTopics:
     """All partitions of the output topics."""
 
-    def __init__(self, history: History, chain: Chain, report: Report) -> None:
+    def __init__(self, history: History, chain: MarkerChain, report: AuditReport) -> None:
         self._report = report
         for part in (*history.outputs, history.commits):
             if part.begin > 0 and (part.topic in COMPACTED or part is history.commits):
                 report.add(
-                    Finding(
+                    AuditFinding(
                         kind=FindingKind.DELETED,
                         found=f"{part.topic}/{part.partition} begins at offset {part.begin}",
                         expected="0: it is compacted, nothing is ever deleted from its beginning",
@@ -250,17 +259,17 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class BatchInputs:
     """What a batch read of the inputs."""
 
     messages: Sequence[tuple[int, Read]]  # of INPUTS; in no particular order
     lacking: str | None  # why it is not all
 
 
-class Inputs:
+class InputTopics:
     """All partitions of the input topics."""
 
-    def __init__(self, history: History, chain: Chain, report: Report) -> None:
+    def __init__(self, history: History, chain: MarkerChain, report: AuditReport) -> None:
         self._prefix = history.prefix
         self._chain = chain
         self._report = report
@@ -269,7 +278,7 @@ class Inputs:
         self._held: dict[tuple[str, int], Read] = {}  # read, and not yet of a batch
         self._following: dict[tuple[str, int], int] = {}
 
-    def take(self, index: int) -> Applied:
+    def take(self, index: int) -> BatchInputs:
         """The messages that a batch has read, as far as they are still there."""
         entry = self._chain.entries[index]
         messages: list[tuple[int, Read]] = []
@@ -299,7 +308,7 @@ class Inputs:
             elif found != count:
                 lacking = f"the inputs are not as they were read: {topic}/{partition}"
                 self._report.add(
-                    Finding(
+                    AuditFinding(
                         kind=FindingKind.INPUT,
                         found=f"{found} messages from offset {first} to {last}",
                         expected=f"{count}, which the batch has read",
@@ -310,7 +319,7 @@ class Inputs:
                         offset=first,
                     )
                 )
-        return Applied(messages=messages, lacking=lacking)
+        return BatchInputs(messages=messages, lacking=lacking)
 
     def _upto(self, place: tuple[str, int], last: int) -> Iterator[Read]:
         held = self._held.pop(place, None)

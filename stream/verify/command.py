@@ -13,7 +13,7 @@ import click
 from spu_assigner.stream.config.settings import Settings
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.verify.model import Finding, Report
+    from spu_assigner.stream.verify.model import AuditFinding, AuditReport
     from spu_assigner.stream.verify.reading import Spool
 
 WIDTH: Final = 160  # of tables, where there is no terminal to ask
@@ -104,7 +104,7 @@ class _Progress:
             click.echo(f"verify: {line()}", err=True)
 
 
-def _show(report: Report) -> None:
+def _show(report: AuditReport) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -132,7 +132,7 @@ def _show(report: Report) -> None:
         click.echo(f"… {report.finding_count - len(report.findings):,} more")
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: AuditFinding) -> str:
     where = [] if finding.batch is None else [f"batch {finding.batch}"]
     if finding.topic is not None:
         place = (
@@ -147,7 +147,7 @@ def _line(finding: Finding) -> str:
     )
 
 
-def _json(report: Report) -> dict[str, Any]:
+def _json(report: AuditReport) -> dict[str, Any]:
     return {
         "query": report.query,
         "right": report.is_right,

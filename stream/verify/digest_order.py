@@ -25,7 +25,7 @@ from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.cloud_events import rfc3339
 from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX
-from spu_assigner.stream.shard.bundle import KINDS, Kind, Message, message_bytes
+from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind, message_bytes
 from spu_assigner.stream.shard.merge import merge_order
 from spu_assigner.stream.verify.batch_walk import Placed, Shelf
 from spu_assigner.stream.verify.model import Headers
@@ -36,11 +36,16 @@ GUESSED_MAX: Final = 1_000_000  # messages in all of them
 
 Event = tuple[int, int, int]  # source, partition, offset
 STATE_KINDS: Final = frozenset(
-    {Kind.SPU_STATE, Kind.CHAIN_STATE, Kind.SEEN_STATE, Kind.WAITING_STATE}
+    {
+        MessageKind.SPU_STATE,
+        MessageKind.CHAIN_STATE,
+        MessageKind.SEEN_STATE,
+        MessageKind.WAITING_STATE,
+    }
 )
 
 
-class Source(NamedTuple):
+class SourceEvent(NamedTuple):
     """What the input tells of an event: needed for the order."""
 
     time_ms: int
@@ -53,7 +58,7 @@ def expected_headers(query: str, kind: int, ce_id: bytes, time_ms: int) -> Heade
         ("ce_specversion", b"1.0"),
         ("ce_id", ce_id),
         ("ce_source", f"/spu-assigner/{query}".encode()),
-        ("ce_type", f"io.spuassigner.v1.{KINDS[Kind(kind)][1]}".encode()),
+        ("ce_type", f"io.spuassigner.v1.{KINDS[MessageKind(kind)][1]}".encode()),
         ("ce_time", rfc3339(time_ms)),
         ("content-type", b"application/avro"),
     )
@@ -70,7 +75,7 @@ def time_ms_of(ce_time: bytes | None) -> int | None:
     return time_ms if rfc3339(time_ms) == ce_time else None
 
 
-class Order:
+class DigestOrder:
     """The messages of one batch, all of them, and the orders in which they may have been sent."""
 
     def __init__(
@@ -79,7 +84,7 @@ class Order:
         shelf: Shelf,
         *,
         query: str,
-        sources: Mapping[Event, Source] | None,
+        sources: Mapping[Event, SourceEvent] | None,
     ) -> None:
         """Messages of which `faulty` is empty.
 
@@ -184,7 +189,7 @@ class Order:
         keys: dict[Event, bytes | None] = {}
         for each in self._placed:
             key = each.read.key or b""
-            if each.kind is Kind.DEAD_LETTER:
+            if each.kind is MessageKind.DEAD_LETTER:
                 keys[each.origin[:3]] = key if len(key) < DEAD_LETTER_KEY_SIZE_MAX else None
             else:
                 keys[each.origin[:3]] = key.partition(b"/")[0]

@@ -24,13 +24,13 @@ from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 from spu_assigner.stream.verify.model import (
     CHECKPOINT_SHOWN,
     INPUTS,
-    Finding,
+    AuditFinding,
+    AuditReport,
+    FindingKind,
     Headers,
     History,
-    Kind,
     Label,
     Read,
-    Report,
 )
 
 STRAY: Final = -2  # of no batch
@@ -40,7 +40,7 @@ Place = tuple[str, int]  # an input topic without the prefix, a partition
 _CE_ID: Final = re.compile(rb"([^/]+)/(0|[1-9]\d{0,18})/(0|[1-9]\d{0,18})/(0|[1-9]\d{0,18})")
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     """Where a message comes from, out of its `ce_id`."""
 
     source: int  # of INPUTS
@@ -74,7 +74,7 @@ class _Spans:
         self.firsts = [first for first, _, _ in self.spans]
 
 
-class Chain:
+class MarkerChain:
     """The markers in the order of their batches."""
 
     def __init__(self, *, prefix: str) -> None:
@@ -88,14 +88,14 @@ class Chain:
         self._starts: Mapping[Place, int] = {}  # what was read before the first entry
         self._starts_known = True  # for partitions that are not in _starts, too
 
-    def origin(self, ce_id: bytes | None) -> Origin | None:
+    def origin(self, ce_id: bytes | None) -> MessageOrigin | None:
         """What a `ce_id` says; None: it is none of this job's."""
         match = None if ce_id is None else _CE_ID.fullmatch(ce_id)
         if match is None or match[1] not in self._inputs:
             return None
-        return Origin(self._inputs[match[1]], int(match[2]), int(match[3]), int(match[4]))
+        return MessageOrigin(self._inputs[match[1]], int(match[2]), int(match[3]), int(match[4]))
 
-    def index_of(self, origin: Origin) -> int:
+    def index_of(self, origin: MessageOrigin) -> int:
         """The batch in which a message was answered; from `count` on: later than the end."""
         place = (origin.source, origin.partition)
         found = self._spans.get(place)
@@ -157,9 +157,9 @@ def positions_of(marker: CommitMarker, prefix: str) -> dict[Place, int]:
     }
 
 
-def read_chain(history: History, report: Report) -> Chain:
+def read_chain(history: History, report: AuditReport) -> MarkerChain:
     """Read all markers and judge how they follow each other."""
-    chain = Chain(prefix=history.prefix)
+    chain = MarkerChain(prefix=history.prefix)
     seen: set[tuple[str, int]] = set()
     checkpoints: list[str] = []
     highest = -2  # batch, of the checkpoint that came last
@@ -177,11 +177,13 @@ def read_chain(history: History, report: Report) -> Chain:
             told = f"query {marker.query!r}"
             report.add(_of_marker(read, label, told, f"query {history.query!r}"))
         if not _has_its_headers(read, marker):
-            told, expected = _shown(read.headers), _shown(marker_headers(marker, 0))
+            told, expected = _headers_text(read.headers), _headers_text(marker_headers(marker, 0))
             report.add(_of_marker(read, label, f"headers {told}", expected))
         name = (label.checkpoint_id, label.batch)
         if name in seen:
-            report.add(_of_marker(read, label, "a second marker of the batch", "one", Kind.TWICE))
+            report.add(
+                _of_marker(read, label, "a second marker of the batch", "one", FindingKind.TWICE)
+            )
             continue
         seen.add(name)
         if label.checkpoint_id not in checkpoints:
@@ -189,7 +191,7 @@ def read_chain(history: History, report: Report) -> Chain:
             highest = -2
         if label.checkpoint_id != checkpoints[-1] or label.batch < highest:
             told = "a marker behind those of later batches"
-            report.add(_of_marker(read, label, told, "the order of batches", Kind.MISPLACED))
+            report.add(_of_marker(read, label, told, "the order of batches", FindingKind.MISPLACED))
         else:
             highest = label.batch
         chain.entries.append(Entry(read.offset, label, read.value or b""))
@@ -204,7 +206,7 @@ def read_chain(history: History, report: Report) -> Chain:
 class _Links:
     """Goes along the chain and judges each marker by the one before."""
 
-    def __init__(self, history: History, report: Report, chain: Chain) -> None:
+    def __init__(self, history: History, report: AuditReport, chain: MarkerChain) -> None:
         self._history = history
         self._report = report
         self._chain = chain
@@ -312,8 +314,8 @@ class _Links:
 
     def _add(self, entry: Entry, found: str, expected: str) -> None:
         self._report.add(
-            Finding(
-                kind=Kind.MARKER,
+            AuditFinding(
+                kind=FindingKind.MARKER,
                 found=found,
                 expected=expected,
                 batch=entry.label.batch,
@@ -354,12 +356,12 @@ def _timeless(headers: Headers) -> list[tuple[str, bytes | None]]:
     return [(name, b"" if name == "ce_time" and told else told) for name, told in headers]
 
 
-def _shown(headers: Headers) -> str:
+def _headers_text(headers: Headers) -> str:
     told = (f"{name}={(value or b'').decode(errors='replace')}" for name, value in headers)
     return ", ".join(told) or "none"
 
 
-def _judge_commits(history: History, report: Report, chain: Chain) -> None:
+def _judge_commits(history: History, report: AuditReport, chain: MarkerChain) -> None:
     """Each retained marker there is one of the audit, in its order; the last one is the last."""
     if not chain.entries and history.audit.begin > 0:
         return
@@ -382,7 +384,7 @@ def _judge_commits(history: History, report: Report, chain: Chain) -> None:
                 _commits(report, read, told, "the audit's markers")
             continue
         if not _has_its_headers(read, marker):
-            _commits(report, read, f"headers {_shown(read.headers)}", "those of its marker")
+            _commits(report, read, f"headers {_headers_text(read.headers)}", "those of its marker")
         if read.value != chain.entries[index].value:
             told = f"another marker of batch {marker.batch} than the audit's"
             _commits(report, read, told, "the same bytes")
@@ -396,10 +398,10 @@ def _judge_commits(history: History, report: Report, chain: Chain) -> None:
         _commits(report, last, f"{told} as the last one", expected)
 
 
-def _commits(report: Report, read: Read | None, found: str, expected: str) -> None:
+def _commits(report: AuditReport, read: Read | None, found: str, expected: str) -> None:
     report.add(
-        Finding(
-            kind=Kind.COMMITS,
+        AuditFinding(
+            kind=FindingKind.COMMITS,
             found=found,
             expected=expected,
             topic=ASSIGNER_COMMITS,
@@ -411,9 +413,13 @@ def _commits(report: Report, read: Read | None, found: str, expected: str) -> No
 
 
 def _of_marker(
-    read: Read, label: Label | None, found: str, expected: str, kind: Kind = Kind.MARKER
-) -> Finding:
-    return Finding(
+    read: Read,
+    label: Label | None,
+    found: str,
+    expected: str,
+    kind: FindingKind = FindingKind.MARKER,
+) -> AuditFinding:
+    return AuditFinding(
         kind=kind,
         found=found,
         expected=expected,

@@ -21,17 +21,17 @@ from spu_assigner.core.base.records import (
 from spu_assigner.schemas.messages.codec import decode_record, type_name_of
 from spu_assigner.schemas.messages.encoding import Message as Record
 from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, DeadLetter
-from spu_assigner.stream.shard.bundle import KINDS, Kind, Message
+from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind
 from spu_assigner.stream.verify.batch_walk import Placed
 from spu_assigner.stream.verify.model import (
     COMPACTED,
     FINDINGS_KEPT_MAX,
-    Finding,
+    AuditFinding,
+    AuditReport,
+    FindingKind,
     History,
-    Report,
     finding_of,
 )
-from spu_assigner.stream.verify.model import Kind as FindingKind
 
 SHOWN_MAX: Final = 60  # bytes of a value in a finding
 GROWN_MIN: Final = 16  # messages that must lie as in fewer partitions, to be no fault
@@ -42,7 +42,7 @@ Key = tuple[str, bytes | None]  # a compacted topic, a key
 def cluster_of(placed: Placed) -> bytes:
     """The cluster a message is about; of a dead letter its key."""
     key = placed.read.key or b""
-    return key if placed.kind is Kind.DEAD_LETTER else key.partition(b"/")[0]
+    return key if placed.kind is MessageKind.DEAD_LETTER else key.partition(b"/")[0]
 
 
 def fault(placed: Placed, value: bytes | None) -> tuple[str, str] | None:
@@ -51,7 +51,7 @@ def fault(placed: Placed, value: bytes | None) -> tuple[str, str] | None:
     if kind is None:
         return None
     name = KINDS[kind][1]
-    if kind is Kind.TOPIC_RELEASED and value is not None:
+    if kind is MessageKind.TOPIC_RELEASED and value is not None:
         return f"a value of {len(value)} bytes", "a tombstone"
     if value is None:
         return None if placed.read.topic in COMPACTED else ("no value", f"a {name}")
@@ -97,14 +97,16 @@ class Partitions:
     Partitions may have been added to a topic: then all that was written before lies as in fewer.
     """
 
-    def __init__(self, history: History, report: Report) -> None:
+    def __init__(self, history: History, report: AuditReport) -> None:
         self._report = report
         self._counts: dict[str, int] = {}
         for part in history.outputs:
             self._counts[part.topic] = max(self._counts.get(part.topic, 0), part.partition + 1)
         self._fits = {topic: set(range(1, count)) for topic, count in self._counts.items()}
         self._fitted_to = dict.fromkeys(self._counts, -1.0)  # the best of fewer: to which batch
-        self._misfits: dict[str, list[tuple[int, Finding]]] = {topic: [] for topic in self._counts}
+        self._misfits: dict[str, list[tuple[int, AuditFinding]]] = {
+            topic: [] for topic in self._counts
+        }
         self._misfit_count = dict.fromkeys(self._counts, 0)
         self._misfit_last = dict.fromkeys(self._counts, -1)
 
@@ -150,7 +152,7 @@ class Partitions:
 class Latest:
     """Of each key of the compacted topics: is what the replay gave last the last that is there?"""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: AuditReport) -> None:
         self._report = report
         self._held: set[Key] = set()  # keys of which some value is there
         self._missing: dict[Key, tuple[int, bytes, bool]] = {}  # batch, ce_id, is a tombstone
@@ -182,7 +184,7 @@ class Latest:
             return
         for (topic, key), (index, ce_id, is_tombstone) in self._missing.items():
             what = "the tombstone" if is_tombstone else "the latest value"
-            finding = Finding(
+            finding = AuditFinding(
                 kind=FindingKind.MISSING,
                 found=f"{what} of the key is not there",
                 expected=f"ce_id {ce_id.decode()}",

@@ -82,7 +82,7 @@ class History:
     judged_to: int | None = None
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What a finding is of."""
 
     MARKER = "MARKER"  # it is unreadable, or does not fit the one before
@@ -101,35 +101,37 @@ class Kind(StrEnum):
 
 
 TO_DO: Final = {
-    Kind.MARKER: "the audit topic was written to or cut by hand: compare it with a replica or "
-    "backup of it; the outputs themselves are judged by the other findings",
-    Kind.COMMITS: "stop the job before it goes on from a wrong marker; the audit's last marker is "
-    "the one to go by, `spu-assigner recover` begins from the outputs",
-    Kind.COUNT: "look for findings of single messages of this batch; without one, compare the "
-    "topics with a replica or backup of them",
-    Kind.DIGEST: "some message of this batch is not as it was sent: compare the topics with a "
-    "replica or backup of them",
-    Kind.STRAY: "the query did not write it: find who else may write to this topic, and have its "
-    "readers drop what has this ce_id",
-    Kind.TWICE: "have readers drop the later one by its ce_id; find who else may write there",
-    Kind.MISPLACED: "for a compacted topic the last message of a key is what counts: read its key "
-    "anew from a replica or backup, or delete the topic in question and create it again",
-    Kind.MISSING: "bring it back from a replica or backup, or ask for the same again under a new "
-    "event id; if the job runs, run verify again first",
-    Kind.ALTERED: "do not act on it; what was expected is what the job decided",
-    Kind.UNEXPECTED: "do not act on it: it does not follow from the events that came in",
-    Kind.INPUT: "find out who deletes from or writes to the input topics",
-    Kind.DELETED: "state can no longer be rebuilt from this topic: keep the checkpoint safe, and "
-    "set the topic's cleanup.policy back to compact (`spu-assigner topics check`)",
-    Kind.REPLAY: "the inputs are not those that the job has read; see the findings before this one",
+    FindingKind.MARKER: "the audit topic was written to or cut by hand: compare it with a replica "
+    "or backup of it; the outputs themselves are judged by the other findings",
+    FindingKind.COMMITS: "stop the job before it goes on from a wrong marker; the audit's last "
+    "marker is the one to go by, `spu-assigner recover` begins from the outputs",
+    FindingKind.COUNT: "look for findings of single messages of this batch; without one, compare "
+    "the topics with a replica or backup of them",
+    FindingKind.DIGEST: "some message of this batch is not as it was sent: compare the topics with "
+    "a replica or backup of them",
+    FindingKind.STRAY: "the query did not write it: find who else may write to this topic, and "
+    "have its readers drop what has this ce_id",
+    FindingKind.TWICE: "have readers drop the later one by its ce_id; find who else may "
+    "write there",
+    FindingKind.MISPLACED: "for a compacted topic the last message of a key is what counts: read "
+    "its key anew from a replica or backup, or delete the topic in question and create it again",
+    FindingKind.MISSING: "bring it back from a replica or backup, or ask for the same again under "
+    "a new event id; if the job runs, run verify again first",
+    FindingKind.ALTERED: "do not act on it; what was expected is what the job decided",
+    FindingKind.UNEXPECTED: "do not act on it: it does not follow from the events that came in",
+    FindingKind.INPUT: "find out who deletes from or writes to the input topics",
+    FindingKind.DELETED: "state can no longer be rebuilt from this topic: keep the checkpoint "
+    "safe, and set the topic's cleanup.policy back to compact (`spu-assigner topics check`)",
+    FindingKind.REPLAY: "the inputs are not those that the job has read; see the findings before "
+    "this one",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class AuditFinding:
     """One thing that must not be."""
 
-    kind: Kind
+    kind: FindingKind
     found: str
     expected: str
     batch: int | None = None
@@ -160,9 +162,9 @@ class Label:
     batch: int
 
 
-def finding_of(read: Read, kind: Kind, found: str, expected: str) -> Finding:
+def finding_of(read: Read, kind: FindingKind, found: str, expected: str) -> AuditFinding:
     """A finding at a message."""
-    return Finding(
+    return AuditFinding(
         kind=kind,
         found=found,
         expected=expected,
@@ -174,11 +176,11 @@ def finding_of(read: Read, kind: Kind, found: str, expected: str) -> Finding:
 
 
 @dataclass(slots=True)
-class Report:
+class AuditReport:
     """What came out; filled while it is judged."""
 
     query: str
-    findings: list[Finding] = field(default_factory=list)  # the first FINDINGS_KEPT_MAX
+    findings: list[AuditFinding] = field(default_factory=list)  # the first FINDINGS_KEPT_MAX
     finding_count: int = 0
     messages: int = 0  # of the outputs, that were looked at
     labels: list[Label] = field(default_factory=list)  # of each batch, in the order of the audit
@@ -190,7 +192,7 @@ class Report:
     def is_right(self) -> bool:
         return self.finding_count == 0
 
-    def add(self, finding: Finding, index: int | None = None) -> None:
+    def add(self, finding: AuditFinding, index: int | None = None) -> None:
         """Take a finding; with the batch that it is of, if it does not name it itself."""
         if index is not None and 0 <= index < len(self.labels):
             label = self.labels[index]

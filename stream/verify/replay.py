@@ -17,7 +17,7 @@ import numpy as np
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import CommitMarker, Wire
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.topics import REPLICA_MAP
 from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch, map_key, state_key
@@ -41,9 +41,13 @@ class Replay:
         self._prefix = prefix
 
     def answer(
-        self, marker: CommitMarker, wire: Wire, messages: Sequence[tuple[int, Read]], outbox: Outbox
+        self,
+        marker: CommitMarker,
+        wire: Wire,
+        messages: Sequence[tuple[int, Read]],
+        buffer: BatchBuffer,
     ) -> None:
-        """Answer a batch's messages; the answers are in the outbox, in their order.
+        """Answer a batch's messages; the answers are in the buffer, in their order.
 
         Raises:
             ReplayError: the core refuses, or the marker does not say how.
@@ -54,7 +58,7 @@ class Replay:
                 topic_prefix=self._prefix,
                 default_policy=Policy(marker.default_policy),
                 wire=wire,
-                keepers=None,
+                server_secret=None,
             )
         except ValueError as reason:
             raise ReplayError(
@@ -69,7 +73,7 @@ class Replay:
             for label, share in shares.items():
                 bundles = ShardBatch(self.clusters, options).apply(_batch(share))
                 for sequence, bundle in enumerate(bundles):
-                    outbox.add(label, sequence, bundle)
+                    buffer.add(label, sequence, bundle)
         except AssignerError as reason:
             raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
 
@@ -93,10 +97,10 @@ def wire_of(value: bytes) -> Wire:
     return Wire.CONFLUENT if value.startswith(_CONFLUENT) else Wire.SINGLE_OBJECT
 
 
-def summary(outbox: Outbox) -> tuple[str, int]:
+def summary(buffer: BatchBuffer) -> tuple[str, int]:
     """Digest and count of a batch."""
     digest, count = hashlib.sha256(), 0
-    for bundle in outbox.bundles():
+    for bundle in buffer.bundles():
         digest.update(bundle.digestible)
         count += bundle.count
     return digest.hexdigest(), count

@@ -2,7 +2,7 @@
 
     python tests/bench/hot_path.py [--creates 20000] [--rounds 3] [--policy fluvio …] [--functions]
 
-`whole` is a shard's part of a batch as its keeper runs it (`shard_batch.process`) on encoded source
+`whole` is a shard's part of a batch as its server runs it (`shard_batch.process`) on encoded source
 messages: the work unit is a create of 16 partitions × 3 replicas, over 50 clusters of 64 SPUs. The
 parts are the same calls one after the other, each over all creates, so they do not add up exactly.
 `sink` is what the driver does with the bundles until librdkafka has each message; its producer has
@@ -29,17 +29,17 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event, Policy
-from spu_assigner.core.base.records import Usual
+from spu_assigner.core.base.records import GrantedCreate
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.state.cluster_state import ClusterState, evolve_usual
-from spu_assigner.schemas.messages.codec import decode_event, encode_event, usual_encoder
+from spu_assigner.core.state.cluster_state import ClusterState, evolve_granted_create
+from spu_assigner.schemas.messages.codec import decode_event, encode_event, granted_create_encoder
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.batch_buffer import Outbox, summarised
+from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.shard import protocol as keeper_messages
+from spu_assigner.stream.shard import protocol
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Bundler, Kind, Source
+from spu_assigner.stream.shard.bundle import Bundler, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.merge import merge_order
 from spu_assigner.stream.shard.server import YOUNG_OBJECTS_MAX
@@ -56,7 +56,7 @@ CORE_PARTITIONS: Final = 10
 POLICIES: Final = ("fluvio", "kafka", "balanced")
 
 
-def batch_of(events: Sequence[Event], source: Source, first: int) -> Batch:
+def batch_of(events: Sequence[Event], source: InputSource, first: int) -> Batch:
     """The messages of these events, as Spark hands them over: input partition by partition."""
     numbers = np.arange(len(events))
     partition = numbers % INPUT_PARTITIONS
@@ -73,7 +73,11 @@ def batch_of(events: Sequence[Event], source: Source, first: int) -> Batch:
 
 def options_of(policy: Policy) -> Options:
     return Options(
-        query_name="q", topic_prefix="", default_policy=policy, wire=Wire.CONFLUENT, keepers=None
+        query_name="q",
+        topic_prefix="",
+        default_policy=policy,
+        wire=Wire.CONFLUENT,
+        server_secret=None,
     )
 
 
@@ -97,18 +101,18 @@ class Figures:
 def joined_shard(policy: Policy) -> tuple[Shard, DictStore]:
     """A shard whose clusters have all their SPUs."""
     shard, store = Shard(Clusters()), DictStore()
-    batch = batch_of(joins(), Source.SPU_EVENTS, 0)
+    batch = batch_of(joins(), InputSource.SPU_EVENTS, 0)
     list(process(shard, store, batch, options_of(policy)))
     return shard, store
 
 
 def whole(policy: Policy, figures: Figures, profile: cProfile.Profile | None = None) -> list[bytes]:
-    """A batch as the keeper runs it: gives the bundles."""
+    """A batch as the shard server runs it: gives the bundles."""
     shard, store = joined_shard(policy)
     warm = creates(0, 8_000)
-    list(process(shard, store, batch_of(warm, Source.TOPIC_EVENTS, 0), options_of(policy)))
+    list(process(shard, store, batch_of(warm, InputSource.TOPIC_EVENTS, 0), options_of(policy)))
     events = creates(8_000, figures.count)
-    batch = batch_of(events, Source.TOPIC_EVENTS, 500)
+    batch = batch_of(events, InputSource.TOPIC_EVENTS, 500)
 
     def work() -> list[bytes]:
         return list(process(shard, store, batch, options_of(policy)))
@@ -126,12 +130,10 @@ def parts(policy: Policy, figures: Figures) -> None:
     for event in creates(0, 8_000):
         step(clusters.of(event.cluster_id), event, default_policy=policy)
     events = creates(8_000, figures.count)
-    batch = batch_of(events, Source.TOPIC_EVENTS, 500)
-    ask = keeper_messages.Ask(batch, options_of(policy))
+    batch = batch_of(events, InputSource.TOPIC_EVENTS, 500)
+    ask = protocol.ProcessBatch(batch, options_of(policy))
 
-    asked = figures.time(
-        "exchange: ask", lambda: keeper_messages.decode(keeper_messages.encode(ask))
-    )
+    asked = figures.time("exchange: ask", lambda: protocol.decode(protocol.encode(ask)))
     assert asked.batch.values == batch.values
     figures.time(
         "merge",
@@ -147,22 +149,22 @@ def parts(policy: Policy, figures: Figures) -> None:
 
     states = [clusters.of(event.cluster_id) for event in decoded]
     deciding = evolving = 0.0
-    usual: list[Usual] = []
+    usual: list[GrantedCreate] = []
     gc.collect()
     clock = time.process_time
     for state, event in zip(states, decoded, strict=True):
         begun = clock()
         decided = decide(state, event, default_policy=policy)
         middle = clock()
-        assert isinstance(decided, Usual)
-        evolve_usual(state, decided)
+        assert isinstance(decided, GrantedCreate)
+        evolve_granted_create(state, decided)
         evolving += clock() - middle
         deciding += middle - begun
         usual.append(decided)
     for name, took in (("decide", deciding), ("evolve", evolving)):
         figures.parts[name] = min(took * 1e6 / figures.count, figures.parts.get(name, 1e9))
 
-    encode = usual_encoder(Wire.CONFLUENT)
+    encode = granted_create_encoder(Wire.CONFLUENT)
     encoded = figures.time("encode", lambda: [encode(each) for each in usual])
     answers = [
         (f"{each.event.cluster_id}/{each.event.topic}".encode(), *values)
@@ -177,7 +179,7 @@ def parts(policy: Policy, figures: Figures) -> None:
 def packed(answers: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
     """Maps and statuses in bundles."""
     bundler = Bundler()
-    kinds = Kind.REPLICA_MAP.value, Kind.TOPIC_STATUS.value
+    kinds = MessageKind.REPLICA_MAP.value, MessageKind.TOPIC_STATUS.value
     bundles = []
     for number, (name, *values) in enumerate(answers):
         pair = zip(kinds, values, strict=True)
@@ -190,12 +192,12 @@ def packed(answers: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
 
 def sink(bundles: Sequence[bytes], figures: Figures) -> None:
     """What the driver does with a batch's bundles."""
-    with Outbox() as outbox:
+    with BatchBuffer() as buffer:
         for sequence, bundle in enumerate(bundles):
-            outbox.add(0, sequence, bundle)
-        figures.time("sink: digest", lambda: summarised(outbox))
+            buffer.add(0, sequence, bundle)
+        figures.time("sink: digest", lambda: summary_of(buffer))
         sender = TransactionalSink(Settings.from_env({}), shards=1)
-        figures.time("sink: unpack, headers", lambda: sum(1 for _ in sender._outgoing(outbox)))
+        figures.time("sink: unpack, headers", lambda: sum(1 for _ in sender._outgoing(buffer)))
         producer = Producer(
             {
                 "bootstrap.servers": "127.0.0.1:1",
@@ -207,7 +209,7 @@ def sink(bundles: Sequence[bytes], figures: Figures) -> None:
         produce = producer.produce
 
         def hand_over() -> None:
-            for topic, key, value, headers in sender._outgoing(outbox):
+            for topic, key, value, headers in sender._outgoing(buffer):
                 produce(topic, value, key, headers=headers)
 
         figures.time("sink: all, with produce", hand_over)

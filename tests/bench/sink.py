@@ -29,11 +29,11 @@ from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.topics import create_topics
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Bundle, Source
+from spu_assigner.stream.shard.bundle import Bundle, InputSource
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 from support.bench.figures import keep, spread
@@ -55,18 +55,18 @@ def decided(settings: Settings, partitions: int, count: int) -> list[bytes]:
         topic_prefix=settings.topic_prefix,
         default_policy=settings.default_policy,
         wire=settings.wire,
-        keepers=None,
+        server_secret=None,
     )
     shard, store = Shard(Clusters()), DictStore()
     for source, events in (
-        (Source.SPU_EVENTS, joins()),
-        (Source.TOPIC_EVENTS, creates(0, count, partitions=partitions)),
+        (InputSource.SPU_EVENTS, joins()),
+        (InputSource.TOPIC_EVENTS, creates(0, count, partitions=partitions)),
     ):
         bundles = list(process(shard, store, batch_of(events, source), options))
     return bundles
 
 
-def batch_of(events: Sequence[Event], source: Source) -> Batch:
+def batch_of(events: Sequence[Event], source: InputSource) -> Batch:
     """All in one input partition."""
     count = len(events)
     return Batch(
@@ -87,11 +87,11 @@ def measure(
     size = sum(len(each.key or b"") + len(each.value or b"") for each in messages)
     seconds, cpu, broker_cpu = [], [], []
     for number in range(rounds + 1):
-        with Outbox() as outbox:
+        with BatchBuffer() as buffer:
             for sequence, bundle in enumerate(bundles):
-                outbox.add(0, sequence, bundle)
+                buffer.add(0, sequence, bundle)
             begun = time.perf_counter(), time.process_time(), cpu_seconds(broker)
-            sink._send_once(outbox, first_batch + number)
+            sink._send_once(buffer, first_batch + number)
             seconds.append(time.perf_counter() - begun[0])
             cpu.append(time.process_time() - begun[1])
             broker_cpu.append(cpu_seconds(broker) - begun[2])

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from support.bench.figures import QUICK, keep, spread
-from support.doctor.installations import Clinic, Patient, program
+from support.doctor.installations import Installation, InstallationFactory, program
 from support.doctor.seeds import SEEDS, slug
 from support.kafka.secured import secured_broker
 
@@ -25,14 +25,14 @@ SEEDED: Final = SEEDS[::8] if QUICK else SEEDS
 LIMIT_SECONDS: Final = 5.0
 
 
-def examined(patient: Patient, byte_code: Path) -> tuple[float, dict[str, Any]]:
+def examined(installation: Installation, byte_code: Path) -> tuple[float, dict[str, Any]]:
     """How long the process takes, and what it says."""
-    path = os.pathsep.join([*map(str, patient.python_path), os.environ.get("PYTHONPATH", "")])
-    environ = {**patient.environ, "PYTHONPYCACHEPREFIX": str(byte_code), "PYTHONPATH": path}
+    path = os.pathsep.join([*map(str, installation.python_path), os.environ.get("PYTHONPATH", "")])
+    environ = {**installation.environ, "PYTHONPYCACHEPREFIX": str(byte_code), "PYTHONPATH": path}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     begun = time.perf_counter()
     done = subprocess.run(
-        [*program(patient), "--json"], capture_output=True, text=True, check=False, env=environ
+        [*program(installation), "--json"], capture_output=True, text=True, check=False, env=environ
     )
     seconds = time.perf_counter() - begun
     assert done.returncode in {0, 1}, done.stderr
@@ -47,15 +47,15 @@ def test_the_doctor_from_start_to_end(tmp_path: Path) -> None:
         kafka = stack.enter_context(EmbeddedBroker())
         (tmp_path / "secured").mkdir()
         secured = stack.enter_context(secured_broker(tmp_path / "secured"))
-        clinic = Clinic(
+        factory = InstallationFactory(
             bootstrap=kafka.bootstrap_servers,
             secured=secured,
-            folder=tmp_path / "clinic",
+            folder=tmp_path / "factory",
             stack=stack,
         )
-        clinic.open()
+        factory.open()
         byte_code = tmp_path / "byte-code"
-        sound = clinic.sound(tmp_path / "sound")
+        sound = factory.sound(tmp_path / "sound")
         for number in range(ROUNDS * 3 + 1):
             taken, _ = examined(sound, byte_code)
             if number:  # The first run reads the files from disk, and writes byte code.
@@ -63,9 +63,9 @@ def test_the_doctor_from_start_to_end(tmp_path: Path) -> None:
         for seed in SEEDED:
             folder = tmp_path / slug(seed)
             folder.mkdir()
-            patient = seed.prepare(clinic, folder)
+            installation = seed.prepare(factory, folder)
             for _ in range(ROUNDS):
-                taken, told = examined(patient, byte_code)
+                taken, told = examined(installation, byte_code)
                 seconds.setdefault(slug(seed), []).append(taken)
                 codes = {each["code"] for check in told["checks"] for each in check["findings"]}
                 if not {*seed.codes} <= codes:

@@ -51,7 +51,7 @@ from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
+from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 from support.events.codecs import fields_of
@@ -372,7 +372,7 @@ _OPTIONS = Options(
     topic_prefix="",
     default_policy=Policy.BALANCED,
     wire=Wire.CONFLUENT,
-    keepers=None,
+    server_secret=None,
 )
 
 
@@ -380,7 +380,7 @@ _OPTIONS = Options(
 class Raw:
     """One message as Kafka hands it over."""
 
-    source: Source
+    source: InputSource
     key: bytes | None
     value: bytes | None
 
@@ -392,7 +392,7 @@ def raws_of(data: bytes) -> list[Raw]:
         flags, size = data[0], int.from_bytes(data[1:3], "big")
         value: bytes | None = message_of(data[3 : 3 + size])
         data = data[3 + size :]
-        source = Source.SPU_EVENTS if flags & 1 else Source.TOPIC_EVENTS
+        source = InputSource.SPU_EVENTS if flags & 1 else InputSource.TOPIC_EVENTS
         key = value[:9] if value and flags & 8 else _CLUSTERS[flags >> 1 & 3]
         if flags & 192 == 192:
             value = None
@@ -419,12 +419,12 @@ def shard_batch(data: bytes) -> None:
     for bundle in process(shard, store, batch, _OPTIONS):
         for message in Bundle(bundle).messages():
             offset = int(message.id.split(b"/")[2])
-            if message.kind == Kind.DEAD_LETTER:
+            if message.kind == MessageKind.DEAD_LETTER:
                 letters[offset] += 1
                 letter = decode_record(message.value or b"")
                 _hold(isinstance(letter, DeadLetter), f"a dead letter is {letter}")
             else:
-                answers[offset] += message.kind < Kind.DEAD_LETTER
+                answers[offset] += message.kind < MessageKind.DEAD_LETTER
                 if message.value is not None:
                     decode_record(message.value)
     _check_each(raws, answers, letters)
@@ -441,7 +441,7 @@ def _check_each(raws: list[Raw], answers: list[int], letters: list[int]) -> None
     for raw, answered, dead in zip(raws, answers, letters, strict=True):
         event = None
         try:
-            kind: EventKind = "spu" if raw.source is Source.SPU_EVENTS else "topic"
+            kind: EventKind = "spu" if raw.source is InputSource.SPU_EVENTS else "topic"
             event = decode_event(raw.value, kind=kind)
         except DecodeError:
             pass

@@ -48,7 +48,7 @@ MOMENT_SECONDS: Final = 8.0  # a random moment lies in a start or shortly after 
 STOPPED_SECONDS: Final = 2.5 * short_transactions.TRANSACTION_SECONDS
 STOP_EVERY: Final = 5  # one broker of so many is stopped, not killed
 PATIENCE_SECONDS: Final = 240.0  # of one step
-LEAVE_SECONDS: Final = 20.0  # for keepers to see that their job is gone
+LEAVE_SECONDS: Final = 20.0  # for shard servers to see that their job is gone
 
 RANDOM: Final = "random moment"
 BROKER: Final = "broker killed"

@@ -15,7 +15,7 @@ from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.shard import processor
 from spu_assigner.stream.shard.batch import Options, read_shards
-from spu_assigner.stream.shard.bundle import Bundle, Kind, Message, Source
+from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.shard.processor import STATE_VARIABLE, AssignerProcessor
 from support.events.builders import Events
 
@@ -34,7 +34,7 @@ def make_tester(query_name: str) -> TwsTester:
         topic_prefix="",
         default_policy=Policy.FLUVIO,
         wire=Wire.CONFLUENT,
-        keepers=None,
+        server_secret=None,
     )
     return TwsTester(AssignerProcessor(options))
 
@@ -53,7 +53,7 @@ def row(
     is_spu = isinstance(event, SpuJoined | SpuLeft)
     return {
         "shard": LABEL,
-        "source": int(Source.SPU_EVENTS if is_spu else Source.TOPIC_EVENTS),
+        "source": int(InputSource.SPU_EVENTS if is_spu else InputSource.TOPIC_EVENTS),
         "partition": 0,
         "offset": next(_offsets),
         "time_ms": time_ms,
@@ -74,7 +74,7 @@ def maps(messages: list[Message]) -> dict[bytes, object]:
     """Replica lists by key."""
     found: dict[bytes, object] = {}
     for message in messages:
-        if message.kind == Kind.REPLICA_MAP:
+        if message.kind == MessageKind.REPLICA_MAP:
             record = None if message.value is None else decode_record(message.value)
             assert record is None or isinstance(record, ReplicaMap)
             assert message.key is not None
@@ -87,7 +87,7 @@ def letters(messages: list[Message]) -> list[DeadLetter]:
     return [
         letter
         for message in messages
-        if message.kind == Kind.DEAD_LETTER
+        if message.kind == MessageKind.DEAD_LETTER
         and isinstance(letter := decode_record(message.value or b""), DeadLetter)
     ]
 
@@ -99,7 +99,12 @@ def test_events_in_answers_out(tester: TwsTester) -> None:
     sent = batch(tester, *map(row, [*events.joins(0, 1), events.create("t", 2, 2)]))
     kinds = [message.kind for message in sent]
     answers = [decode_record(message.value or b"") for message in sent[:4]]
-    assert kinds[:4] == [Kind.RING_EVENT, Kind.RING_EVENT, Kind.REPLICA_MAP, Kind.TOPIC_STATUS]
+    assert kinds[:4] == [
+        MessageKind.RING_EVENT,
+        MessageKind.RING_EVENT,
+        MessageKind.REPLICA_MAP,
+        MessageKind.TOPIC_STATUS,
+    ]
     assert [type(answer) for answer in answers] == [RingEvent, RingEvent, ReplicaMap, TopicStatus]
     assert [message.key for message in sent[:4]] == [b"c1", b"c1", b"c1/t", b"c1/t"]
     assert maps(sent) == {b"c1/t": [[0, 1], [1, 0]]}
@@ -162,7 +167,7 @@ def test_a_repeated_event_is_answered_once(tester: TwsTester) -> None:
     events = Events()
     create = events.create("t")
     sent = batch(tester, *map(row, [*events.joins(0), create, create]))
-    assert [message.kind for message in sent].count(Kind.REPLICA_MAP) == 1
+    assert [message.kind for message in sent].count(MessageKind.REPLICA_MAP) == 1
     assert batch(tester, row(create)) == []
 
 
@@ -232,7 +237,7 @@ def test_a_batch_of_nothing_but_poison_says_what_it_read(tester: TwsTester) -> N
     bad = row(key=None, value=b"?")
     out = tester.testInPandas(LABEL, pd.DataFrame([bad, row(key=b"c1", value=None)]))
     [read] = Bundle(out["bundle"].iloc[-1]).ranges
-    assert (read.source, read.first, read.count) == (Source.TOPIC_EVENTS, bad["offset"], 2)
+    assert (read.source, read.first, read.count) == (InputSource.TOPIC_EVENTS, bad["offset"], 2)
 
 
 @pytest.mark.smoke

@@ -7,7 +7,7 @@ of 16 partitions × 3 replicas a second each part could take, and so what satura
 
 - one job, as it is: executors decide, then one producer in the driver sends;
 - several jobs, each on the clusters of its topic prefix, each with its own driver and producer;
-- a producer in each keeper: each shard's part of a batch is a transaction of its own.
+- a producer in each shard server: each shard's part of a batch is a transaction of its own.
 
 A batch's steps follow each other, so its time is their sum. Nothing here was run: executors are
 taken to be as fast as these cores, and each machine's network to carry 10 Gbit/s each way. With
@@ -50,7 +50,7 @@ ROW_SIZE: Final = 100  # of an event in the shuffle, besides key and value
 class Costs:
     """What one create takes, in seconds of one core, and what a batch takes besides."""
 
-    decide: float  # in JVM, worker and keeper: all of the job but the sink
+    decide: float  # in JVM, worker and shard server: all of the job but the sink
     send: float  # in the driver, from the first message to the commit: nothing else is done then
     send_cpu: float
     broker: float
@@ -58,7 +58,7 @@ class Costs:
     messages: float
     batch: float  # of a batch that decides and sends next to nothing
     shard: float  # of each shard of a batch, of one core
-    topic_bytes: float  # in a keeper
+    topic_bytes: float  # in a shard server
     event_bytes: float  # of a request's row on its way to its shard
 
     @classmethod

@@ -5,8 +5,8 @@
 The same work, 50 clusters of 64 SPUs and topics of 16 partitions × 3 replicas placed by `fluvio`,
 on one broker: with one and with two executors of a core each, in JVMs of their own
 (`local-cluster`), beside one process with two cores (`local`), and there with ever more shards,
-which are tasks of each batch and keepers. Latency of single creates, rate and processor time of a
-backlog.
+which are tasks of each batch and shard servers. Latency of single creates, rate and processor time
+of a backlog.
 
 Every map is held against the core. With --write the figures go to results/scaling.json. Exit
 status: 1 if a map is wrong.

@@ -16,7 +16,7 @@ from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job
-from spu_assigner.stream.plan.applied_store import Ledger
+from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
 from support.kafka.traffic import Kafka
 from support.project.contract import Contract, Received, received, registry
@@ -138,7 +138,7 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
         recorded_at=1,
         lists="0",
     )
-    ledger = Ledger(settings.connection(), "c1", is_there=True)
+    ledger = AppliedLedger(settings.connection(), "c1", is_there=True)
     ledger.record([made])
     ledger.forget(["walked"])
     with registry(contract) as client:

@@ -20,7 +20,7 @@ from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.jvm import java as java_module
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topics import create_topics
-from support.doctor.installations import PREFIX, Clinic, Patient
+from support.doctor.installations import PREFIX, Installation, InstallationFactory
 from support.doctor.seeds import SEEDS, Seed, slug
 from support.kafka.secured import Secured
 
@@ -29,14 +29,14 @@ FEW_SECONDS = "20"  # are waited out
 
 
 @pytest.fixture(scope="module")
-def clinic(
+def factory(
     kafka: EmbeddedBroker, java: Java, secured: Secured, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Clinic]:
+) -> Iterator[InstallationFactory]:
     with ExitStack() as stack:
-        made = Clinic(
+        made = InstallationFactory(
             bootstrap=kafka.bootstrap_servers,
             secured=secured,
-            folder=tmp_path_factory.mktemp("clinic"),
+            folder=tmp_path_factory.mktemp("factory"),
             stack=stack,
         )
         made.open()
@@ -44,18 +44,21 @@ def clinic(
 
 
 def call(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch, *arguments: str, seconds: str = SECONDS
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    *arguments: str,
+    seconds: str = SECONDS,
 ) -> Result:
     with monkeypatch.context() as patch:
-        for folder in patient.python_path:
+        for folder in installation.python_path:
             patch.syspath_prepend(folder)
-        if patient.has_no_other_java:
+        if installation.has_no_other_java:
             patch.setattr(java_module, "SEARCH_PATTERNS", ())
             patch.setattr(java_module, "PACKAGE", "no_such_package")
-        patch.setattr("os.environ", dict(patient.environ))
+        patch.setattr("os.environ", dict(installation.environ))
         return CliRunner().invoke(
             doctor,
-            [*patient.arguments, "--timeout", seconds, *arguments],
+            [*installation.arguments, "--timeout", seconds, *arguments],
             standalone_mode=False,
         )
 
@@ -67,20 +70,20 @@ def findings(told: Result) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("seed", SEEDS, ids=slug)
 def test_a_seeded_fault_is_found_and_no_other(
-    seed: Seed, clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    seed: Seed, factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With its code, what to do about it, and the exit status that a script goes by."""
-    patient = seed.prepare(clinic, tmp_path)
-    told = call(patient, monkeypatch, "--json", seconds=FEW_SECONDS if seed.waits else SECONDS)
+    installation = seed.prepare(factory, tmp_path)
+    told = call(installation, monkeypatch, "--json", seconds=FEW_SECONDS if seed.waits else SECONDS)
     found = findings(told)
     assert sorted({each["code"] for each in found}) == list(seed.codes), found
-    assert seed.mend in next(each["mend"] for each in found if each["code"] == seed.codes[0])
+    assert seed.fix in next(each["mend"] for each in found if each["code"] == seed.codes[0])
     assert told.return_value == seed.status
 
 
-def traces(clinic: Clinic, folder: Path) -> dict[str, Any]:
+def traces(factory: InstallationFactory, folder: Path) -> dict[str, Any]:
     """All that a check could leave behind."""
-    with AdminClient(clinic.client) as admin:
+    with AdminClient(factory.client) as admin:
         found = admin.list_topics(timeout=30).topics
         places = [
             TopicPartition(name, number)
@@ -104,71 +107,71 @@ def traces(clinic: Clinic, folder: Path) -> dict[str, Any]:
 
 
 def test_of_a_cluster_that_is_new_no_topic_is_made(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Kafka makes its own topics when a consumer or a producer of transactions comes first."""
-    with AdminClient(clinic.secured.plain) as admin:
+    with AdminClient(factory.secured.plain) as admin:
         before = {*admin.list_topics(timeout=30).topics}
-        told = call(clinic.user(tmp_path), monkeypatch, "--json", "--strict")
+        told = call(factory.user(tmp_path), monkeypatch, "--json", "--strict")
         assert findings(told) == []
         assert {*admin.list_topics(timeout=30).topics} == before
 
 
 @pytest.mark.smoke
 def test_a_sound_installation_has_no_findings_and_is_left_as_it_was(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No topic, no message, no group, no file."""
-    patient = clinic.sound(tmp_path)
-    settings = Settings.load(environ=patient.environ)
+    installation = factory.sound(tmp_path)
+    settings = Settings.load(environ=installation.environ)
     # As the job does at its start: the first consumer of a cluster makes Kafka's topic of groups.
-    read_marker(settings, topic=f"{PREFIX}assigner-commits", patience=float(SECONDS))
-    before = traces(clinic, tmp_path)
-    told = call(patient, monkeypatch, "--json", "--strict")
+    read_marker(settings, topic=f"{PREFIX}assigner-commits", seconds_max=float(SECONDS))
+    before = traces(factory, tmp_path)
+    told = call(installation, monkeypatch, "--json", "--strict")
     assert findings(told) == []
     assert told.return_value == 0
     checks = json.loads(told.stdout)["checks"]
     assert {each["check"]: each["state"] for each in checks if each["state"] != "ok"} == {}
     assert [each["left_out"] for each in checks if each["left_out"]] == []
-    assert traces(clinic, tmp_path) == before
-    shown = call(patient, monkeypatch)
+    assert traces(factory, tmp_path) == before
+    shown = call(installation, monkeypatch)
     assert "✓" in shown.stdout
     assert "batch 12 in 2 shards" in " ".join(shown.stdout.split())  # however it is wrapped
     assert shown.stdout.endswith("\nnothing wrong\n")
 
 
 def test_a_user_with_the_jobs_rights_has_no_findings_over_tls(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Exactly those of the table are enough for every check; another role's are missing."""
-    patient = clinic.user(tmp_path)
-    told = call(patient, monkeypatch, "--json", "--strict")
+    installation = factory.user(tmp_path)
+    told = call(installation, monkeypatch, "--json", "--strict")
     assert findings(told) == []
     (broker,) = [each for each in json.loads(told.stdout)["checks"] if each["check"] == "broker"]
     assert "1 broker, SASL_SSL, metadata.version" in broker["found"]
-    found = findings(call(patient, monkeypatch, "--json", "--role", "auditor"))
+    found = findings(call(installation, monkeypatch, "--json", "--role", "auditor"))
     assert {each["code"] for each in found} == {"D301"}
     assert f"{PREFIX}replica-map: this user has" in " ".join(each["message"] for each in found)
 
 
 @pytest.mark.smoke
 def test_what_apply_has_not_made_yet_is_no_fault(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An installation of before has no applied-topics, and needs none until the first apply."""
-    patient = clinic.sound(tmp_path)
+    installation = factory.sound(tmp_path)
     name = f"{PREFIX}applied-topics"
-    with AdminClient(clinic.client) as admin:
+    with AdminClient(factory.client) as admin:
         admin.delete_topics([name])[name].result(timeout=60)
         while name in admin.list_topics(timeout=60).topics:
             time.sleep(0.02)
     try:
-        assert findings(call(patient, monkeypatch, "--json", "--strict")) == []
-        told = call(patient, monkeypatch, "--json", "--strict", "--role", "applier")
+        assert findings(call(installation, monkeypatch, "--json", "--strict")) == []
+        told = call(installation, monkeypatch, "--json", "--strict", "--role", "applier")
         assert findings(told) == []
         (topics,) = (
             each for each in json.loads(told.stdout)["checks"] if each["check"] == "topics"
         )
         assert topics["left_out"] == [f"{name}: not there yet; the first `apply` makes it"]
     finally:
-        create_topics(clinic.client, prefix=PREFIX)
+        create_topics(factory.client, prefix=PREFIX)

@@ -22,7 +22,7 @@ from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.decision import LABEL
-from spu_assigner.stream.follow.kafka import OvertakenError, SaidReader, Voice
+from spu_assigner.stream.follow.kafka import AnnouncedReader, FencedProducer, OvertakenError
 from spu_assigner.stream.kafka.topics import create_topics
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.reading import committed, settled
@@ -191,9 +191,9 @@ def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_not
 
 def test_a_leader_of_before_is_shut_out(followed: Followed) -> None:
     """One that was stopped for a while still believes that it leads; nothing of it is seen."""
-    older = Voice(followed.connection, "c1")
+    older = FencedProducer(followed.connection, "c1")
     older.say([joined(1)])
-    newer = Voice(followed.connection, "c1")
+    newer = FencedProducer(followed.connection, "c1")
     with pytest.raises(OvertakenError):
         older.say([joined(2), joined(3)])
     newer.say([joined(4)])
@@ -215,9 +215,9 @@ def test_what_has_expired_is_known_from_the_state(followed: Followed) -> None:
     send(followed, [joined(1), joined(2), left(2), by_hand(3)])
     expire(followed)
     send(followed, [by_hand(4)])
-    reader = SaidReader(followed.connection, "c1")
+    reader = AnnouncedReader(followed.connection, "c1")
     reader.close()
-    said = reader.said.by_spu()
+    said = reader.announced.by_spu()
     assert {spu_id: (known.online, known.is_own) for spu_id, known in said.items()} == {
         1: (True, True),
         2: (False, True),

@@ -244,9 +244,9 @@ def test_no_secret_is_on_a_page_of_the_ui_or_its_rest_interface(told: Told) -> N
 
 
 def test_no_secret_is_on_a_command_line(told: Told) -> None:
-    """Every user of the machine can read those, of the JVM, its workers and the keepers."""
+    """Every user of the machine can read those, of the JVM, its workers and the shard servers."""
     lines = {f"{number} {line}": line.encode() for number, line in told.command_lines.items()}
-    for program in ("SparkSubmit", "pyspark.daemon", "shard.server", "stream.cli"):
+    for program in ("SparkSubmit", "pyspark.daemon", "stream.shard.server", "stream.cli"):
         assert any(program in line for line in lines)
     assert holding(lines) == []
 

@@ -2,7 +2,7 @@
 
 One broker and one stream serve all tests. Each finds the job as the one before left it and leaves
 it recovered: what was sent before the death is applied, and every message on every topic is held
-against the core, the markers and `spu-assigner simulate` (`support/judge.py`).
+against the core, the markers and `spu-assigner simulate` (`support/job/judge.py`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import sink as sink_module
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
 from spu_assigner.stream.job.ownership import Ownership
-from spu_assigner.stream.job.sink import Sent, TransactionalSink
+from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topics import create_topics
 from support.job import blind_sink, short_transactions
-from support.job.outboxes import outbox
+from support.job.batch_buffers import batch_buffer
 from support.job.profiled import ENVIRON
 from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, Trial
 from support.kafka.reading import settled
@@ -103,8 +103,8 @@ def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) 
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("kind", ["pyspark.daemon", "shard.server"])
-def test_a_worker_or_keeper_that_is_killed_is_replaced(trial: Trial, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["pyspark.daemon", "stream.shard.server"])
+def test_a_worker_or_shard_server_that_is_killed_is_replaced(trial: Trial, kind: str) -> None:
     """They are processes of their own; the task fails, Spark repeats it, the job goes on."""
     job = trial.ensure(command=SHORT)
     found = trial.processes(kind)
@@ -161,8 +161,8 @@ class Interrupted(TransactionalSink):
 
     happens: Callable[[Interrupted], None] | None = None
 
-    def _outgoing(self, outbox: Outbox) -> Iterator[Any]:
-        yield from super()._outgoing(outbox)
+    def _outgoing(self, buffer: BatchBuffer) -> Iterator[Any]:
+        yield from super()._outgoing(buffer)
         if self.happens is not None:
             happens, self.happens = self.happens, None
             happens(self)
@@ -179,7 +179,7 @@ def sink(
     sink = Interrupted(Settings.load(flags=flags, environ=ENVIRON), shards=1)
     sink.open("one")
     sink.bind("one")
-    sink._send_once(outbox(b"a"), 0)
+    sink._send_once(batch_buffer(b"a"), 0)
     yield sink
     sink.close()
 
@@ -202,10 +202,10 @@ def test_a_transaction_that_was_open_too_long_is_no_other_process(
         r".*start the job again"
     )
     with pytest.raises(TransactionExpiredError, match=told):
-        sink._send_once(outbox(b"b", first=1), 1)
+        sink._send_once(batch_buffer(b"b", first=1), 1)
     sink.open("one")
-    sink._send_once(outbox(b"b", first=1), 1)
-    assert sink.last == Sent(batch=1, count=1, repeated=False)
+    sink._send_once(batch_buffer(b"b", first=1), 1)
+    assert sink.last == SentBatch(batch=1, count=1, repeated=False)
 
 
 def test_a_process_that_took_over_from_one_that_stood_still_is_named(
@@ -224,7 +224,7 @@ def test_a_process_that_took_over_from_one_that_stood_still_is_named(
 
     sink.happens = stand_still
     with pytest.raises(FencedError, match="another process has taken over query 'q'"):
-        sink._send_once(outbox(b"b", first=1), 1)
+        sink._send_once(batch_buffer(b"b", first=1), 1)
 
 
 def test_messages_that_did_not_arrive_are_sent_again(
@@ -243,11 +243,11 @@ def test_messages_that_did_not_arrive_are_sent_again(
             starting.append(other.submit(start_later))
 
         sink.happens = lose_the_broker
-        sink._send_once(outbox(b"b", first=1), 1)
+        sink._send_once(batch_buffer(b"b", first=1), 1)
     starting[0].result()
-    assert sink.last == Sent(batch=1, count=1, repeated=False)
-    sink._send_once(outbox(b"c", first=2), 2)
-    assert sink.last == Sent(batch=2, count=1, repeated=False)
+    assert sink.last == SentBatch(batch=1, count=1, repeated=False)
+    sink._send_once(batch_buffer(b"c", first=2), 2)
+    assert sink.last == SentBatch(batch=2, count=1, repeated=False)
 
 
 class NoName:
@@ -281,10 +281,10 @@ def test_a_takeover_that_kafka_does_not_name_at_the_commit_is_found_out(
     sink.happens = lambda _: successor.open("one")
     sink._producer = NoName(sink._producer, commits=False)
     with pytest.raises(FencedError, match="another process has taken over query 'spu-assigner'"):
-        sink._send_once(outbox(b"b", first=1), 1)
+        sink._send_once(batch_buffer(b"b", first=1), 1)
     successor.bind("one")
-    successor._send_once(outbox(b"b", first=1), 1)
-    assert successor.last == Sent(batch=1, count=1, repeated=False)
+    successor._send_once(batch_buffer(b"b", first=1), 1)
+    assert successor.last == SentBatch(batch=1, count=1, repeated=False)
     successor.close()
 
 
@@ -294,8 +294,8 @@ def test_a_commit_that_ends_in_a_fault_of_the_broker_is_looked_up(
 ) -> None:
     """It may hold or not: what is sent is sent once."""
     sink._producer = NoName(sink._producer, commits=commits)
-    sink._send_once(outbox(b"b", first=1), 1)
-    assert sink.last == Sent(batch=1, count=1, repeated=commits)
+    sink._send_once(batch_buffer(b"b", first=1), 1)
+    assert sink.last == SentBatch(batch=1, count=1, repeated=commits)
 
 
 def test_without_a_look_at_the_marker_the_same_run_shows_duplicates(

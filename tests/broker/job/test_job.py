@@ -20,7 +20,7 @@ from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointE
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.client import Reader, Sender, Sent
+from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.topics import TopicsError, create_topics
 from spu_assigner.stream.recover.rebuild import recover
 from spu_assigner.stream.shard.batch import read_shards
@@ -106,7 +106,7 @@ def test_every_shard_has_a_state_partition_of_its_own(java: Java) -> None:
         spark.stop()
 
 
-def keepers() -> set[int]:
+def shard_servers() -> set[int]:
     """The processes that hold a shard for this process's Spark now, each by its shard's lock.
 
     Only those: a lock outlives who was killed, and its number may be another process's by now.
@@ -117,7 +117,7 @@ def keepers() -> set[int]:
             FileNotFoundError, ProcessLookupError, ValueError
         ):  # It ends, or just begins.
             pid = int(lock.read_text())
-            if b"shard.server" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
+            if b"stream.shard.server" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
                 found.add(pid)
     return found
 
@@ -130,17 +130,17 @@ def is_own(pid: int) -> bool:
     return pid != 0
 
 
-def test_a_keeper_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
-    """Keepers are processes and may be killed; the state is read again and nothing is lost."""
+def test_a_shard_server_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
+    """They are processes and may be killed; the state is read again and nothing is lost."""
     local = replace(settings, master="local[2,4]")
     kafka, events = Kafka(settings), Events()
     kafka.send([*events.joins(0, 1, 2), events.create("a", 2, policy=Policy.FLUVIO)])
     job = run(local)
     kafka.wait("topic-status", 1, job)
-    own = keepers()
+    own = shard_servers()
     assert own
-    for keeper in own:
-        os.kill(keeper, signal.SIGKILL)
+    for server in own:
+        os.kill(server, signal.SIGKILL)
     kafka.send([events.create("b", 2, policy=Policy.FLUVIO)])
     kafka.wait("topic-status", 2, job)
     assert kafka.maps() == {b"c1/a": [[0], [1]], b"c1/b": [[2], [0]]}
@@ -261,7 +261,7 @@ def test_an_unknown_host_beside_a_broker_stops_nobody(
     create_topics(mixed.connection().client(), prefix=mixed.topic_prefix)
     kafka, events = Kafka(settings), Events()
     job = run(mixed)
-    sent: list[Sent] = []
+    sent: list[SentMessage] = []
     with Reader(mixed.connection(), ["topic-status"]) as reader:
         sender = Sender(mixed.connection(), sent.append)
         for event in (events.join(0), events.create("a")):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from spu_assigner.core.base.events import Event
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job import batch_buffer as outbox
+from spu_assigner.stream.job import batch_buffer
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.shard.spill import Note, read_note
 from support.events.builders import Events
@@ -29,7 +29,7 @@ def test_large_answers_go_by_a_file_and_come_out_the_same(
         notes.extend([] if note is None else [note])
         return note
 
-    monkeypatch.setattr(outbox, "read_note", noting)
+    monkeypatch.setattr(batch_buffer, "read_note", noting)
     events = Events()
     sent: list[Event] = events.joins(*range(FIRST_SPU, FIRST_SPU + 20), capacity=10**8)
     sent += [events.create(f"t{number}", 100_000, 16) for number in range(CREATES)]

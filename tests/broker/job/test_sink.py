@@ -14,7 +14,7 @@ from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
@@ -23,11 +23,11 @@ from spu_assigner.stream.job.marker_check import (
     MarkerGapError,
     SinkError,
 )
-from spu_assigner.stream.job.sink import Sent, TransactionalSink
-from spu_assigner.stream.kafka import retry as patience_module
-from spu_assigner.stream.kafka.retry import unmasked
+from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
+from spu_assigner.stream.kafka import retry
+from spu_assigner.stream.kafka.retry import raise_fatal_cause
 from spu_assigner.stream.kafka.topics import create_topics
-from support.job.outboxes import outbox
+from support.job.batch_buffers import batch_buffer
 from support.job.profiled import ENVIRON
 from support.kafka.reading import committed, outputs, settled
 from support.kafka.shared_broker import SharedBroker
@@ -75,7 +75,7 @@ def settle(settings: Settings) -> None:
 
 def last_marker(settings: Settings) -> CommitMarker:
     settle(settings)
-    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", patience=10)
+    found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", seconds_max=10)
     assert found is not None
     return found
 
@@ -87,7 +87,7 @@ def sent_values(settings: Settings) -> list[bytes | None]:
 @pytest.mark.smoke
 def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink: MakeSink) -> None:
     """The marker tells what was read and what was written."""
-    make_sink()._send_once(outbox(b"a", None, first=4), 0)
+    make_sink()._send_once(batch_buffer(b"a", None, first=4), 0)
     assert sent_values(settings) == [b"a", None]
     prefix = settings.topic_prefix
     for topic in ("assigner-commits", "assigner-audit"):
@@ -106,10 +106,10 @@ def test_a_marker_tells_how_far_the_input_has_been_read(
 ) -> None:
     """From the last marker alone another checkpoint can go on, also in partitions long silent."""
     sink = make_sink()
-    sink._send_once(outbox(b"a", b"b", first=4), 0)
-    sink._send_once(outbox(b"c", first=3, partition=2), 1)
+    sink._send_once(batch_buffer(b"a", b"b", first=4), 0)
+    sink._send_once(batch_buffer(b"c", first=3, partition=2), 1)
     sink.close()
-    make_sink()._send_once(outbox(b"d", first=6), 2)
+    make_sink()._send_once(batch_buffer(b"d", first=6), 2)
     topic = settings.topic_prefix + "topic-events"
     found = last_marker(settings)
     assert found.positions == {
@@ -126,7 +126,7 @@ def test_after_a_marker_of_an_older_release_the_checkpoint_tells_how_far(
 ) -> None:
     """Releases before 0.3 wrote no positions."""
     sink = make_sink()
-    sink._send_once(outbox(b"a"), 0)
+    sink._send_once(batch_buffer(b"a"), 0)
     old = replace(last_marker(settings), release="", positions={})
     sink._producer.begin_transaction()
     for name in ("assigner-commits", "assigner-audit"):
@@ -142,7 +142,7 @@ def test_after_a_marker_of_an_older_release_the_checkpoint_tells_how_far(
     newer = TransactionalSink(settings, shards=2, positions_after=positions_after)
     newer.open("one")
     newer.bind("one")
-    newer._send_once(outbox(b"b", first=1), 1)
+    newer._send_once(batch_buffer(b"b", first=1), 1)
     newer.close()
     assert asked == [0]
     assert last_marker(settings).positions == {
@@ -155,7 +155,7 @@ def test_after_a_marker_of_an_older_release_the_checkpoint_tells_how_far(
 
 def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
     """What they are can be told without decoding them."""
-    make_sink()._send_once(outbox(b"a"), 0)
+    make_sink()._send_once(batch_buffer(b"a"), 0)
     [message] = read_output(settings, "replica-map")
     assert dict(message.headers() or []) == {
         "ce_specversion": b"1.0",
@@ -170,8 +170,8 @@ def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeS
 def test_a_batch_without_messages_has_a_marker_too(settings: Settings, make_sink: MakeSink) -> None:
     """Otherwise the next batch would not follow on the last marker."""
     sink = make_sink()
-    sink._send_once(Outbox(), 0)
-    sink._send_once(outbox(b"a"), 1)
+    sink._send_once(BatchBuffer(), 0)
+    sink._send_once(batch_buffer(b"a"), 1)
     found = last_marker(settings)
     assert found.batch == 1
 
@@ -181,18 +181,18 @@ def test_a_batch_repeated_after_a_crash_is_not_sent_again(
     settings: Settings, make_sink: MakeSink
 ) -> None:
     """Spark had not yet noted it as done."""
-    make_sink()._send_once(outbox(b"a"), 0)
+    make_sink()._send_once(batch_buffer(b"a"), 0)
     sink = make_sink()
-    sink._send_once(outbox(b"a"), 0)
-    assert sink.last == Sent(batch=0, count=1, repeated=True)
-    sink._send_once(outbox(b"b", first=1), 1)
+    sink._send_once(batch_buffer(b"a"), 0)
+    assert sink.last == SentBatch(batch=0, count=1, repeated=True)
+    sink._send_once(batch_buffer(b"b", first=1), 1)
     assert sent_values(settings) == [b"a", b"b"]
 
 
 def test_bundles_are_sent_by_shard_and_sequence(settings: Settings, make_sink: MakeSink) -> None:
     """State partitions finish in any order; the digest and the order of messages do not depend."""
-    both = outbox(b"second", shard=2)
-    for place, data in outbox(b"first", shard=1)._places.items():
+    both = batch_buffer(b"second", shard=2)
+    for place, data in batch_buffer(b"first", shard=1)._places.items():
         assert isinstance(data, bytes)
         both.add(*place, data)
     make_sink()._send_once(both, 0)
@@ -203,15 +203,15 @@ def test_a_batch_larger_than_memory_goes_by_way_of_a_file(
     settings: Settings, make_sink: MakeSink
 ) -> None:
     """Its digest is that of the same batch in memory."""
-    spilled = Outbox(memory_size_max=100)
-    for place, data in outbox(b"a" * 300, b"b")._places.items():
+    spilled = BatchBuffer(memory_size_max=100)
+    for place, data in batch_buffer(b"a" * 300, b"b")._places.items():
         assert isinstance(data, bytes)
         spilled.add(*place, data)
     assert spilled.is_spilled
     make_sink()._send_once(spilled, 0)
     sink = make_sink()
-    sink._send_once(outbox(b"a" * 300, b"b"), 0)
-    assert sink.last == Sent(batch=0, count=2, repeated=True)
+    sink._send_once(batch_buffer(b"a" * 300, b"b"), 0)
+    assert sink.last == SentBatch(batch=0, count=2, repeated=True)
 
 
 @pytest.mark.smoke
@@ -219,24 +219,24 @@ def test_a_repeated_batch_with_other_content_is_refused(
     settings: Settings, make_sink: MakeSink
 ) -> None:
     """Half of the world has seen the first answers."""
-    make_sink()._send_once(outbox(b"a"), 0)
+    make_sink()._send_once(batch_buffer(b"a"), 0)
     with pytest.raises(DigestMismatchError, match="batch 0 was sent with 1 messages"):
-        make_sink()._send_once(outbox(b"A"), 0)
+        make_sink()._send_once(batch_buffer(b"A"), 0)
     assert sent_values(settings) == [b"a"]
 
 
 def test_another_checkpoint_is_refused_before_the_query_starts(make_sink: MakeSink) -> None:
     """A new checkpoint reads all events again and would answer them twice."""
-    make_sink()._send_once(outbox(b"a"), 0)
+    make_sink()._send_once(batch_buffer(b"a"), 0)
     with pytest.raises(ForeignCheckpointError, match="is of checkpoint one, and this is two"):
         make_sink("two")
 
 
 def test_another_checkpoint_is_refused_with_its_first_batch(make_sink: MakeSink) -> None:
     """A checkpoint that is still to be made has no id at the start."""
-    make_sink()._send_once(outbox(b"a"), 0)
+    make_sink()._send_once(batch_buffer(b"a"), 0)
     with pytest.raises(ForeignCheckpointError):
-        make_sink("two", opened=False)._send_once(outbox(b"a"), 0)
+        make_sink("two", opened=False)._send_once(batch_buffer(b"a"), 0)
 
 
 @pytest.mark.parametrize("batch", [0, 3])
@@ -245,26 +245,26 @@ def test_a_batch_that_does_not_follow_the_marker_is_refused(
 ) -> None:
     """An old copy of the checkpoint would repeat answers, a lost batch would leave some out."""
     sink = make_sink()
-    sink._send_once(outbox(b"a"), 0)
-    sink._send_once(outbox(b"b"), 1)
+    sink._send_once(batch_buffer(b"a"), 0)
+    sink._send_once(batch_buffer(b"b"), 1)
     with pytest.raises(MarkerGapError, match=f"at batch {batch}, the last marker .* at 1"):
-        make_sink()._send_once(outbox(b"c"), batch)
+        make_sink()._send_once(batch_buffer(b"c"), batch)
 
 
 def test_without_a_marker_only_the_first_batch_is_sent(make_sink: MakeSink) -> None:
     """Another Kafka cluster, or the markers were deleted."""
     with pytest.raises(MarkerGapError, match="has no marker"):
-        make_sink()._send_once(outbox(b"a"), 5)
+        make_sink()._send_once(batch_buffer(b"a"), 5)
 
 
 @pytest.mark.smoke
 def test_an_older_process_is_shut_out(settings: Settings, make_sink: MakeSink) -> None:
     """Two that believe they are the one: the later one is right."""
     older = make_sink()
-    older._send_once(outbox(b"a"), 0)
+    older._send_once(batch_buffer(b"a"), 0)
     make_sink()
     with pytest.raises(FencedError, match="another process has taken over"):
-        older._send_once(outbox(b"b"), 1)
+        older._send_once(batch_buffer(b"b"), 1)
     assert sent_values(settings) == [b"a"]
 
 
@@ -278,10 +278,10 @@ def test_one_that_is_shut_out_while_it_sends_says_the_same(
     producer.produce(topic, b"a", b"key")
     producer.flush(30)
     make_sink()
-    with suppress(KafkaException), unmasked(producer):  # Afterwards the client knows it.
+    with suppress(KafkaException), raise_fatal_cause(producer):  # Afterwards the client knows it.
         producer.produce(topic, b"b", b"key")
         producer.flush(30)
-    with pytest.raises(KafkaException) as told, unmasked(producer):
+    with pytest.raises(KafkaException) as told, raise_fatal_cause(producer):
         producer.produce(topic, b"c", b"key")
     with pytest.raises(FencedError, match="another process has taken over"):
         older._give_up(told.value, batch=1, attempt=1)
@@ -297,7 +297,7 @@ def test_what_an_older_process_left_open_is_never_seen(
     dead._producer.begin_transaction()
     dead._producer.produce(settings.topic_prefix + "replica-map", b"half", b"c1/t")
     dead._producer.flush()
-    make_sink()._send_once(outbox(b"whole"), 0)
+    make_sink()._send_once(batch_buffer(b"whole"), 0)
     assert sent_values(settings) == [b"whole"]
 
 
@@ -317,8 +317,8 @@ def test_after_a_time_out_the_marker_decides(
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     monkeypatch.setattr(sink, "_transact", lost_answer)
-    sink._send_once(outbox(b"a"), 0)
-    assert sink.last == Sent(batch=0, count=1, repeated=True)
+    sink._send_once(batch_buffer(b"a"), 0)
+    assert sink.last == SentBatch(batch=0, count=1, repeated=True)
     assert sent_values(settings) == [b"a"]
 
 
@@ -327,14 +327,14 @@ def test_a_message_that_kafka_does_not_take_fails_the_whole_batch(
 ) -> None:
     """All or nothing; the next process starts clean."""
     with pytest.raises(SinkError, match="could not be sent"):
-        make_sink()._send_once(outbox(b"a", bytes(9 * 1024 * 1024)), 0)
-    make_sink()._send_once(outbox(b"b"), 0)
+        make_sink()._send_once(batch_buffer(b"a", bytes(9 * 1024 * 1024)), 0)
+    make_sink()._send_once(batch_buffer(b"b"), 0)
     assert sent_values(settings) == [b"b"]
 
 
 def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeSink) -> None:
     """Another query of the same prefix may have written many since."""
-    make_sink()._send_once(outbox(b"a"), 0)
+    make_sink()._send_once(batch_buffer(b"a"), 0)
     other = TransactionalSink(
         Settings.load(
             flags={
@@ -349,7 +349,7 @@ def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeS
     other.open(None)
     other.bind("three")
     for batch in range(40):
-        other._send_once(Outbox(), batch)
+        other._send_once(BatchBuffer(), batch)
     other.close()
     found = last_marker(settings)
     assert (found.query, found.batch) == ("spu-assigner", 0)
@@ -361,15 +361,15 @@ def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
     """By a fixed time a batch that takes longer would be sent anew for ever."""
     patience = 8.0
     sink = make_sink()
-    monkeypatch.setattr(patience_module, "PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(retry, "RETRY_SECONDS_MAX", patience)
     values = [random.Random(number).randbytes(500_000) for number in range(24)]
     client_id = settings.topic_prefix + settings.query_name
     with throttle(settings.bootstrap_servers) as quotas:
         quotas.set(client_id, 500_000)
         begun = time.monotonic()
-        sink._send_once(outbox(*values), 0)
+        sink._send_once(batch_buffer(*values), 0)
         seconds = time.monotonic() - begun
         quotas.set(client_id, None)
-    assert sink.last == Sent(batch=0, count=24, repeated=False)
+    assert sink.last == SentBatch(batch=0, count=24, repeated=False)
     assert len(sent_values(settings)) == 24
     assert seconds > patience

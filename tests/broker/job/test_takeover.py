@@ -28,7 +28,7 @@ from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
-from support.job.outboxes import outbox
+from support.job.batch_buffers import batch_buffer
 from support.job.profiled import SHARDS
 from support.job.programs import running
 from support.kafka.traffic import Kafka
@@ -357,7 +357,7 @@ def test_a_foreign_checkpoint_is_refused_before_a_jvm_starts_and_shuts_nobody_ou
     owner = TransactionalSink(settings, shards=SHARDS)
     owner.open("one")
     owner.bind("one")
-    owner._send_once(outbox(b"a"), 0)
+    owner._send_once(batch_buffer(b"a"), 0)
     noted, home = tmp_path / "noted", tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     wrapper = home / "bin/java"
@@ -369,5 +369,5 @@ def test_a_foreign_checkpoint_is_refused_before_a_jvm_starts_and_shuts_nobody_ou
     assert "is of checkpoint one, and this is a new one" in line
     assert not noted.exists()
     assert not Path(settings.checkpoint, FOLDER).exists()
-    owner._send_once(outbox(b"b", first=1), 1)
+    owner._send_once(batch_buffer(b"b", first=1), 1)
     owner.close()

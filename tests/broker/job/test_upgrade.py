@@ -20,7 +20,7 @@ from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
 from spu_assigner.stream.job.lifecycle import Job, start
-from spu_assigner.stream.job.sink import Sent
+from spu_assigner.stream.job.sink import SentBatch
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.recover.rebuild import survey
 from spu_assigner.stream.shard.batch import map_key, state_key
@@ -128,7 +128,7 @@ def test_a_checkpoint_of_an_earlier_release_is_resumed(
         Path(settings.checkpoint, "commits", str(last)).unlink()
     with start(settings) as job:
         job.query.processAllAvailable()
-        repeated = Sent(batch=last, count=markers[-1].count, repeated=True)
+        repeated = SentBatch(batch=last, count=markers[-1].count, repeated=True)
         assert job.sink.last == (repeated if is_repeated else None)
         assert job.shards == SHARDS_THEN
         total = streams.applied_count() + len(more())

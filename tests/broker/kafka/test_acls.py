@@ -27,15 +27,15 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow import loop as follow_run
 from spu_assigner.stream.follow.decision import Rules, Size
 from spu_assigner.stream.follow.kafka import require_rights
-from spu_assigner.stream.follow.loop import Order, follow
+from spu_assigner.stream.follow.loop import FollowOptions, follow
 from spu_assigner.stream.follow.rendering import Teller
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.lifecycle import Jars, build_session
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
-from spu_assigner.stream.kafka.client import Reader, Sender, Sent
+from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.topics import (
     APPLIED_TOPICS,
     ASSIGNER_STATE,
@@ -48,9 +48,9 @@ from spu_assigner.stream.kafka.topics import (
     check_topics,
     create_topics,
 )
-from spu_assigner.stream.plan.applied_store import Ledger
+from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.apply import apply_plan
-from spu_assigner.stream.plan.model import Kind, Maps, Wanted, make_plan
+from spu_assigner.stream.plan.model import ChangeKind, Maps, Wanted, make_plan
 from spu_assigner.stream.plan.options import sized
 from spu_assigner.stream.plan.target_cluster import Target
 from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
@@ -156,12 +156,12 @@ def send(settings: Settings) -> None:
     for kind in KINDS:
         bundler.add(Message(kind, b"place", b"c/t", b"value", 0))
     sink = TransactionalSink(settings, shards=1)
-    with Outbox() as outbox:
-        outbox.add(0, 0, bundler.close([]))
+    with BatchBuffer() as buffer:
+        buffer.add(0, 0, bundler.close([]))
         try:
             sink.open("checkpoint")
             sink.bind("checkpoint")
-            sink._send_once(outbox, 0 if sink._marker is None else sink._marker.batch + 1)
+            sink._send_once(buffer, 0 if sink._marker is None else sink._marker.batch + 1)
         finally:
             sink.close()
 
@@ -205,7 +205,7 @@ def _first(consumer: Consumer, *, is_member: bool) -> None:
 
 def produce(settings: Settings) -> None:
     """An event for each input."""
-    results: list[Sent] = []
+    results: list[SentMessage] = []
     sender = Sender(settings.connection(), results.append)
     sender.send(SpuJoined(event_id="e1", cluster_id="c", spu_id=0))
     sender.send(TopicDelete(event_id="e2", cluster_id="c", topic="t"))
@@ -266,7 +266,7 @@ def apply_maps(settings: Settings) -> None:
     records = f"{connection.prefix}{APPLIED_TOPICS}"
     with Target(connection) as target:
         cluster = target.look([new, wide, records], deleted=[old])
-        ledger = Ledger(connection, "c1", is_there=records in cluster.topics)
+        ledger = AppliedLedger(connection, "c1", is_there=records in cluster.topics)
         applied = ledger.read()
         if old in cluster.ids:  # As if a run before had made it.
             made = recorded(old, cluster.ids[old])
@@ -275,7 +275,7 @@ def apply_maps(settings: Settings) -> None:
         plan = sized(plan, cluster, target)
         report = apply_plan(plan, target, ledger)
     assert not report.failed, report.failed
-    assert all(change.size is not None for change in plan.of(Kind.DELETE))
+    assert all(change.size is not None for change in plan.of(ChangeKind.DELETE))
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
 
 
@@ -317,7 +317,7 @@ def mark_as_before_0_3(secured: Secured) -> None:
 def follow_once(settings: Settings) -> None:
     """Join the broker that is there, each time with another size: there is something to send."""
     size = Size(capacity=next(CAPACITIES))
-    order = Order(
+    order = FollowOptions(
         cluster_id=CLUSTER,
         rules=lambda kafka_cluster: Rules(
             cluster_id=CLUSTER, kafka_cluster=kafka_cluster, grace_seconds=0, size=size

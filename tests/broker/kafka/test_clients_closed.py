@@ -15,8 +15,8 @@ from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.checkpoint.data_loss import check_there, topic_ids
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.doctor.check_list import Patient, examine
-from spu_assigner.stream.follow.kafka import SaidReader, Watched, require_rights
+from spu_assigner.stream.doctor.check_list import CheckTarget, run_checks
+from spu_assigner.stream.follow.kafka import AnnouncedReader, WatchedCluster, require_rights
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.topics import check_topics, create_topics, partition_counts
@@ -68,13 +68,13 @@ def look_at_one_broker(connection: Connection) -> None:
 
 
 def watch_brokers(connection: Connection) -> None:
-    watched = Watched(connection)
+    watched = WatchedCluster(connection)
     assert watched.first_look().racks
     watched.close()
 
 
 def read_what_was_said(connection: Connection) -> None:
-    SaidReader(connection, "c1").close()
+    AnnouncedReader(connection, "c1").close()
 
 
 def doctor(connection: Connection) -> None:
@@ -85,8 +85,10 @@ def doctor(connection: Connection) -> None:
         },
         environ=ENVIRON,
     )
-    patient = Patient(settings=settings, is_broker_named=True, role=Role.CONSUMER, environ=ENVIRON)
-    checks = examine(patient, seconds=60)
+    target = CheckTarget(
+        settings=settings, is_broker_named=True, role=Role.CONSUMER, environ=ENVIRON
+    )
+    checks = run_checks(target, seconds=60)
     assert {check.name: check.unchecked for check in checks if check.unchecked} == {}
     assert [found for check in checks for found in check.findings] == []
 

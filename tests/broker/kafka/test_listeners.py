@@ -91,7 +91,7 @@ def test_sockets_in_the_file_system_are_for_this_user_alone(product: Product) ->
     """Spark's workers run what such a socket tells them: no other user may speak into it."""
     # One whose file is gone already, as Spark removes some, can be reached by nobody.
     sockets = [path for path in listening_files(product.processes()) if path.exists()]
-    assert len(sockets) >= 2  # of keepers, of Spark's daemon
+    assert len(sockets) >= 2  # of shard servers, of Spark's daemon
     open_to_others = [
         path
         for path in sockets

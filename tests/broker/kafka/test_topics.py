@@ -49,8 +49,8 @@ def test_all_topics_are_made_once(kafka: SharedBroker, topic_prefix: str) -> Non
     names = _names(topic_prefix)
     first = create_topics(_client(kafka), prefix=topic_prefix)
     second = create_topics(_client(kafka), prefix=topic_prefix)
-    assert first == TopicReport(created=names, mended=(), unchanged=())
-    assert second == TopicReport(created=(), mended=(), unchanged=names)
+    assert first == TopicReport(created=names, repaired=(), unchanged=())
+    assert second == TopicReport(created=(), repaired=(), unchanged=names)
     check_topics(_client(kafka), prefix=topic_prefix)
 
 
@@ -130,7 +130,7 @@ def test_a_wrong_setting_is_found_told_and_mended(kafka: SharedBroker, topic_pre
     with pytest.raises(TopicsError, match=r"timestamp\.type is CreateTime, expected Log"):
         check_topics(_client(kafka), prefix=topic_prefix)
     report = create_topics(_client(kafka), prefix=topic_prefix)
-    assert report.mended == (topic,)
+    assert report.repaired == (topic,)
     check_topics(_client(kafka), prefix=topic_prefix)
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with an installation: each function makes a patient of a sound one."""
+"""What can be wrong with an installation: each function makes a faulty one of a sound one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from spu_assigner.stream.kafka.topics import create_topics
 from support.doctor.installations import (
     AHEAD_SECONDS,
     SHARDS_THEN,
-    Clinic,
-    Patient,
+    Installation,
+    InstallationFactory,
     rewrite,
     write_sums,
 )
@@ -104,62 +104,68 @@ def break_off_recovery(checkpoint: Path) -> None:
     rewrite(checkpoint / "metadata", lambda text: text.replace("}", ',"recovered":true}'))
 
 
-def changed(change: Callable[[Path], None], **environ: str) -> Callable[[Clinic, Path], Patient]:
-    def prepare(clinic: Clinic, folder: Path) -> Patient:
-        patient = clinic.sound(folder, **environ)
+def changed(
+    change: Callable[[Path], None], **environ: str
+) -> Callable[[InstallationFactory, Path], Installation]:
+    def prepare(factory: InstallationFactory, folder: Path) -> Installation:
+        installation = factory.sound(folder, **environ)
         change(folder / "checkpoint")
-        return patient
+        return installation
 
     return prepare
 
 
-def move(clinic: Clinic, folder: Path) -> Patient:
-    patient = clinic.sound(folder)
+def move(factory: InstallationFactory, folder: Path) -> Installation:
+    installation = factory.sound(folder)
     (folder / "checkpoint").rename(folder / "elsewhere")
     return replace(
-        patient,
-        environ={**patient.environ, "SPU_ASSIGNER_CHECKPOINT": str(folder / "elsewhere")},
+        installation,
+        environ={**installation.environ, "SPU_ASSIGNER_CHECKPOINT": str(folder / "elsewhere")},
     )
 
 
 # What is wrong with the machine.
 
 
-def given(**environ: str) -> Callable[[Clinic, Path], Patient]:
-    return lambda clinic, folder: clinic.sound(folder, **environ)
+def given(**environ: str) -> Callable[[InstallationFactory, Path], Installation]:
+    return lambda factory, folder: factory.sound(folder, **environ)
 
 
-def java(version: str | None, says: str = "exit 1") -> Callable[[Clinic, Path], Patient]:
-    def prepare(clinic: Clinic, folder: Path) -> Patient:
+def java(
+    version: str | None, says: str = "exit 1"
+) -> Callable[[InstallationFactory, Path], Installation]:
+    def prepare(factory: InstallationFactory, folder: Path) -> Installation:
         home = folder / "java"
         if version is not None:
             (home / "bin").mkdir(parents=True)
             (home / "bin/java").write_text(f"#!/bin/sh\n{says}\n", encoding="utf-8")
             (home / "bin/java").chmod(0o755)
             (home / "release").write_text(f'JAVA_VERSION="{version}"\n', encoding="utf-8")
-        patient = clinic.sound(folder, JAVA_HOME=str(home), PATH=str(folder))
-        return replace(patient, has_no_other_java=True)
+        installation = factory.sound(folder, JAVA_HOME=str(home), PATH=str(folder))
+        return replace(installation, has_no_other_java=True)
 
     return prepare
 
 
-def package(name: str, version: str, *requires: str) -> Callable[[Clinic, Path], Patient]:
+def package(
+    name: str, version: str, *requires: str
+) -> Callable[[InstallationFactory, Path], Installation]:
     """A package's description that is found before the one which is installed."""
 
-    def prepare(clinic: Clinic, folder: Path) -> Patient:
+    def prepare(factory: InstallationFactory, folder: Path) -> Installation:
         described = folder / f"packages/{name.replace('-', '_')}-{version}.dist-info"
         described.mkdir(parents=True)
         lines = [f"Name: {name}", f"Version: {version}"]
         lines += [f"Requires-Dist: {each}" for each in requires]
         text = "\n".join(["Metadata-Version: 2.4", *lines, ""])
         (described / "METADATA").write_text(text, encoding="utf-8")
-        return replace(clinic.sound(folder), python_path=(folder / "packages",))
+        return replace(factory.sound(folder), python_path=(folder / "packages",))
 
     return prepare
 
 
-def jars(change: Callable[[Path], None]) -> Callable[[Clinic, Path], Patient]:
-    def prepare(clinic: Clinic, folder: Path) -> Patient:
+def jars(change: Callable[[Path], None]) -> Callable[[InstallationFactory, Path], Installation]:
+    def prepare(factory: InstallationFactory, folder: Path) -> Installation:
         for group in ("spark-kafka", "spark-local"):
             for each in (cache_home() / "jars").glob(f"{group}-*"):
                 shutil.copytree(each, folder / "cache/jars" / each.name)
@@ -168,7 +174,7 @@ def jars(change: Callable[[Path], None]) -> Callable[[Clinic, Path], Patient]:
         )
         for path in (folder / "cache/jars").glob(f"spark-kafka-*/{jar.file_name}"):
             change(path)
-        return clinic.sound(folder, SPU_ASSIGNER_CACHE=str(folder / "cache"))
+        return factory.sound(folder, SPU_ASSIGNER_CACHE=str(folder / "cache"))
 
     return prepare
 
@@ -179,62 +185,62 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def other_spark(clinic: Clinic, folder: Path) -> Patient:
+def other_spark(factory: InstallationFactory, folder: Path) -> Installation:
     (folder / "spark/jars").mkdir(parents=True)
     (folder / "spark/jars/spark-core_2.13-3.5.1.jar").write_bytes(b"")
-    return clinic.sound(folder, SPARK_HOME=str(folder / "spark"))
+    return factory.sound(folder, SPARK_HOME=str(folder / "spark"))
 
 
-def taken_port(clinic: Clinic, folder: Path) -> Patient:
-    return clinic.sound(folder, SPU_ASSIGNER_UI_PORT=str(listening(clinic)))
+def taken_port(factory: InstallationFactory, folder: Path) -> Installation:
+    return factory.sound(folder, SPU_ASSIGNER_UI_PORT=str(listening(factory)))
 
 
-def listening(clinic: Clinic) -> int:
+def listening(factory: InstallationFactory) -> int:
     """The port of one who takes connections and says nothing."""
-    listener = clinic.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    listener = factory.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     return int(listener.getsockname()[1])
 
 
 # What is wrong with the broker, or with how it is spoken to.
 
 
-def closed(clinic: Clinic, folder: Path) -> Patient:
+def closed(factory: InstallationFactory, folder: Path) -> Installation:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    return clinic.sound(folder, KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{port}")
+    return factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{port}")
 
 
-def silent(clinic: Clinic, folder: Path) -> Patient:
-    address = f"127.0.0.1:{listening(clinic)}"
-    return clinic.sound(folder, KAFKA_BOOTSTRAP_SERVERS=address)
+def silent(factory: InstallationFactory, folder: Path) -> Installation:
+    address = f"127.0.0.1:{listening(factory)}"
+    return factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=address)
 
 
-def one_of_two(clinic: Clinic, folder: Path) -> Patient:
-    away = closed(clinic, folder / "closed").environ["KAFKA_BOOTSTRAP_SERVERS"]
-    return clinic.sound(folder, KAFKA_BOOTSTRAP_SERVERS=f"{away},{clinic.bootstrap}")
+def one_of_two(factory: InstallationFactory, folder: Path) -> Installation:
+    away = closed(factory, folder / "closed").environ["KAFKA_BOOTSTRAP_SERVERS"]
+    return factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=f"{away},{factory.bootstrap}")
 
 
-def stranger(clinic: Clinic, folder: Path) -> Patient:
-    authority = str(clinic.secured.certificates.path("stranger.pem"))
-    return clinic.user(folder, SPU_ASSIGNER_SSL_CA_FILE=authority)
+def stranger(factory: InstallationFactory, folder: Path) -> Installation:
+    authority = str(factory.secured.certificates.path("stranger.pem"))
+    return factory.user(folder, SPU_ASSIGNER_SSL_CA_FILE=authority)
 
 
-def misnamed(clinic: Clinic, folder: Path) -> Patient:
-    return clinic.user(folder, KAFKA_BOOTSTRAP_SERVERS=clinic.secured.address("MISNAMED"))
+def misnamed(factory: InstallationFactory, folder: Path) -> Installation:
+    return factory.user(folder, KAFKA_BOOTSTRAP_SERVERS=factory.secured.address("MISNAMED"))
 
 
-def no_tls(clinic: Clinic, folder: Path) -> Patient:
-    return clinic.user(folder, KAFKA_BOOTSTRAP_SERVERS=clinic.bootstrap)
+def no_tls(factory: InstallationFactory, folder: Path) -> Installation:
+    return factory.user(folder, KAFKA_BOOTSTRAP_SERVERS=factory.bootstrap)
 
 
-def only_tls(clinic: Clinic, folder: Path) -> Patient:
-    return clinic.sound(folder, KAFKA_BOOTSTRAP_SERVERS=clinic.secured.address("SASL_SSL"))
+def only_tls(factory: InstallationFactory, folder: Path) -> Installation:
+    return factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=factory.secured.address("SASL_SSL"))
 
 
-def no_certificate(clinic: Clinic, folder: Path) -> Patient:
-    address = clinic.secured.address("SSL")
-    return clinic.user(
+def no_certificate(factory: InstallationFactory, folder: Path) -> Installation:
+    address = factory.secured.address("SSL")
+    return factory.user(
         folder,
         KAFKA_BOOTSTRAP_SERVERS=address,
         SPU_ASSIGNER_SECURITY_PROTOCOL="SSL",
@@ -243,63 +249,65 @@ def no_certificate(clinic: Clinic, folder: Path) -> Patient:
     )
 
 
-def wrong_password(clinic: Clinic, folder: Path) -> Patient:
-    return clinic.user(folder, SPU_ASSIGNER_SASL_PASSWORD="another")
+def wrong_password(factory: InstallationFactory, folder: Path) -> Installation:
+    return factory.user(folder, SPU_ASSIGNER_SASL_PASSWORD="another")
 
 
-def less(clinic: Clinic, folder: Path) -> Patient:
-    return clinic.user(folder, "doctor-less")
+def less(factory: InstallationFactory, folder: Path) -> Installation:
+    return factory.user(folder, "doctor-less")
 
 
 # What is wrong with topics.
 
 
-def made(clinic: Clinic, folder: Path, prefix: str) -> Patient:
+def made(factory: InstallationFactory, folder: Path, prefix: str) -> Installation:
     """Topics as they should be, and no checkpoint yet."""
-    create_topics(clinic.client, prefix=prefix)
-    return clinic.without_checkpoint(folder, prefix)
+    create_topics(factory.client, prefix=prefix)
+    return factory.without_checkpoint(folder, prefix)
 
 
-def topic_gone(clinic: Clinic, folder: Path) -> Patient:
-    patient, name = made(clinic, folder, "doctor-gone."), "doctor-gone.ring-events"
-    with AdminClient(clinic.client) as admin:
+def topic_gone(factory: InstallationFactory, folder: Path) -> Installation:
+    installation, name = made(factory, folder, "doctor-gone."), "doctor-gone.ring-events"
+    with AdminClient(factory.client) as admin:
         for future in admin.delete_topics([name]).values():
             future.result(timeout=60)
-        clinic.until_topics(lambda found: name not in found)
-        return patient
+        factory.until_topics(lambda found: name not in found)
+        return installation
 
 
-def partitions(clinic: Clinic, folder: Path) -> Patient:
+def partitions(factory: InstallationFactory, folder: Path) -> Installation:
     """A topic that a broker has made by itself, as it would have it."""
     prefix, name = "doctor-parts.", "doctor-parts.assigner-audit"
-    with AdminClient(clinic.client) as admin:
+    with AdminClient(factory.client) as admin:
         for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
             future.result(timeout=60)
-        clinic.until_topics(lambda found: name in found)
-        return clinic.without_checkpoint(folder, prefix)
+        factory.until_topics(lambda found: name in found)
+        return factory.without_checkpoint(folder, prefix)
 
 
-def topic_set(prefix: str, topic: str, name: str, value: str) -> Callable[[Clinic, Path], Patient]:
-    def prepare(clinic: Clinic, folder: Path) -> Patient:
-        patient = made(clinic, folder, prefix)
-        clinic.set(prefix + topic, name, value)
-        return patient
+def topic_set(
+    prefix: str, topic: str, name: str, value: str
+) -> Callable[[InstallationFactory, Path], Installation]:
+    def prepare(factory: InstallationFactory, folder: Path) -> Installation:
+        installation = made(factory, folder, prefix)
+        factory.set(prefix + topic, name, value)
+        return installation
 
     return prepare
 
 
-def clock(clinic: Clinic, folder: Path) -> Patient:
+def clock(factory: InstallationFactory, folder: Path) -> Installation:
     """The broker's time is later than ours: as if its clock had been so."""
     prefix = "doctor-clock."
-    patient = made(clinic, folder, prefix)
+    installation = made(factory, folder, prefix)
     topic = f"{prefix}topic-events"
-    clinic.set(topic, "message.timestamp.type", "CreateTime")
+    factory.set(topic, "message.timestamp.type", "CreateTime")
     later = int((time.time() + AHEAD_SECONDS) * 1000)
     times: list[int] = []  # that the log has given, as the broker tells them
     deadline = time.monotonic() + 60
     while later not in times:  # A log hears of its setting after the broker tells of it.
         assert time.monotonic() < deadline, f"{topic} has {times}, never {later}"
-        clinic.send(
+        factory.send(
             topic,
             b"?",
             b"c1",
@@ -308,58 +316,60 @@ def clock(clinic: Clinic, folder: Path) -> Patient:
                 message.timestamp()[1] if error is None else 0
             ),
         )
-    clinic.set(topic, "message.timestamp.type", "LogAppendTime")
-    return patient
+    factory.set(topic, "message.timestamp.type", "LogAppendTime")
+    return installation
 
 
 # What is wrong between checkpoint and Kafka.
 
 
-def input_lost(clinic: Clinic, folder: Path) -> Patient:
-    prefix = clinic.filled("doctor-lost.")
+def input_lost(factory: InstallationFactory, folder: Path) -> Installation:
+    prefix = factory.filled("doctor-lost.")
     topic = f"{prefix}topic-events"
     for _ in range(3):
-        clinic.send(topic, b"?", b"c1", partition=1)
+        factory.send(topic, b"?", b"c1", partition=1)
     place = TopicPartition(topic, 1, 20)
-    with AdminClient(clinic.client) as admin:
+    with AdminClient(factory.client) as admin:
         for future in admin.delete_records([place]).values():
             future.result(timeout=60)
-        return clinic.sound(folder, prefix)
+        return factory.sound(folder, prefix)
 
 
-def input_replaced(clinic: Clinic, folder: Path) -> Patient:
+def input_replaced(factory: InstallationFactory, folder: Path) -> Installation:
     """The topics of another cluster, where nothing was sent yet; only the marker is there."""
     prefix = "doctor-replaced."
-    create_topics(clinic.client, prefix=prefix)
-    for left in clinic.messages:
+    create_topics(factory.client, prefix=prefix)
+    for left in factory.messages:
         if left.topic == "assigner-commits":
-            clinic.send(prefix + left.topic, left.value, left.key or b"")
-    return clinic.sound(folder, prefix)
+            factory.send(prefix + left.topic, left.value, left.key or b"")
+    return factory.sound(folder, prefix)
 
 
-def newer_release(clinic: Clinic, folder: Path) -> Patient:
-    prefix = clinic.filled("doctor-newer.")
-    last = [left for left in clinic.messages if left.topic == "assigner-commits"][-1]
+def newer_release(factory: InstallationFactory, folder: Path) -> Installation:
+    prefix = factory.filled("doctor-newer.")
+    last = [left for left in factory.messages if left.topic == "assigner-commits"][-1]
     marker = decode_record(last.value or b"")
     assert isinstance(marker, CommitMarker)
     newer = encode_record(replace(marker, release="9.1.0", shards=SHARDS_THEN))
-    clinic.send(f"{prefix}assigner-commits", newer, last.key or b"")
-    return clinic.sound(folder, prefix)
+    factory.send(f"{prefix}assigner-commits", newer, last.key or b"")
+    return factory.sound(folder, prefix)
 
 
-def no_marker(clinic: Clinic, folder: Path) -> Patient:
-    return clinic.sound(folder, SPU_ASSIGNER_QUERY_NAME="another")
+def no_marker(factory: InstallationFactory, folder: Path) -> Installation:
+    return factory.sound(folder, SPU_ASSIGNER_QUERY_NAME="another")
 
 
-def garbled_marker(clinic: Clinic, folder: Path) -> Patient:
-    prefix = clinic.filled("doctor-garbled.")
-    clinic.send(f"{prefix}assigner-commits", b"\0\0\0\0\7?", b"spu-assigner")
-    return clinic.sound(folder, prefix)
+def garbled_marker(factory: InstallationFactory, folder: Path) -> Installation:
+    prefix = factory.filled("doctor-garbled.")
+    factory.send(f"{prefix}assigner-commits", b"\0\0\0\0\7?", b"spu-assigner")
+    return factory.sound(folder, prefix)
 
 
-def other_prefix(clinic: Clinic, folder: Path) -> Patient:
-    patient, own = made(clinic, folder, "doctor-other."), clinic.checkpoint(folder)
-    return replace(patient, environ={**patient.environ, "SPU_ASSIGNER_CHECKPOINT": str(own)})
+def other_prefix(factory: InstallationFactory, folder: Path) -> Installation:
+    installation, own = made(factory, folder, "doctor-other."), factory.checkpoint(folder)
+    return replace(
+        installation, environ={**installation.environ, "SPU_ASSIGNER_CHECKPOINT": str(own)}
+    )
 
 
 def stand_in(version: str) -> str:

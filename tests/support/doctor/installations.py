@@ -43,7 +43,7 @@ _KEPT = ("SPU_ASSIGNER_CACHE", "SPU_ASSIGNER_IVY_SETTINGS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patient:
+class Installation:
     """What the doctor is called with."""
 
     environ: Mapping[str, str]
@@ -53,8 +53,8 @@ class Patient:
 
 
 @dataclass(kw_only=True)
-class Clinic:
-    """Brokers, and a sound checkpoint to make patients of; sockets live as long as it does."""
+class InstallationFactory:
+    """Brokers, and a sound checkpoint to make installations of; sockets live as long as it does."""
 
     bootstrap: str
     secured: Secured
@@ -91,12 +91,14 @@ class Clinic:
         }
         return {**kept, **changed}
 
-    def sound(self, folder: Path, prefix: str = PREFIX, **changed: str) -> Patient:
+    def sound(self, folder: Path, prefix: str = PREFIX, **changed: str) -> Installation:
         """One with nothing wrong, and with a checkpoint of its own."""
         own = {"SPU_ASSIGNER_CHECKPOINT": str(self.checkpoint(folder, prefix))}
         return self.without_checkpoint(folder, prefix, **{**own, **changed})
 
-    def without_checkpoint(self, folder: Path, prefix: str = PREFIX, **changed: str) -> Patient:
+    def without_checkpoint(
+        self, folder: Path, prefix: str = PREFIX, **changed: str
+    ) -> Installation:
         """One that has not begun yet."""
         environ = self.environ(
             KAFKA_BOOTSTRAP_SERVERS=self.bootstrap,
@@ -104,9 +106,9 @@ class Clinic:
             SPU_ASSIGNER_CHECKPOINT=str(folder / "none-yet"),
             **NO_PORTS,
         )
-        return Patient(environ={**environ, **changed})
+        return Installation(environ={**environ, **changed})
 
-    def user(self, folder: Path, name: str = "doctor", **changed: str) -> Patient:
+    def user(self, folder: Path, name: str = "doctor", **changed: str) -> Installation:
         """One of the broker that asks who is there, with no checkpoint yet."""
         environ = self.environ(
             **self.secured.environ(name),
@@ -115,7 +117,7 @@ class Clinic:
             SPU_ASSIGNER_CHECKPOINT=str(folder / "none-yet"),
             **NO_PORTS,
         )
-        return Patient(environ={**environ, **changed})
+        return Installation(environ={**environ, **changed})
 
     def checkpoint(self, folder: Path, prefix: str = PREFIX) -> Path:
         """A sound one, as it would be had it always been there."""
@@ -187,10 +189,10 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
     write_sums(path)
 
 
-def program(patient: Patient) -> list[str]:
+def program(installation: Installation) -> list[str]:
     """The command as a process of its own."""
     start = "from spu_assigner.stream.cli import main; main()"
-    if patient.has_no_other_java:
+    if installation.has_no_other_java:
         hide = "import spu_assigner.stream.jvm.java as java; java.SEARCH_PATTERNS = (); "
         start = f"{hide}java.PACKAGE = 'no_such_package'; {start}"
-    return [sys.executable, "-c", start, "doctor", *patient.arguments]
+    return [sys.executable, "-c", start, "doctor", *installation.arguments]

@@ -18,7 +18,7 @@ from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.messages.codec import encode_event, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom, Wire
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.batch_buffer import Outbox, summarised
+from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.marker import offsets_read, positions_moved
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
@@ -118,7 +118,7 @@ class Writer:
             topic_prefix=PREFIX,
             default_policy=self._random.choice([Policy.FLUVIO, Policy.BALANCED]),
             wire=wire,
-            keepers=None,
+            server_secret=None,
         )
         flags = {"query_name": "q", "topic_prefix": PREFIX}
         self._sink = TransactionalSink(Settings.load(flags=flags, environ={}), shards=shards)
@@ -150,12 +150,12 @@ class Writer:
                         label = labels[zlib.crc32(read.key or b"") % self._shards]
                         shares.setdefault(label, []).append(read)
                 self._read[log] = self.topics.ends[log]
-        with Outbox() as outbox:
+        with BatchBuffer() as buffer:
             for label, share in shares.items():
                 bundles = ShardBatch(self.clusters, self._options).apply(_batch(share))
                 for sequence, bundle in enumerate(bundles):
-                    outbox.add(label, sequence, bundle)
-            summary = summarised(outbox)
+                    buffer.add(label, sequence, bundle)
+            summary = summary_of(buffer)
             offsets = offsets_read(summary.ranges, PREFIX)
             before = self._marker
             marker = CommitMarker(
@@ -169,7 +169,7 @@ class Writer:
                 **self._told(),
             )
             written = set()
-            for topic, key, value, headers in self._sink._outgoing(outbox):
+            for topic, key, value, headers in self._sink._outgoing(buffer):
                 number = zlib.crc32(key) % PARTITIONS if key else self._random.randrange(PARTITIONS)
                 log = (topic.removeprefix(PREFIX), number)
                 given = {"key": key, "value": value, "headers": tuple(headers)}

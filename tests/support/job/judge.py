@@ -30,7 +30,7 @@ from support.job.streams import AUDIT, INPUTS, OUTPUTS, Read, Streams, marker_of
 from support.model.pictures import picture
 
 SHOWN_SECONDS = 60.0  # until a committed transaction is seen whole; it takes milliseconds
-FAULTS_TOLD_MAX = 20  # one fault may bring thousands
+FAULTS_REPORTED_MAX = 20  # one fault may bring thousands
 
 Place = tuple[str, bytes | None]  # topic without prefix, key
 
@@ -246,7 +246,7 @@ class Judge:
     def _fault(self, kind: str, told: str) -> None:
         self.counts["faults"] += 1
         self.counts[kind] += 1
-        if len(self.faults) < FAULTS_TOLD_MAX:
+        if len(self.faults) < FAULTS_REPORTED_MAX:
             self.faults.append(f"{kind}: {told}")
 
 

@@ -19,7 +19,7 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.simulate import answer_lines
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.topics import create_topics
-from spu_assigner.stream.plan.applied_store import Ledger
+from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
@@ -133,7 +133,7 @@ class Operator:
     def recorded(self) -> dict[str, AppliedTopic]:
         """What `apply` has recorded, by the topics' short names."""
         connection = self.settings().connection()
-        records = Ledger(connection, "c1", is_there=True).read().records
+        records = AppliedLedger(connection, "c1", is_there=True).read().records
         return {name.removeprefix(self.prefix): record for name, record in records.items()}
 
 

@@ -114,8 +114,8 @@ def fill(bootstrap_servers: str, messages: list[Left], *, prefix: str = PREFIX) 
                 if (left.topic, left.partition) == (topic, partition)
             ]
             assert found[f"{prefix}{topic}/{partition}"] == then
-    mended = create_topics(client, prefix=prefix).mended
-    assert set(mended) == {prefix + name for name in INPUTS}
+    repaired = create_topics(client, prefix=prefix).repaired
+    assert set(repaired) == {prefix + name for name in INPUTS}
 
 
 def _make(client: dict[str, str], prefix: str) -> None:

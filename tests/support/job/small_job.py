@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.batch_buffer import Outbox
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Source
+from spu_assigner.stream.shard.bundle import InputSource
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 from support.job.profiled import SHARDS
@@ -24,7 +24,7 @@ from support.kafka.reading import outputs, settled
 
 TIME_MS = 1_700_000_000_000
 SHARDS_LEFT = 4 if SHARDS > 1 else 1  # it suits the profile; of several, no start would choose it
-SOURCES = {SPU_EVENTS: Source.SPU_EVENTS, TOPIC_EVENTS: Source.TOPIC_EVENTS}
+SOURCES = {SPU_EVENTS: InputSource.SPU_EVENTS, TOPIC_EVENTS: InputSource.TOPIC_EVENTS}
 
 
 class SmallJob:
@@ -39,7 +39,7 @@ class SmallJob:
             topic_prefix=settings.topic_prefix,
             default_policy=settings.default_policy,
             wire=settings.wire,
-            keepers=None,
+            server_secret=None,
         )
         self._sink = sink
         self._admin = admin
@@ -67,11 +67,11 @@ class SmallJob:
             keys=[message.key for message in messages],
             values=[message.value for message in messages],
         )
-        with Outbox() as outbox:
+        with BatchBuffer() as buffer:
             bundles = process(self._shard, self._store, batch, self._options)
             for sequence, bundle in enumerate(bundles):
-                outbox.add(0, sequence, bundle)
-            self._sink._send_once(outbox, self._batch)
+                buffer.add(0, sequence, bundle)
+            self._sink._send_once(buffer, self._batch)
         settled(self._admin, self._outputs)
         self._batch += 1
 

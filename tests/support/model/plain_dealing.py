@@ -57,7 +57,7 @@ def mixed(number: int, seed: int) -> int:
     return word ^ word >> 31
 
 
-def mended(rows: Rows, groups: Rows | None, seed: int, tries: int) -> list[int]:
+def repaired(rows: Rows, groups: Rows | None, seed: int, tries: int) -> list[int]:
     """Swap followers of the rows, in rounds, until no row has a number twice.
 
     In a round each row that has one asks one cell of its group for a swap: the second cell of the
@@ -102,7 +102,7 @@ def racks_apart(
         counts = [len(leading) - counts[rack] - leading.count(rack) for rack in range(racks)]
     cards = dealt(counts, [0] * racks, seed)
     rows = [[leader, *cards[at * width : (at + 1) * width]] for at, leader in enumerate(leading)]
-    if width and mended(rows, None, seed, tries):
+    if width and repaired(rows, None, seed, tries):
         return None
     if width == followers:
         return [row[1:] for row in rows]

@@ -15,10 +15,10 @@ from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch
-from spu_assigner.stream.shard.bundle import KINDS, Bundle, Kind, Source
+from spu_assigner.stream.shard.bundle import KINDS, Bundle, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.ui.known import Known
-from spu_assigner.stream.ui.live import Health, Live
+from spu_assigner.stream.ui.live import Live, ReadingHealth
 from support.pages.ui_story import Raw
 
 
@@ -51,9 +51,9 @@ class _Shards:
             topic_prefix=settings.topic_prefix,
             default_policy=settings.default_policy,
             wire=settings.wire,
-            keepers=None,
+            server_secret=None,
         )
-        self._offsets = {Source.SPU_EVENTS: 0, Source.TOPIC_EVENTS: 0}
+        self._offsets = {InputSource.SPU_EVENTS: 0, InputSource.TOPIC_EVENTS: 0}
         self._clock = 0  # the broker's, in milliseconds
 
     def bundles(self, events: Iterable[Event | Raw]) -> list[bytes]:
@@ -61,7 +61,7 @@ class _Shards:
         sources, offsets, keys, values = [], [], [], []
         for event in events:
             is_spu = isinstance(event, SpuJoined | SpuLeft)
-            source = Source.SPU_EVENTS if is_spu else Source.TOPIC_EVENTS
+            source = InputSource.SPU_EVENTS if is_spu else InputSource.TOPIC_EVENTS
             key, value = event if isinstance(event, tuple) else _message(event)
             sources.append(int(source))
             offsets.append(self._offsets[source])
@@ -90,7 +90,7 @@ def told(batches: Iterable[Sequence[Event | Raw]]) -> list[Told]:
     shards = _Shards(Settings.load(environ={}))
     return [
         Told(
-            topic=KINDS[Kind(message.kind)][0],
+            topic=KINDS[MessageKind(message.kind)][0],
             its_key=message.key,
             its_value=message.value,
             time_ms=message.time_ms,
@@ -112,10 +112,10 @@ def known_of(messages: Iterable[Told], *, is_loaded: bool = False) -> Known:
 class Still:
     """Stands where `Live` does, and follows nothing."""
 
-    def __init__(self, known: Known, health: Health | None = None) -> None:
+    def __init__(self, known: Known, health: ReadingHealth | None = None) -> None:
         self._known = known
         self._lock = threading.RLock()
-        self.health = health or Health(trouble=None, read=1, total=1, is_loaded=True)
+        self.health = health or ReadingHealth(trouble=None, read=1, total=1, is_loaded=True)
         self.connection = Connection(bootstrap_servers="127.0.0.1:1")
 
     @contextmanager

@@ -10,7 +10,12 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.explain.decisions import Decision, Outputs, RetainedMap, explain
+from spu_assigner.core.explain.decisions import (
+    KnownOutputs,
+    PlacementDecision,
+    RetainedMap,
+    explain,
+)
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.explain.replay_placement import Why
 from spu_assigner.core.explain.ring_history import RingGroup
@@ -22,7 +27,7 @@ OVER_RACKS = (Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.BALANCED, Mode.REPAIR, Mod
 ABSENT = (Why.OFFLINE, Why.LEAVING, Why.SATURATED)
 
 
-def absent(decision: Decision) -> Counter[Why]:
+def absent(decision: PlacementDecision) -> Counter[Why]:
     """How many are named of those that were not in the ring, leaving counted as offline."""
     whys = [each.why for each in decision.absent if each.why in ABSENT]
     return Counter(Why.OFFLINE if why is Why.LEAVING else why for why in whys)
@@ -60,7 +65,7 @@ def test_with_the_events_at_hand_every_list_is_recomputed_and_named(seeds: range
 
 def outputs_of(
     events: tuple[Event, ...], assigner: Assigner
-) -> tuple[Outputs, dict[str, list[RetainedMap]]]:
+) -> tuple[KnownOutputs, dict[str, list[RetainedMap]]]:
     """A cluster as a reader of the topics knows it: state, ring events, maps of living topics."""
     groups: list[RingGroup] = []
     maps: dict[str, list[RetainedMap]] = {}
@@ -77,7 +82,7 @@ def outputs_of(
                     retained = RetainedMap(key=str(number), map=answer)
                     maps.setdefault(answer.topic, []).append(retained)
     [state] = assigner.clusters.values()
-    return Outputs(state=state, groups=tuple(groups), is_whole=True), maps
+    return KnownOutputs(state=state, groups=tuple(groups), is_whole=True), maps
 
 
 def test_from_the_outputs_alone_what_is_said_is_what_was_recorded() -> None:
@@ -133,7 +138,7 @@ def test_from_the_outputs_alone_what_is_said_is_what_was_recorded() -> None:
     assert known > 5 * unknown  # Racks change often in these lives.
 
 
-def told(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, Decision]]]]:
+def told(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, PlacementDecision]]]]:
     """The maps of these events with their reasons."""
     assigner = ExplainingAssigner(Policy.FLUVIO)
     return [
@@ -215,7 +220,7 @@ def test_a_ring_that_no_event_tells_of_any_more_is_not_guessed() -> None:
     story: list[Event] = [*events.joins(0, 1, 2), events.leave(2), events.create("t", 2, 2)]
     outputs, maps = outputs_of((*story, events.join(2), events.join(3)), Assigner(Policy.FLUVIO))
     [whole] = explain(outputs, maps["t"], [0])
-    [expired] = explain(Outputs(state=outputs.state), maps["t"], [0])
+    [expired] = explain(KnownOutputs(state=outputs.state), maps["t"], [0])
     assert whole.decisions[0].recomputed
     assert [each.spu_id for each in whole.decisions[0].absent] == [2]
     decision = expired.decisions[0]

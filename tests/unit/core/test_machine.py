@@ -27,7 +27,7 @@ from spu_assigner.core.base.records import (
     TopicStatus,
     Waiting,
 )
-from spu_assigner.core.decision import create_fast_path as usual
+from spu_assigner.core.decision import create_fast_path
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.policies import planner
@@ -228,7 +228,7 @@ def test_rows_from_the_table_equal_rows_made_anew(monkeypatch: pytest.MonkeyPatc
     for cells_max in (planner.TABLE_CELLS_MAX, 0):
         monkeypatch.setattr(planner, "TABLE_CELLS_MAX", cells_max)
         if not cells_max:
-            monkeypatch.setattr(usual, "PARTITIONS_MAX", 0)
+            monkeypatch.setattr(create_fast_path, "PARTITIONS_MAX", 0)
         state, build = ClusterState("c1"), Events()
         run(state, *build.racks({"a": [0, 1, 2], "b": [3, 4], "c": [5]}))
         out: list[Any] = []

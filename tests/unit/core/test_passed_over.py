@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.base.records import Order, SpuChanged
-from spu_assigner.core.policies.planner import Demand, Rule, place, place_with_care
+from spu_assigner.core.policies.planner import Demand, PlacementRule, place, place_with_care
 from spu_assigner.core.rules import placement
 from spu_assigner.core.rules.placement import (
     ROWS_BY_HAND_MAX,
@@ -96,7 +96,11 @@ def test_a_plan_sums_them_whether_from_a_table_or_not() -> None:
     index = 7
     for partitions in (1, ROWS_BY_HAND_MAX + 5, 30):
         demand = Demand(
-            rule=Rule.SHIFTED_OVER_RACKS, partitions=partitions, replicas=4, start=None, shift=None
+            rule=PlacementRule.SHIFTED_OVER_RACKS,
+            partitions=partitions,
+            replicas=4,
+            start=None,
+            shift=None,
         )
         fresh, used = ring_of(racks), ring_of(racks)
         for _ in range(60):  # until a table has paid
@@ -118,7 +122,7 @@ def test_a_plan_sums_them_whether_from_a_table_or_not() -> None:
 def test_the_pointer_never_comes_back_within_a_list() -> None:
     """Who fills leaves the ring, and behind the pointer stand only those that are in the list."""
     ring = ring_of(["a"] * 3)
-    demand = Demand(rule=Rule.POINTER, partitions=1, replicas=3, start=None, shift=None)
+    demand = Demand(rule=PlacementRule.POINTER, partitions=1, replicas=3, start=None, shift=None)
     plan = place_with_care(ring, demand, 1, np.array([1, 1, 9]))
     assert plan.replicas.tolist() == [[1, 2, 0]]
     assert (plan.same_rack, plan.in_list) == (0, 0)

@@ -36,10 +36,9 @@ from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.rendering import received_line
 from spu_assigner.stream.kafka.client import Received
-from spu_assigner.stream.shard.bundle import KINDS, Kind
+from spu_assigner.stream.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.verify.audit import verify
-from spu_assigner.stream.verify.model import How
-from spu_assigner.stream.verify.model import Kind as FindingKind
+from spu_assigner.stream.verify.model import FindingKind, How
 from support.events.builders import Events
 from support.events.histories import Outgoing, Writer
 from support.events.random_lives import CLUSTER, life_of
@@ -189,7 +188,7 @@ def test_the_tombstone_of_a_release_has_a_type_of_its_own() -> None:
         b"c1/kept": b"io.spuassigner.v1.TopicReleased",
         b"c1/dropped": b"io.spuassigner.v1.ReplicaMap",
     }
-    assert KINDS[Kind.TOPIC_RELEASED] == ("replica-map", "TopicReleased")
+    assert KINDS[MessageKind.TOPIC_RELEASED] == ("replica-map", "TopicReleased")
 
 
 def test_the_audit_replays_a_release_to_the_same_bytes() -> None:

@@ -65,6 +65,16 @@ def test_a_module_says_what_it_is_for_and_asserts_nothing(path: Path) -> None:
     assert asserts == []
 
 
+def test_no_two_classes_of_the_product_have_one_name() -> None:
+    """`Report` or `Rule` says nothing in another module, in a traceback or in a search."""
+    homes: dict[str, list[str]] = {}
+    for path in _FILES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(_shown(path))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
 @pytest.mark.parametrize("path", [*_FILES, *_TESTS], ids=_shown)
 def test_nothing_is_imported_under_a_bare_name_or_left_to_do(path: Path) -> None:
     """A bare `core` would load each class twice; unfinished work belongs in an issue."""

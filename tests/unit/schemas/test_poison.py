@@ -46,7 +46,7 @@ from spu_assigner.stream.common.plain_file import read_plain_file
 from spu_assigner.stream.config.settings import Settings, SettingsError
 from spu_assigner.stream.explain.rendering import explanation_text
 from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Batch, Options, process
-from spu_assigner.stream.shard.bundle import Bundle, Kind, Message, Source
+from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 from support.events.builders import Events
@@ -75,7 +75,7 @@ OPTIONS = Options(
     topic_prefix="",
     default_policy=Policy.FLUVIO,
     wire=Wire.CONFLUENT,
-    keepers=None,
+    server_secret=None,
 )
 
 
@@ -133,7 +133,7 @@ def batch_of(sent: Sequence[Poison | Event]) -> Batch:
         else:
             is_spu, key = isinstance(item, SpuJoined), item.cluster_id.encode()
             value = encode_event(item)
-        sources.append(Source.SPU_EVENTS if is_spu else Source.TOPIC_EVENTS)
+        sources.append(InputSource.SPU_EVENTS if is_spu else InputSource.TOPIC_EVENTS)
         keys.append(key)
         values.append(value)
     places = np.arange(len(sent), dtype=np.int64)
@@ -152,7 +152,7 @@ def answered(sent: Sequence[Poison | Event]) -> dict[int, list[Message]]:
     found: dict[int, list[Message]] = {}
     for data in process(Shard(Clusters()), DictStore(), batch_of(sent), OPTIONS):
         for message in Bundle(data).messages():
-            if message.kind <= Kind.DEAD_LETTER:
+            if message.kind <= MessageKind.DEAD_LETTER:
                 found.setdefault(int(message.id.split(b"/")[2]), []).append(message)
     return found
 
@@ -202,7 +202,11 @@ def test_every_poisoned_message_has_the_outcome_that_is_promised_and_its_neighbo
         else:
             kinds = [message.kind for message in found[offset]]
             joined = isinstance(item, SpuJoined)
-            expected = [Kind.RING_EVENT] if joined else [Kind.REPLICA_MAP, Kind.TOPIC_STATUS]
+            expected = (
+                [MessageKind.RING_EVENT]
+                if joined
+                else [MessageKind.REPLICA_MAP, MessageKind.TOPIC_STATUS]
+            )
             assert kinds == expected
 
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.balanced import list_filling as rows
-from spu_assigner.core.balanced import policy as balanced
+from spu_assigner.core.balanced import list_filling, policy
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.balanced.quotas import keys
 from spu_assigner.core.base.errors import InvariantError
@@ -33,15 +32,15 @@ CAPACITIES = st.one_of(
 @pytest.fixture(
     autouse=True,
     scope="module",
-    params=[(balanced.FEW_CELLS, rows.DEALT_CELLS_MIN), (0, 0)],
+    params=[(policy.SMALL_REQUEST_CELLS_MAX, list_filling.DEALT_CELLS_MIN), (0, 0)],
     ids=["few", "many"],
 )
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways of placing, which the size of a request decides between, are held to the same."""
     few_cells, dealt_cells_min = request.param
     with (
-        mock.patch.object(balanced, "FEW_CELLS", few_cells),
-        mock.patch.object(rows, "DEALT_CELLS_MIN", dealt_cells_min),
+        mock.patch.object(policy, "SMALL_REQUEST_CELLS_MAX", few_cells),
+        mock.patch.object(list_filling, "DEALT_CELLS_MIN", dealt_cells_min),
     ):
         yield
 

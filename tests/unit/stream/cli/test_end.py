@@ -21,13 +21,13 @@ if hasattr(libc, "on_exit"):
 
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream import cli
-from spu_assigner.stream.doctor import check_list as doctor_examine
+from spu_assigner.stream.doctor import check_list
 
 def never_answered(check):
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     admin.list_consumer_groups(request_timeout=check.seconds_left + 0.5).result()
 
-doctor_examine.check_packages = never_answered
+check_list.check_packages = never_answered
 """
 
 
@@ -42,7 +42,7 @@ def test_a_check_that_is_not_waited_for_harms_no_end() -> None:
 
 
 def test_no_other_thread_that_may_be_left_asks_kafka() -> None:
-    """One that does is an `UnwaitedThread`, which the end of a command looks for."""
+    """One that does is a `DaemonThread`, which the end of a command looks for."""
     stream = _ROOT / "stream"
     with_daemons = {
         path.relative_to(stream).as_posix()

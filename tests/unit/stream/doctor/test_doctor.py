@@ -52,7 +52,7 @@ def test_codes_are_told_apart_and_explained() -> None:
     codes = [rule.code for rule in rules()]
     assert len({*codes}) == len(codes) > 50
     assert len({rule.name for rule in rules()}) == len(codes)
-    assert all(rule.about and rule.why and rule.mend for rule in rules())
+    assert all(rule.about and rule.why and rule.fix for rule in rules())
     written = DOCUMENT.read_text(encoding="utf-8")
     table = written.partition("<!-- findings -->\n")[2].partition("\n<!-- /findings -->")[0]
     assert table == describe()

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
-from spu_assigner.stream.follow.announced import Place, SaidOfCluster
+from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.decision import (
     LABEL,
     MARK,
     Announcement,
-    Decision,
+    MembershipDecision,
     Rules,
-    Sight,
+    Sightings,
     Size,
     crowded,
     decide,
@@ -43,8 +43,8 @@ class Life:
 
     def start_anew(self) -> None:
         """All is forgotten but what lies in the input."""
-        self.sight = Sight()
-        self.said = SaidOfCluster("c", origin="t.begin-0")
+        self.sight = Sightings()
+        self.said = AnnouncedOfCluster("c", origin="t.begin-0")
         for offset, event in enumerate(self.log):
             self.said.take(event, place(offset))
 
@@ -53,7 +53,7 @@ class Life:
         self.assigner.apply(event)
         self.said.take(event, place(len(self.log) - 1))
 
-    def look(self, racks: Racks | None) -> Decision:
+    def look(self, racks: Racks | None) -> MembershipDecision:
         self.now += 1
         self.sight = self.sight.after(racks, now=float(self.now), gap=GAP)
         decision = self.decide()
@@ -62,7 +62,7 @@ class Life:
             self.sent.append(event)
         return decision
 
-    def decide(self) -> Decision:
+    def decide(self) -> MembershipDecision:
         said = self.said.by_spu()
         return decide(said, self.sight, self.rules, origin="t.begin-0", occurred_at=0)
 
@@ -79,8 +79,8 @@ class Life:
         return [(type(event).__name__, event.spu_id) for event in self.sent]
 
 
-def place(offset: int) -> Place:
-    return Place(partition=0, offset=offset, time_ms=offset)
+def place(offset: int) -> EventPosition:
+    return EventPosition(partition=0, offset=offset, time_ms=offset)
 
 
 def without(*ids: int) -> Racks:

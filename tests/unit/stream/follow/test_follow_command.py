@@ -11,12 +11,18 @@ from spu_assigner.core.base.events import SpuJoined, SpuLeft
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.follow.announced import Place, SaidOfCluster
+from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.command import _rules, _watched
-from spu_assigner.stream.follow.decision import Decision, Rules, Said, Sight, Size
+from spu_assigner.stream.follow.decision import (
+    Announced,
+    MembershipDecision,
+    Rules,
+    Sightings,
+    Size,
+)
 from spu_assigner.stream.follow.rendering import Teller
 from spu_assigner.stream.follow.sizes_file import Sizes, SizesError, read_sizes
-from spu_assigner.stream.kafka import connection_diagnosis as reach
+from spu_assigner.stream.kafka import connection_diagnosis
 
 COMMAND = ["follow-brokers", "--cluster", "c1"]
 
@@ -51,7 +57,11 @@ def test_a_cluster_that_does_not_answer_is_one_line(
     option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the start it is a wrong address; later nobody leaves for it."""
-    monkeypatch.setattr(reach, "PATIENCE", reach.Patience(request=0.2, refused=0.1))
+    monkeypatch.setattr(
+        connection_diagnosis,
+        "WAIT_LIMITS",
+        connection_diagnosis.WaitLimits(request=0.2, refused=0.1),
+    )
     done = CliRunner().invoke(cli, [*COMMAND, "--once", option, "127.0.0.1:9"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("spu-assigner: no Kafka broker answers at 127.0.0.1:9 (")
@@ -129,8 +139,8 @@ def test_the_watched_cluster_has_its_own_settings_or_those_of_the_other(tmp_path
     assert _watched(own, "w:3", config).client()["bootstrap.servers"] == "w:3"
 
 
-def placed(partition: int, offset: int, time_ms: int) -> Place:
-    return Place(partition=partition, offset=offset, time_ms=time_ms)
+def placed(partition: int, offset: int, time_ms: int) -> EventPosition:
+    return EventPosition(partition=partition, offset=offset, time_ms=time_ms)
 
 
 def joined(event_id: str = "j", spu_id: int = 1, **fields: int) -> SpuJoined:
@@ -156,10 +166,10 @@ def left(event_id: str = "l") -> SpuLeft:
     ids=["in order", "another partition", "as read", "a copy", "a refused join"],
 )
 def test_what_was_said_last_is_what_the_job_follows(
-    events: list[tuple[SpuJoined | SpuLeft, Place]], online: bool
+    events: list[tuple[SpuJoined | SpuLeft, EventPosition]], online: bool
 ) -> None:
     """Partitions by the broker's time; a copy and what is refused say nothing."""
-    said = SaidOfCluster("c1", origin="t.begin-0")
+    said = AnnouncedOfCluster("c1", origin="t.begin-0")
     for event, place in events:
         said.take(event, place)
     assert said.by_spu()[1].online is online
@@ -207,14 +217,14 @@ def test_a_crowded_broker_is_warned_of_once(capsys: pytest.CaptureFixture[str]) 
 def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
     """A line at each look would hide what matters."""
     teller = Teller("table")
-    there = Sight().after({1: None, 2: "a"}, now=0, gap=1)
+    there = Sightings().after({1: None, 2: "a"}, now=0, gap=1)
     away = there.after({1: None}, now=1, gap=1)
     for decision, sight in (
-        (Decision(awaited={2: 60.0}), away),
-        (Decision(awaited={2: 55.0}), away),
-        (Decision(), there),
-        (Decision(held=(2, 3), left_alone={1: "it is excluded"}), away),
-        (Decision(held=(2, 3), left_alone={1: "it is excluded"}), away),
+        (MembershipDecision(awaited={2: 60.0}), away),
+        (MembershipDecision(awaited={2: 55.0}), away),
+        (MembershipDecision(), there),
+        (MembershipDecision(held=(2, 3), left_alone={1: "it is excluded"}), away),
+        (MembershipDecision(held=(2, 3), left_alone={1: "it is excluded"}), away),
     ):
         teller.decided(decision, sight)
     for _ in range(2):
@@ -223,7 +233,7 @@ def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[
         teller.sees()
     for is_mine in (None, False, False):
         teller.stands_by(is_mine)
-    teller.leads({1: Said(online=True, is_own=True, described=None, place="")}, dry_run=False)
+    teller.leads({1: Announced(online=True, is_own=True, described=None, place="")}, dry_run=False)
     lines = [line.removeprefix("follow-brokers: ") for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "misses broker 2; to leave in 60 s unless seen again",

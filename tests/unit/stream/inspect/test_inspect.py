@@ -24,7 +24,7 @@ from spu_assigner.stream.inspect.checkpoint_reading import (
     NoCheckpointError,
     inspect_checkpoint,
 )
-from spu_assigner.stream.inspect.report import NotThereError, Report, Spread, report
+from spu_assigner.stream.inspect.report import InspectReport, NotThereError, Spread, report
 from spu_assigner.stream.inspect.table import ROWS_SHOWN, tables
 from support.events.builders import Events
 
@@ -66,7 +66,7 @@ def busy() -> ClusterState:
     )
 
 
-def shown(told: Report, *, topic: str | None = None, width: int = 160) -> str:
+def shown(told: InspectReport, *, topic: str | None = None, width: int = 160) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     for piece in tables(told, width=width, asked_topic=topic):
         console.print(piece)

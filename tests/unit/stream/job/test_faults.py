@@ -10,9 +10,9 @@ from spu_assigner.stream.job.faults import Cause, CheckpointFormatError, JobErro
 from spu_assigner.stream.job.marker_check import FencedError
 
 _FROM_A_WORKER = """Traceback (most recent call last):
-  File "keeper.py", line 75, in keep
-    raise KeeperError(told)
-spu_assigner.stream.shard.server.KeeperError: it failed
+  File "server.py", line 75, in process_on_server
+    raise ShardServerError(error)
+spu_assigner.stream.shard.server.ShardServerError: it failed
 Traceback (most recent call last):
   File "shard.py", line 75, in _check
 {}

@@ -22,7 +22,7 @@ from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.lint.event_file import EventLinter
-from spu_assigner.stream.lint.findings import FINDINGS_MAX, Report
+from spu_assigner.stream.lint.findings import FINDINGS_MAX, LintReport
 from spu_assigner.stream.lint.replica_list_file import lint_lists
 from spu_assigner.stream.lint.rules import of_line, of_refusal, rule_of
 from support.events.builders import Events
@@ -48,14 +48,14 @@ def text_of(*events: Event | dict[str, Any] | str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def linted(*events: Event | dict[str, Any] | str, whole: bool | None = None) -> Report:
+def linted(*events: Event | dict[str, Any] | str, whole: bool | None = None) -> LintReport:
     linter = EventLinter("file", default_policy=Policy.BALANCED, whole=whole)
     for number, line in enumerate(text_of(*events).encode().splitlines(), start=1):
         linter.take(number, line)
     return linter.report()
 
 
-def found(report: Report) -> list[tuple[int, str, str]]:
+def found(report: LintReport) -> list[tuple[int, str, str]]:
     """Line, code and field of each."""
     return [(each.line, each.rule.code, each.field) for each in report.findings]
 
@@ -64,7 +64,7 @@ def told(*events: Event | dict[str, Any] | str, whole: bool | None = None) -> li
     return found(linted(*events, whole=whole))
 
 
-def lists(text: str, **given: Any) -> Report:
+def lists(text: str, **given: Any) -> LintReport:
     return lint_lists("file", text.encode(), **{"is_link": False, "joined": None, **given})
 
 

@@ -19,7 +19,7 @@ from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from spu_assigner.stream.lint.event_file import EventLinter
 from spu_assigner.stream.lint.line_faults import faults_of_line
-from spu_assigner.stream.lint.rules import Finding
+from spu_assigner.stream.lint.rules import LintFinding
 from support.events.poisons import LINES, Line
 from support.events.random_lives import as_json, life_of
 
@@ -78,7 +78,7 @@ def lines_of(seed: int) -> list[bytes]:
     return lines
 
 
-def linted(lines: list[bytes], policy: Policy, *, whole: bool | None = True) -> list[Finding]:
+def linted(lines: list[bytes], policy: Policy, *, whole: bool | None = True) -> list[LintFinding]:
     """The errors."""
     linter = EventLinter("file", default_policy=policy, whole=whole)
     for number, line in enumerate(lines, start=1):

@@ -29,14 +29,14 @@ from spu_assigner.stream.metrics.counters import (
     OTHERS,
     BatchReport,
     Metrics,
-    shown,
+    largest_clusters,
 )
 from spu_assigner.stream.metrics.exposition import registry_of
-from spu_assigner.stream.metrics.health import SILENCE_SECONDS_MAX, Health, Step
+from spu_assigner.stream.metrics.health import SILENCE_SECONDS_MAX, JobHealth, StartStep
 from spu_assigner.stream.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.shard import batch as shard_batch_module
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
+from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 from spu_assigner.stream.shard.tally import Answered, Tally
@@ -48,7 +48,7 @@ _OPTIONS = Options(
     topic_prefix="",
     default_policy=Settings.load(environ={}).default_policy,
     wire=Wire.CONFLUENT,
-    keepers=None,
+    server_secret=None,
 )
 _FIGURES = st.builds(Figures, **{name: st.integers(0, 2**40) for name in Figures.__slots__})
 _TALLIES = st.builds(
@@ -88,8 +88,12 @@ class Shardful:
         return Tally.of_bytes(bundles[-1].tally), bundles
 
 
-def _source(event: Event | bytes) -> Source:
-    return Source.SPU_EVENTS if isinstance(event, SpuJoined | SpuLeft) else Source.TOPIC_EVENTS
+def _source(event: Event | bytes) -> InputSource:
+    return (
+        InputSource.SPU_EVENTS
+        if isinstance(event, SpuJoined | SpuLeft)
+        else InputSource.TOPIC_EVENTS
+    )
 
 
 def statuses(bundles: list[Bundle]) -> Counter[tuple[str, str]]:
@@ -98,7 +102,7 @@ def statuses(bundles: list[Bundle]) -> Counter[tuple[str, str]]:
         decode_record(message.value or b"")
         for bundle in bundles
         for message in bundle.messages()
-        if message.kind == Kind.TOPIC_STATUS
+        if message.kind == MessageKind.TOPIC_STATUS
     ]
     return Counter(
         (record.status.value, "" if record.code is None else record.code.value)
@@ -121,11 +125,11 @@ def report(**changed: object) -> BatchReport:
     return replace(whole, **changed)  # type: ignore[arg-type]
 
 
-def scraped(metrics: Metrics, health: Health | None = None) -> dict[tuple[str, ...], float]:
+def scraped(metrics: Metrics, health: JobHealth | None = None) -> dict[tuple[str, ...], float]:
     """What a scrape shows: name and label values to value."""
     from prometheus_client import generate_latest
 
-    registry = registry_of(metrics, health or Health("q"), query="q")
+    registry = registry_of(metrics, health or JobHealth("q"), query="q")
     text = generate_latest(registry).decode()
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
@@ -304,7 +308,7 @@ def test_nothing_is_lost_among_the_others(clusters: dict[str, Figures], limit: i
     everything = Figures()
     for figures in clusters.values():
         everything += figures
-    found = shown(clusters, everything, limit)
+    found = largest_clusters(clusters, everything, limit)
     told = Figures()
     for figures in found.values():
         told += figures
@@ -377,8 +381,8 @@ class Clock:
 
 def test_ready_is_said_when_every_step_is_done() -> None:
     """Before, the answer names what is missing; the process lives meanwhile."""
-    health = Health("q")
-    for step in Step:
+    health = JobHealth("q")
+    for step in StartStep:
         assert not health.ready().ok
         assert step.value in str(health.ready().body["reason"])
         assert health.live().ok
@@ -389,8 +393,8 @@ def test_ready_is_said_when_every_step_is_done() -> None:
 
 def test_a_query_that_is_restarted_is_live_and_ready_again() -> None:
     """Between its end and its restart it was neither."""
-    health = Health("q")
-    for step in Step:
+    health = JobHealth("q")
+    for step in StartStep:
         health.done(step)
     health.ended("the query has ended")
     assert not health.live().ok
@@ -402,10 +406,10 @@ def test_a_query_that_is_restarted_is_live_and_ready_again() -> None:
 def test_a_query_without_a_sign_of_life_is_stuck() -> None:
     """A new start mends it; while the job starts nobody expects one."""
     clock = Clock()
-    health = Health("q", clock=clock)
+    health = JobHealth("q", clock=clock)
     clock.now += 2 * SILENCE_SECONDS_MAX
     assert health.live().ok
-    health.done(Step.QUERY)
+    health.done(StartStep.QUERY)
     clock.now += SILENCE_SECONDS_MAX
     assert health.live().ok
     clock.now += 1
@@ -419,8 +423,8 @@ def test_a_query_without_a_sign_of_life_is_stuck() -> None:
 
 def test_an_ended_query_is_neither_live_nor_ready() -> None:
     """The first reason is the one that helps."""
-    health = Health("q")
-    for step in Step:
+    health = JobHealth("q")
+    for step in StartStep:
         health.done(step)
     health.ended("Spark's JVM does not answer")
     health.ended("the query has ended")
@@ -432,12 +436,12 @@ Ask = Callable[..., tuple[int, str, bytes]]
 
 
 @pytest.fixture
-def health() -> Health:
-    return Health("q")
+def health() -> JobHealth:
+    return JobHealth("q")
 
 
 @pytest.fixture
-def ask(health: Health) -> Iterator[Ask]:
+def ask(health: JobHealth) -> Iterator[Ask]:
     """A server on a free port; gives status, type and body."""
     listening = listen(Settings.load(flags={"metrics_port": "0"}, environ={}))
     assert listening is not None
@@ -458,7 +462,7 @@ def ask(health: Health) -> Iterator[Ask]:
         urllib.request.urlopen(server.url, timeout=5)
 
 
-def test_the_server_answers_what_is_to_be_read_and_no_more(ask: Ask, health: Health) -> None:
+def test_the_server_answers_what_is_to_be_read_and_no_more(ask: Ask, health: JobHealth) -> None:
     """Health as JSON with a status that an orchestrator acts on."""
     status, kind, body = ask("/metrics")
     assert status == 200
@@ -468,7 +472,7 @@ def test_the_server_answers_what_is_to_be_read_and_no_more(ask: Ask, health: Hea
     status, _, body = ask("/ready")
     assert status == 503
     assert json.loads(body)["ready"] is False
-    for step in Step:
+    for step in StartStep:
         health.done(step)
     assert ask("/ready")[0] == 200
     assert ask("/metrics", "HEAD")[::2] == (200, b"")

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
-from spu_assigner.stream.plan.applied import Applied, fold, rows_digest
-from spu_assigner.stream.plan.model import Change, KafkaCluster, Kind, Maps, Partition, Plan, Wanted
+from spu_assigner.stream.plan.applied import AppliedRecords, fold, rows_digest
+from spu_assigner.stream.plan.model import (
+    ChangeKind,
+    KafkaCluster,
+    Maps,
+    Partition,
+    TopicChange,
+    TopicsPlan,
+    Wanted,
+)
 from spu_assigner.stream.plan.notes import (
     INTENT_SECONDS_MAX,
     Notes,
@@ -52,8 +60,8 @@ def maps(**topics: Wanted) -> Maps:
     return Maps(cluster_id="c1", topics=topics)
 
 
-def recorded(*records: AppliedTopic) -> Applied:
-    return Applied(records={each.topic: each for each in records})
+def recorded(*records: AppliedTopic) -> AppliedRecords:
+    return AppliedRecords(records={each.topic: each for each in records})
 
 
 MAPPED = Wanted(replicas=ROWS, replication_factor=2)
@@ -65,8 +73,11 @@ def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() ->
     """Two runs at the same time: the intent of one must not hide what the other has made."""
     made, intent = record(Origin.CREATED), record(Origin.INTENT)
     found = fold([("t", record(Origin.FOUND)), ("t", made), ("t/intent", intent), ("u", None)])
-    assert found == Applied(records={"t": made}, intents={"t": intent})
-    assert fold([("t", made), ("t/intent", intent), ("t", None), ("t/intent", None)]) == Applied()
+    assert found == AppliedRecords(records={"t": made}, intents={"t": intent})
+    assert (
+        fold([("t", made), ("t/intent", intent), ("t", None), ("t/intent", None)])
+        == AppliedRecords()
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +85,12 @@ def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() ->
     [
         (0, True, kafka(), Origin.CREATED),
         (INTENT_SECONDS_MAX * 1000, True, kafka(), Origin.CREATED),
-        (INTENT_SECONDS_MAX * 1000 + 1, True, kafka(), Origin.FOUND),  # by somebody, since then
+        (
+            INTENT_SECONDS_MAX * 1000 + 1,
+            True,
+            kafka(),
+            Origin.FOUND,
+        ),  # by somebody, since then
         (0, False, kafka(), Origin.FOUND),  # somebody's data are in it
         (0, True, kafka(((1, 2), (3, 2))), None),  # it is not what was intended
         (0, True, NOTHING, None),
@@ -84,7 +100,7 @@ def test_a_creation_that_broke_off_is_ours_only_if_no_data_can_be_concerned(
     age_ms: int, is_untouched: bool, cluster: KafkaCluster, origin: Origin | None
 ) -> None:
     """Kafka had made the topic, and apply was killed before it could record that."""
-    applied = Applied(intents={"t": record(Origin.INTENT, recorded_at=NOW - age_ms)})
+    applied = AppliedRecords(intents={"t": record(Origin.INTENT, recorded_at=NOW - age_ms)})
     untouched = {"t"} if is_untouched else set()
     now, settled = resolved(applied, cluster, untouched=untouched, now_ms=NOW)
     expected = () if origin is None else (record(origin),)
@@ -131,7 +147,12 @@ OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
         (RELEASED, kafka(), [record(Origin.RELEASED)], None),
         (RELEASED, kafka(), [], None),
         # Released and asked for again, with no apply between: not ours to delete.
-        (replace(MAPPED, released_at=NOW), kafka(), [record(Origin.CREATED)], Origin.FOUND),
+        (
+            replace(MAPPED, released_at=NOW),
+            kafka(),
+            [record(Origin.CREATED)],
+            Origin.FOUND,
+        ),
         (replace(MAPPED, released_at=NOW), kafka(), [record(Origin.FOUND)], None),
         # Deleted, and still there.
         (DELETED, kafka(), [record(Origin.CREATED)], None),
@@ -151,20 +172,20 @@ def test_a_topic_that_is_neither_mapped_nor_in_kafka_is_forgotten() -> None:
     for wanted in (DELETED, RELEASED):
         found = notes(maps(t=wanted), NOTHING, recorded(record(Origin.CREATED)), now_ms=NOW)
         assert found == Notes(forgotten=("t",))
-    assert not notes(maps(t=DELETED), NOTHING, Applied(), now_ms=NOW)
+    assert not notes(maps(t=DELETED), NOTHING, AppliedRecords(), now_ms=NOW)
 
 
 def test_a_reserved_name_is_never_recorded() -> None:
     """It is none of ours, whatever map there is."""
     cluster = kafka(name="__offsets")
-    assert not notes(maps(__offsets=MAPPED), cluster, Applied(), now_ms=NOW)
+    assert not notes(maps(__offsets=MAPPED), cluster, AppliedRecords(), now_ms=NOW)
 
 
 def test_a_plan_records_what_it_sees_and_only_that() -> None:
     """It takes nothing over, and overwrites nothing."""
-    found = notes(maps(t=MAPPED), kafka(), Applied(), now_ms=NOW)
-    assert seen(found, Applied()) == Notes(records=(record(Origin.SEEN),))
-    for applied in (recorded(OTHER), Applied(intents={"t": record(Origin.INTENT)})):
+    found = notes(maps(t=MAPPED), kafka(), AppliedRecords(), now_ms=NOW)
+    assert seen(found, AppliedRecords()) == Notes(records=(record(Origin.SEEN),))
+    for applied in (recorded(OTHER), AppliedRecords(intents={"t": record(Origin.INTENT)})):
         assert not seen(found, applied)
     released = notes(maps(t=RELEASED), kafka(), recorded(record(Origin.CREATED)), now_ms=NOW)
     assert not seen(released, recorded(record(Origin.CREATED)))
@@ -172,11 +193,11 @@ def test_a_plan_records_what_it_sees_and_only_that() -> None:
 
 def test_a_topic_that_is_changed_by_an_explicit_word_is_known_from_then_on() -> None:
     """The word need not be given again, and gives no right to delete it."""
-    change = Change(
-        topic="t", kind=Kind.CHANGE, before=ROWS, after=(*ROWS, (3, 1)), topic_id="id-of-t"
+    change = TopicChange(
+        topic="t", kind=ChangeKind.CHANGE, before=ROWS, after=(*ROWS, (3, 1)), topic_id="id-of-t"
     )
-    plan = Plan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
-    assert adopted(plan, Applied(), now_ms=NOW) == (record(Origin.FOUND),)
+    plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
+    assert adopted(plan, AppliedRecords(), now_ms=NOW) == (record(Origin.FOUND),)
     assert adopted(plan, recorded(record(Origin.CREATED)), now_ms=NOW) == ()
 
 

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
-from spu_assigner.stream.plan.applied import Applied
+from spu_assigner.stream.plan.applied import AppliedRecords
 from spu_assigner.stream.plan.model import (
     GONE,
     NOT_OURS,
     RELEASED,
-    Change,
+    ChangeKind,
     KafkaCluster,
-    Kind,
     Maps,
     Partition,
-    Plan,
     Row,
     Rows,
+    TopicChange,
     TopicSize,
+    TopicsPlan,
     Wanted,
     make_plan,
     remaining,
@@ -74,13 +74,15 @@ def record(topic: str, origin: Origin, topic_id: str | None = None, at: int = 1)
     )
 
 
-def recorded(**origins: Origin) -> Applied:
-    return Applied(records={topic: record(topic, origin) for topic, origin in origins.items()})
+def recorded(**origins: Origin) -> AppliedRecords:
+    return AppliedRecords(
+        records={topic: record(topic, origin) for topic, origin in origins.items()}
+    )
 
 
-def all_made(cluster: KafkaCluster) -> Applied:
+def all_made(cluster: KafkaCluster) -> AppliedRecords:
     """As if `apply` had made every topic that is there."""
-    return Applied(
+    return AppliedRecords(
         records={
             topic: record(topic, Origin.CREATED, topic_id)
             for topic, topic_id in cluster.ids.items()
@@ -89,21 +91,21 @@ def all_made(cluster: KafkaCluster) -> Applied:
 
 
 def planned(
-    maps: Maps, cluster: KafkaCluster, *, applied: Applied | None = None, **options: Any
-) -> Plan:
+    maps: Maps, cluster: KafkaCluster, *, applied: AppliedRecords | None = None, **options: Any
+) -> TopicsPlan:
     """A plan, by default of topics that apply made."""
     return make_plan(
         maps, cluster, applied=all_made(cluster) if applied is None else applied, **options
     )
 
 
-def only(plan: Plan) -> Change:
+def only(plan: TopicsPlan) -> TopicChange:
     (change,) = plan.changes
     assert not plan.refused
     return change
 
 
-def refusal(plan: Plan) -> str:
+def refusal(plan: TopicsPlan) -> str:
     (told,) = plan.refused
     assert plan.changes == ()
     return told.reason
@@ -112,7 +114,7 @@ def refusal(plan: Plan) -> str:
 def test_a_mapped_topic_that_is_not_there_is_created_with_its_map() -> None:
     """Exactly so, the order in each list included: the first leads."""
     plan = planned(maps({"t": wanted([[2, 1], [3, 2]])}), kafka())
-    assert only(plan) == Change(topic="t", kind=Kind.CREATE, after=((2, 1), (3, 2)))
+    assert only(plan) == TopicChange(topic="t", kind=ChangeKind.CREATE, after=((2, 1), (3, 2)))
 
 
 def test_a_topic_that_is_as_mapped_is_left_alone() -> None:
@@ -197,8 +199,8 @@ def test_a_topic_is_deleted_only_when_asked_and_by_its_own_tombstone() -> None:
     cluster = kafka(t=there([[1]]), foreign=there([[1]]))
     plan = planned(asked, cluster)
     assert (plan.changes, plan.deletable) == ((), ("t",))
-    assert only(planned(asked, cluster, delete=True)) == Change(
-        topic="t", kind=Kind.DELETE, before=((1,),), topic_id="id-of-t"
+    assert only(planned(asked, cluster, delete=True)) == TopicChange(
+        topic="t", kind=ChangeKind.DELETE, before=((1,),), topic_id="id-of-t"
     )
 
 
@@ -293,16 +295,16 @@ FOREIGN = there([[1, 2], [2, 3]])
 @pytest.mark.parametrize(
     "applied",
     [
-        Applied(),
+        AppliedRecords(),
         recorded(t=Origin.FOUND),
         recorded(t=Origin.SEEN),
         recorded(t=Origin.RELEASED),
         recorded(t=Origin.INTENT),
-        Applied(records={"t": record("t", Origin.CREATED, "id-of-an-earlier-one")}),
-        Applied(intents={"t": record("t", Origin.INTENT)}),
+        AppliedRecords(records={"t": record("t", Origin.CREATED, "id-of-an-earlier-one")}),
+        AppliedRecords(intents={"t": record("t", Origin.INTENT)}),
     ],
 )
-def test_a_topic_that_apply_did_not_make_is_never_deleted(applied: Applied) -> None:
+def test_a_topic_that_apply_did_not_make_is_never_deleted(applied: AppliedRecords) -> None:
     """Whatever else is recorded of it: a tombstone of a map gives no right to the data."""
     for options in ({}, {"delete": True, "is_foreign": lambda _: True, "recreate": True}):
         plan = planned(maps({"t": wanted(None)}), kafka(t=FOREIGN), applied=applied, **options)
@@ -335,7 +337,7 @@ def test_a_release_is_remembered_when_its_name_is_asked_for_and_deleted_again(
 ) -> None:
     """Also where no apply ran in between that would have recorded it."""
     asked = maps({"t": Wanted(replicas=None, released_at=released_at)})
-    applied = Applied(records={"t": record("t", Origin.CREATED, at=recorded_at)})
+    applied = AppliedRecords(records={"t": record("t", Origin.CREATED, at=recorded_at)})
     plan = planned(asked, kafka(t=FOREIGN), applied=applied, delete=True)
     assert bool(plan.changes) == is_deleted
     assert bool(plan.staying) != is_deleted
@@ -344,7 +346,7 @@ def test_a_release_is_remembered_when_its_name_is_asked_for_and_deleted_again(
 @pytest.mark.parametrize("origin", [None, Origin.SEEN, Origin.RELEASED])
 def test_a_topic_at_first_contact_that_is_as_mapped_is_marked(origin: Origin | None) -> None:
     """Status 0: it is as it should be, and nobody has said whose it is."""
-    applied = Applied() if origin is None else recorded(t=origin)
+    applied = AppliedRecords() if origin is None else recorded(t=origin)
     plan = planned(maps({"t": wanted([[1, 2], [2, 3]])}), kafka(t=FOREIGN), applied=applied)
     assert (plan.changes, plan.refused, plan.first_seen) == ((), (), ("t",))
     assert plan.unchanged == {"t": ((1, 2), (2, 3))}
@@ -360,20 +362,20 @@ def test_a_topic_at_first_contact_that_is_as_mapped_is_marked(origin: Origin | N
 def test_a_name_clash_is_refused_until_a_word_is_given(lists: Lists, told: str) -> None:
     """`topic-create` is granted whatever Kafka has under that name."""
     asked, cluster = maps({"t": wanted(lists)}), kafka(t=FOREIGN)
-    reason = refusal(planned(asked, cluster, applied=Applied()))
+    reason = refusal(planned(asked, cluster, applied=AppliedRecords()))
     assert told in reason
     assert "topic-release" in reason
     assert "--foreign t" in reason
     known = planned(asked, cluster)
-    assert only(planned(asked, cluster, applied=Applied(), is_foreign=lambda _: True)) == only(
-        known
-    )
+    assert only(
+        planned(asked, cluster, applied=AppliedRecords(), is_foreign=lambda _: True)
+    ) == only(known)
     assert planned(asked, cluster, applied=recorded(t=Origin.FOUND)).changes == known.changes
 
 
 def test_a_topic_made_again_by_others_is_at_first_contact() -> None:
     """Kafka's id says that it is another."""
-    applied = Applied(records={"t": record("t", Origin.CREATED, "id-of-an-earlier-one")})
+    applied = AppliedRecords(records={"t": record("t", Origin.CREATED, "id-of-an-earlier-one")})
     asked = maps({"t": wanted([[1, 2], [2, 3]])})
     assert planned(asked, kafka(t=FOREIGN), applied=applied).first_seen == ("t",)
     clash = planned(maps({"t": wanted([[1, 2]] * 3)}), kafka(t=FOREIGN), applied=applied)
@@ -383,7 +385,7 @@ def test_a_topic_made_again_by_others_is_at_first_contact() -> None:
 def test_a_topic_that_only_waits_is_not_taken_for_one_as_mapped() -> None:
     """Its lists may be quite others; nothing is changed, and nothing recorded."""
     plan = planned(
-        maps({"t": wanted([[2]], factor=2)}), kafka(t=there([[1, 3]])), applied=Applied()
+        maps({"t": wanted([[2]], factor=2)}), kafka(t=there([[1, 3]])), applied=AppliedRecords()
     )
     assert (plan.changes, plan.refused, plan.first_seen) == ((), (), ())
 
@@ -394,7 +396,7 @@ def test_a_topic_that_is_gone_is_created_again_only_on_request(origin: Origin) -
     asked = maps({"t": wanted([[1]])})
     assert refusal(planned(asked, kafka(), applied=recorded(t=origin))) == GONE
     again = only(planned(asked, kafka(), applied=recorded(t=origin), recreate=True))
-    assert (again.kind, again.gone_id) == (Kind.CREATE, "id-of-t")
+    assert (again.kind, again.gone_id) == (ChangeKind.CREATE, "id-of-t")
     lines = list(plan_lines(planned(asked, kafka(), applied=recorded(t=origin), recreate=True)))
     assert lines[0] == ("+ t  1 partition of 1 replica (was in Kafka before; its data are gone)")
 
@@ -406,7 +408,7 @@ def test_a_topic_that_is_no_concern_any_more_is_created_plainly(origin: Origin) 
     applied = (
         recorded(t=origin)
         if origin is Origin.RELEASED
-        else Applied(intents={"t": record("t", origin)})
+        else AppliedRecords(intents={"t": record("t", origin)})
     )
     assert only(planned(asked, kafka(), applied=applied)).gone_id is None
 
@@ -484,9 +486,9 @@ def clusters(draw: st.DrawFn) -> KafkaCluster:
 
 
 @st.composite
-def ledgers(draw: st.DrawFn) -> Applied:
+def ledgers(draw: st.DrawFn) -> AppliedRecords:
     """Records of topics, of those that are there and of earlier ones of the same names."""
-    return Applied(
+    return AppliedRecords(
         records={
             name: record(name, origin, draw(st.sampled_from([None, "id-of-an-earlier-one"])))
             for name, origin in draw(st.dictionaries(NAMES, st.sampled_from(Origin))).items()
@@ -504,12 +506,12 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-def applied_plan(plan: Plan, cluster: KafkaCluster) -> KafkaCluster:
+def applied_plan(plan: TopicsPlan, cluster: KafkaCluster) -> KafkaCluster:
     """A model of what Kafka does, moves included, once all is done."""
     topics = dict(cluster.topics)
     ids = dict(cluster.ids)
     for change in plan.changes:
-        if change.kind is Kind.DELETE:
+        if change.kind is ChangeKind.DELETE:
             del topics[change.topic], ids[change.topic]
             continue
         assert len(change.after) >= len(topics.get(change.topic, ()))
@@ -518,25 +520,28 @@ def applied_plan(plan: Plan, cluster: KafkaCluster) -> KafkaCluster:
     return replace(cluster, topics=topics, ids=ids)
 
 
-def noted(plan: Plan, after: KafkaCluster, applied: Applied) -> Applied:
+def noted(plan: TopicsPlan, after: KafkaCluster, applied: AppliedRecords) -> AppliedRecords:
     """A model of what apply records of what it did."""
     records = dict(applied.records)
     for change in plan.changes:
         topic = change.topic
-        if change.kind is Kind.DELETE:
+        if change.kind is ChangeKind.DELETE:
             records.pop(topic, None)
-        elif change.kind is Kind.CREATE:
+        elif change.kind is ChangeKind.CREATE:
             records[topic] = record(topic, Origin.CREATED, after.ids[topic])
         elif not applied.is_known(topic, after.ids[topic]):
             records[topic] = record(topic, Origin.FOUND, after.ids[topic])
     for topic in plan.first_seen:
         records[topic] = record(topic, Origin.FOUND, after.ids[topic])
-    return Applied(records=records)
+    return AppliedRecords(records=records)
 
 
 @given(st.dictionaries(NAMES, wants()), clusters(), ledgers(), OPTIONS)
 def test_what_was_applied_needs_no_further_plan(
-    topics: dict[str, Wanted], cluster: KafkaCluster, applied: Applied, options: dict[str, Any]
+    topics: dict[str, Wanted],
+    cluster: KafkaCluster,
+    applied: AppliedRecords,
+    options: dict[str, Any],
 ) -> None:
     """A second run does nothing, whatever was there; and what is told to wait or refused, stays."""
     first = planned(maps(topics), cluster, applied=applied, **options)
@@ -554,16 +559,19 @@ def test_what_was_applied_needs_no_further_plan(
 
 @given(st.dictionaries(NAMES, wants()), clusters(), ledgers(), OPTIONS)
 def test_nothing_is_deleted_or_changed_that_is_not_ours(
-    topics: dict[str, Wanted], cluster: KafkaCluster, applied: Applied, options: dict[str, Any]
+    topics: dict[str, Wanted],
+    cluster: KafkaCluster,
+    applied: AppliedRecords,
+    options: dict[str, Any],
 ) -> None:
     """The rule itself, stated once more: by Kafka's id, and by an explicit word."""
     for change in planned(maps(topics), cluster, applied=applied, **options).changes:
         topic, found = change.topic, applied.records.get(change.topic)
-        if change.kind is Kind.CREATE:
+        if change.kind is ChangeKind.CREATE:
             assert topic not in cluster.topics
             continue
         is_same = found is not None and found.topic_id == cluster.ids[topic] == change.topic_id
-        if change.kind is Kind.DELETE:
+        if change.kind is ChangeKind.DELETE:
             assert options["delete"]
             assert is_same
             assert found is not None
@@ -577,7 +585,7 @@ def test_nothing_is_deleted_or_changed_that_is_not_ours(
 
 @given(st.dictionaries(NAMES, wants()), clusters(), ledgers())
 def test_each_mapped_topic_is_told_of_once(
-    topics: dict[str, Wanted], cluster: KafkaCluster, applied: Applied
+    topics: dict[str, Wanted], cluster: KafkaCluster, applied: AppliedRecords
 ) -> None:
     """None is left out in silence: changed, refused, as mapped, mapped no more, or waiting."""
     plan = planned(maps(topics), cluster, applied=applied)
@@ -595,7 +603,10 @@ def test_each_mapped_topic_is_told_of_once(
 
 @given(st.dictionaries(NAMES, wants()), clusters(), ledgers(), OPTIONS)
 def test_nothing_remains_of_a_plan_that_was_applied(
-    topics: dict[str, Wanted], cluster: KafkaCluster, applied: Applied, options: dict[str, Any]
+    topics: dict[str, Wanted],
+    cluster: KafkaCluster,
+    applied: AppliedRecords,
+    options: dict[str, Any],
 ) -> None:
     """A saved plan may be applied again."""
     plan = planned(maps(topics), cluster, applied=applied, **options)

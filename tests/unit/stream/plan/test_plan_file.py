@@ -15,13 +15,13 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings, SettingsError
-from spu_assigner.stream.plan.applied import Applied
+from spu_assigner.stream.plan.applied import AppliedRecords
 from spu_assigner.stream.plan.model import (
     KafkaCluster,
     Maps,
     Partition,
-    Plan,
     TopicSize,
+    TopicsPlan,
     Wanted,
     make_plan,
 )
@@ -162,11 +162,11 @@ def record(topic: str, origin: Origin, topic_id: str | None = None) -> AppliedTo
     )
 
 
-def made(*topics: str, origin: Origin = Origin.CREATED) -> Applied:
-    return Applied(records={topic: record(topic, origin) for topic in topics})
+def made(*topics: str, origin: Origin = Origin.CREATED) -> AppliedRecords:
+    return AppliedRecords(records={topic: record(topic, origin) for topic in topics})
 
 
-def planned(maps: Maps, cluster: KafkaCluster, **options: Any) -> Plan:
+def planned(maps: Maps, cluster: KafkaCluster, **options: Any) -> TopicsPlan:
     """Of topics that apply made."""
     return make_plan(maps, cluster, applied=made(*cluster.topics), **options)
 
@@ -320,7 +320,7 @@ def test_a_topic_that_was_made_again_is_not_touched_by_an_old_plan() -> None:
 
 def test_a_plan_deletes_only_what_apply_made_whatever_its_file_says() -> None:
     """A file can be written by hand, and a topic be released after it was planned."""
-    for applied in (Applied(), made("old", origin=Origin.FOUND)):
+    for applied in (AppliedRecords(), made("old", origin=Origin.FOUND)):
         with pytest.raises(StalePlanError, match="topic old was not made by apply"):
             require_fresh(kept(), kafka(**THEN), WANTED, applied)
     released = Wanted(replicas=None, is_released=True, released_at=11)
@@ -331,7 +331,7 @@ def test_a_plan_deletes_only_what_apply_made_whatever_its_file_says() -> None:
 
 def test_a_plan_that_was_applied_does_not_create_again_what_is_gone_since() -> None:
     """It came back empty, without a word."""
-    since = Applied(records={**APPLIED.records, **made("new").records})
+    since = AppliedRecords(records={**APPLIED.records, **made("new").records})
     require_fresh(kept(), kafka(**THEN, new=[[1, 2]]), WANTED, since)
     with pytest.raises(StalePlanError, match="topic new was in Kafka since and is gone, with its"):
         require_fresh(kept(), kafka(**THEN), WANTED, since)
@@ -339,12 +339,12 @@ def test_a_plan_that_was_applied_does_not_create_again_what_is_gone_since() -> N
 
 def test_a_plan_to_create_again_what_is_gone_does_so_once() -> None:
     """It was asked for by --recreate, of that topic and no later one."""
-    gone = Applied(records={**APPLIED.records, **made("new").records})
+    gone = AppliedRecords(records={**APPLIED.records, **made("new").records})
     plan = make_plan(WANTED, kafka(**THEN), applied=gone, recreate=True)
     again = saved(plan, WANTED, is_live=True)
     require_fresh(again, kafka(**THEN), WANTED, gone)
     later = {"new": record("new", Origin.CREATED, "a-later-one")}
-    for applied in (APPLIED, Applied(records={**APPLIED.records, **later})):
+    for applied in (APPLIED, AppliedRecords(records={**APPLIED.records, **later})):
         with pytest.raises(StalePlanError, match="topic new was in Kafka since and is gone"):
             require_fresh(again, kafka(**THEN), WANTED, applied)
 

@@ -15,7 +15,7 @@ from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream.checkpoint.recovered import Recovery, starting_offsets
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.recover import rebuild as recover_module
-from spu_assigner.stream.recover.published import DamagedOutputError, Published
+from spu_assigner.stream.recover.published import DamagedOutputError, PublishedState
 from spu_assigner.stream.recover.rebuild import write_state
 from spu_assigner.stream.shard.batch import entry_key, read_shards
 from spu_assigner.stream.shard.clusters import Clusters
@@ -54,8 +54,8 @@ def publish(clusters: Clusters, event: Event) -> list[tuple[str, bytes, bytes | 
 
 
 @pytest.fixture
-def lived() -> tuple[Clusters, Published]:
-    clusters, published = Clusters(), Published("p.")
+def lived() -> tuple[Clusters, PublishedState]:
+    clusters, published = Clusters(), PublishedState("p.")
     for number in range(CLUSTERS):
         for event in life(number):
             for offset, message in enumerate(publish(clusters, event)):
@@ -65,7 +65,10 @@ def lived() -> tuple[Clusters, Published]:
 
 @pytest.mark.parametrize("shards", [1, 3, 8])
 def test_each_cluster_is_in_the_shard_where_the_job_looks(
-    lived: tuple[Clusters, Published], tmp_path: Path, shards: int, monkeypatch: pytest.MonkeyPatch
+    lived: tuple[Clusters, PublishedState],
+    tmp_path: Path,
+    shards: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All states are equal, whatever the number of shards and of pieces."""
     monkeypatch.setattr(recover_module, "PIECE_SIZE", 1_000)
@@ -81,7 +84,7 @@ def test_each_cluster_is_in_the_shard_where_the_job_looks(
     }
 
 
-def test_what_is_checked_is_the_state_itself(lived: tuple[Clusters, Published]) -> None:
+def test_what_is_checked_is_the_state_itself(lived: tuple[Clusters, PublishedState]) -> None:
     """In any order of keys: the latest value counts."""
     clusters, published = lived
     assert published.cluster_ids == sorted(clusters)
@@ -94,7 +97,7 @@ def test_a_key_that_is_not_the_jobs_is_told(key: bytes) -> None:
     """Somebody else writes there; what he has overwritten is not known."""
     told = r"p\.assigner-state has under key .* \(partition 3, offset 7\) a key that is none"
     with pytest.raises(DamagedOutputError, match=told):
-        Published("p.").take("assigner-state", key, b"x", place=(3, 7))
+        PublishedState("p.").take("assigner-state", key, b"x", place=(3, 7))
 
 
 def test_a_recovery_is_read_as_it_was_written() -> None:

@@ -11,13 +11,13 @@ from spu_assigner.core import Assigner, Code, ReplicaLists, Status
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_event
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.run.demo import Comparison, Found, compare, is_equal, show, summarise
+from spu_assigner.stream.run.demo import Comparison, DemoAnswers, compare, is_equal, show, summarise
 from spu_assigner.stream.run.scenario import Example, examples
 
 
-def found_by_the_core(example: Example) -> Found:
+def found_by_the_core(example: Example) -> DemoAnswers:
     """What the core alone answers, as it would come back from Kafka."""
-    found, assigner = Found(), Assigner()
+    found, assigner = DemoAnswers(), Assigner()
     for step in example.steps:
         if isinstance(step.event, bytes):
             with pytest.raises(DecodeError) as refusal:
@@ -123,7 +123,7 @@ def test_another_status_a_missing_tombstone_and_a_wrong_ring_are_found() -> None
 def test_missing_answers_are_differences_and_no_crash() -> None:
     """The judge must not need what it judges."""
     for example in examples():
-        comparison = compare(example, Found())
+        comparison = compare(example, DemoAnswers())
         assert {row.found for row in comparison.rows} <= {"nothing", "empty"}
         assert not is_equal([comparison])
 

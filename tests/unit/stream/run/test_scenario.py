@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from spu_assigner.core import Assigner, ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.stream.run import scenario
-from spu_assigner.stream.run.scenario import Example, Step, examples
+from spu_assigner.stream.run.scenario import Example, ScenarioStep, examples
 
 
 def as_lists(lists: object) -> list[list[int]] | None:
     return None if lists is None else [list(row) for row in lists]  # type: ignore[attr-defined]
 
 
-def check_step(assigner: Assigner, step: Step) -> None:
+def check_step(assigner: Assigner, step: ScenarioStep) -> None:
     """The answers to one step are the expected ones, no more and no fewer."""
     if isinstance(step.event, bytes):
         return

@@ -13,16 +13,16 @@ from spu_assigner.stream.shard.bundle import (
     BUNDLE_SIZE,
     Bundle,
     Bundler,
-    Kind,
+    InputSource,
     Message,
-    Source,
+    MessageKind,
     SourceRange,
     merged_ranges,
 )
 
 messages = st.builds(
     Message,
-    kind=st.sampled_from([int(kind) for kind in Kind]),
+    kind=st.sampled_from([int(kind) for kind in MessageKind]),
     id=st.binary(max_size=40),
     key=st.none() | st.binary(max_size=300),
     value=st.none() | st.binary(max_size=2_000),
@@ -32,7 +32,7 @@ messages = st.builds(
 
 def read(partition: int, first: int, last: int, count: int) -> SourceRange:
     return SourceRange(
-        source=Source.TOPIC_EVENTS, partition=partition, first=first, last=last, count=count
+        source=InputSource.TOPIC_EVENTS, partition=partition, first=first, last=last, count=count
     )
 
 
@@ -100,6 +100,6 @@ def test_a_bundle_of_another_format_is_refused() -> None:
 
 def test_ranges_of_shards_add_up() -> None:
     """Two shards read the same partition; the marker tells of the partition."""
-    spus = SourceRange(source=Source.SPU_EVENTS, partition=0, first=0, last=0, count=1)
+    spus = SourceRange(source=InputSource.SPU_EVENTS, partition=0, first=0, last=0, count=1)
     ranges = [read(1, 5, 9, 3), read(0, 2, 2, 1), read(1, 4, 8, 2), spus]
     assert merged_ranges(ranges) == [spus, read(0, 2, 2, 1), read(1, 4, 9, 5)]

@@ -14,7 +14,7 @@ from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE
 from spu_assigner.stream.shard import batch as shard_batch_module
 from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import KINDS, Bundle, Kind, Message, Source
+from spu_assigner.stream.shard.bundle import KINDS, Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Entries, Shard, Store
 from support.events.builders import Events
@@ -26,7 +26,7 @@ OPTIONS = Options(
     topic_prefix="",
     default_policy=Policy.FLUVIO,
     wire=Wire.CONFLUENT,
-    keepers=None,
+    server_secret=None,
 )
 WAITING = Waiting(
     cluster_id="c1",
@@ -61,7 +61,9 @@ class Runner:
 
     def send(self, *sent: Event) -> list[Message]:
         sources = [
-            Source.SPU_EVENTS if isinstance(event, SpuJoined | SpuLeft) else Source.TOPIC_EVENTS
+            InputSource.SPU_EVENTS
+            if isinstance(event, SpuJoined | SpuLeft)
+            else InputSource.TOPIC_EVENTS
             for event in sent
         ]
         offsets = [next(self._offsets) for _ in sent]
@@ -83,7 +85,7 @@ class Runner:
         return clusters
 
 
-def state_messages(messages: list[Message], kind: Kind) -> dict[bytes | None, object]:
+def state_messages(messages: list[Message], kind: MessageKind) -> dict[bytes | None, object]:
     """Entries of a kind by key; None: a tombstone."""
     return {
         each.key: None if each.value is None else decode_record(each.value)
@@ -98,15 +100,15 @@ def test_a_waiting_create_is_kept_until_it_is_served() -> None:
     sent = runner.send(
         events.join(0), events.create("t", 2, 2, on_shortage=OnShortage.WAIT, policy=Policy.FLUVIO)
     )
-    found = state_messages(sent, Kind.WAITING_STATE)
+    found = state_messages(sent, MessageKind.WAITING_STATE)
     assert list(found) == [b"c1/waiting/t"]
     waiting = found[b"c1/waiting/t"]
     assert isinstance(waiting, Waiting)
     assert (waiting.topic, waiting.kind, waiting.partitions) == ("t", Wait.CREATE, 2)
     assert runner.reloaded()["c1"].waiting == {"t": waiting}
     sent = runner.send(events.join(1))
-    assert state_messages(sent, Kind.WAITING_STATE) == {b"c1/waiting/t": None}
-    assert Kind.REPLICA_MAP in {message.kind for message in sent}
+    assert state_messages(sent, MessageKind.WAITING_STATE) == {b"c1/waiting/t": None}
+    assert MessageKind.REPLICA_MAP in {message.kind for message in sent}
     again = runner.reloaded()["c1"]
     assert again.waiting == {}
     assert list(again.topics) == ["t"]
@@ -117,12 +119,12 @@ def test_a_decommissioned_spu_that_holds_nothing_leaves_a_tombstone() -> None:
     runner, events = Runner(), Events()
     runner.send(*events.joins(0, 7))
     sent = runner.send(events.leave(7, mode=LeaveMode.DECOMMISSION))
-    assert state_messages(sent, Kind.SPU_STATE)[b"c1/spu/7"] is None
+    assert state_messages(sent, MessageKind.SPU_STATE)[b"c1/spu/7"] is None
     assert sorted(runner.reloaded()["c1"].spus) == [0]
 
 
 def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few events may be answered by gigabytes: the keeper holds a piece of them, not all."""
+    """Few events may be answered by gigabytes: the shard server holds a piece of them, not all."""
     held = 1_000_000
     monkeypatch.setattr(shard_batch_module, "HELD_SIZE_MAX", held)
     most = 0
@@ -164,5 +166,5 @@ def test_a_tombstone_of_what_cannot_go_is_refused(key: bytes) -> None:
 
 def test_every_kind_of_message_has_a_topic() -> None:
     """The sink looks it up by the kind's number."""
-    assert sorted(KINDS) == list(Kind)
-    assert KINDS[Kind.WAITING_STATE] == (ASSIGNER_STATE, "WaitingState")
+    assert sorted(KINDS) == list(MessageKind)
+    assert KINDS[MessageKind.WAITING_STATE] == (ASSIGNER_STATE, "WaitingState")

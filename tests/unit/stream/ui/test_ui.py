@@ -14,7 +14,7 @@ from spu_assigner.stream.inspect.report import cluster_report, spu_loads
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
 from spu_assigner.stream.ui.app import make_app
 from spu_assigner.stream.ui.known import DEAD_LETTERS_MAX, HEARD_MAX, ClusterDamagedError
-from spu_assigner.stream.ui.live import Health
+from spu_assigner.stream.ui.live import ReadingHealth
 from spu_assigner.stream.ui.ring_drawing import NODES_MAX, ring_drawing
 from spu_assigner.stream.ui.views import Reports, sliced
 from support.events.builders import Events
@@ -25,7 +25,7 @@ HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e\x1b[31m"
 
 
 def client(
-    batches: Iterable[Sequence[Event | Raw]], *, health: Health | None = None
+    batches: Iterable[Sequence[Event | Raw]], *, health: ReadingHealth | None = None
 ) -> FlaskClient:
     return make_app(Still(known_of(told(batches)), health).as_live()).test_client()
 
@@ -226,7 +226,7 @@ def test_a_foreign_name_for_this_machine_is_refused() -> None:
 
 def test_a_broker_that_is_away_is_told_on_each_page() -> None:
     """What is shown may be old then."""
-    health = Health(trouble="no Kafka broker answers", read=1, total=1, is_loaded=True)
+    health = ReadingHealth(trouble="no Kafka broker answers", read=1, total=1, is_loaded=True)
     page = read(client(story(), health=health), "/clusters/prod-eu")
     assert "Nothing new is read. no Kafka broker answers" in page.text
     assert "broker away" in page.text
@@ -234,7 +234,7 @@ def test_a_broker_that_is_away_is_told_on_each_page() -> None:
 
 def test_a_page_says_that_the_topics_are_still_being_read() -> None:
     """A half picture must not look whole."""
-    health = Health(trouble=None, read=1_000, total=4_000, is_loaded=False)
+    health = ReadingHealth(trouble=None, read=1_000, total=4_000, is_loaded=False)
     page = read(client(story(), health=health), "/")
     assert "1,000 of 4,000 messages" in page.text
 

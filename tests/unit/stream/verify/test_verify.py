@@ -1,7 +1,7 @@
 """The audit finds every damage, and nothing where there is none.
 
-Histories are made by the job's own parts (`support/histories.py`); what damage is, and what is not,
-is told in `support/corruptions.py`.
+Histories are made by the job's own parts (`support/events/histories.py`); what damage is, and what
+is not, is told in `support/events/corruptions.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from spu_assigner.stream.shard.batch import map_key, state_key
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.verify import batch_walk as verify_walk
 from spu_assigner.stream.verify.audit import verify
-from spu_assigner.stream.verify.model import COMPACTED, TO_DO, How, Kind, Report, VerifyError
+from spu_assigner.stream.verify.model import (
+    COMPACTED,
+    TO_DO,
+    AuditReport,
+    FindingKind,
+    How,
+    VerifyError,
+)
 from spu_assigner.stream.verify.replay import wire_of
 from support.events import corruptions
 from support.events.corruptions import CORRUPTIONS
@@ -44,7 +51,7 @@ def sound(number: int, state: str) -> Topics:
     return topics
 
 
-def told(report: Report) -> list[str]:
+def told(report: AuditReport) -> list[str]:
     return [
         f"{each.kind} {each.batch} {each.topic}/{each.partition}@{each.offset} "
         f"{each.found} / {each.expected}"
@@ -71,7 +78,7 @@ def test_every_seeded_corruption_is_found(block: int) -> None:
             ), f"seed {seed}: {damage.what}; {told(report)}"
 
 
-def replayed(report: Report) -> int:
+def replayed(report: AuditReport) -> int:
     return sum(count for how, count, _ in report.how() if how is How.REPLAYED)
 
 
@@ -161,14 +168,15 @@ def test_a_recovery_from_another_batch_than_the_last_is_found() -> None:
             for read in topics.logs[name, 0]
         ]
     [finding, *_] = verify(topics.history()).findings
-    assert finding.kind is Kind.MARKER
+    assert finding.kind is FindingKind.MARKER
     assert f"recovered from batch {older.batch}" in finding.found
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("assigner-audit", Kind.MARKER), ("assigner-commits", Kind.COMMITS)]
+    ("name", "kind"),
+    [("assigner-audit", FindingKind.MARKER), ("assigner-commits", FindingKind.COMMITS)],
 )
-def test_a_marker_whose_headers_say_otherwise_is_found(name: str, kind: Kind) -> None:
+def test_a_marker_whose_headers_say_otherwise_is_found(name: str, kind: FindingKind) -> None:
     """Who routes by headers must not be told of another batch than who reads the marker."""
     topics = written(5).topics
     read = topics.logs[name, 0][1]
@@ -296,7 +304,7 @@ def test_another_querys_name_is_refused_and_the_right_one_named() -> None:
 
 def test_every_kind_of_finding_says_what_to_do() -> None:
     """Whoever is told that data is damaged asks that next."""
-    assert set(TO_DO) == set(Kind)
+    assert set(TO_DO) == set(FindingKind)
 
 
 def test_a_job_that_has_not_begun_is_all_right() -> None:

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.balanced.uniform_nodes import EvenRing
-from spu_assigner.core.balanced.uniform_racks import EvenRacks
+from spu_assigner.core.balanced.uniform_nodes import UniformNodes
+from spu_assigner.core.balanced.uniform_racks import UniformRacks
 from spu_assigner.core.base.events import Event, Policy, TopicCreate
-from spu_assigner.core.base.fast_constructor import quick
-from spu_assigner.core.base.records import EventSeen, ReplicaMap, Status, TopicStatus, Usual
+from spu_assigner.core.base.fast_constructor import fast_constructor
+from spu_assigner.core.base.records import EventSeen, GrantedCreate, ReplicaMap, Status, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.decision import create_fast_path as usual
+from spu_assigner.core.decision import create_fast_path
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import event_from_json
-from spu_assigner.schemas.messages.codec import encode_record, usual_encoder
+from spu_assigner.schemas.messages.codec import encode_record, granted_create_encoder
 from spu_assigner.schemas.messages.wire import Wire
 from support.events.builders import Events
 from support.events.lives import lives
@@ -35,10 +35,10 @@ def told(records: tuple[Any, ...]) -> list[Any]:
         if isinstance(record, TopicStatus)
         or (isinstance(record, ReplicaMap) and record.replicas is not None)
     ]
-    if isinstance(records, Usual):
+    if isinstance(records, GrantedCreate):
         for wire in Wire:
             pair = tuple(encode_record(record, wire=wire) for record in records[:2])
-            assert usual_encoder(wire)(records) == pair
+            assert granted_create_encoder(wire)(records) == pair
     return [*records, *answers]
 
 
@@ -49,10 +49,10 @@ def lived(events: list[Event], default: Policy, *, with_care: bool) -> tuple[lis
     usual_count = 0
     with pytest.MonkeyPatch.context() as patch:
         if with_care:
-            patch.setattr(usual, "PARTITIONS_MAX", 0)
+            patch.setattr(create_fast_path, "PARTITIONS_MAX", 0)
         for event in events:
             found = step(state, event, default_policy=default)
-            usual_count += isinstance(found, Usual)
+            usual_count += isinstance(found, GrantedCreate)
             records.append(told(found))
         return records, picture(state), usual_count
 
@@ -127,7 +127,7 @@ def test_nearly_all_small_requests_of_an_even_ring_go_by_its_levels(
             events.append(build.join(200, rack="r0" if len(sizes) > 1 else None))
     with pytest.MonkeyPatch.context() as patch:
         levels: list[bool] = []
-        for ring in (EvenRing, EvenRacks):
+        for ring in (UniformNodes, UniformRacks):
             patch.setattr(ring, "lists", noting(ring.lists, levels))
         assert both(events, Policy.BALANCED) >= 120
     assert sum(levels) > 40  # After an empty SPU joined nothing is simple until it is filled.
@@ -158,7 +158,7 @@ def test_a_large_ring_is_served_by_windows_that_move_on() -> None:
         {"start_index": 3},
         {"validate_only": True},
         {"partitions": 0},
-        {"partitions": usual.PARTITIONS_MAX + 1},
+        {"partitions": create_fast_path.PARTITIONS_MAX + 1},
         {"replication_factor": 4},
         {"replication_factor": 0},
         {"policy": Policy.REDPANDA},
@@ -174,7 +174,7 @@ def test_what_is_not_usual_is_left_to_care(given_to_it: dict[str, Any]) -> None:
         step(state, event, default_policy=Policy.FLUVIO)
     asked = {"event_id": "x", "cluster_id": "c1", "topic": "t", "partitions": 2}
     event = TopicCreate(**{**asked, "replication_factor": 2, **given_to_it})
-    assert usual.usual_create(state, event, Policy.FLUVIO) is None
+    assert create_fast_path.fast_create(state, event, Policy.FLUVIO) is None
 
 
 def test_a_create_that_could_fill_an_spu_is_decided_with_care() -> None:
@@ -182,8 +182,8 @@ def test_a_create_that_could_fill_an_spu_is_decided_with_care() -> None:
     state, build = ClusterState("c1"), Events()
     for event in build.joins(0, 1, 2, capacity=10):
         step(state, event, default_policy=Policy.FLUVIO)
-    assert usual.usual_create(state, build.create("t", 9, 1), Policy.FLUVIO) is not None
-    assert usual.usual_create(state, build.create("t", 10, 1), Policy.FLUVIO) is None
+    assert create_fast_path.fast_create(state, build.create("t", 9, 1), Policy.FLUVIO) is not None
+    assert create_fast_path.fast_create(state, build.create("t", 10, 1), Policy.FLUVIO) is None
 
 
 def test_rings_alike_have_one_table_and_others_their_own() -> None:
@@ -211,7 +211,7 @@ def test_deciding_changes_nothing() -> None:
     before = picture(state)
     event = build.create("b", 5, 2)
     first = decide(state, event, default_policy=Policy.FLUVIO)
-    assert isinstance(first, Usual)
+    assert isinstance(first, GrantedCreate)
     again = decide(state, event, default_policy=Policy.FLUVIO)
     assert [*again] == [*first]
     assert picture(state) == before
@@ -228,13 +228,13 @@ def test_what_is_made_quickly_is_what_the_class_makes() -> None:
         "replicas": ReplicaLists.of_lists([[1, 2]]),
         "cause": "e",
     }
-    made: Any = quick(TopicStatus)(**fields)  # type: ignore[arg-type]
+    made: Any = fast_constructor(TopicStatus)(**fields)  # type: ignore[arg-type]
     assert made == TopicStatus(**fields)  # type: ignore[arg-type]
     assert type(made) is TopicStatus
     assert hash(made) == hash(TopicStatus(**fields))  # type: ignore[arg-type]
     with pytest.raises(FrozenInstanceError):
         made.topic = "other"
     with pytest.raises(TypeError):
-        quick(EventSeen)(cluster_id="c")  # type: ignore[call-arg]
+        fast_constructor(EventSeen)(cluster_id="c")  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        quick(EventSeen)("c", 1)  # type: ignore[misc]
+        fast_constructor(EventSeen)("c", 1)  # type: ignore[misc]

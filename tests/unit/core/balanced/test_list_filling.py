@@ -15,9 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.balanced import list_filling as rows
-from spu_assigner.core.balanced import swap_repair as mending
-from spu_assigner.core.balanced import weighted_interleave as dealing
+from spu_assigner.core.balanced import list_filling, swap_repair, weighted_interleave
 from spu_assigner.core.balanced.list_filling import Task, fill_rows
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.state.loads import Loads
@@ -33,11 +31,14 @@ COUNTS = st.one_of(
 
 
 @pytest.fixture(
-    autouse=True, scope="module", params=[dealing.RUN_CELLS, 0, 2**31], ids=["as is", "runs", "one"]
+    autouse=True,
+    scope="module",
+    params=[weighted_interleave.RUN_CELLS, 0, 2**31],
+    ids=["as is", "runs", "one"],
 )
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Laid out in runs or sorted all at once: sizes decide, and both must give the same."""
-    with mock.patch.object(dealing, "RUN_CELLS", request.param):
+    with mock.patch.object(weighted_interleave, "RUN_CELLS", request.param):
         yield
 
 
@@ -48,7 +49,7 @@ def test_leaders_are_interleaved_as_a_sort_of_all_cards_does_it(
     """Their places are compared to 33 binary digits, then comes the position."""
     positions = list(range(3, 3 + 2 * len(counts), 2))
     random.shuffle(positions)  # type: ignore[attr-defined]
-    found = dealing.interleaved(np.array(counts), np.array(positions)).tolist()
+    found = weighted_interleave.interleaved(np.array(counts), np.array(positions)).tolist()
     assert found == plain.interleaved(counts, positions)
 
 
@@ -59,14 +60,14 @@ def test_cards_are_dealt_as_a_sort_of_all_of_them_does_it(
     """By group; a group may have nothing to get."""
     size = len(counts)
     groups = sorted(data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size)))
-    found = dealing.dealt(np.array(counts), np.array(groups), seed).tolist()
+    found = weighted_interleave.dealt(np.array(counts), np.array(groups), seed).tolist()
     assert found == plain.dealt(counts, groups, seed)
 
 
 def test_cards_of_one_place_are_dealt_by_tie_whatever_their_counts() -> None:
     """Of 20,000 and 20,001 cards hundreds lie at the same place: 20 digits do not tell them."""
     counts = [20_000, 20_001, 19_999, 20_000]
-    found = dealing.dealt(np.array(counts), np.zeros(4, dtype=np.int64), 7).tolist()
+    found = weighted_interleave.dealt(np.array(counts), np.zeros(4, dtype=np.int64), 7).tolist()
     assert found == plain.dealt(counts, [0] * 4, 7)
 
 
@@ -92,9 +93,9 @@ def test_lists_are_mended_as_swap_after_swap_does_it(
     lists, groups = table
     columns = np.array(lists, dtype=np.int16).T.copy()
     own = None if groups is None else np.array(groups, dtype=np.int16).reshape(len(lists), -1).T
-    with mock.patch.object(mending, "SWAPS_TRIED_MAX", tries):
-        bad = mending.mended(columns, own, seed).tolist()
-    assert bad == plain.mended(lists, groups, seed, tries)
+    with mock.patch.object(swap_repair, "SWAPS_TRIED_MAX", tries):
+        bad = swap_repair.repaired(columns, own, seed).tolist()
+    assert bad == plain.repaired(lists, groups, seed, tries)
     assert columns.T.tolist() == lists
 
 
@@ -139,7 +140,7 @@ def tasks(draw: st.DrawFn) -> Task:
 
 def plain_rows(task: Task) -> list[list[int]] | None:
     """The lists of a task, as long as mending gets there."""
-    tries = mending.SWAPS_TRIED_MAX
+    tries = swap_repair.SWAPS_TRIED_MAX
     leading = plain.interleaved(task.leaders.tolist(), task.positions.tolist())
     rack_of, starts = task.racks.tolist(), task.starts
     to_follow = task.quotas - task.leaders
@@ -162,7 +163,7 @@ def plain_rows(task: Task) -> list[list[int]] | None:
         sequence = plain.dealt(to_follow.tolist(), rack_of, task.seed)
         cells = plain.in_cells(racks, sequence, rack_of)
     lists = [[leader, *others] for leader, others in zip(leading, cells, strict=True)]
-    if task.upper.max() > 1 and plain.mended(lists, racks, task.seed, tries):
+    if task.upper.max() > 1 and plain.repaired(lists, racks, task.seed, tries):
         return None
     return lists
 
@@ -171,7 +172,7 @@ def plain_rows(task: Task) -> list[list[int]] | None:
 @settings(max_examples=200, deadline=None)
 def test_lists_are_filled_as_cell_after_cell_does_it(task: Task) -> None:
     """Where mending does not get there they are filled with care: the numbers hold all the same."""
-    with mock.patch.object(rows, "DEALT_CELLS_MIN", 0):
+    with mock.patch.object(list_filling, "DEALT_CELLS_MIN", 0):
         found = fill_rows(task)
     lists = plain_rows(task)
     if lists is not None:

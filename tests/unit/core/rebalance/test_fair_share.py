@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.rebalance import fair_share as fair
+from spu_assigner.core.rebalance import fair_share
 from spu_assigner.core.rebalance.fair_share import Holders, Kinds, Shares, fair_shares, level_shares
 from support.model.plain_rebalance import Cluster, Row, clusters
 
@@ -53,7 +53,7 @@ def test_of_many_racks_those_asked_for_most_are_enough(cluster: Cluster) -> None
     online = dict.fromkeys(cluster.racks, 7) | cluster.capacities
     spread = Cluster(racks=cluster.racks, capacities=online, topics=topics, other=cluster.other)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fair, "ALL_SETS_OF", 0)
+        patch.setattr(fair_share, "ALL_SETS_OF", 0)
         assert shares(spread) == expected(spread)
 
 

@@ -20,7 +20,7 @@ _VARINT_STEPS: Final = np.array(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Assignment:
     """Where a topic goes.
 
     `departed` holds the SPUs that it saturates, in groups that leave the ring together.

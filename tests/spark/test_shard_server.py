@@ -1,4 +1,4 @@
-"""Keepers, without Spark: the copy outlives the worker, and nothing else outlives Spark."""
+"""Shard servers, without Spark: the copy outlives the worker, and nothing else outlives Spark."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 from spu_assigner.core.base.events import Event, Policy, SpuJoined
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.shard import server as keeper
+from spu_assigner.stream.shard import server
 from spu_assigner.stream.shard.batch import Batch, Options
-from spu_assigner.stream.shard.bundle import Bundle, Kind, Source
-from spu_assigner.stream.shard.server import KeeperError, keep
+from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
+from spu_assigner.stream.shard.server import ShardServerError, process_on_server
 from support.events.builders import Events
 
 LABEL = 3
@@ -47,15 +47,15 @@ class DictStore(dict[str, bytes]):
 
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
-    """What stands for Spark's daemon: keepers end with it."""
+    """What stands for Spark's daemon: shard servers end with it."""
     process = subprocess.Popen(["sleep", "600"])
     monkeypatch.setattr(os, "getppid", lambda: process.pid)
     yield process
     process.kill()
     process.wait()
-    for connection in keeper._connections.values():
+    for connection in server._connections.values():
         connection.close()
-    keeper._connections.clear()
+    server._connections.clear()
 
 
 @pytest.fixture
@@ -65,14 +65,14 @@ def options(daemon: subprocess.Popen[bytes]) -> Options:
         topic_prefix="",
         default_policy=Policy.FLUVIO,
         wire=Wire.CONFLUENT,
-        keepers=secrets.token_hex(16),
+        server_secret=secrets.token_hex(16),
     )
 
 
 def batch_of(*events: Event, first: int) -> Batch:
     count = len(events)
     sources = [
-        Source.SPU_EVENTS if isinstance(event, SpuJoined) else Source.TOPIC_EVENTS
+        InputSource.SPU_EVENTS if isinstance(event, SpuJoined) else InputSource.TOPIC_EVENTS
         for event in events
     ]
     return Batch(
@@ -91,15 +91,15 @@ def maps_given(
     """The keys of the maps that a batch gives."""
     return [
         message.key
-        for data in keep(LABEL, store, batch_of(*events, first=first), options)
+        for data in process_on_server(LABEL, store, batch_of(*events, first=first), options)
         for message in Bundle(data).messages()
-        if message.kind == Kind.REPLICA_MAP
+        if message.kind == MessageKind.REPLICA_MAP
     ]
 
 
 def process_id(options: Options) -> int:
-    """The keeper that holds the lock."""
-    folder = keeper.keepers_folder(options.keepers or "")
+    """The server that holds the lock."""
+    folder = server.servers_folder(options.server_secret or "")
     inode = (folder / f"{LABEL}.lock").stat().st_ino
     for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
         fields = line.split()
@@ -114,13 +114,13 @@ def test_the_copy_is_there_for_the_next_worker(options: Options) -> None:
     store, events = DictStore(), Events()
     creates = [events.create(f"t{number}", 500, 2) for number in range(12)]
     assert len(maps_given(store, options, *events.joins(0, 1), *creates)) == 12
-    keeper._connections.pop((options.keepers or "", LABEL)).close()
+    server._connections.pop((options.server_secret or "", LABEL)).close()
     assert maps_given(store, options, events.create("last"), first=99) == [b"c1/last"]
     assert (store.reads, store.listings) == (2, 0)
 
 
 @pytest.mark.smoke
-def test_a_keeper_that_was_killed_is_replaced(options: Options) -> None:
+def test_a_server_that_was_killed_is_replaced(options: Options) -> None:
     """The next one reads the state."""
     store, events = DictStore(), Events()
     creates = [events.create(f"t{number}", 500, 2) for number in range(12)]
@@ -130,23 +130,23 @@ def test_a_keeper_that_was_killed_is_replaced(options: Options) -> None:
     assert store.listings == 1
 
 
-def test_what_fails_in_the_keeper_fails_the_task(options: Options) -> None:
+def test_what_fails_in_the_server_fails_the_task(options: Options) -> None:
     """The state is of another release: the query must stop, and say so."""
     store, events = DictStore(), Events()
     store["head"] = b"\x09" + bytes(100)
-    with pytest.raises(KeeperError, match="ShardFormatError: a shard's state has format 9"):
-        list(keep(LABEL, store, batch_of(events.join(0), first=0), options))
+    with pytest.raises(ShardServerError, match="ShardFormatError: a shard's state has format 9"):
+        list(process_on_server(LABEL, store, batch_of(events.join(0), first=0), options))
     del store["head"]
     assert maps_given(store, options, events.join(0), events.create("t"), first=0) == [b"c1/t"]
 
 
-def test_a_task_that_is_given_up_leaves_a_usable_keeper(options: Options) -> None:
+def test_a_task_that_is_given_up_leaves_a_usable_server(options: Options) -> None:
     """Spark ends tasks in the middle; what was half done is not trusted."""
     store, events = DictStore(), Events()
-    list(keep(LABEL, store, batch_of(*events.joins(0, 1), first=0), options))
+    list(process_on_server(LABEL, store, batch_of(*events.joins(0, 1), first=0), options))
     before = dict(store)
     many = [events.create(f"t{number}", 5_000, 2, policy=Policy.REDPANDA) for number in range(2)]
-    given_up = keep(LABEL, store, batch_of(*many, first=50), options)
+    given_up = process_on_server(LABEL, store, batch_of(*many, first=50), options)
     next(given_up, None)
     given_up.close()  # type: ignore[attr-defined]  # it is a generator
     store.clear()
@@ -154,12 +154,12 @@ def test_a_task_that_is_given_up_leaves_a_usable_keeper(options: Options) -> Non
     assert maps_given(store, options, events.create("t"), first=9) == [b"c1/t"]
 
 
-def test_a_keeper_ends_with_sparks_daemon(
+def test_a_server_ends_with_sparks_daemon(
     options: Options, daemon: subprocess.Popen[bytes]
 ) -> None:
     """No process and no folder is left behind."""
-    list(keep(LABEL, DictStore(), batch_of(Events().join(0), first=0), options))
-    folder = keeper.keepers_folder(options.keepers or "")
+    list(process_on_server(LABEL, DictStore(), batch_of(Events().join(0), first=0), options))
+    folder = server.servers_folder(options.server_secret or "")
     assert folder.stat().st_mode & 0o777 == 0o700
     daemon.kill()
     daemon.wait()

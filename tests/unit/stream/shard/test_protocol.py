@@ -1,4 +1,4 @@
-"""What worker and keeper say to each other: bytes that can be nothing but what they were."""
+"""The messages between worker and shard server: bytes that can be nothing but what they were."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.shard import protocol as said
+from spu_assigner.stream.shard import protocol
 from spu_assigner.stream.shard.batch import Batch, Options
-from spu_assigner.stream.shard.protocol import KeeperMessageError, decode, encode
+from spu_assigner.stream.shard.protocol import ShardProtocolError, decode, encode
 
 _LONGS = st.integers(-(2**63), 2**63 - 1)
 _BYTES = st.binary(max_size=40)
@@ -25,18 +25,18 @@ _OPTIONS = st.builds(
     topic_prefix=_TEXT,
     default_policy=st.sampled_from(Policy),
     wire=st.sampled_from(Wire),
-    keepers=st.none() | _TEXT,
+    server_secret=st.none() | _TEXT,
 )
 _ANSWERS = st.one_of(
-    st.builds(said.Bundle, _BYTES),
-    st.builds(said.Get, _TEXT),
-    st.builds(said.Put, _TEXT, _BYTES),
-    st.builds(said.Remove, _TEXT),
-    st.builds(said.Items),
-    st.builds(said.Done),
-    st.builds(said.Failed, _TEXT, _TEXT),
-    st.builds(said.Value, st.none() | _BYTES),
-    st.builds(said.Piece, st.lists(st.tuples(_TEXT, _BYTES), max_size=4)),
+    st.builds(protocol.BundleReady, _BYTES),
+    st.builds(protocol.GetState, _TEXT),
+    st.builds(protocol.PutState, _TEXT, _BYTES),
+    st.builds(protocol.RemoveState, _TEXT),
+    st.builds(protocol.ListState),
+    st.builds(protocol.BatchDone),
+    st.builds(protocol.BatchFailed, _TEXT, _TEXT),
+    st.builds(protocol.StateValue, st.none() | _BYTES),
+    st.builds(protocol.StatePiece, st.lists(st.tuples(_TEXT, _BYTES), max_size=4)),
 )
 
 
@@ -51,7 +51,7 @@ class Bomb:
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> said.Ask:
+def asks(draw: st.DrawFn) -> protocol.ProcessBatch:
     rows = draw(st.integers(0, 5))
     columns = [
         np.array(draw(st.lists(_LONGS, min_size=rows, max_size=rows)), dtype=np.int64)
@@ -64,12 +64,12 @@ def asks(draw: st.DrawFn) -> said.Ask:
     batch = Batch(
         source=source, partition=partition, offset=offset, time_ms=time_ms, keys=keys, values=values
     )
-    return said.Ask(batch, draw(_OPTIONS))
+    return protocol.ProcessBatch(batch, draw(_OPTIONS))
 
 
-def shown(message: said.Message) -> object:
+def comparable(message: protocol.ShardMessage) -> object:
     """A message as something that can be compared: arrays have no plain equality."""
-    if not isinstance(message, said.Ask):
+    if not isinstance(message, protocol.ProcessBatch):
         return message
     batch = message.batch
     columns = (batch.source, batch.partition, batch.offset, batch.time_ms)
@@ -77,31 +77,33 @@ def shown(message: said.Message) -> object:
 
 
 @given(message=_ANSWERS | asks())
-def test_a_message_arrives_as_it_was_sent(message: said.Message) -> None:
+def test_a_message_arrives_as_it_was_sent(message: protocol.ShardMessage) -> None:
     """One byte astray and a decision would differ from its replay."""
-    assert shown(decode(encode(message))) == shown(message)
+    assert comparable(decode(encode(message))) == comparable(message)
 
 
 @given(message=_ANSWERS | asks(), size=st.integers(0, 200))
-def test_part_of_a_message_is_another_message_or_refused(message: said.Message, size: int) -> None:
+def test_part_of_a_message_is_another_message_or_refused(
+    message: protocol.ShardMessage, size: int
+) -> None:
     """Whatever the bytes, nothing but the named error comes out."""
-    with suppress(KeeperMessageError):
+    with suppress(ShardProtocolError):
         found = decode(encode(message)[:size])
-        assert shown(decode(encode(found))) == shown(found)
+        assert comparable(decode(encode(found))) == comparable(found)
 
 
 @given(data=st.binary(max_size=200))
 def test_foreign_bytes_are_a_message_or_refused(data: bytes) -> None:
     """Lengths in them are never believed beyond what is there."""
-    with suppress(KeeperMessageError):
+    with suppress(ShardProtocolError):
         found = decode(data)
-        assert shown(decode(encode(found))) == shown(found)
+        assert comparable(decode(encode(found))) == comparable(found)
 
 
 def test_bytes_too_many_are_refused() -> None:
     """They would belong to a newer release's message."""
-    with pytest.raises(KeeperMessageError, match=r"DONE .* 3 bytes too many"):
-        decode(encode(said.Done()) + b"abc")
+    with pytest.raises(ShardProtocolError, match=r"DONE .* 3 bytes too many"):
+        decode(encode(protocol.BatchDone()) + b"abc")
 
 
 def test_a_pickle_among_the_bytes_stays_bytes(tmp_path: Path) -> None:
@@ -124,16 +126,16 @@ def test_a_pickle_among_the_bytes_stays_bytes(tmp_path: Path) -> None:
         topic_prefix="",
         default_policy=Policy.FLUVIO,
         wire=Wire.CONFLUENT,
-        keepers=None,
+        server_secret=None,
     )
-    sent: list[said.Message] = [
-        said.Ask(batch, options),
-        said.Value(bomb),
-        said.Piece([("head", bomb)]),
-        said.Put("head", bomb),
+    sent: list[protocol.ShardMessage] = [
+        protocol.ProcessBatch(batch, options),
+        protocol.StateValue(bomb),
+        protocol.StatePiece([("head", bomb)]),
+        protocol.PutState("head", bomb),
     ]
     for message in sent:
-        assert shown(decode(encode(message))) == shown(message)
-    with pytest.raises(KeeperMessageError):
+        assert comparable(decode(encode(message))) == comparable(message)
+    with pytest.raises(ShardProtocolError):
         decode(bomb)
     assert not mark.exists()

@@ -9,15 +9,15 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.kafka import connection_diagnosis as reach
+from spu_assigner.stream.kafka import connection_diagnosis
 from spu_assigner.stream.kafka.connection_diagnosis import (
     Complaints,
-    Patience,
     UnreachableError,
+    WaitLimits,
     ask_topics,
 )
 
-SOON = Patience(request=1.0, refused=0.5, probe=0.5)  # a lookup under .invalid takes milliseconds
+SOON = WaitLimits(request=1.0, refused=0.5, probe=0.5)  # a lookup under .invalid takes milliseconds
 CLOSED = "127.0.0.1:1"  # nobody listens there
 
 
@@ -85,7 +85,7 @@ def test_every_command_names_an_unknown_host(
     command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     """Each reaches Kafka in its own way."""
-    monkeypatch.setattr(reach, "PATIENCE", SOON)
+    monkeypatch.setattr(connection_diagnosis, "WAIT_LIMITS", SOON)
     given = [str(tmp_path) if each == "UNUSED" else each for each in command]
     done = CliRunner().invoke(cli, [*given, "-b", "brokr.invalid:9092"])
     assert done.exit_code == (2 if command == ["verify"] else 1)

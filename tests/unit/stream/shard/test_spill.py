@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.job.batch_buffer import Outbox, OutboxError
-from spu_assigner.stream.shard.bundle import Bundler, Kind, Message
-from spu_assigner.stream.shard.spill import passed, read_note, remove_left
+from spu_assigner.stream.job.batch_buffer import BatchBuffer, BatchBufferError
+from spu_assigner.stream.shard.bundle import Bundler, Message, MessageKind
+from spu_assigner.stream.shard.spill import read_note, remove_left, spill
 
 LABEL = 7
 
@@ -17,26 +17,26 @@ def bundles(count: int) -> list[bytes]:
     made = []
     for number in range(count):
         bundler = Bundler()
-        bundler.add(Message(Kind.REPLICA_MAP, b"id%d" % number, b"key", bytes(1_000), 0))
+        bundler.add(Message(MessageKind.REPLICA_MAP, b"id%d" % number, b"key", bytes(1_000), 0))
         made.append(bundler.close(()))
     return made
 
 
-def ids(outbox: Outbox) -> list[bytes]:
-    return [message.id for bundle in outbox.bundles() for message in bundle.messages()]
+def ids(buffer: BatchBuffer) -> list[bytes]:
+    return [message.id for bundle in buffer.bundles() for message in bundle.messages()]
 
 
 def test_small_answers_make_no_file(tmp_path: Path) -> None:
     """Nearly every batch is small, and a file would cost it time."""
     made = bundles(3)
-    assert list(passed(made, tmp_path, LABEL)) == made
+    assert list(spill(made, tmp_path, LABEL)) == made
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_beyond_the_measure_goes_to_a_file(tmp_path: Path) -> None:
     """Spark's rows then hold a note of some bytes, whatever the size of the answers."""
     made = bundles(10)
-    rows = list(passed(made, tmp_path, LABEL, size_max=3 * len(made[0])))
+    rows = list(spill(made, tmp_path, LABEL, size_max=3 * len(made[0])))
     assert rows[:3] == made[:3]
     assert all(read_note(row) is None for row in rows[:3])
     assert sum(map(len, rows[3:])) < 10 * 300
@@ -44,16 +44,16 @@ def test_what_is_beyond_the_measure_goes_to_a_file(tmp_path: Path) -> None:
     assert file.read_bytes() == b"".join(made[3:])
 
 
-def test_the_outbox_gives_all_in_order_and_leaves_no_file(tmp_path: Path) -> None:
+def test_the_buffer_gives_all_in_order_and_leaves_no_file(tmp_path: Path) -> None:
     """A crash between reading and sending must not fill the disk."""
     made = bundles(10)
-    rows = list(passed(made, tmp_path, LABEL, size_max=3 * len(made[0])))
-    with Outbox() as outbox:
+    rows = list(spill(made, tmp_path, LABEL, size_max=3 * len(made[0])))
+    with BatchBuffer() as buffer:
         for sequence, row in reversed(list(enumerate(rows))):
-            outbox.add(LABEL, sequence, row)
+            buffer.add(LABEL, sequence, row)
         assert list(tmp_path.iterdir()) == []
-        assert ids(outbox) == [b"id%d" % number for number in range(10)]
-        assert ids(outbox) == [b"id%d" % number for number in range(10)]
+        assert ids(buffer) == [b"id%d" % number for number in range(10)]
+        assert ids(buffer) == [b"id%d" % number for number in range(10)]
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
@@ -61,16 +61,16 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
 
     def failing() -> Iterator[bytes]:
         yield from bundles(3)
-        raise ConnectionError("the keeper is gone")
+        raise ConnectionError("the shard server is gone")
 
     with pytest.raises(ConnectionError):
-        list(passed(failing(), tmp_path, LABEL, size_max=0))
+        list(spill(failing(), tmp_path, LABEL, size_max=0))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_task_that_is_ended_leaves_no_file(tmp_path: Path) -> None:
     """Spark closes the worker's generator in the middle."""
-    rows = passed(bundles(3), tmp_path, LABEL, size_max=0)
+    rows = spill(bundles(3), tmp_path, LABEL, size_max=0)
     assert read_note(next(rows)) is not None
     rows.close()  # type: ignore[attr-defined]  # it is a generator
     assert list(tmp_path.iterdir()) == []
@@ -79,21 +79,21 @@ def test_a_task_that_is_ended_leaves_no_file(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_or_short_stops_the_batch(tmp_path: Path) -> None:
     """Sending what is left of it would lose answers."""
     made = bundles(2)
-    first, last = passed(made, tmp_path, LABEL, size_max=0)
+    first, last = spill(made, tmp_path, LABEL, size_max=0)
     [file] = tmp_path.iterdir()
     file.write_bytes(made[0] + made[1][:-5])
-    with Outbox() as outbox:
-        outbox.add(LABEL, 0, first)
-        outbox.add(LABEL, 1, last)
-        with pytest.raises(OutboxError, match="ends 5 bytes early"):
-            list(outbox.bundles())
-    with Outbox() as outbox, pytest.raises(OutboxError, match="start the job again"):
-        outbox.add(LABEL, 0, first)
+    with BatchBuffer() as buffer:
+        buffer.add(LABEL, 0, first)
+        buffer.add(LABEL, 1, last)
+        with pytest.raises(BatchBufferError, match="ends 5 bytes early"):
+            list(buffer.bundles())
+    with BatchBuffer() as buffer, pytest.raises(BatchBufferError, match="start the job again"):
+        buffer.add(LABEL, 0, first)
 
 
-def test_a_keeper_removes_the_files_of_its_own_shard(tmp_path: Path) -> None:
+def test_a_shard_server_removes_the_files_of_its_own_shard(tmp_path: Path) -> None:
     """A driver that was killed has opened none of them."""
     for label in (LABEL, 70):
-        list(passed(bundles(2), tmp_path, label, size_max=0))
+        list(spill(bundles(2), tmp_path, label, size_max=0))
     remove_left(tmp_path, LABEL)
     assert [path.name.partition("-")[0] for path in tmp_path.iterdir()] == ["70"]
