@@ -27,10 +27,12 @@ Row = tuple[int, ...]  # the replicas of one partition, the preferred leader fir
 Rows = tuple[Row, ...]
 
 IDS_REPORTED_MAX: Final = 10
-GONE: Final = (
-    "was in Kafka before; its data are gone. Give --recreate to create it again, empty, or delete "
-    "its map (`spu-assigner produce topic-delete`)"
+GONE_FACT: Final = "was in Kafka before; its data are gone"
+GONE_FIX: Final = (
+    "give --recreate to create it again, empty, or delete its map (`spu-assigner produce "
+    "topic-delete`)"
 )
+GONE: Final = f"{GONE_FACT}; {GONE_FIX}"
 NOT_OURS: Final = "is mapped no more; apply did not make it, so it stays"
 RELEASED: Final = "was released; it stays in Kafka"
 

@@ -7,6 +7,9 @@ from typing import Final
 
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.plan.model import (
+    GONE,
+    GONE_FACT,
+    GONE_FIX,
     ChangeKind,
     Row,
     TopicChange,
@@ -35,7 +38,7 @@ def plan_lines(plan: TopicsPlan) -> Iterator[str]:
         yield from rows[:ROWS_SHOWN_MAX]
         if len(rows) > ROWS_SHOWN_MAX:
             yield f"    … {len(rows) - ROWS_SHOWN_MAX} more (--json has all)"
-    yield from _reason_lines("!", plan.refused)
+    yield from _refused_lines(plan.refused)
     for topic in plan.first_seen:
         yield f"! {topic}  {FIRST_SEEN}"
     yield from _reason_lines("?", plan.waiting)
@@ -94,7 +97,7 @@ def _about(change: TopicChange) -> str:
         return deletion(change)
     if change.kind is ChangeKind.CREATE:
         width = len(change.after[0])
-        again = "" if change.gone_id is None else " (was in Kafka before; its data are gone)"
+        again = "" if change.gone_id is None else f" ({GONE_FACT})"
         return f"{counted(len(change.after), 'partition')} of {counted(width, 'replica')}{again}"
     parts = []
     if change.added:
@@ -123,5 +126,14 @@ def _move(before: Row, after: Row) -> str:
 
 
 def _reason_lines(sign: str, listed: tuple[TopicReason, ...]) -> Iterator[str]:
-    for told in listed:
-        yield f"{sign} {printable(told.topic)}  {printable(told.reason)}"
+    for each in listed:
+        yield f"{sign} {printable(each.topic)}  {printable(each.reason)}"
+
+
+def _refused_lines(refused: tuple[TopicReason, ...]) -> Iterator[str]:
+    """A topic that is gone would be created, so it has that sign, but is only on request."""
+    for each in refused:
+        if each.reason == GONE:
+            yield f"+ {printable(each.topic)}  ({GONE_FACT}): {GONE_FIX}"
+        else:
+            yield from _reason_lines("!", (each,))

@@ -100,6 +100,7 @@ def _places(pattern: str) -> list[Path]:
     return [Path(place) for place in glob.glob(os.path.expanduser(pattern))]
 
 
+@pytest.mark.smoke
 def test_sparks_classes_are_archived_on_the_packaged_java(package: Path, tmp_path: Path) -> None:
     """That Java has no archive of its own classes, on which others are built: it is given one."""
     cache = tmp_path / "cache"

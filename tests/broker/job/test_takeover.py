@@ -163,7 +163,10 @@ def test_a_job_that_kafka_shuts_out_says_one_line_and_librdkafka_none(jobs: Jobs
     assert not any(words in jobs.said(older) for words in LIBRDKAFKAS_WORDS)
 
 
-@pytest.mark.parametrize("in_flight", [False, True], ids=["idle", "events in flight"])
+@pytest.mark.parametrize(
+    "in_flight",
+    [pytest.param(False, id="idle", marks=pytest.mark.smoke), pytest.param(True, id="in flight")],
+)
 def test_an_older_job_that_stood_still_ends_when_it_wakes(jobs: Jobs, in_flight: bool) -> None:
     """All its processes were stopped before the newer one started, and wake when that answers."""
     older, events = jobs.start(), Events()

@@ -253,7 +253,7 @@ def test_a_topic_that_is_gone_is_created_again_only_on_request(
     assert f"topic {name} was in Kafka since and is gone, with its data" in stale.stderr
     planned = operator.plan()
     assert planned.exit_code == 1
-    assert f"! {name}  was in Kafka before; its data are gone. Give --recreate" in planned.stdout
+    assert f"+ {name}  (was in Kafka before; its data are gone): give --recreate" in planned.stdout
     assert operator.apply().exit_code == 1
     assert list(operator.lists("gone", "kept")) == ["kept"]
     planned = operator.plan("--recreate", "--out", again)

@@ -443,7 +443,7 @@ def test_marks_of_ownership_read_as_a_diff() -> None:
         "! clash  exists in Kafka, was not made by apply, and has partition 0 on [1], mapped to "
         "[2]; it is left alone. Release the request (`spu-assigner produce topic-release`) and "
         "choose another name, or give `--foreign clash` to have this topic changed",
-        "! gone  was in Kafka before; its data are gone. Give --recreate to create it again, "
+        "+ gone  (was in Kafka before; its data are gone): give --recreate to create it again, "
         "empty, or delete its map (`spu-assigner produce topic-delete`)",
         "! imported  exists in Kafka and was not made by apply; it is as mapped: the next apply "
         "records it as found, and never deletes it",
