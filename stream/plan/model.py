@@ -418,9 +418,7 @@ def reserved(name: str, cluster: KafkaCluster) -> str | None:
 
 def _collisions(maps: Maps, cluster: KafkaCluster) -> dict[str, str]:
     """Of names that Kafka cannot tell apart in its metrics, whom each new one collides with."""
-    first: dict[str, str] = {}
-    for name in sorted(cluster.topics):
-        first[_folded(name)] = name
+    first = {_folded(name): name for name in sorted(cluster.topics)}
     found: dict[str, str] = {}
     for name, wanted in sorted(maps.topics.items()):
         if wanted.replicas is None or name in cluster.topics:
