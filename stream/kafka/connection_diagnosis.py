@@ -180,7 +180,7 @@ def _fault(
 def _silence(settings: Mapping[str, Any], complaints: Complaints, reason: KafkaException) -> str:
     """That nobody answers, and what to check."""
     nobody = f"no Kafka broker answers at {address(settings)}"
-    unknown = complaints.unknown_hosts()
+    unknown = complaints.unknown_hosts() or _not_found(settings)
     if not unknown:
         return (
             f"{nobody} ({reason.args[0].str()}); check the address and that it runs"
@@ -189,6 +189,17 @@ def _silence(settings: Mapping[str, Any], complaints: Complaints, reason: KafkaE
     others = [each for each in address(settings).split(",") if _host(each) not in unknown]
     also = f", and that {', '.join(others)} runs" if others else " and this machine's name service"
     return f"{nobody}: {host_not_found(unknown)}; check bootstrap servers{also}"
+
+
+def _not_found(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The host names that this machine does not find, where the client had no time to complain."""
+    found = {}
+    for host in map(_host, address(settings).split(",")):
+        try:
+            socket.getaddrinfo(host.strip("[]"), None)
+        except socket.gaierror as reason:
+            found[host] = str(reason.strerror)
+    return found
 
 
 def _host(server: str) -> str:

@@ -315,7 +315,7 @@ def test_an_old_request_for_a_topic_of_kafkas_is_ignored_once_it_is_deleted(
 DYING = """
 import os, signal, sys
 from spu_assigner.stream.plan import apply
-from spu_assigner.stream.plan.applied_store import Ledger
+from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.cli import main
 from spu_assigner.stream.plan.target_cluster import Target
 
@@ -335,7 +335,7 @@ def counting(self, deed, batch):
         die()
 apply._Work.take = counting
 """
-BEFORE_THE_RECORD = "Ledger.created = lambda self, changes, ids: die()"
+BEFORE_THE_RECORD = "AppliedLedger.created = lambda self, changes, ids: die()"
 
 
 def killed(operator: Operator, what: str, *options: object) -> list[str]:
@@ -403,8 +403,8 @@ def test_a_creation_that_broke_off_is_not_ours_once_others_made_the_topic(
     name = operator.name("t")
     job.apply([operator.events.create(name, 1, 1)])
     assert killed(operator, "Target._batches = lambda *given: die()") == []
-    what = "intend = Ledger.intend\n"
-    what += "Ledger.intend = lambda self, changes: (intend(self, changes), die())"
+    what = "intend = AppliedLedger.intend\n"
+    what += "AppliedLedger.intend = lambda self, changes: (intend(self, changes), die())"
     assert killed(operator, what) == []
     assert operator.lists("t") == {}
     operator.make("t", [[1, 2, 3]])

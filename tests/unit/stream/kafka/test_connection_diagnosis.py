@@ -41,6 +41,14 @@ def test_an_unknown_host_name_is_said_to_be_not_found() -> None:
     assert "transport" not in said
 
 
+def test_an_unknown_host_name_is_named_also_where_the_client_said_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine the request may fail before the client complains of the name."""
+    monkeypatch.setattr(Complaints, "note", lambda _self, _error: None)
+    assert "host name 'brokr.invalid' was not found (" in why_not("brokr.invalid:9092")
+
+
 def test_of_several_brokers_each_unknown_name_is_named() -> None:
     """One misspelt name may hide another."""
     said = why_not("one.invalid:9092,two.invalid:9093")
