@@ -37,7 +37,7 @@ def test_a_broker_is_heard_by_itself(operator: Operator) -> None:
     asked = []
     with Target(operator.settings().connection()) as target:
         for broker in target.each_broker():
-            heard = {broker._told().orig_broker_id for _ in range(12)}
+            heard = {broker._metadata().orig_broker_id for _ in range(12)}
             assert heard <= {BY_ADDRESS, broker._broker}
             asked.append(broker._broker)
     assert asked == list(operator.cluster.running)
