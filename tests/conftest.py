@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.lifecycle import Jars, build_session
+from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java, ensure_java
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.shared_broker import VARIABLE, SharedBroker, shared_broker
@@ -157,6 +160,19 @@ def java() -> Iterator[Java]:
         patch.setenv("JAVA_HOME", str(found.home))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         yield found
+
+
+@pytest.fixture(scope="session")
+def spark_jvm(java: Java, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Start this process's JVM with the job's jars, for a test that makes a session of its own.
+
+    A process has one JVM, whose class path its first session fixes: a plain session before a job
+    would leave the job without Spark's Kafka source.
+    """
+    found = ensure_all(["spark-kafka", "spark-local"])
+    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    flags = {"checkpoint": str(tmp_path_factory.mktemp("jvm")), "ui_port": 0, "master": "local[1]"}
+    build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars).stop()
 
 
 @pytest.fixture(scope="session")

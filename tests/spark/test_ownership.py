@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 from spu_assigner.stream.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.ownership import FOLDER, LOOK_SECONDS, Ownership, files_of
-from spu_assigner.stream.jvm.java import Java
 
 
 @pytest.fixture(scope="module")
-def spark(java: Java) -> Iterator[SparkSession]:
+def spark(spark_jvm: None) -> Iterator[SparkSession]:
     spark = (
         SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     )

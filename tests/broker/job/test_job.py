@@ -19,7 +19,6 @@ from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointError
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
-from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.topics import TopicsError, create_topics
 from spu_assigner.stream.recover.rebuild import recover
@@ -90,7 +89,7 @@ def test_the_state_can_be_read_from_the_checkpoint(
     assert sorted(clusters["c1"].topics) == ["b"]
 
 
-def test_every_shard_has_a_state_partition_of_its_own(java: Java) -> None:
+def test_every_shard_has_a_state_partition_of_its_own(spark_jvm: None) -> None:
     """Two in one partition would leave another without work; the labels follow Spark's hash."""
     from pyspark.sql import SparkSession
 
