@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
-from spu_assigner.core.base.records import Record, ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.base.records import (
+    PlainRecord,
+    Record,
+    ReplicaMap,
+    RingEvent,
+    TopicStatus,
+    plain_records,
+)
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
@@ -49,9 +56,9 @@ class Assigner:
         """
         return answers(self._step(event))
 
-    def records(self, event: Event) -> tuple[Record, ...]:
+    def records(self, event: Event) -> tuple[PlainRecord, ...]:
         """All records, in the order in which they apply, with those that only the state needs."""
-        return tuple(self._step(event))
+        return plain_records(self._step(event))
 
     def _step(self, event: Event) -> Sequence[Record]:
         state = self.clusters.get(event.cluster_id)

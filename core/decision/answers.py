@@ -9,6 +9,7 @@ from typing import Final
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
+    Answer,
     Chain,
     ChainsChanged,
     GrantedCreate,
@@ -25,6 +26,7 @@ from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
+_ANSWERING: Final = (ReplicaMap, TopicStatus, RingEvent, GrantedCreate)
 CLUSTER_TOPIC: Final = ""  # what a status names that answers for the cluster
 
 
@@ -147,22 +149,29 @@ def with_final_size(records: Sequence[Record], size: int) -> tuple[Record, ...]:
     )
 
 
-def answers(records: Sequence[Record]) -> tuple[ReplicaMap | TopicStatus | RingEvent, ...]:
+def answers(records: Sequence[Record]) -> tuple[Answer, ...]:
     """The answers among the records of one event: maps by topic, statuses, ring events by SPU id.
 
     The records themselves are in the order in which they apply.
     """
-    if type(records) is GrantedCreate:
-        return records.records()[:2]
-    found = [
-        record for record in records if isinstance(record, ReplicaMap | TopicStatus | RingEvent)
-    ]
+    return tuple(
+        answer
+        for record in answering_records(records)
+        for answer in (record.parts()[:2] if isinstance(record, GrantedCreate) else (record,))
+    )
+
+
+def answering_records(records: Sequence[Record]) -> Sequence[Answer | GrantedCreate]:
+    """The same with a granted create, which is always the only record of its event, in one."""
+    if len(records) == 1 and isinstance(records[0], GrantedCreate):
+        return (records[0],)
+    found = [record for record in records if isinstance(record, _ANSWERING)]
     if len(found) > 1:
         found.sort(key=_place_among_answers)
-    return tuple(found)
+    return found
 
 
-def _place_among_answers(answer: ReplicaMap | TopicStatus | RingEvent) -> tuple[int, str, int]:
+def _place_among_answers(answer: Answer | GrantedCreate) -> tuple[int, str, int]:
     match answer:
         case ReplicaMap():
             return 0, answer.topic, answer.revision
@@ -170,3 +179,5 @@ def _place_among_answers(answer: ReplicaMap | TopicStatus | RingEvent) -> tuple[
             return 1, "", 0
         case RingEvent():
             return 2, "", answer.spu_id
+        case GrantedCreate():
+            return 0, answer.event.topic, 1

@@ -1,4 +1,7 @@
-"""What the granted creates of one kind on one ring have in common, and rows made ahead of them.
+"""Creates that saturate no SPU, placed from rows made ahead: nearly all events of a job are such.
+
+What the requests of one kind on one ring have in common is kept with the ring. Other creates are
+placed by `requests.place_create`, with the same lists; tests hold one to the other.
 
 Requests of one rule go on where the last one stopped, so the next rows are known before anybody
 asks for them: they are made many at once, as a `Table` of which each request takes a slice. On a
@@ -14,8 +17,13 @@ from numpy.typing import NDArray
 from spu_assigner.core.balanced.policy import SMALL_REQUEST_CELLS_MAX, place_balanced
 from spu_assigner.core.balanced.uniform_nodes import UniformNodes
 from spu_assigner.core.balanced.uniform_racks import UniformRacks
-from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Mode, Order, RingFacts
+from spu_assigner.core.base.events import Policy, TopicCreate
+from spu_assigner.core.base.records import (
+    GrantedCreate,
+    Mode,
+    Order,
+    RingFacts,
+)
 from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists, Table
 from spu_assigner.core.decision.requests import rule_of
 from spu_assigner.core.policies.planner import (
@@ -32,6 +40,7 @@ from spu_assigner.core.policies.planner import (
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Layout
 
+PARTITIONS_AHEAD_MAX: Final = 1_024  # a larger one costs so much that nothing is saved here
 AHEAD_FIRST: Final = 64  # rows; doubled each time, since a ring may not last
 AHEAD_MAX: Final = 8_192  # 100 KB of three replicas each; made in the time of some ten requests
 
@@ -161,3 +170,44 @@ def lookahead_of(
             return None if rule is None else RuleLookahead(state, rule, replicas)
         case _:
             return None
+
+
+def grant_ahead(
+    state: ClusterState, event: TopicCreate, policy: Policy, event_hash: int
+) -> GrantedCreate | None:
+    """Grant a create that is not refused; None: it may saturate an SPU, or names its own start.
+
+    The state is only read, but for the rows kept with its ring.
+    """
+    partitions, replicas = event.partitions, event.replication_factor
+    if (
+        event.start_index is not None
+        or event.replicas is not None
+        or event.validate_only
+        or partitions > PARTITIONS_AHEAD_MAX
+        or state.ledger.free_floor(partitions) <= partitions
+    ):
+        return None
+    ring, kind = state.ring, (policy, replicas, event.ignore_rack)
+    lookahead = ring.lookaheads.get(kind)
+    if lookahead is None:
+        lookahead = lookahead_of(state, policy, replicas, ignore_rack=event.ignore_rack)
+        if lookahead is None:
+            return None
+        ring.lookaheads[kind] = lookahead
+    order = lookahead.order
+    start = ring.index(order, state.chains[order])
+    lists, passed = lookahead.lists(state, start, partitions)
+    after = start + partitions
+    return GrantedCreate(
+        event,
+        policy,
+        lookahead,
+        lists,
+        passed,
+        start,
+        after,
+        ring.chain_at(order, after),
+        event_hash,
+        state.registration_next,
+    )

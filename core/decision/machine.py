@@ -57,13 +57,14 @@ from spu_assigner.core.decision.answers import (
     with_final_size,
 )
 from spu_assigner.core.decision.assignment import Assignment
-from spu_assigner.core.decision.create_fast_path import fast_create
+from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.requests import (
     automatic,
-    decide_create,
     decide_grow,
+    place_create,
     policy_of,
+    refuse_create,
     shown_index,
 )
 from spu_assigner.core.decision.waiting import (
@@ -78,7 +79,7 @@ from spu_assigner.core.state.cluster_state import (
     ClusterState,
     event_hash,
     evolve,
-    evolve_granted_create,
+    new_event_hash,
 )
 from spu_assigner.core.state.core_weights import weights_after
 
@@ -102,21 +103,16 @@ def step(
         default_policy: of creates that name none.
         reserved_names: the product's own topics, with the prefix that they have.
     """
-    if type(event) is TopicCreate:
-        granted = fast_create(state, event, default_policy, reserved_names)
-        if granted is not None:
-            evolve_granted_create(state, granted)
-            return granted
-    records = _decide(state, event, default_policy, reserved_names)
+    records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
     if isinstance(event, TopicCreate):
         for record in records:
             evolve(state, record)
         return records  # A create frees nothing, so nothing follows.
-    if not records:
-        return ()
     frees = _frees(state, records)
     for record in records:
         evolve(state, record)
+    if not records:
+        return ()
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
     if not leaves and not (frees and (state.waiting or state.leaving)):
         return records
@@ -137,29 +133,24 @@ def decide(
     default_policy: Policy,
     reserved_names: frozenset[str] = PRODUCT_NAMES,
 ) -> Sequence[Record]:
-    """What an event itself asks for, `EventSeen` last; not yet what follows from it."""
-    if isinstance(event, TopicCreate):
-        granted = fast_create(state, event, default_policy, reserved_names)
-        if granted is not None:
-            return granted
-    return _decide(state, event, default_policy, reserved_names)
+    """The records of the event itself, the memory of its id last; not yet what follows from it.
 
-
-def _decide(
-    state: ClusterState, event: Event, default_policy: Policy, reserved_names: frozenset[str]
-) -> tuple[Record, ...]:
-    """The same with care."""
-    hashed = event_hash(event.event_id)
-    if hashed in state.memory or _is_own(state, event, hashed):
+    A create that saturates no SPU is one `GrantedCreate`.
+    """
+    hashed = new_event_hash(event.event_id)
+    if hashed in state.memory:
         return ()
     match event:
         case TopicCreate():
-            records = _create(state, event, default_policy, reserved_names)
+            return _create(state, event, hashed, default_policy, reserved_names)
         case TopicDelete():
             records = _forget(state, event, Status.DELETED)
         case TopicRelease():
             records = _forget(state, event, Status.RELEASED)
         case TopicGrow():
+            topic = state.topics.get(event.topic)
+            if topic is not None and hashed in topic.grown_by:
+                return ()
             records = _grow(state, event)
         case SpuJoined():
             records = membership.join(state, event)
@@ -176,19 +167,12 @@ def _decide(
     return tuple(records)
 
 
-def _is_own(state: ClusterState, event: Event, hashed: int) -> bool:
-    """Whether the event made its topic, or what waits under its name: that is never forgotten."""
-    match event:
-        case TopicCreate():
-            topic, waiting = state.topics.get(event.topic), state.waiting.get(event.topic)
-            if topic is not None:
-                return topic.created_by == hashed
-            return waiting is not None and event_hash(waiting.cause) == hashed
-        case TopicGrow():
-            topic = state.topics.get(event.topic)
-            return topic is not None and hashed in topic.grown_by
-        case _:
-            return False
+def _has_made(state: ClusterState, name: str, hashed: int) -> bool:
+    """Whether the event made the topic, or what waits under its name: that is never forgotten."""
+    topic, waiting = state.topics.get(name), state.waiting.get(name)
+    if topic is not None:
+        return topic.created_by == hashed
+    return waiting is not None and event_hash(waiting.cause) == hashed
 
 
 def _frees(state: ClusterState, records: Sequence[Record]) -> bool:
@@ -236,22 +220,51 @@ def _following(state: ClusterState, event: Event, *, frees: bool) -> Iterator[Se
 
 
 def _create(
-    state: ClusterState, event: TopicCreate, default_policy: Policy, reserved_names: frozenset[str]
-) -> list[Record]:
-    assignment = decide_create(state, event, default_policy, reserved_names)
-    if not isinstance(assignment, Assignment):
-        policy = policy_of(event, default_policy)
-        waits = event.on_shortage is OnShortage.WAIT and not event.validate_only
-        if waits and policy is not Policy.MANUAL and assignment.code in SHORTAGES:
-            return _wait(state, event, policy, assignment)
-        return [rejected(state, event.topic, assignment, event.event_id)]
-    if event.validate_only:
-        return [
-            status(
-                state, event.topic, Status.VALIDATED, event.event_id, replicas=assignment.replicas
-            )
-        ]
-    return _granted(state, event, assignment)
+    state: ClusterState,
+    event: TopicCreate,
+    hashed: int,
+    default_policy: Policy,
+    reserved_names: frozenset[str],
+) -> tuple[Record, ...]:
+    policy = event.policy or policy_of(event, default_policy)
+    refusal = refuse_create(state, event, policy, reserved_names)
+    if refusal is None:
+        granted = grant_ahead(state, event, policy, hashed)
+        if granted is not None:
+            return (granted,)
+    elif _has_made(state, event.topic, hashed):
+        return ()
+    records: list[Record]
+    assignment = place_create(state, event, policy) if refusal is None else refusal
+    if isinstance(assignment, Assignment):
+        records = (
+            [
+                status(
+                    state,
+                    event.topic,
+                    Status.VALIDATED,
+                    event.event_id,
+                    replicas=assignment.replicas,
+                )
+            ]
+            if event.validate_only
+            else _granted(state, event, assignment)
+        )
+    elif _may_wait(event, policy, assignment):
+        records = _wait(state, event, policy, assignment)
+    else:
+        records = [rejected(state, event.topic, assignment, event.event_id)]
+    return (*records, EventSeen(cluster_id=state.cluster_id, event_hash=hashed))
+
+
+def _may_wait(event: TopicCreate, policy: Policy, refusal: Refusal) -> bool:
+    """Whether a create that is refused is one that waits until there is room."""
+    return (
+        event.on_shortage is OnShortage.WAIT
+        and not event.validate_only
+        and policy is not Policy.MANUAL
+        and refusal.code in SHORTAGES
+    )
 
 
 def _wait(

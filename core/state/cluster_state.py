@@ -337,13 +337,13 @@ def evolve(state: ClusterState, record: Record) -> None:
     _EVOLVERS[type(record)](state, record)
 
 
-def evolve_granted_create(state: ClusterState, granted: GrantedCreate) -> None:
-    """Apply the records of a granted create: as `evolve` each of them, with fewer looks."""
-    event, lists = granted.event, granted.lists
-    state.topics[event.topic] = new_topic(  # Its name is new, and it has no cores.
-        granted.policy,
+def _evolve_granted_create(state: ClusterState, record: GrantedCreate) -> None:
+    """As its parts one by one: the topic's name is new, and it has no cores."""
+    event, lists = record.event, record.lists
+    state.topics[event.topic] = new_topic(
+        record.policy,
         1,
-        granted.event_hash,
+        record.event_hash,
         (),
         event.replication_factor,
         event.ignore_rack,
@@ -352,8 +352,8 @@ def evolve_granted_create(state: ClusterState, granted: GrantedCreate) -> None:
     )
     if state.ledger.add(lists):
         state._counts_changed = True
-    state.chains[granted.facts.order] = granted.chain
-    state._dirty_blocks.add(state.memory.add(granted.event_hash))
+    state.chains[record.facts.order] = record.chain
+    state._dirty_blocks.add(state.memory.add(record.event_hash))
     state._dirty_chains = True
 
 
@@ -407,6 +407,7 @@ def _evolve_answer(state: ClusterState, record: TopicStatus | RingEvent) -> None
 
 
 _EVOLVERS: Final[Mapping[type[Record], Callable[[ClusterState, Any], None]]] = {
+    GrantedCreate: _evolve_granted_create,
     ReplicaMap: _evolve_map,
     TopicStatus: _evolve_answer,
     RingEvent: _evolve_answer,

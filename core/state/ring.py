@@ -60,7 +60,7 @@ class Ring:
         self._layout: Layout | None = None
         self.lookaheads: dict[
             tuple[Policy, int, bool], Any
-        ] = {}  # of `create_fast_path`, by kind of request
+        ] = {}  # of `decision.lookahead`, by kind of request
         self.tables: dict[tuple[str, int], Table] = {}
         self.rows_served: dict[tuple[str, int], int] = {}
 

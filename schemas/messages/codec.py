@@ -145,11 +145,11 @@ def encoder(wire: Wire) -> Callable[[Message], bytes]:
 
 
 def granted_create_encoder(wire: Wire) -> Callable[[GrantedCreate], tuple[bytes, bytes]]:
-    """What `encode_record` gives for the map and the status of a granted create."""
+    """What `encode_record` gives for the map and the status that a granted create stands for."""
     map_header, status_header = (_RECORDS[wire][each][0] for each in (ReplicaMap, TopicStatus))
 
-    def encode(records: GrantedCreate) -> tuple[bytes, bytes]:
-        map_body, status_body = granted_create_bodies(records)
+    def encode(record: GrantedCreate) -> tuple[bytes, bytes]:
+        map_body, status_body = granted_create_bodies(record)
         return map_header + map_body, status_header + status_body
 
     return encode

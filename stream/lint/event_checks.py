@@ -27,7 +27,6 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, default_capacity
 from spu_assigner.core.base.records import (
-    GrantedCreate,
     Record,
     RingChange,
     RingEvent,
@@ -164,7 +163,7 @@ class EventLint:
         if not records:
             return
         cluster.ids[event.event_id] = self.line, content
-        refusal = None if type(records) is GrantedCreate else refusal_of(records)
+        refusal = refusal_of(records)
         is_certain = refusal is not None and self._tell_refused(refusal)
         cluster.begins |= isinstance(event, SpuJoined)
         match event:

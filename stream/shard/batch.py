@@ -28,7 +28,7 @@ from spu_assigner.core.base.records import (
     TopicStatus,
     Waiting,
 )
-from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.answers import answering_records
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.figures import figures_of
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
@@ -173,17 +173,16 @@ class ShardBatch:
         self._options = options
         self._reserved_names = own_names(options.topic_prefix)
         self._bundler = Bundler()
-        self._put_two = self._bundler.put_two
         self._full: list[bytes] = []  # bundles that are to be given
         self._encode = encoder(options.wire)
-        self._encode_usual = granted_create_encoder(options.wire)
+        self._encode_granted = granted_create_encoder(options.wire)
         self._topics = {
             source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
         }
         self._places = {source: f"{topic}/".encode() for source, topic in self._topics.items()}
         self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
-        self._answers: Counter[Answered] = Counter()  # but for those of granted creates,
-        self._others = self._repeated = 0  # which are all events besides these and dead letters
+        self._answers: Counter[Answered] = Counter()  # but for those of granted creates
+        self._repeated = self._granted = 0
         self._dead_letters: Counter[str] = Counter()
 
     def apply(self, batch: Batch) -> Iterator[bytes]:
@@ -234,9 +233,8 @@ class ShardBatch:
 
     def _tally(self, events: int) -> Tally:
         """What the batch came to, when all is answered."""
-        usual = events - self._others - self._dead_letters.total()
-        if usual:
-            self._answers[GRANTED] += usual
+        if self._granted:
+            self._answers[GRANTED] += self._granted
         unmeasured = self._clusters.unmeasured
         unmeasured |= dict.fromkeys(self._touched)
         names = list(islice(unmeasured, MEASURED_MAX))
@@ -284,22 +282,18 @@ class ShardBatch:
             default_policy=self._options.default_policy,
             reserved_names=self._reserved_names,
         )
-        if type(records) is GrantedCreate:  # Nearly all are: the same in fewer steps.
-            name = b"%b/%b" % (key, records.event.topic.encode())
-            map_value, status_value = self._encode_usual(records)
-            self.entries[MAP + name] = map_value
-            bundle = self._put_two(
-                place, name, (_REPLICA_MAP, map_value), (_TOPIC_STATUS, status_value), time_ms
-            )
-            if bundle is not None:
-                self._full.append(bundle)
-            self._touched[cluster_id] = (place, 2, time_ms)
-            return
-        self._others += 1
         self._repeated += not records
         ordinal, put, encode = 0, self._put, self._encode
-        for record in answers(records):  # What else it changes is published when the batch ends.
+        for record in answering_records(records):  # Other changes are published at the batch's end.
             match record:
+                case GrantedCreate():
+                    name = b"%b/%b" % (key, record.event.topic.encode())
+                    map_value, status_value = self._encode_granted(record)
+                    self.entries[map_key(name)] = map_value
+                    put(_REPLICA_MAP, place + b"0", name, map_value, time_ms)
+                    put(_TOPIC_STATUS, place + b"1", name, status_value, time_ms)
+                    self._granted += 1
+                    ordinal += 1
                 case ReplicaMap():
                     name = b"%b/%b" % (key, record.topic.encode())
                     data = None if record.replicas is None else encode(record)

@@ -146,34 +146,6 @@ class Bundler:
         self._count += 1
         return self.close(()) if self._size >= BUNDLE_SIZE else None
 
-    def put_two(
-        self,
-        place: bytes,
-        key: bytes,
-        first: tuple[int, bytes],
-        second: tuple[int, bytes],
-        time_ms: int,
-    ) -> bytes | None:
-        """The first two messages that an event leads to, each a kind and a value, under one key."""
-        (kind, value), (other_kind, other_value) = first, second
-        id_size, key_size, size, other_size = len(place) + 1, len(key), len(value), len(other_value)
-        pack = _MESSAGE.pack
-        self._parts += (
-            pack(kind, id_size, key_size, size, time_ms),
-            place,
-            b"0",
-            key,
-            value,
-            pack(other_kind, id_size, key_size, other_size, time_ms),
-            place,
-            b"1",
-            key,
-            other_value,
-        )
-        self._size += 2 * (_MESSAGE.size + id_size + key_size) + size + other_size
-        self._count += 2
-        return self.close(()) if self._size >= BUNDLE_SIZE else None
-
     def close(self, ranges: Sequence[SourceRange], tally: bytes = b"") -> bytes:
         """The last bundle, which tells what was read, and what that came to."""
         lead = _COUNT.pack(len(ranges)) + b"".join(

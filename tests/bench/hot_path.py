@@ -31,7 +31,7 @@ from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import GrantedCreate
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.state.cluster_state import ClusterState, evolve_granted_create
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from spu_assigner.schemas.messages.codec import decode_event, encode_event, granted_create_encoder
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.config.settings import Settings
@@ -154,10 +154,10 @@ def parts(policy: Policy, figures: Figures) -> None:
     clock = time.process_time
     for state, event in zip(states, decoded, strict=True):
         begun = clock()
-        decided = decide(state, event, default_policy=policy)
+        (decided,) = decide(state, event, default_policy=policy)
         middle = clock()
         assert isinstance(decided, GrantedCreate)
-        evolve_granted_create(state, decided)
+        evolve(state, decided)
         evolving += clock() - middle
         deciding += middle - begun
         usual.append(decided)
@@ -182,11 +182,11 @@ def packed(answers: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
     kinds = MessageKind.REPLICA_MAP.value, MessageKind.TOPIC_STATUS.value
     bundles = []
     for number, (name, *values) in enumerate(answers):
-        pair = zip(kinds, values, strict=True)
-        place = b"topic-events/1/%d/" % number
-        bundle = bundler.put_two(place, name, *pair, 1_700_000_000_000)
-        if bundle is not None:
-            bundles.append(bundle)
+        for kind, value in zip(kinds, values, strict=True):
+            event_id = b"topic-events/1/%d/%d" % (number, kind)
+            bundle = bundler.put(kind, event_id, name, value, 1_700_000_000_000)
+            if bundle is not None:
+                bundles.append(bundle)
     return [*bundles, bundler.close(())]
 
 

@@ -34,6 +34,7 @@ from spu_assigner.core.base.records import (
     SeenEntry,
     SpuChanged,
     Waiting,
+    plain_records,
 )
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state import cluster_state as state_module
@@ -75,7 +76,7 @@ def _live(life: Life, *, digests: bool) -> bytes:
         if number == looked_at:
             _check_decide_writes_nothing(state, event, life)
         is_known = is_remembered(state, event)
-        records = step(state, event, default_policy=life.default_policy)
+        records = plain_records(step(state, event, default_policy=life.default_policy))
         shadow.follow(state, event, records, is_known=is_known)
         history.append(records)
         for record in records:

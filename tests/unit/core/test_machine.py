@@ -26,8 +26,9 @@ from spu_assigner.core.base.records import (
     Status,
     TopicStatus,
     Waiting,
+    plain_records,
 )
-from spu_assigner.core.decision import create_fast_path
+from spu_assigner.core.decision import lookahead
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.policies import planner
@@ -43,7 +44,11 @@ LIVES = settings(max_examples=300, deadline=None, suppress_health_check=[HealthC
 
 def run(state: ClusterState, *events: Event, policy: Policy = Policy.FLUVIO) -> list[Record]:
     """The records of all events."""
-    return [record for event in events for record in step(state, event, default_policy=policy)]
+    return [
+        record
+        for event in events
+        for record in plain_records(step(state, event, default_policy=policy))
+    ]
 
 
 def maps(records: list[Record]) -> list[list[list[int]] | None]:
@@ -105,7 +110,9 @@ def test_replaying_the_records_gives_the_state(life: list[dict[str, Any]]) -> No
     """Law 1: the records say all that the state holds."""
     state, replayed = ClusterState("c1"), ClusterState("c1")
     for event in life:
-        for record in step(state, event_from_json(json.dumps(event)), default_policy=Policy.KAFKA):
+        for record in plain_records(
+            step(state, event_from_json(json.dumps(event)), default_policy=Policy.KAFKA)
+        ):
             evolve(replayed, record)
     assert picture(replayed) == picture(state)
 
@@ -117,7 +124,9 @@ def test_what_is_published_restores_the_state(life: list[dict[str, Any]], order:
     state = ClusterState("c1")
     latest: dict[object, Any] = {}
     for event in life:
-        for record in step(state, event_from_json(json.dumps(event)), default_policy=Policy.FLUVIO):
+        for record in plain_records(
+            step(state, event_from_json(json.dumps(event)), default_policy=Policy.FLUVIO)
+        ):
             if isinstance(record, ReplicaMap):
                 latest["map", record.topic] = record
         for entry in state.take_entries():
@@ -228,7 +237,7 @@ def test_rows_from_the_table_equal_rows_made_anew(monkeypatch: pytest.MonkeyPatc
     for cells_max in (planner.TABLE_CELLS_MAX, 0):
         monkeypatch.setattr(planner, "TABLE_CELLS_MAX", cells_max)
         if not cells_max:
-            monkeypatch.setattr(create_fast_path, "PARTITIONS_MAX", 0)
+            monkeypatch.setattr(lookahead, "PARTITIONS_AHEAD_MAX", 0)
         state, build = ClusterState("c1"), Events()
         run(state, *build.racks({"a": [0, 1, 2], "b": [3, 4], "c": [5]}))
         out: list[Any] = []
