@@ -260,6 +260,7 @@ lock: ## resolve the dependencies anew and write the lock files
 	@compile() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --custom-compile-command 'make lock' "$$@"; }; \
 	compile pyproject.toml --extra dev --output-file requirements.lock; \
+	compile pyproject.toml --constraints requirements.lock --output-file docker/requirements.lock; \
 	compile --group pyproject.toml:build --output-file requirements-build.lock; \
 	compile --group pyproject.toml:java --output-file stream/jvm/requirements-java.lock; \
 	compile --no-deps --group pyproject.toml:mermaid --output-file docs/requirements-mermaid.lock; \
