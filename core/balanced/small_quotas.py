@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop, heapreplace
 from itertools import chain
-from operator import gt
 from typing import Final
 
 import numpy as np
@@ -162,10 +161,6 @@ def _shared_choice(request: SmallRequest, first: CountArray, heap: list[int]) ->
     taken = [0] * len(lower)
     lasts: dict[int, int] = {}
     given: dict[int, tuple[int, int]] = {}
-    level = _uncontested_level(request, heap, lower, upper)
-    if level is not None:
-        given = _below(heap, level)
-        return _left_open(request, first, given, [level] * len(lower), least=lower, most=upper)
     while total:
         rack = rack_of[heap[0] & NUMBER_MASK]
         if taken[rack] >= lower[rack]:
@@ -203,29 +198,6 @@ def _level(request: SmallRequest, entries: list[int], total: int) -> int | None:
         count += 1
     level += (total - 1) // count
     return level if level - lowest < request.lists else None
-
-
-def _uncontested_level(
-    request: SmallRequest, entries: list[int], lower: list[int], upper: list[int]
-) -> int | None:
-    """The key at which all racks together have the total, if none of them is held to a bound."""
-    total = request.lists * request.replicas
-    level = _level(request, entries, total)
-    if level is None:
-        return None
-    rack_of = request.layout.rack_of
-    below, through = [0] * len(lower), [0] * len(lower)
-    for entry in entries:
-        key = entry >> NUMBER_BITS
-        if key > level:
-            break
-        rack = rack_of[entry & NUMBER_MASK]
-        below[rack] += level - key
-        through[rack] += level - key + 1
-    total -= sum(map(min, through, upper))
-    if total > 0 or any(map(gt, below, upper)) or any(map(gt, lower, through)):
-        return None
-    return level
 
 
 def _below(entries: list[int], level: int) -> dict[int, tuple[int, int]]:

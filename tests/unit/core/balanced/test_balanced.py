@@ -213,6 +213,15 @@ def test_an_spu_that_has_only_leaders_to_get_is_no_follower() -> None:
     require_rules(Case(spus=spus, partitions=2, replicas=3, start=0))
 
 
+@pytest.mark.parametrize(("held", "partitions"), [(0, 5), (1, 6)])
+def test_a_rack_of_one_spu_takes_a_replica_of_each_list(held: int, partitions: int) -> None:
+    """That is more than the others on average: the lists had 6 replicas, or a ValueError came."""
+    racks = (0, 0, 1, 1, 2, 3)
+    spus = {spu_id: Spu(rack=rack, capacity=1_000) for spu_id, rack in enumerate(racks)}
+    spus[0].replicas = spus[0].leaders = held
+    require_rules(Case(spus=spus, partitions=partitions, replicas=5, start=held))
+
+
 @given(cases())
 @settings(max_examples=50, deadline=None)
 def test_the_same_loads_give_the_same_lists(case: Case) -> None:
