@@ -1,18 +1,15 @@
-"""Queries of a dashboard and of alerts against a scrape: each name, label and value must be there.
-
-It reads as much of PromQL as these need: selectors with matchers, functions, aggregations, labels
-that they name, comparisons and set operators. What it does not know is a fault too, never passed
-over.
-"""
+"""Queries of a dashboard and of alerts against a scrape: names, labels and values must be there."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import promql_parser
 from prometheus_client.parser import text_string_to_metric_families
+from promql_parser import AggregateExpr, BinaryExpr, Expr, Matcher, MatchOp, VectorSelector
 
 TARGET_LABELS: Final = ("job", "instance")  # that Prometheus adds to each sample
 # Grafana's variables, as something that PromQL takes.
@@ -25,15 +22,6 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 SEVERITIES: Final = ("critical", "warning")
 _RULE_PARTS: Final = frozenset({"alert", "expr", "for", "labels", "annotations"})
-_AGGREGATIONS: Final = frozenset({"sum", "avg", "min", "max", "count"})
-_FUNCTIONS: Final = frozenset({"rate", "increase", "histogram_quantile", "scalar", "clamp_min"})
-_OPERATORS: Final = frozenset({"and", "or", "unless", "offset"})
-_LISTS: Final = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
-_TOKENS: Final = re.compile(
-    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<duration>\[[0-9]+[smhd]\]|[0-9]+[smhd]\b)|(?P<number>[0-9.]+)
-    |(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)|(?P<operator>=~|!~|!=|==|<=|>=|[-+*/(){},=<>]))""",
-    re.VERBOSE,
-)
 _LABEL_VALUES: Final = re.compile(r"label_values\((\w+), (\w+)\)")
 
 
@@ -126,89 +114,45 @@ def with_values(expression: str) -> str:
 
 def faults(expression: str, samples: Sequence[Sample], *, legend: str = "") -> list[str]:
     """What an expression names that no sample has."""
-    tokens = _tokens(with_values(expression))
-    if tokens is None:
-        return [f"{expression!r} is not understood"]
+    try:
+        parsed = promql_parser.parse(with_values(expression))
+    except ValueError as reason:
+        return [f"{expression!r} is no PromQL: {reason}"]
     told: list[str] = []
     selected: list[Sample] = []
     named: set[str] = set(re.findall(r"\{\{(\w+)\}\}", legend)) - {"__name__"}
-    position = 0
-    while position < len(tokens):
-        kind, text = tokens[position]
-        following = tokens[position + 1][1] if position + 1 < len(tokens) else ""
-        position += 1
-        if kind == "name" and text in _OPERATORS:
-            continue
-        if kind == "name" and text in _LISTS:
-            position, labels = _label_list(tokens, position)
-            named |= labels
-        elif kind == "name" and text in _AGGREGATIONS | _FUNCTIONS:
-            if following != "(" and following not in {"by", "without"}:
-                told.append(f"{text} is a function, and is not called")
-        elif kind == "name" and following == "(":
-            told.append(f"{text} is no function that is known here")
-        elif kind == "name" or text == "{":
-            name = text if kind == "name" else None
-            matchers: list[tuple[str, str, str]] = []
-            if text == "{" or following == "{":
-                position, matchers = _matchers(tokens, position + (text != "{"))
-            found = _select(name, matchers, samples)
-            if not found:
-                told.append(f"no sample is selected by {name or ''}{matchers}")
-            selected += found
+
+    def visit(part: Expr) -> None:
+        match part:
+            case AggregateExpr(modifier=modifier) if modifier is not None:
+                named.update(modifier.labels)
+            case BinaryExpr(modifier=modifier) if modifier is not None:
+                named.update(modifier.group_labels or ())
+                named.update(modifier.matching.labels if modifier.matching is not None else ())
+            case VectorSelector():
+                found = [sample for sample in samples if _is_selected(sample, part)]
+                selected.extend(found)
+                if not found:
+                    told.append(f"no sample is selected by {part}")
+            case _:
+                pass
+
+    promql_parser.walk(parsed, pre_visit=visit)
     there = {label for sample in selected for label in sample.labels}
     told += [f"no sample of it has the label {label!r}" for label in sorted(named - there)]
-    if not selected:
-        told.append(f"{expression!r} selects nothing")
-    return told
+    return told if selected or told else [f"{expression!r} selects nothing"]
 
 
-def _tokens(expression: str) -> list[tuple[str, str]] | None:
-    found, position = [], 0
-    while position < len(expression.rstrip()):
-        match = _TOKENS.match(expression, position)
-        if match is None or match.lastgroup is None:
-            return None
-        found.append((match.lastgroup, match[match.lastgroup]))
-        position = match.end()
-    return found
-
-
-def _label_list(tokens: Sequence[tuple[str, str]], position: int) -> tuple[int, set[str]]:
-    """The labels in parentheses from here on, if there are any, and the place behind them."""
-    if position >= len(tokens) or tokens[position][1] != "(":
-        return position, set()
-    end = next(at for at in range(position, len(tokens)) if tokens[at][1] == ")")
-    return end + 1, {text for kind, text in tokens[position:end] if kind == "name"}
-
-
-def _matchers(
-    tokens: Sequence[tuple[str, str]], position: int
-) -> tuple[int, list[tuple[str, str, str]]]:
-    """Label, operator and value of each matcher from here on, and the place behind the brace."""
-    end = next(at for at in range(position, len(tokens)) if tokens[at][1] == "}")
-    inside = [text for _, text in tokens[position:end] if text != ","]
-    return end + 1, [
-        (label, operator, value[1:-1])
-        for label, operator, value in zip(inside[::3], inside[1::3], inside[2::3], strict=True)
-    ]
-
-
-def _select(
-    name: str | None, matchers: Iterable[tuple[str, str, str]], samples: Sequence[Sample]
-) -> list[Sample]:
-    found = [sample for sample in samples if name is None or sample.name == name]
-    for label, operator, value in matchers:
-        found = [sample for sample in found if _matches(sample, label, operator, value)]
-    return found
-
-
-def _matches(sample: Sample, label: str, operator: str, value: str) -> bool:
-    """As Prometheus does, but that the label must be there."""
-    actual = sample.name if label == "__name__" else sample.labels.get(label)
-    if actual is None:
-        return False
-    is_equal = (
-        re.fullmatch(value, actual) is not None if operator.endswith("~") else actual == value
+def _is_selected(sample: Sample, selector: VectorSelector) -> bool:
+    """As Prometheus does, but that each label must be there."""
+    labels = {"__name__": sample.name, **sample.labels}
+    return selector.name in (None, sample.name) and all(
+        each.name in labels and _matches(labels[each.name], each)
+        for each in selector.matchers.matchers
     )
-    return is_equal is not operator.startswith("!")
+
+
+def _matches(actual: str, matcher: Matcher) -> bool:
+    is_pattern = matcher.op in (MatchOp.Re, MatchOp.NotRe)
+    is_equal = bool(re.fullmatch(matcher.value, actual)) if is_pattern else actual == matcher.value
+    return is_equal is (matcher.op in (MatchOp.Equal, MatchOp.Re))

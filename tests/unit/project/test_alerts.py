@@ -78,7 +78,7 @@ def test_the_five_rules_are_whole_and_of_what_a_job_shows() -> None:
         ('"for": "3m", ', "", "expected ['alert', 'annotations', 'expr', 'for', 'labels']"),
         ('"severity": "critical"', '"level": "critical"', "expected a severity"),
         ('"summary"', '"title"', "has no summary"),
-        ("offset 15m", "offset15 m", "no sample is selected by offset15"),
+        ("offset 15m", "offset15 m", "is no PromQL"),
     ],
 )
 def test_a_fault_of_a_rule_is_found(right: str, wrong: str, told: str) -> None:
