@@ -244,7 +244,7 @@ churn: $(READY) ## a steady life of 50 clusters: memory, checkpoint and latency 
 	@$(BIN)/python tests/bench/scale/churn.py --write --minutes $(MINUTES)
 
 .PHONY: asyncapi
-asyncapi: $(READY) ## write asyncapi.yaml anew from the schemas and the table of topics
+asyncapi: $(READY) ## write asyncapi.yaml from asyncapi_base.yaml, the schemas and the table of topics
 	@mkdir -p build
 	@$(BIN)/spu-assigner asyncapi > build/asyncapi.yaml
 	@mv build/asyncapi.yaml asyncapi.yaml

@@ -43,8 +43,8 @@ _COMMANDS: Final = {
     "apply": ("plan.apply_command", "Make Kafka's topics as their replica maps."),
     "doctor": ("doctor.command", "Find what keeps a job from its work, each with what to do."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
-    "schemas": ("contract.registry_command", "Put schemas into a Schema Registry, or check one."),
-    "asyncapi": ("contract.asyncapi_command", "Print the contract of the topics as AsyncAPI."),
+    "schemas": ("contract.command", "Put schemas into a Schema Registry, or check one."),
+    "asyncapi": ("contract.command", "Print the contract of the topics as AsyncAPI."),
     "broker": ("broker.command", "Run the embedded Kafka broker alone."),
     "completion": ("client.completion", "Print the script that completes this command in a shell."),
 }

@@ -1,4 +1,4 @@
-"""`spu-assigner schemas`: the schemas, in a Schema Registry for those who need one."""
+"""`spu-assigner asyncapi` and `schemas`: the contract as a document, and in a Schema Registry."""
 
 from __future__ import annotations
 
@@ -14,9 +14,20 @@ if TYPE_CHECKING:
     from spu_assigner.schemas.avro.registry import Registered
 
 
+@click.command()
+def asyncapi() -> None:
+    """Print topics, messages, schemas and wire formats as an AsyncAPI 3.0 document (YAML).
+
+    Needs no broker: it is the contract of this release, with a topic prefix left open.
+    """
+    from spu_assigner.stream.contract.asyncapi import text
+
+    click.echo(text(), nl=False)
+
+
 @click.group()
 def schemas() -> None:
-    """Put the messages' schemas into a Schema Registry, or look whether they are there.
+    """Put the messages' schemas into a Schema Registry, or check whether they are there.
 
     The product needs none. A reader's deserializer may: it then finds each schema under the id that
     messages carry. Credentials: SPU_ASSIGNER_REGISTRY_AUTH=user:password; other authorities for
@@ -33,11 +44,10 @@ def publish(url: str, output: str) -> int:
     Each subject is put into mode IMPORT and back to READWRITE, so that ids can be given. Nothing is
     changed where an id of ours belongs to another schema.
     """
-    from spu_assigner.stream.contract.registry_publish import SchemaRegistryClient
-    from spu_assigner.stream.contract.registry_publish import publish as publish_to
+    from spu_assigner.stream.contract import registry_publish
 
-    found = publish_to(SchemaRegistryClient(url, os.environ))
-    _tell(output, {"published": found.missing, "unchanged": found.present})
+    found = registry_publish.publish(registry_publish.SchemaRegistryClient(url, os.environ))
+    _show(output, {"published": found.missing, "unchanged": found.present})
     return 0
 
 
@@ -45,19 +55,19 @@ def publish(url: str, output: str) -> int:
 @click.argument("url")
 @output_option
 def check(url: str, output: str) -> int:
-    """Look whether the registry at URL has all schemas; status 1 if one is missing."""
-    from spu_assigner.stream.contract.registry_publish import SchemaRegistryClient, compare
+    """Check whether the registry at URL has all schemas; status 1 if one is missing."""
+    from spu_assigner.stream.contract import registry_publish
 
-    found = compare(SchemaRegistryClient(url, os.environ))
-    _tell(output, {"missing": found.missing, "present": found.present})
+    found = registry_publish.compare(registry_publish.SchemaRegistryClient(url, os.environ))
+    _show(output, {"missing": found.missing, "present": found.present})
     return 1 if found.missing else 0
 
 
-def _tell(output: str, done: Mapping[str, Sequence[Registered]]) -> None:
+def _show(output: str, entries_by_state: Mapping[str, Sequence[Registered]]) -> None:
     if output == "json":
-        told = {name: [entry.id for entry in entries] for name, entries in done.items()}
-        click.echo(json.dumps(told))
+        ids = {state: [each.id for each in entries] for state, entries in entries_by_state.items()}
+        click.echo(json.dumps(ids))
         return
-    for deed, entries in done.items():
+    for state, entries in entries_by_state.items():
         for entry in entries:
-            click.echo(f"{deed:<9}  {entry.id:>3}  {entry.type_name} version {entry.version}")
+            click.echo(f"{state:<9}  {entry.id:>3}  {entry.type_name} version {entry.version}")

@@ -1,9 +1,8 @@
 """The schemas put into a Schema Registry, under the ids that messages carry.
 
-For readers whose deserializer insists on a registry. Each version of each schema goes to the
-subject of its record's name (RecordNameStrategy), with its own version and id, which a registry
-permits in mode IMPORT alone: a subject is put into that mode and back. What is there already is
-left alone; an id that another schema has is a refusal, before anything is changed.
+For readers whose deserializer requires a registry. Each version of each schema goes to the subject
+of its record's name (RecordNameStrategy), with its own version and id, which a registry permits in
+mode IMPORT alone. What is there already is left alone.
 
 Source: Confluent Schema Registry API reference (subjects, modes, schemas by id).
 """
@@ -15,6 +14,7 @@ import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError
@@ -30,8 +30,8 @@ AUTH_VARIABLE: Final = "SPU_ASSIGNER_REGISTRY_AUTH"  # `user:password`
 SECONDS_MAX: Final = 10.0  # of one request
 ANSWER_SIZE_MAX: Final = 1024 * 1024  # bytes; the largest schema of ours has a hundredth
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
-_NOT_FOUND: Final = 404
-_NEITHER: Final = (401, 403)
+_LOG_IN: Final = f"set {AUTH_VARIABLE} to user:password of a user who may write subjects and modes"
+_AGAIN: Final = "run this again: what is done is not done twice"
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -55,14 +55,14 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class SchemaRegistryClient:
-    """A registry's REST interface, as far as it is needed here.
+    """The part of a registry's REST interface that is needed here.
 
     Args:
         url: `http(s)://host:port[/path]`.
         environ: may hold the credentials; `SSL_CERT_FILE` names other authorities to trust.
 
     Raises:
-        SchemaRegistryError: the address is none, or credentials would go over the net in the clear.
+        SchemaRegistryError: the address is none, or credentials would be sent unencrypted.
     """
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
@@ -88,69 +88,56 @@ class SchemaRegistryClient:
         ).open
 
     def schema(self, schema_id: int) -> Any:
-        """The schema under an id; None if there is none.
-
-        Raises:
-            SchemaRegistryError: it cannot be asked, or what it says is no answer of a registry.
-        """
-        told = self._ask("GET", f"/schemas/ids/{schema_id}", None)
-        if told is None:
+        """The schema under an id; None if there is none."""
+        found = self._request("GET", f"/schemas/ids/{schema_id}")
+        if found is None:
             return None
         try:
-            return json.loads(told["schema"])
+            return json.loads(found["schema"])
         except (KeyError, TypeError, ValueError) as reason:
-            raise self._no_registry(f"schema {schema_id} is told without a schema") from reason
+            raise self._no_registry(f"schema {schema_id} is answered without a schema") from reason
 
     def put_mode(self, subject: str, mode: str) -> None:
         """Let the subject be written to in this mode, also where it has versions already."""
-        self._must("PUT", f"/mode/{quote(subject, safe='')}?force=true", {"mode": mode})
+        self._write("PUT", f"/mode/{quote(subject, safe='')}?force=true", {"mode": mode})
 
     def register(self, subject: str, entry: Registered) -> None:
         """One version of a schema, under its id."""
-        self._must(
-            "POST",
-            f"/subjects/{quote(subject, safe='')}/versions",
-            {
-                "schemaType": "AVRO",
-                "schema": json.dumps(entry.schema),
-                "version": entry.version,
-                "id": entry.id,
-            },
-        )
+        body = {
+            "schemaType": "AVRO",
+            "schema": json.dumps(entry.schema),
+            "version": entry.version,
+            "id": entry.id,
+        }
+        self._write("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
 
-    def _must(self, method: str, path: str, body: Any) -> None:
-        if self._ask(method, path, body) is None:
-            raise self._no_registry(f"{method} {path} is unknown to it")
+    def _write(self, method: str, path: str, body: object) -> None:
+        if self._request(method, path, body) is None:
+            raise self._no_registry(f"it does not know {method} {path}")
 
-    def _ask(self, method: str, path: str, body: Any) -> Any:
-        """What it answers; None where there is nothing (404)."""
+    def _request(self, method: str, path: str, body: object = None) -> Any:
+        """The answer; None where there is nothing (404)."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(self._url + path, data, self._headers, method=method)
         try:
             with self._open(request, timeout=SECONDS_MAX) as answer:
-                raw = answer.read(ANSWER_SIZE_MAX + 1)
+                return json.loads(answer.read(ANSWER_SIZE_MAX + 1))
         except HTTPError as refusal:
             with refusal:
                 said = _said(refusal.read(ANSWER_SIZE_MAX))
-            if refusal.code == _NOT_FOUND:
+            if refusal.code == HTTPStatus.NOT_FOUND:
                 return None
-            advice = (
-                f"set {AUTH_VARIABLE} to user:password of somebody who may write subjects and modes"
-                if refusal.code in _NEITHER
-                else "see what it says, and run this again: what is done is not done twice"
-            )
+            is_login = refusal.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
             raise SchemaRegistryError(
-                f"the Schema Registry at {self._url} refused {method} {path}: "
-                f"{refusal.code} {said}; {advice}"
+                f"the Schema Registry at {self._url} refused {method} {path}: {refusal.code} "
+                f"{said}; {_LOG_IN if is_login else f'correct that, and {_AGAIN}'}"
             ) from refusal
         except (OSError, HTTPException) as reason:
             why = getattr(reason, "reason", reason)
             raise SchemaRegistryError(
                 f"the Schema Registry at {self._url} cannot be reached: {printable(str(why))}; "
-                "check the address, and run this again: what is done is not done twice"
+                f"check the address, and {_AGAIN}"
             ) from reason
-        try:
-            return json.loads(raw)
         except ValueError as reason:
             raise self._no_registry(f"{method} {path} is not answered in JSON") from reason
 
@@ -161,14 +148,14 @@ class SchemaRegistryClient:
         )
 
 
-def compare(client: SchemaRegistryClient, registry: Registry | None = None) -> PublishedSchemas:
+def compare(client: SchemaRegistryClient) -> PublishedSchemas:
     """Which versions a registry holds under their ids.
 
     Raises:
-        SchemaRegistryError: an id belongs to another schema there, or it cannot be asked.
+        SchemaRegistryError: an id belongs to another schema there, or the request fails.
     """
     present, missing, others = [], [], []
-    for entry in (registry or Registry.load()).entries:
+    for entry in Registry.load().entries:
         found = client.schema(entry.id)
         if found is None:
             missing.append(entry)
@@ -177,21 +164,22 @@ def compare(client: SchemaRegistryClient, registry: Registry | None = None) -> P
         else:
             others.append(entry)
     if others:
-        told = ", ".join(f"{each.id} ({each.type_name} {each.version})" for each in others)
+        listed = ", ".join(f"{each.id} ({each.type_name} {each.version})" for each in others)
         raise SchemaRegistryError(
-            f"other schemas have these ids in the registry: {told}; the messages' ids are for "
-            "ever: use a registry, or a context (…/contexts/:.spu:), of this product's own"
+            f"other schemas have these ids in the registry: {listed}; the messages' ids are "
+            "permanent: use a registry, or a context (…/contexts/:.spu:), of this product's own"
         )
     return PublishedSchemas(present=present, missing=missing)
 
 
-def publish(client: SchemaRegistryClient, registry: Registry | None = None) -> PublishedSchemas:
-    """Put into a registry what is missing; what was missing is told.
+def publish(client: SchemaRegistryClient) -> PublishedSchemas:
+    """Put into a registry what is missing; returns what was there before and what was missing.
 
     Raises:
-        SchemaRegistryError: as `compare`; or it refuses. The next call goes on.
+        SchemaRegistryError: as `compare`, before anything is written; or the registry refuses a
+            write: the next call resumes.
     """
-    found = compare(client, registry)
+    found = compare(client)
     for type_name in dict.fromkeys(entry.type_name for entry in found.missing):
         of_type = [entry for entry in found.missing if entry.type_name == type_name]
         subject = subject_of(of_type[0])

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import ast
-import copy
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import reduce
 from io import BytesIO, StringIO
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
-import yaml
 from click.testing import CliRunner
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
-from hypothesis import given
-from hypothesis import strategies as st
 from jsonschema import Draft7Validator
-from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.config.settings import SPECS
 from spu_assigner.stream.contract.asyncapi import document, text
-from spu_assigner.stream.contract.yaml_text import to_yaml
 from spu_assigner.stream.kafka.topics import TOPICS
 from support.project import contract as consumer
 from support.project.contract import DOCUMENT, Contract, registry
@@ -39,7 +36,7 @@ WITH_VALUES = [name for name, each in MESSAGES.items() if "x-example-bytes" in e
 def test_the_document_is_the_one_that_the_code_writes() -> None:
     """Who changes a schema or a topic changes the contract, and sees it."""
     is_so = DOCUMENT.read_bytes() == text().encode()
-    assert is_so, "asyncapi.yaml is not what the code says: `make asyncapi` mends it"
+    assert is_so, "asyncapi.yaml is not what the code says: run `make asyncapi`"
 
 
 def test_the_command_prints_the_document() -> None:
@@ -54,35 +51,24 @@ def test_the_document_is_valid_asyncapi() -> None:
     assert faults == []
 
 
-def without_a_protocol(told: dict[str, Any]) -> None:
-    del told["servers"]["plaintext"]["protocol"]
-
-
-def with_a_misspelt_address(told: dict[str, Any]) -> None:
-    told["channels"]["replica-map"]["adress"] = "x"
-
-
-def with_no_partition(told: dict[str, Any]) -> None:
-    told["channels"]["replica-map"]["bindings"]["kafka"]["partitions"] = 0
-
-
-def with_a_field_without_a_name(told: dict[str, Any]) -> None:
-    del told["components"]["schemas"]["RingEvent.v1"]["schema"]["fields"][0]["name"]
-
-
 @pytest.mark.parametrize(
-    "spoil",
+    ("place", "value"),
     [
-        without_a_protocol,
-        with_a_misspelt_address,
-        with_no_partition,
-        with_a_field_without_a_name,
+        ("servers/plaintext/protocol", None),
+        ("channels/replica-map/adress", "x"),
+        ("channels/replica-map/bindings/kafka/partitions", 0),
+        ("components/schemas/RingEvent.v1/schema/name", None),
     ],
 )
-def test_a_spoilt_document_is_not_valid(spoil: Callable[[dict[str, Any]], None]) -> None:
-    """The schema looks at each part: servers, channels, bindings, Avro."""
-    told = copy.deepcopy(document())
-    spoil(told)
+def test_a_spoilt_document_is_not_valid(place: str, value: str | int | None) -> None:
+    """The schema checks each part: servers, channels, bindings, Avro. None: the name is removed."""
+    told = document()
+    *above, name = place.split("/")
+    part = reduce(getitem, above, told)
+    if value is None:
+        del part[name]
+    else:
+        part[name] = value
     assert not VALIDATOR.is_valid(told)
 
 
@@ -126,6 +112,21 @@ def test_every_topic_is_sent_to_or_received_from() -> None:
     received = [each["channel"]["address"] for each in CONTRACT.operations("receive").values()]
     assert sent == [f"{{prefix}}{spec.name}" for spec in TOPICS if spec.is_input]
     assert received == [f"{{prefix}}{spec.name}" for spec in TOPICS if not spec.is_input]
+
+
+def test_the_defaults_that_the_document_names_are_those_of_the_settings() -> None:
+    """They are written by hand there."""
+    defaults = {spec.name: spec.default for spec in SPECS}
+    assert f"`SPU_ASSIGNER_WIRE`, `{defaults['wire']}` by default" in " ".join(
+        CONTRACT.document["info"]["description"].split()
+    )
+    assert (
+        CONTRACT.document["components"]["parameters"]["prefix"]["default"]
+        == (defaults["topic_prefix"])
+    )
+    for server in CONTRACT.document["servers"].values():
+        host, port = (server["variables"][name]["default"] for name in ("host", "port"))
+        assert f"{host}:{port}" == defaults["bootstrap_servers"]
 
 
 def test_every_version_of_every_schema_is_there_under_its_id() -> None:
@@ -181,6 +182,7 @@ def test_the_headers_and_the_key_of_an_example_are_as_their_schemas_say(name: st
     assert ("headers" in example) == ("headers" in message)
     if "headers" in message:
         Draft7Validator(message["headers"]).validate(example["headers"])
+        assert [*example["headers"]] == message["headers"]["allOf"][0]["required"]
     key = message["bindings"]["kafka"]["key"]
     (shown,) = key["examples"]
     Draft7Validator(key).validate(shown)
@@ -198,43 +200,3 @@ def test_the_consumer_knows_nothing_but_the_document() -> None:
     }
     assert imported
     assert not [name for name in imported if (name or "").startswith(("spu_assigner", "support"))]
-
-
-# The YAML that it is written in.
-
-_TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
-    [
-        "",
-        "null",
-        "No",
-        "~",
-        "1e3",
-        "0x1",
-        "1.0",
-        "a: b",
-        "a #b",
-        "- a",
-        "a\n\nb",
-        " a",
-        "a ",
-        "…" * 90,
-    ]
-)
-_LONG = st.lists(st.sampled_from(["word", "a:", "#b", "-", "10", "'"]), min_size=20).map(" ".join)
-_DATA = st.recursive(
-    st.none() | st.booleans() | st.integers() | _TEXT | _LONG,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXT, inner, max_size=4),
-    max_leaves=20,
-)
-
-
-@given(st.dictionaries(_TEXT, _DATA, min_size=1, max_size=4))
-def test_yaml_is_read_as_what_was_written(data: dict[str, Any]) -> None:
-    """By a reader that is not ours, whatever the text."""
-    assert yaml.safe_load(to_yaml(data)) == data
-
-
-def test_yaml_of_what_is_no_plain_data_is_refused() -> None:
-    """A silent guess would be a wrong contract."""
-    with pytest.raises(InvariantError, match="expected plain data"):
-        to_yaml({"a": {"b": [object()]}})
