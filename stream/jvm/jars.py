@@ -55,12 +55,10 @@ _WITH_KAFKA: Final = (
     Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
 )
 
-# Why these and not what the poms say: Spark's connector 4.2.0 names a token provider 4.2.0 that
-# Maven Central's mirrors do not all serve; the 4.0.0 one has the same classes.
 ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     "spark-kafka": (
         Root(coordinate="org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"),
-        Root(coordinate="org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"),
+        Root(coordinate="org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0"),
         Root(coordinate="org.apache.kafka:kafka-clients:3.9.2"),
         Root(coordinate="org.apache.commons:commons-pool2:2.13.1"),
     ),
