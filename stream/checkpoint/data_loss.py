@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.files import Positions
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
 from spu_assigner.stream.kafka.retry import ask_leaders
-from spu_assigner.stream.kafka.topics import REQUEST_SECONDS_MAX, TopicsError
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

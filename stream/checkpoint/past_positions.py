@@ -12,14 +12,10 @@ from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition
 from spu_assigner.stream.checkpoint.files import Positions
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
 from spu_assigner.stream.kafka.retry import ask_leaders
-from spu_assigner.stream.kafka.topics import (
-    ASSIGNER_AUDIT,
-    INPUTS,
-    REQUEST_SECONDS_MAX,
-    partition_counts,
-    topic_name,
-)
+from spu_assigner.stream.kafka.topic_admin import partition_counts
+from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, INPUTS, topic_name
 
 GAPS_REPORTED_MAX: Final = 5  # gaps in one message
 

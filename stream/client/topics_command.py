@@ -39,7 +39,7 @@ def create(
     partitions: int, replication_factor: int | None, output: str, connection: Connection
 ) -> int:
     """Make the topics that are missing, mend the settings of the others. Safe to repeat."""
-    from spu_assigner.stream.kafka.topics import create_topics
+    from spu_assigner.stream.kafka.topic_admin import create_topics
 
     report = create_topics(
         connection.client(),
@@ -62,7 +62,8 @@ def create(
 @broker_options
 def check(output: str, connection: Connection) -> int:
     """Say whether the job can start on these topics; exit status 1 if it cannot."""
-    from spu_assigner.stream.kafka.topics import ACCESS, CREATE_TOPICS, GRANTING, find_faults
+    from spu_assigner.stream.kafka.errors import CREATE_TOPICS, GRANTING
+    from spu_assigner.stream.kafka.topic_admin import ACCESS, find_faults
 
     faults = find_faults(connection.client(), prefix=connection.prefix)
     if output == "json":

@@ -114,16 +114,7 @@ class Security:
             return {}
         settings: dict[str, Any] = {"security_protocol": self.protocol.value}
         if self.protocol.has_tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host name
-            if self.ca_file is None:
-                context.load_default_certs()
-            else:
-                context.load_verify_locations(self.ca_file)
-            if self.certificate_file is not None and self.key_file is not None:
-                # Without a password OpenSSL would ask for one on the terminal.
-                password = "" if self.key_password is None else self.key_password.value
-                context.load_cert_chain(self.certificate_file, self.key_file, password)
-            settings["ssl_context"] = context
+            settings["ssl_context"] = tls_context(self.client())
         if self.protocol.has_sasl and self.password is not None:
             settings |= {
                 "sasl_mechanism": self.mechanism.value,
@@ -190,6 +181,24 @@ class Security:
         """The environment variables that Spark's JVMs must have."""
         secrets = (self.password, self.key_password)
         return tuple(each.variable for each in secrets if each is not None and each.variable)
+
+
+def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:
+    """What verifies certificate and host name as librdkafka with these settings does.
+
+    Raises:
+        OSError, ssl.SSLError: a certificate or a key cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if (authority := client.get("ssl.ca.location")) is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(authority)
+    if (certificate := client.get("ssl.certificate.location")) is not None:
+        # Without a password OpenSSL would ask for one on the terminal.
+        password = client.get("ssl.key.password", "")
+        context.load_cert_chain(certificate, client["ssl.key.location"], password)
+    return context
 
 
 def check(security: Security, sources: Mapping[str, str]) -> None:

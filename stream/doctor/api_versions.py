@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.kafka.connection_diagnosis import tls_context
+from spu_assigner.stream.config.security import tls_context
 
 SIZE_MAX: Final = 1024 * 1024  # of an answer; a broker of Kafka 4.2 sends half a KiB
 
@@ -67,10 +67,6 @@ def ask_abilities(settings: Mapping[str, Any], host: str, port: int, seconds: fl
         if not str(settings.get("security.protocol", "")).endswith("SSL"):
             return _asked(plain)
         context = tls_context(settings)
-        if (certificate := settings.get("ssl.certificate.location")) is not None:
-            context.load_cert_chain(
-                certificate, settings.get("ssl.key.location"), settings.get("ssl.key.password")
-            )
         with context.wrap_socket(plain, server_hostname=host) as secured:
             return _asked(secured)
 

@@ -41,13 +41,13 @@ from spu_assigner.stream.doctor.kafka_rules import (
 from spu_assigner.stream.kafka.access import hidden, missing_rights
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.connection_diagnosis import (
-    Complaints,
     ConnectionRefusal,
+    DiagnosedAdmin,
     UnreachableError,
     WaitLimits,
-    ask_topics,
     host_not_found,
 )
+from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import INPUTS, TOPICS, topic_name
 
 CONNECT_SECONDS_MAX: Final = 1.5  # a host on another continent is 0.3 s away
@@ -108,16 +108,15 @@ def check_broker(check: Check[Any], settings: Settings) -> Broker:
         raise Unchecked("no broker answers")
     if refused:
         check.tell(SOME_UNREACHABLE, f"not to be connected to: {told}")
-    complaints = Complaints()
     left = check.seconds_left
     limits = WaitLimits(
         request=0.4 * left, refused=min(ABOUT_A_SECOND, 0.2 * left), probe=min(2.0, 0.2 * left)
     )
-    admin = AdminClient({"log_level": 0, "error_cb": complaints.note, **client})
+    admin = DiagnosedAdmin(client)
     with ExitStack() as unless_whole:
         unless_whole.enter_context(admin)
         try:
-            found = ask_topics(admin, client, complaints, limits=limits)
+            found = admin.metadata(limits)
         except UnreachableError as reason:
             rule = SILENT if reason.refusal is None else _RULES[reason.refusal]
             check.tell(rule, str(reason).partition("; ")[0])
@@ -219,8 +218,8 @@ def check_rights(check: Check[Any], broker: Broker, role: Role, query: str) -> R
     try:
         lacking = missing_rights(broker.admin, role, prefix=prefix)
         unseen = hidden(broker.admin, [name for name in names if name not in broker.topics])
-    except KafkaException as reason:
-        check.tell(BROKER_REFUSES, f"Kafka does not tell rights: {reason.args[0].str()}")
+    except ClientError as reason:
+        check.tell(BROKER_REFUSES, f"Kafka does not report rights: {reason}")
         raise Unchecked("Kafka does not tell rights") from reason
     user = broker.connection.security.username
     principal = f" --principal User:{user}" if user is not None else ""

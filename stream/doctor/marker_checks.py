@@ -36,8 +36,9 @@ from spu_assigner.stream.doctor.kafka_rules import (
     REPEATED_OTHERWISE,
 )
 from spu_assigner.stream.job.marker import read_marker
-from spu_assigner.stream.kafka.retry import FORBIDDEN, ask_leaders
-from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, INPUTS, TopicsError, topic_name
+from spu_assigner.stream.kafka.errors import ClientError, is_denied
+from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, INPUTS, topic_name
 
 _NUMBERS: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
@@ -53,7 +54,7 @@ def check_marker(
             marker = read_marker(settings, topic=topic, seconds_max=check.seconds_left)
     except KafkaException as reason:
         error = reason.args[0]
-        if error.code() in FORBIDDEN:
+        if is_denied(error):
             raise Unchecked(f"this user may not read {topic}") from reason
         check.tell(MARKER_UNREADABLE, f"{topic} cannot be read: {error.str()}")
         return
@@ -157,7 +158,7 @@ def check_input(
         )
     except InputError as reason:
         check.tell(INPUT_REPLACED, str(reason).partition("; ")[0].partition(". ")[0])
-    except TopicsError as reason:
+    except ClientError as reason:
         if missing := [name for name in names if name not in there]:
             raise Unchecked(f"{', '.join(missing)} missing") from reason
         check.tell(BROKER_REFUSES, str(reason))

@@ -22,7 +22,8 @@ from spu_assigner.stream.doctor.kafka_rules import (
     UNCLEAN,
 )
 from spu_assigner.stream.kafka.acls import Role
-from spu_assigner.stream.kafka.topics import TOPICS, TopicSpec, topic_name, wrong_settings
+from spu_assigner.stream.kafka.topic_admin import wrong_settings
+from spu_assigner.stream.kafka.topics import TOPICS, TopicSpec, topic_name
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 NAMES_MAX: Final = 3

@@ -27,36 +27,36 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.decision import Announcement
-from spu_assigner.stream.kafka.access import missing_rights
 from spu_assigner.stream.kafka.acls import Role, follower_name
-from spu_assigner.stream.kafka.client import ClientError, Reader
+from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import (
-    Complaints,
+    DiagnosedAdmin,
     UnreachableError,
-    ask_topics,
-    described,
     host_not_found,
 )
-from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
-from spu_assigner.stream.kafka.topics import (
-    ACCESS,
-    ASSIGNER_COMMITS,
-    ASSIGNER_STATE,
+from spu_assigner.stream.kafka.errors import (
     CREATE_TOPICS,
     GRANTING,
-    SPU_EVENTS,
+    REQUEST_SECONDS_MAX,
     AccessError,
-    Fault,
+    ClientError,
+    admin_result,
+    error_text,
+)
+from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
+from spu_assigner.stream.kafka.topic_admin import access_faults
+from spu_assigner.stream.kafka.topics import (
+    ASSIGNER_COMMITS,
+    ASSIGNER_STATE,
+    SPU_EVENTS,
     topic_name,
 )
 
-REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
 LOOK_SECONDS_MAX: Final = 3.0  # of the first of two tries
 SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
 TRANSACTION_SECONDS_MAX: Final = 15  # one that a dead leader left open holds back the job's reading
@@ -104,11 +104,11 @@ class WatchedCluster:
 
     def __init__(self, connection: Connection) -> None:
         self._settings = connection.client()
-        self._admin = self._made()
+        self._admin = DiagnosedAdmin(self._settings)
 
     def first_look(self) -> ClusterSnapshot:
         """As `look`, but a failure says what to do."""
-        ask_topics(self._admin, self._settings, self._complaints)
+        self._admin.metadata()
         return self.look()
 
     def look(self) -> ClusterSnapshot:
@@ -124,16 +124,14 @@ class WatchedCluster:
             return self._asked(LOOK_SECONDS_MAX)
         except (KafkaException, TimeoutError):
             self.close()
-            self._admin = self._made()
+            self._admin = DiagnosedAdmin(self._settings)
         try:
             return self._asked(REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX)
         except (KafkaException, TimeoutError) as reason:
-            if unknown := self._complaints.unknown_hosts():
+            if unknown := self._admin.unknown_hosts():
                 cause = host_not_found(unknown)
-            elif isinstance(reason, KafkaException):
-                cause = described(reason.args[0])
             else:
-                cause = "no answer"
+                cause = error_text(reason)
             raise UnreachableError(f"{address(self._settings)}: {cause}") from reason
 
     def replicas_held(self) -> Counter[int]:
@@ -142,7 +140,7 @@ class WatchedCluster:
         Raises:
             UnreachableError: nothing can be seen.
         """
-        found = ask_topics(self._admin, self._settings, self._complaints)
+        found = self._admin.metadata()
         return Counter(
             replica
             for topic in found.topics.values()
@@ -152,7 +150,7 @@ class WatchedCluster:
 
     def close(self) -> None:
         """Ask no more."""
-        self._admin.__exit__(None, None, None)
+        self._admin.close()
 
     def _asked(self, seconds: float) -> ClusterSnapshot:
         found = self._admin.describe_cluster(request_timeout=seconds).result(timeout=2 * seconds)
@@ -160,11 +158,6 @@ class WatchedCluster:
             kafka_cluster=str(found.cluster_id or ""),
             racks={int(node.id): node.rack or None for node in found.nodes},
         )
-
-    def _made(self) -> AdminClient:
-        self._complaints = Complaints()  # What an earlier client complained of may be over.
-        given = {"log_level": 0, "error_cb": self._complaints.note, **self._settings}
-        return AdminClient(given)
 
 
 class LeaderElection:
@@ -194,7 +187,7 @@ class LeaderElection:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise FollowError(f"{error.str()}; {CREATE_TOPICS}")
         name = follower_name(self._cluster_id, prefix=self._connection.prefix)
-        raise FollowError(f"group {name!r} does not take this follower: {described(error)}")
+        raise FollowError(f"group {name!r} does not take this follower: {error_text(error)}")
 
     def leave(self) -> None:
         """Stop leading and queue again."""
@@ -310,32 +303,19 @@ class FencedProducer:
             if {error.code(), reason.args[0].code()} & _FENCED:
                 raise OvertakenError("another follower has taken over") from reason
             kind = FollowError if error.code() in _DENIED else ClientError
-            raise kind(f"{self._topic} does not take events: {described(error)}") from reason
+            raise kind(f"{self._topic} does not take events: {error_text(error)}") from reason
 
 
 def require_rights(connection: Connection) -> None:
     """Return if this user may do with the topics what a follower does.
 
     Raises:
-        AccessError: he may not.
+        AccessError: the user may not.
         ClientError: the broker does not answer.
     """
-    complaints = Complaints()
-    settings = connection.client()
-    try:
-        with AdminClient({"log_level": 0, "error_cb": complaints.note, **settings}) as admin:
-            ask_topics(admin, settings, complaints)  # says best why nobody answers
-            missing = missing_rights(admin, Role.FOLLOWER, prefix=connection.prefix)
-    except UnreachableError as reason:
-        raise ClientError(str(reason)) from reason
-    except KafkaException as reason:
-        raise ClientError(
-            f"the topics could not be described: {described(reason.args[0])}"
-        ) from reason
-    faults = [
-        Fault(topic=topic, setting=ACCESS, found=found, expected=expected)
-        for topic, (found, expected) in missing.items()
-    ]
+    with DiagnosedAdmin(connection.client()) as admin:
+        admin.metadata()  # reports best why nobody answers
+        faults = access_faults(admin, Role.FOLLOWER, prefix=connection.prefix)
     if faults:
         listed = "; ".join(map(str, faults))
         raise AccessError(f"this user may not do what the follower does: {listed}; {GRANTING}")
@@ -376,10 +356,6 @@ def _topic_id(connection: Connection) -> str:
     """The beginning of the input topic's own id: one that is made anew has another."""
     name = topic_name(SPU_EVENTS, prefix=connection.prefix)
     wanted = TopicCollection([name])
-    try:
-        with AdminClient({"log_level": 0, **connection.client()}) as admin:
-            asked = admin.describe_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
-            return str(asked[name].result(timeout=REQUEST_SECONDS_MAX).topic_id)[:8]
-    except (KafkaException, TimeoutError) as reason:
-        cause = described(reason.args[0]) if isinstance(reason, KafkaException) else "no answer"
-        raise ClientError(f"{name} could not be described: {cause}") from reason
+    with DiagnosedAdmin(connection.client()) as admin:
+        asked = admin.describe_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
+        return str(admin_result(asked[name], f"{name} could not be described").topic_id)[:8]

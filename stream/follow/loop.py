@@ -25,7 +25,6 @@ from spu_assigner.stream.follow.decision import (
     followed_clusters,
 )
 from spu_assigner.stream.follow.kafka import (
-    REQUEST_SECONDS_MAX,
     AnnouncedReader,
     ClusterSnapshot,
     FencedProducer,
@@ -36,8 +35,8 @@ from spu_assigner.stream.follow.kafka import (
     require_rights,
 )
 from spu_assigner.stream.follow.rendering import Teller
-from spu_assigner.stream.kafka.client import ClientError
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError
 
 POLL_SECONDS: Final = 0.2  # Ctrl-C is seen between polls
 ELECTION_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's session

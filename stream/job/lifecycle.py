@@ -46,7 +46,7 @@ from spu_assigner.stream.jvm import spark_class_archive
 from spu_assigner.stream.jvm.callback_auth import require_token
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java, ensure_java
-from spu_assigner.stream.kafka.topics import check_topics
+from spu_assigner.stream.kafka.topic_admin import check_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,8 @@ from spu_assigner.stream.checkpoint.files import absolute
 from spu_assigner.stream.checkpoint.recovered import Recovery, initial_state, starting_offsets
 from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.kafka.topics import INPUTS, partition_counts
+from spu_assigner.stream.kafka.topic_admin import partition_counts
+from spu_assigner.stream.kafka.topics import INPUTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -42,7 +42,7 @@ from spu_assigner.stream.job.marker_check import (
 )
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
-from spu_assigner.stream.kafka.connection_diagnosis import described
+from spu_assigner.stream.kafka.errors import error_text
 from spu_assigner.stream.kafka.retry import (
     RETRY_SECONDS_MAX,
     deliver,
@@ -301,7 +301,7 @@ class TransactionalSink:
             error = reason.args[0]
             raise SinkError(
                 f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
-                f"{self._transactional_id!r}: {described(error)}"
+                f"{self._transactional_id!r}: {error_text(error)}"
             ) from reason
         self._positions = self._positions_then(self._marker)
         if found is not None:
@@ -416,7 +416,7 @@ class TransactionalSink:
         cause = error if self._undelivered is None else self._undelivered
         raise SinkError(
             f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
-            f"{described(cause)}; nothing of it is visible, start the job again to repeat it"
+            f"{error_text(cause)}; nothing of it is visible, start the job again to repeat it"
         ) from reason
 
     def _fenced(self, batch: int) -> SinkError:

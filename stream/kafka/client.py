@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from confluent_kafka import (
     Consumer,
@@ -23,8 +23,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
-from spu_assigner.core.base.errors import AssignerError
+from confluent_kafka.admin import OffsetSpec
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
 from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.errors import DecodeError
@@ -33,16 +32,20 @@ from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.access import hidden
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
-from spu_assigner.stream.kafka.connection_diagnosis import (
-    Complaints,
-    UnreachableError,
-    ask_topics,
-    described,
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import (
+    CREATE_TOPICS,
+    GRANTING,
+    POLL_SECONDS,
+    REQUEST_SECONDS_MAX,
+    AccessError,
+    ClientError,
+    RenewedError,
+    TopicsError,
+    error_text,
 )
 from spu_assigner.stream.kafka.retry import ask_leaders
 from spu_assigner.stream.kafka.topics import (
-    CREATE_TOPICS,
-    GRANTING,
     MAP_MESSAGE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
     SPU_EVENTS,
@@ -50,21 +53,10 @@ from spu_assigner.stream.kafka.topics import (
     topic_name,
 )
 
-REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
 DELIVERY_SECONDS_MAX: Final = 30.0  # long enough for a broker that restarts
 SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
-POLL_SECONDS: Final = 0.1  # Ctrl-C is seen between polls
 
-_Client = TypeVar("_Client", Consumer, Producer, AdminClient)
 Answer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
-
-
-class ClientError(AssignerError):
-    """Kafka cannot be reached, or does not take what is sent."""
-
-
-class RenewedError(ClientError):
-    """What was read is no longer there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +91,18 @@ class Sender:
         self._tell = tell
         self._connection = connection
         self._last_topic = ""
-        complaints = Complaints()
+        with DiagnosedAdmin(connection.client()) as admin:
+            _require_topics(admin, connection, [SPU_EVENTS, TOPIC_EVENTS])
         settings: dict[str, Any] = {
             "acks": "all",
             "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
             "message.max.bytes": MESSAGE_SIZE_MAX,
             "message.timeout.ms": int(DELIVERY_SECONDS_MAX * 1000),
             "linger.ms": 1,
-            "log_level": 0,  # what goes wrong is told once, by an error
-            "error_cb": complaints.note,
+            "log_level": 0,  # what goes wrong is reported once, by an error
+            "error_cb": lambda error: None,
         }
-        self._producer = _made(Producer, {**settings, **connection.client()})
-        _require_topics(self._producer, connection, [SPU_EVENTS, TOPIC_EVENTS], complaints)
+        self._producer = Producer({**settings, **connection.client()})
 
     def send(self, event: Event) -> None:
         """Send one event.
@@ -138,7 +130,7 @@ class Sender:
                     topic=str(message.topic()),
                     partition=int(message.partition() or 0),
                     offset=int(message.offset() or 0),
-                    error=None if error is None else described(error),
+                    error=None if error is None else error_text(error),
                 )
             )
 
@@ -149,7 +141,9 @@ class Sender:
             except BufferError:  # The client's queue is full: wait for acknowledgements.
                 self._producer.poll(POLL_SECONDS)
             except KafkaException as reason:
-                raise ClientError(f"{full} does not take the message: {_words(reason)}") from reason
+                raise ClientError(
+                    f"{full} does not take the message: {error_text(reason)}"
+                ) from reason
             else:
                 break
         self._producer.poll(0)
@@ -178,7 +172,6 @@ class Reader:
         back: int = 0,
     ) -> None:
         self._short = {topic_name(name, prefix=connection.prefix): name for name in topics}
-        complaints = Complaints()
         settings: dict[str, Any] = {
             "group.id": "spu-assigner-reader",  # the client wants one; nothing is committed to it
             "enable.auto.commit": False,
@@ -188,11 +181,10 @@ class Reader:
             "fetch.message.max.bytes": MAP_MESSAGE_SIZE_MAX,
             "log_level": 0,
         }
-        asking = {"log_level": 0, "error_cb": complaints.note, **connection.client()}
-        self._admin = _made(AdminClient, asking)
+        self._admin = DiagnosedAdmin(connection.client())
         with ExitStack() as unless_whole:
             unless_whole.enter_context(self._admin)
-            counts = _require_topics(self._admin, connection, topics, complaints)
+            counts = _require_topics(self._admin, connection, topics)
             self._partitions = [
                 TopicPartition(topic, partition)
                 for topic in self._short
@@ -202,7 +194,7 @@ class Reader:
             if back and not from_beginning:
                 oldest = self._offsets(OffsetSpec.earliest())
                 begins = {place: max(oldest[place], end - back) for place, end in begins.items()}
-            self._consumer = _made(Consumer, {**settings, **connection.client()})
+            self._consumer = Consumer({**settings, **connection.client()})
             unless_whole.pop_all()
         self._begins = begins
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
@@ -220,7 +212,7 @@ class Reader:
         trace: TracebackType | None,
     ) -> None:
         self._consumer.close()
-        self._admin.__exit__(None, None, None)
+        self._admin.close()
 
     def has_all(self, topic: str) -> bool:
         """Whether nothing of a topic that is read from its beginning was dropped there before."""
@@ -242,13 +234,13 @@ class Reader:
         """How many offsets are committed and were not read yet; an answer within `seconds`.
 
         Raises:
-            RenewedError: a topic was made anew since it was read.
+            RenewedError: a topic was recreated since it was read.
             ClientError: the broker does not answer.
         """
         ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
         left = {place: end - self._progress[place] for place, end in ends.items()}
         if renewed := sorted(topic for (topic, _), count in left.items() if count < 0):
-            raise RenewedError(f"{renewed[0]} ends before what was read of it: it was made anew")
+            raise RenewedError(f"{renewed[0]} ends before what was read of it: it was recreated")
         return sum(left.values())
 
     def settle(self, seconds: float) -> None:
@@ -285,7 +277,7 @@ class Reader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._progress[place] = int(message.offset() or 0)
             elif error.fatal() or (not error.retriable() and error.code() not in _PASSING):
-                raise ClientError(f"cannot read {place[0]}: {described(error)}")
+                raise ClientError(f"cannot read {place[0]}: {error_text(error)}")
         return found
 
     def drain(self) -> list[Received]:
@@ -327,7 +319,9 @@ class Reader:
         try:
             return ask_leaders(self._admin, answered, seconds=seconds)
         except KafkaException as reason:
-            raise ClientError(f"the topics' offsets are not known: {_words(reason)}") from reason
+            raise ClientError(
+                f"the topics' offsets are not known: {error_text(reason)}"
+            ) from reason
 
 
 _PASSING: Final = (
@@ -358,43 +352,19 @@ def _received(topic: str, message: Message) -> Received:
     return Received(topic=topic, key=key, answer=record)
 
 
-def _made(kind: type[_Client], settings: Mapping[str, Any]) -> _Client:
-    try:
-        return kind(dict(settings))
-    except (KafkaException, TypeError) as reason:
-        raise ClientError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
-
-
 def _require_topics(
-    client: Producer | AdminClient,
-    connection: Connection,
-    names: Iterable[str],
-    complaints: Complaints,
+    admin: DiagnosedAdmin, connection: Connection, names: Iterable[str]
 ) -> dict[str, int]:
-    """The number of partitions of each topic.
-
-    Asks for all topics: asking for one would make it, where the broker does so by itself.
-    """
+    """The number of partitions of each topic."""
     full = [topic_name(name, prefix=connection.prefix) for name in names]
     deadline = time.monotonic() + SEEN_SECONDS_MAX
     while True:
-        try:
-            found = ask_topics(client, connection.client(), complaints).topics
-        except UnreachableError as reason:
-            raise ClientError(str(reason)) from reason
+        found = admin.metadata().topics
         missing = [name for name in full if name not in found or not found[name].partitions]
         if not missing:
             return {name: len(found[name].partitions) for name in full}
         if time.monotonic() > deadline:
-            with AdminClient({"log_level": 0, **connection.client()}) as asking:
-                denied = hidden(asking, missing)
-            if denied:
-                raise ClientError(f"this user may not use {', '.join(denied)}; {GRANTING}")
-            raise ClientError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
+            if denied := hidden(admin, missing):
+                raise AccessError(f"this user may not use {', '.join(denied)}; {GRANTING}")
+            raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
         time.sleep(POLL_SECONDS)
-
-
-def _words(reason: Exception) -> str:
-    """librdkafka's own sentence, without its wrapping."""
-    first = reason.args[0] if reason.args else reason
-    return str(first.str()) if hasattr(first, "str") else str(first)

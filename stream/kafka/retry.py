@@ -8,12 +8,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+from spu_assigner.stream.kafka.errors import is_denied
 
 RETRY_SECONDS_MAX: Final = 30.0  # of one request to the broker
-FORBIDDEN: Final = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-)
 
 _T = TypeVar("_T")
 
@@ -62,7 +59,7 @@ def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) 
         try:
             return request(max(0.1, deadline - time.monotonic()))
         except KafkaException as reason:
-            if reason.args[0].code() in FORBIDDEN or time.monotonic() > deadline:
+            if is_denied(reason.args[0]) or time.monotonic() > deadline:
                 raise
         time.sleep(0.1)
         with suppress(KafkaException):

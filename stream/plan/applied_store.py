@@ -18,22 +18,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.access import may_write
-from spu_assigner.stream.kafka.client import DELIVERY_SECONDS_MAX, ClientError, Reader
-from spu_assigner.stream.kafka.connection_diagnosis import Complaints, ask_topics
-from spu_assigner.stream.kafka.topics import (
-    APPLIED_TOPICS,
-    GRANTING,
-    TOPICS,
-    TopicsError,
-    create_missing,
-    topic_name,
-)
+from spu_assigner.stream.kafka.client import DELIVERY_SECONDS_MAX, Reader
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError, TopicsError, error_text
+from spu_assigner.stream.kafka.topic_admin import create_missing
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
 from spu_assigner.stream.plan.applied import AppliedRecords, fold, rows_digest
 from spu_assigner.stream.plan.model import TopicChange
 from spu_assigner.stream.plan.notes import Notes
@@ -204,21 +198,13 @@ class AppliedLedger:
         """Make the topic, and wait until it is seen.
 
         Raises:
-            TopicsError: Kafka refuses.
-            UnreachableError: no broker answers.
+            ClientError: Kafka refuses, or no broker answers.
         """
         (spec,) = (spec for spec in TOPICS if spec.name == APPLIED_TOPICS)
-        client = self._connection.client()
-        complaints = Complaints()
-        with AdminClient({"log_level": 0, "error_cb": complaints.note, **client}) as admin:
+        with DiagnosedAdmin(self._connection.client()) as admin:
             deadline = time.monotonic() + SEEN_SECONDS_MAX
-            try:
-                create_missing(
-                    admin, {self.topic: spec}, counts={self.topic: 1}, replication_factor=-1
-                )
-            except TopicsError as reason:
-                raise TopicsError(f"{reason}; {GRANTING}") from reason
-            while self.topic not in ask_topics(admin, client, complaints).topics:
+            create_missing(admin, {self.topic: spec})
+            while self.topic not in admin.metadata().topics:
                 if time.monotonic() > deadline:
                     raise TopicsError(
                         f"{self.topic} was made, and is not seen after {SEEN_SECONDS_MAX:.0f} s"
@@ -233,11 +219,8 @@ class AppliedLedger:
         """
         if self._producer is not None:
             return
-        try:
-            with AdminClient({"log_level": 0, **self._connection.client()}) as admin:
-                is_allowed = may_write(admin, self.topic)
-        except KafkaException as reason:
-            raise self._refused(reason.args[0]) from reason
+        with DiagnosedAdmin(self._connection.client()) as admin:
+            is_allowed = may_write(admin, self.topic)
         if is_allowed is False:
             raise ClientError(f"this user may not Write {self.topic}; {GRANTING}")
 
@@ -261,18 +244,11 @@ class AppliedLedger:
             raise ClientError(f"Kafka's client refuses its settings: {reason}") from reason
 
     def _refused(self, error: KafkaError | None) -> ClientError:
-        if error is not None and error.code() in _DENIED:
-            reason = f"{error.str()}; {GRANTING}"
-        else:
-            reason = "Kafka does not answer" if error is None else str(error.str())
+        reason = "Kafka does not answer" if error is None else error_text(error)
         return ClientError(f"{self.topic} does not take what is to be recorded: {reason}")
 
 
 MESSAGES_MAX: Final = 1_000_000  # of one write: two for each topic
-_DENIED: Final = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,  # of a producer that may write nowhere
-)
 _PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # the client reconnects
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.kafka.topics import GRANTING
+from spu_assigner.stream.kafka.errors import GRANTING
 from spu_assigner.stream.plan.apply import ApplyReport, FailedTopic
 from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
 from spu_assigner.stream.plan.notes import Notes

@@ -110,7 +110,7 @@ def plan(
 
 def _record_seen(found: PlanSources, target: Target) -> None:
     """Record what was seen where that is possible; a plan is as good without it."""
-    from spu_assigner.stream.kafka.client import ClientError
+    from spu_assigner.stream.kafka.errors import ClientError
     from spu_assigner.stream.plan.notes import seen
 
     noted = seen(found.notes, found.applied)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
+from spu_assigner.stream.kafka.errors import is_denied
 from spu_assigner.stream.plan.model import TopicChange
 
 if TYPE_CHECKING:
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
 
 CHANGES_MAX: Final = 50  # topics of a request that makes them: reported and recorded together
 PARTITIONS_MAX: Final = 2_000  # of a request; Kafka's controller refuses 10,000 records at once
-_DENIED: Final = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-)
 _OVERTAKEN: Final = (
     KafkaError.TOPIC_ALREADY_EXISTS,  # of a creation
     KafkaError.INVALID_PARTITIONS,  # of a growth: it has as many already
@@ -72,7 +69,7 @@ def failures_of(futures: Mapping[str, Future[Any]]) -> list[Failure]:
                 Failure(
                     topic=topic,
                     reason=str(error.str()),
-                    is_denied=error.code() in _DENIED,
+                    is_denied=is_denied(error),
                     is_lost=error.code() in LOST,
                     is_overtaken=error.code() in _OVERTAKEN,
                 )

@@ -19,12 +19,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.kafka.access import may_write
-from spu_assigner.stream.kafka.connection_diagnosis import Complaints, UnreachableError, ask_topics
-from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, GRANTING, TOPICS, topic_name
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
 from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
@@ -77,8 +78,7 @@ class Target:
         self._connection = connection
         self._broker = broker
         self._client = connection.client()
-        self._complaints = Complaints()
-        self._admin = self._connect()
+        self._admin = DiagnosedAdmin(self._client)
 
     def __enter__(self) -> Self:
         return self
@@ -89,14 +89,7 @@ class Target:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._admin.__exit__(None, None, None)
-
-    def _connect(self) -> AdminClient:
-        settings = {"log_level": 0, "error_cb": self._complaints.note, **self._client}
-        try:
-            return AdminClient(settings)
-        except (KafkaException, TypeError) as reason:
-            raise TargetError(f"Kafka's client refuses its settings: {_words(reason)}") from reason
+        self._admin.close()
 
     def look(
         self,
@@ -145,12 +138,12 @@ class Target:
     def _metadata(self) -> ClusterMetadata:
         """The topics that this user may see, and the brokers."""
         for _ in range(TRIES_MAX):
-            found = ask_topics(self._admin, self._client, self._complaints)
+            found = self._admin.metadata()
             if self._broker is None or found.orig_broker_id in (BY_ADDRESS, self._broker):
                 return found
             # A client soon knows of all brokers and asks any: about every second new one does not.
-            self._admin.__exit__(None, None, None)
-            self._admin = self._connect()
+            self._admin.close()
+            self._admin = DiagnosedAdmin(self._client)
         raise UnreachableError(f"broker {self._broker} does not answer for itself")
 
     def each_broker(self) -> Iterator[Target]:
@@ -200,14 +193,14 @@ class Target:
             yield
         except KafkaException as reason:
             raise TargetError(
-                f"how much data {listed(names)} hold is not known: {_words(reason)}"
+                f"how much data {listed(names)} hold is not known: {error_text(reason)}"
             ) from reason
 
     def may_write(self, topic: str) -> bool:
         """Whether this user may write to a topic; no, where Kafka does not tell."""
         try:
             return bool(may_write(self._admin, topic))
-        except KafkaException:
+        except ClientError:
             return False
 
     def done(self, changes: Sequence[TopicChange]) -> dict[str, str]:
@@ -349,7 +342,7 @@ class Target:
                     if reason.args[0].code() in LOST:
                         raise TargetError(
                             f"Kafka at {address(self._client)} does not describe its topics: "
-                            f"{_words(reason)}"
+                            f"{error_text(reason)}"
                         ) from reason
                     yield name, reason
 
@@ -399,9 +392,3 @@ def _id_if_done(change: TopicChange, told: Any) -> str | None:
         case ChangeKind.DELETE:
             return "" if topic_id != change.topic_id else None
     return topic_id if is_done else None
-
-
-def _words(reason: Exception) -> str:
-    """librdkafka's own sentence, without its wrapping."""
-    first = reason.args[0] if reason.args else reason
-    return str(first.str()) if hasattr(first, "str") else str(first)

@@ -13,10 +13,9 @@ from typing import Any, Final
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
 from spu_assigner.stream.kafka.retry import ask_leaders
 from spu_assigner.stream.plan.model import TopicSize
-
-REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
 
 _LOGGER: Final = logging.getLogger("kafka")
 _LOGGER.addHandler(logging.NullHandler())  # A failure shows as a size that is not known.

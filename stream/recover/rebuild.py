@@ -65,7 +65,8 @@ from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX
-from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, check_topics, topic_name
+from spu_assigner.stream.kafka.topic_admin import check_topics
+from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
 from spu_assigner.stream.recover.published import PublishedError, PublishedState, read_published
 from spu_assigner.stream.shard.state_log import Shard
 

@@ -27,7 +27,7 @@ from spu_assigner.stream.job.query_end import SparkGoneError
 from spu_assigner.stream.job.start_marker import refuse_foreign_early
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import ensure_java
-from spu_assigner.stream.kafka.topics import check_topics, create_topics
+from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
 from spu_assigner.stream.run.demo import Play
 from spu_assigner.stream.run.scenario import examples
 

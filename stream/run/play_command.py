@@ -21,7 +21,7 @@ def play(*, connection: Connection) -> int:
     Ends with 0 if every map and every answer is as expected, else with 1. It may be repeated: each
     performance has clusters of its own.
     """
-    from spu_assigner.stream.kafka.topics import check_topics
+    from spu_assigner.stream.kafka.topic_admin import check_topics
     from spu_assigner.stream.run.demo import Play, report
     from spu_assigner.stream.run.scenario import examples
 

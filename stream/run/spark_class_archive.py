@@ -155,7 +155,7 @@ def _make(archive: Path) -> None:
     from spu_assigner.stream.broker.embedded import EmbeddedBroker
     from spu_assigner.stream.config.settings import Settings
     from spu_assigner.stream.job.lifecycle import start
-    from spu_assigner.stream.kafka.topics import create_topics
+    from spu_assigner.stream.kafka.topic_admin import create_topics
     from spu_assigner.stream.run.demo import Play
     from spu_assigner.stream.run.scenario import examples
 

@@ -22,7 +22,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.inspect.plot import STYLE
-from spu_assigner.stream.kafka.client import ClientError
+from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.outputs import ClusterUnknownError
 from spu_assigner.stream.ui.known import ClusterDamagedError
 from spu_assigner.stream.ui.live import Live

@@ -21,7 +21,8 @@ from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.kafka.client import ClientError, Reader, RenewedError
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.errors import ClientError, RenewedError
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
 from spu_assigner.stream.ui.known import STATE_TOPICS, Known
 

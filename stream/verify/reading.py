@@ -19,7 +19,8 @@ from typing import Any, Final, Self
 import pyarrow as pa
 from confluent_kafka import Message
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.kafka.client import ClientError, Reader
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 from spu_assigner.stream.verify.model import INPUTS, OUTPUTS, History, Part, Read, VerifyError
 

@@ -37,13 +37,8 @@ from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config import profile as profiles
 from spu_assigner.stream.config.profile import Profile
-from spu_assigner.stream.kafka.topics import (
-    REPLICA_MAP,
-    RING_EVENTS,
-    SPU_EVENTS,
-    TOPIC_EVENTS,
-    create_topics,
-)
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.kafka.topics import REPLICA_MAP, RING_EVENTS, SPU_EVENTS, TOPIC_EVENTS
 from support.bench.figures import keep, percentiles, spread
 from support.bench.profile_table import table
 from support.bench.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins

@@ -31,7 +31,7 @@ from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.shard.batch import Batch, Options, process
 from spu_assigner.stream.shard.bundle import Bundle, InputSource
 from spu_assigner.stream.shard.clusters import Clusters

@@ -11,7 +11,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import Role
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.operator import Operator
 from support.job.profiled import ENVIRON, SHARDS
 from support.kafka.kafka_cluster import KafkaCluster

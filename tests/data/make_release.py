@@ -32,7 +32,8 @@ from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import start
-from spu_assigner.stream.kafka.topics import TOPICS, create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.kafka.topics import TOPICS
 
 PREFIX = "released."
 PATIENCE_SECONDS = 120.0

@@ -42,7 +42,7 @@ from pathlib import Path
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.job.lifecycle import start
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 with EmbeddedBroker() as broker:
     flags = {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": sys.argv[1], "shards": 1}
     settings = Settings.load(flags=flags, environ={})

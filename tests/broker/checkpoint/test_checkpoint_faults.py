@@ -35,7 +35,8 @@ from spu_assigner.stream.job.marker_check import (
 )
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import TOPICS, create_topics, topic_name
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.kafka.topics import TOPICS, topic_name
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
 from support.kafka.shared_broker import SharedBroker

@@ -25,7 +25,7 @@ from spu_assigner.stream.job.lifecycle import Jars, Job, build_session, start_qu
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import TopicsError
+from spu_assigner.stream.kafka.errors import TopicsError
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
 from support.kafka.shared_broker import SharedBroker

@@ -19,7 +19,7 @@ from spu_assigner.stream.doctor.command import doctor
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.jvm import java as java_module
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.doctor.installations import PREFIX, Installation, InstallationFactory
 from support.doctor.seeds import SEEDS, Seed, slug
 from support.kafka.secured import Secured

@@ -23,7 +23,7 @@ from spu_assigner.schemas.messages.codec import decode_event, encode_event, enco
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.decision import LABEL
 from spu_assigner.stream.follow.kafka import AnnouncedReader, FencedProducer, OvertakenError
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.reading import committed, settled
 

@@ -26,7 +26,7 @@ from spu_assigner.stream.inspect.checkpoint_reading import (
 from spu_assigner.stream.inspect.report import report
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, SHARDS
 from support.kafka.shared_broker import SharedBroker

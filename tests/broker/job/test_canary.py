@@ -32,7 +32,7 @@ from confluent_kafka.admin import (
 )
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.kafka.acls import Role, acls
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.events.canary import Canary, crawl, every_file
 from support.job.programs import running

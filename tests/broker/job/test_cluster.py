@@ -21,7 +21,7 @@ import pytest
 from spu_assigner.core import Assigner, Event, Policy, ReplicaMap
 from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_record
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import SHARDS
 from support.job.programs import left_after, running, session

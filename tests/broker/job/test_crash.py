@@ -32,7 +32,7 @@ from spu_assigner.stream.job.marker_check import FencedError, TransactionExpired
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job import blind_sink, short_transactions
 from support.job.batch_buffers import batch_buffer
 from support.job.profiled import ENVIRON

@@ -20,7 +20,8 @@ from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointE
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
-from spu_assigner.stream.kafka.topics import TopicsError, create_topics
+from spu_assigner.stream.kafka.errors import ClientError, TopicsError
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.recover.rebuild import recover
 from spu_assigner.stream.shard.batch import read_shards
 from support.events.builders import Events
@@ -247,7 +248,7 @@ def test_missing_topics_are_told_before_anything_starts(
 
 def test_a_broker_that_does_not_answer_is_told() -> None:
     """One line, no stack trace."""
-    with pytest.raises(TopicsError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
+    with pytest.raises(ClientError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
         start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ=ENVIRON))
 
 

@@ -26,7 +26,7 @@ from spu_assigner.stream.job.marker_check import (
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.kafka import retry
 from spu_assigner.stream.kafka.retry import raise_fatal_cause
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.batch_buffers import batch_buffer
 from support.job.profiled import ENVIRON
 from support.kafka.reading import committed, outputs, settled

@@ -18,7 +18,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.query import OBSERVATION
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, SHARDS
 from support.kafka.traffic import Kafka

@@ -36,17 +36,14 @@ from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import AccessError, TopicsError
+from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics, topic_faults
 from spu_assigner.stream.kafka.topics import (
     APPLIED_TOPICS,
     ASSIGNER_STATE,
     JOB_TOPICS,
     REPLICA_MAP,
-    AccessError,
-    TopicsError,
-    _admin,
-    _faults,
-    check_topics,
-    create_topics,
 )
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.apply import apply_plan
@@ -215,9 +212,9 @@ def produce(settings: Settings) -> None:
 
 def check_settings(client: Mapping[str, Any], *, prefix: str, role: Role | None = None) -> None:
     """As `check_topics`, but without the look at the role's rights."""
-    with _admin(client) as (admin, complaints):
+    with DiagnosedAdmin(client) as admin:
         names = {f"{prefix}{each.name}": each for each in JOB_TOPICS}
-        if faults := _faults(admin, client, complaints, names):
+        if faults := topic_faults(admin, names):
             raise TopicsError(str(faults[0]))
 
 

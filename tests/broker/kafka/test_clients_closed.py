@@ -19,7 +19,7 @@ from spu_assigner.stream.doctor.check_list import CheckTarget, run_checks
 from spu_assigner.stream.follow.kafka import AnnouncedReader, WatchedCluster, require_rights
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
-from spu_assigner.stream.kafka.topics import check_topics, create_topics, partition_counts
+from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics, partition_counts
 from spu_assigner.stream.plan.target_cluster import Target
 from support.job.profiled import ENVIRON
 from support.kafka.kafka_threads import kafka_threads

@@ -31,7 +31,8 @@ from spu_assigner.stream.job.source import read_events
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import Role, acls
-from spu_assigner.stream.kafka.topics import TopicsError, check_topics, create_topics
+from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
 from spu_assigner.stream.plan import topic_sizes
 from support.job.profiled import ENVIRON
 from support.kafka.secured import Secured
@@ -210,7 +211,7 @@ def test_a_secret_that_spark_s_jvm_does_not_have_is_told(
 
 
 def refusal(environ: Mapping[str, str], begin: str = "Kafka at localhost:") -> str:
-    with pytest.raises(TopicsError) as caught:
+    with pytest.raises(ClientError) as caught:
         check_topics(Settings.load(environ=environ).connection().client())
     told = str(caught.value)
     assert "\n" not in told

@@ -11,7 +11,7 @@ from spu_assigner.core.base.events import Event, LeaveMode
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.audits import audit
 from support.job.profiled import ENVIRON, SHARDS

@@ -8,17 +8,16 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from spu_assigner.core.base.limits import MAP_SIZE_MAX
-from spu_assigner.stream.kafka.topics import (
-    JOB_TOPICS,
-    TOPICS,
+from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
+from spu_assigner.stream.kafka.errors import TopicsError
+from spu_assigner.stream.kafka.topic_admin import (
     Fault,
     TopicReport,
-    TopicsError,
     check_topics,
     create_topics,
     find_faults,
-    topic_name,
 )
+from spu_assigner.stream.kafka.topics import JOB_TOPICS, TOPICS, topic_name
 from support.kafka.shared_broker import SharedBroker
 
 
@@ -169,5 +168,5 @@ def test_a_prefix_that_makes_no_topic_name_is_refused(kafka: SharedBroker) -> No
 @pytest.mark.smoke
 def test_an_unreachable_broker_is_one_line() -> None:
     """The commonest mistake of all."""
-    with pytest.raises(TopicsError, match=r"no Kafka broker answers at 127\.0\.0\.1:1 \("):
+    with pytest.raises(UnreachableError, match=r"no Kafka broker answers at 127\.0\.0\.1:1 \("):
         check_topics({"bootstrap.servers": "127.0.0.1:1"})

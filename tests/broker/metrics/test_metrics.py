@@ -26,7 +26,7 @@ from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import start
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, SHARDS
 from support.job.programs import running

@@ -18,7 +18,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 from spu_assigner.core.base.events import Event
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.cloud_events import RELEASED_TYPE
-from spu_assigner.stream.kafka.topics import REPLICA_MAP, check_topics
+from spu_assigner.stream.kafka.topic_admin import check_topics
+from spu_assigner.stream.kafka.topics import REPLICA_MAP
 from spu_assigner.stream.plan.requests import CHANGES_MAX
 from support.job.operator import Lists, Operator, simulated
 from support.job.small_job import SmallJob

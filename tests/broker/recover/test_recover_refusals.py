@@ -18,7 +18,7 @@ from spu_assigner.stream.checkpoint.past_positions import LostInputError, NoPosi
 from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import sink as sink_module
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.recover.command import recover as command
 from spu_assigner.stream.recover.published import DamagedOutputError, UnsoundError
 from spu_assigner.stream.recover.rebuild import (

@@ -16,7 +16,7 @@ from spu_assigner.core.base.events import LeaveMode
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.acls import Role, acls
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job

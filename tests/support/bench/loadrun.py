@@ -21,7 +21,7 @@ from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.broker.class_archive import HEAP_MB
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.bench.figures import say
 from support.bench.memory import Sampler
 from support.job.judging import ANSWERS, Tally

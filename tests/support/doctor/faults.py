@@ -16,7 +16,7 @@ from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.jvm.build_cache import cache_home
 from spu_assigner.stream.jvm.jars import read_lock
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.doctor.installations import (
     AHEAD_SECONDS,
     SHARDS_THEN,

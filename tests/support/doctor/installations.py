@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
     ConfigResource,
 )
 from spu_assigner.stream.kafka.acls import Acl, Role, acls
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.released import PREFIX as RELEASED_PREFIX
 from support.job.released import Left, fill, unpack
 from support.kafka.secured import Secured

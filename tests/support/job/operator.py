@@ -18,7 +18,7 @@ from spu_assigner.schemas.messages.wire import AppliedTopic
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.simulate import answer_lines
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
 from support.job.profiled import ENVIRON

@@ -15,7 +15,8 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.stream.checkpoint.data_loss import topic_ids
 from spu_assigner.stream.checkpoint.inputs import NOTE
-from spu_assigner.stream.kafka.topics import PARTITIONS, TOPICS, create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.kafka.topics import PARTITIONS, TOPICS
 
 PREFIX = "released."
 INPUTS = ("spu-events", "topic-events")

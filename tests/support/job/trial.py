@@ -17,7 +17,7 @@ from pathlib import Path
 
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.story import Story
 from support.job.judge import Judge
 from support.job.profiled import SHARDS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.kafka.topics import create_topics
+from spu_assigner.stream.kafka.topic_admin import create_topics
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 

@@ -1,0 +1,73 @@
+"""Kafka's errors: how long a request may take, how a refusal is worded, what is raised.
+
+Imports no client: commands read these names for their help.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from spu_assigner.core.base.errors import AssignerError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
+POLL_SECONDS: Final = 0.1  # Ctrl-C is seen between polls
+CREATE_TOPICS: Final = "run `spu-assigner topics create`"
+GRANTING: Final = "grant what `spu-assigner topics acls` lists"
+
+_T = TypeVar("_T")
+
+
+class ClientError(AssignerError):
+    """Kafka cannot be reached, or refuses a request."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        self.code = code  # Kafka's, where it refused
+        super().__init__(message)
+
+
+class RenewedError(ClientError):
+    """What was read is no longer there."""
+
+
+class TopicsError(ClientError):
+    """The topics are not what the job needs."""
+
+
+class AccessError(TopicsError):
+    """Kafka's authorizer does not let this user do what the job, or a command, does."""
+
+
+def is_denied(error: KafkaError) -> bool:
+    """Whether the user lacks a right: to a topic, a group, a transactional id or the cluster."""
+    return str(error.name()).endswith("_AUTHORIZATION_FAILED")
+
+
+def error_text(reason: KafkaError | BaseException) -> str:
+    """librdkafka's sentence without its wrapping, and what to do where a right is missing."""
+    error = reason.args[0] if isinstance(reason, BaseException) and reason.args else reason
+    if not hasattr(error, "str"):
+        return str(error) or "no answer"
+    return f"{error.str()}; {GRANTING}" if is_denied(error) else str(error.str())
+
+
+def admin_result(future: Future[_T], failed: str) -> _T:
+    """The result of an admin request.
+
+    Args:
+        failed: what the message begins with, e.g. "the topic t could not be created".
+
+    Raises:
+        ClientError: Kafka refused, with its code, or did not answer in time.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        return future.result(timeout=REQUEST_SECONDS_MAX)
+    except KafkaException as reason:
+        raise ClientError(f"{failed}: {error_text(reason)}", reason.args[0].code()) from reason
+    except TimeoutError as reason:
+        raise ClientError(f"{failed} within {REQUEST_SECONDS_MAX:.0f} s") from reason

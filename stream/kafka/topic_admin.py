@@ -1,0 +1,268 @@
+"""Create the product's topics, and check them before a command relies on them.
+
+The job checks its own topics at its start, so that a missing one is one line and no stack trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+from spu_assigner.stream.kafka.access import hidden, missing_rights
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import (
+    CREATE_TOPICS,
+    GRANTING,
+    REQUEST_SECONDS_MAX,
+    AccessError,
+    ClientError,
+    TopicsError,
+    admin_result,
+)
+from spu_assigner.stream.kafka.topics import JOB_TOPICS, PARTITIONS, TOPICS, TopicSpec, topic_name
+
+ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
+LOOK_SECONDS: Final = 0.02  # between looks whether a change is seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong with a topic."""
+
+    topic: str  # with the prefix
+    found: str
+    expected: str
+    setting: str | None = None  # None: the topic itself, or its partitions; ACCESS: the rights
+
+    def __str__(self) -> str:
+        what = f"{self.topic}: {self.setting}" if self.setting else self.topic
+        return f"{what} is {self.found}, expected {self.expected}"
+
+    @property
+    def is_missing(self) -> bool:
+        return self.setting is None and self.found == "missing"
+
+    @property
+    def can_be_fixed(self) -> bool:
+        """Settings can be changed and topics created; partitions cannot be taken away."""
+        return self.setting is not None or self.is_missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReport:
+    """What `create_topics` did, by full name."""
+
+    created: tuple[str, ...]
+    repaired: tuple[str, ...]
+    unchanged: tuple[str, ...]
+
+
+def create_topics(
+    client: Mapping[str, Any],
+    *,
+    prefix: str = "",
+    partitions: int = PARTITIONS,
+    replication_factor: int = -1,
+) -> TopicReport:
+    """Create the topics that are missing and fix required settings of the others; safe to repeat.
+
+    Args:
+        client: settings for confluent-kafka, as `Connection.client` gives them.
+        partitions: of each new topic that may have several.
+        replication_factor: of each new topic; -1 for the broker's own default.
+
+    Raises:
+        AccessError: the user may not see all topics: those that are there would look missing.
+        TopicsError: a topic has partitions that it may not.
+        ClientError: Kafka cannot be reached, or refuses.
+    """
+    names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
+    created: set[str] = set()
+    repaired: set[str] = set()
+    with DiagnosedAdmin(client) as admin:
+        present = admin.metadata().topics
+        if unseen := hidden(admin, [name for name in names if name not in present]):
+            raise AccessError(f"this user may not Describe {', '.join(unseen)}; {GRANTING}")
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        # Kafka's controller answers before its brokers know, and somebody else may do the same now:
+        # look again until all is well.
+        while faults := topic_faults(admin, names):
+            if stuck := [fault for fault in faults if not fault.can_be_fixed]:
+                raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
+            if time.monotonic() > deadline:
+                raise TopicsError(
+                    f"still not as requested after {REQUEST_SECONDS_MAX:.0f} s: {faults[0]}"
+                )
+            faults = [fault for fault in faults if fault.topic not in created]
+            missing = {fault.topic: names[fault.topic] for fault in faults if fault.is_missing}
+            created |= create_missing(
+                admin, missing, partitions=partitions, replication_factor=replication_factor
+            )
+            repaired |= _fix(admin, [fault for fault in faults if not fault.is_missing])
+            time.sleep(LOOK_SECONDS)
+    return TopicReport(
+        created=tuple(name for name in names if name in created),
+        repaired=tuple(name for name in names if name in repaired),
+        unchanged=tuple(name for name in names if name not in created | repaired),
+    )
+
+
+def create_missing(
+    admin: AdminClient,
+    specs: Mapping[str, TopicSpec],
+    *,
+    partitions: int = 1,
+    replication_factor: int = -1,
+) -> set[str]:
+    """Create these topics; the names of those that nobody else created meanwhile.
+
+    Raises:
+        ClientError: Kafka refuses.
+    """
+    topics = [
+        NewTopic(
+            name,
+            num_partitions=1 if spec.single else partitions,
+            replication_factor=replication_factor,
+            config={**spec.required, **spec.tuning},
+        )
+        for name, spec in specs.items()
+    ]
+    created = set()
+    for name, future in (admin.create_topics(topics) if topics else {}).items():
+        try:
+            admin_result(future, f"{name} could not be created")
+            created.add(name)
+        except ClientError as reason:
+            if reason.code != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+    return created
+
+
+def _fix(admin: AdminClient, faults: Sequence[Fault]) -> set[str]:
+    """Set the settings that are wrong; the topics' names."""
+    entries: dict[str, list[ConfigEntry]] = {}
+    for fault in faults:
+        entry = ConfigEntry(
+            fault.setting, fault.expected, incremental_operation=AlterConfigOpType.SET
+        )
+        entries.setdefault(fault.topic, []).append(entry)
+    resources = [
+        ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=changes)
+        for name, changes in entries.items()
+    ]
+    altered = admin.incremental_alter_configs(resources) if resources else {}
+    for resource, future in altered.items():
+        admin_result(future, f"the settings of {resource.name} could not be changed")
+    return set(entries)
+
+
+def find_faults(
+    client: Mapping[str, Any], *, prefix: str = "", role: Role = Role.JOB
+) -> Sequence[Fault]:
+    """What is wrong with the topics, in the table's order; empty when the job can start.
+
+    Where rights of the role are missing nothing else is reported: it may be hidden from this user.
+
+    Raises:
+        ClientError: Kafka cannot be reached.
+    """
+    names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
+    with DiagnosedAdmin(client) as admin:
+        admin.metadata()  # reports best why nobody answers
+        return access_faults(admin, role, prefix=prefix) or topic_faults(admin, names)
+
+
+def access_faults(admin: AdminClient, role: Role, *, prefix: str) -> Sequence[Fault]:
+    """The rights to topics that the role needs and this user lacks."""
+    return [
+        Fault(topic=topic, setting=ACCESS, found=found, expected=expected)
+        for topic, (found, expected) in missing_rights(admin, role, prefix=prefix).items()
+    ]
+
+
+def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Sequence[Fault]:
+    """What is wrong with topics, by their names in Kafka."""
+    present = admin.metadata().topics
+    resources = [
+        ConfigResource(ConfigResource.Type.TOPIC, name) for name in names if name in present
+    ]
+    found: dict[str, Any] = {}
+    for resource, future in (admin.describe_configs(resources) if resources else {}).items():
+        try:
+            found[resource.name] = admin_result(future, f"{resource.name} could not be described")
+        except ClientError as reason:
+            # One broker knows a new topic before another.
+            if reason.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+    faults: list[Fault] = []
+    for name, spec in names.items():
+        if name not in found:
+            faults.append(Fault(topic=name, found="missing", expected="a topic"))
+            continue
+        count = len(present[name].partitions)
+        if spec.single and count != 1:
+            faults.append(Fault(topic=name, found=f"in {count} partitions", expected="1 partition"))
+        settings = {key: found[name][key].value for key in spec.required}
+        faults += wrong_settings(name, spec, settings)
+    return faults
+
+
+def wrong_settings(name: str, spec: TopicSpec, found: Mapping[str, str]) -> Sequence[Fault]:
+    """Which of the required settings are not as they must be; a size may also be larger."""
+    return [
+        Fault(topic=name, setting=setting, found=found[setting], expected=expected)
+        for setting, expected in spec.required.items()
+        if found[setting] != expected
+        and not (setting == "max.message.bytes" and int(found[setting]) > int(expected))
+    ]
+
+
+def partition_counts(
+    client: Mapping[str, Any], names: Sequence[str], *, prefix: str = ""
+) -> dict[str, int]:
+    """How many partitions these topics have, by their whole names.
+
+    Raises:
+        TopicsError: a topic is missing.
+        ClientError: Kafka cannot be reached.
+    """
+    with DiagnosedAdmin(client) as admin:
+        present = admin.metadata().topics
+    full = [topic_name(name, prefix=prefix) for name in names]
+    if missing := [name for name in full if name not in present]:
+        raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
+    return {name: len(present[name].partitions) for name in full}
+
+
+def check_topics(client: Mapping[str, Any], *, prefix: str = "", role: Role = Role.JOB) -> None:
+    """Return if the job can start, or the role, if another is given, can do its work.
+
+    Raises:
+        AccessError: the user lacks rights; one line says which, and how to grant them.
+        TopicsError: topics are missing or wrong; one line says which, and how to fix them.
+        ClientError: Kafka cannot be reached.
+    """
+    faults = find_faults(client, prefix=prefix, role=role)
+    if not faults:
+        return
+    if faults[0].setting == ACCESS:
+        lacking = "; ".join(map(str, faults))
+        raise AccessError(f"this user may not do what the {role} does: {lacking}; {GRANTING}")
+    missing = [fault.topic for fault in faults if fault.is_missing]
+    parts = [f"missing {', '.join(missing)}"] if missing else []
+    parts += [str(fault) for fault in faults if not fault.is_missing]
+    stuck = any(not fault.can_be_fixed for fault in faults)
+    fix = "delete that topic, or choose another prefix" if stuck else CREATE_TOPICS
+    raise TopicsError(f"the topics are not as the job needs them: {'; '.join(parts)}; {fix}")
