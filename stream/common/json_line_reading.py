@@ -33,15 +33,21 @@ def event_of_line(line: bytes) -> Event | None:
     return event_from_json(line) if line.strip() else None
 
 
-def chunks_of_lines(source: ByteSource, *, size_max: int = LINE_SIZE_MAX) -> Iterator[list[bytes]]:
+def chunks_of_lines(
+    source: ByteSource, *, size_max: int = LINE_SIZE_MAX, head: bytes = b""
+) -> Iterator[list[bytes]]:
     """The lines of `source` as they arrive, in lists, without their newline.
 
     A line longer than `size_max` is cut one byte past it, so that the reader sees that it is too
     long; the rest of it is read and dropped. Memory: one line and one chunk.
+
+    Args:
+        head: what was read of `source` before.
     """
     read: Any = getattr(source, "read1", source.read)  # does not wait for more than there is
     begun = bytearray()
-    while chunk := read(CHUNK_SIZE):
+    chunk = head or read(CHUNK_SIZE)
+    while chunk:
         *ends, rest = chunk.split(b"\n")
         lines: list[bytes] = []
         for end in ends:
@@ -50,5 +56,6 @@ def chunks_of_lines(source: ByteSource, *, size_max: int = LINE_SIZE_MAX) -> Ite
             begun.clear()
         begun += rest[: size_max + 1 - len(begun)]
         yield lines
+        chunk = read(CHUNK_SIZE)
     if begun:
         yield [bytes(begun)]

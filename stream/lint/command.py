@@ -1,19 +1,16 @@
-"""`spu-assigner lint`: what is wrong with files of events and replica lists, before they are sent.
+"""`spu-assigner lint`: faults of files of events and replica lists, before they are sent.
 
 No broker, Spark or JVM. All faults of all files at once, each with its place and a code that stays.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import re
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Final
 
 import click
 from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
@@ -21,10 +18,9 @@ from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.lint.findings import LintReport
-from spu_assigner.stream.lint.rules import LintRule, rule_of
+from spu_assigner.stream.lint.rules import rule_of
 
-HEAD_SIZE: Final = 4_096  # bytes of a file that tell what is in it
-GARBAGE_LOOKED_FOR: Final = 50_000  # new objects; 700 unless said otherwise
+HEAD_SIZE: Final = 4_096  # bytes of a file that show what is in it
 UNCHECKED_NAMED: Final = 3  # clusters, in a note
 
 # A list, or the object with a list of partitions: no event begins so.
@@ -36,15 +32,12 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
         return
     rule = rule_of(value)
     if rule is None:
-        raise click.BadParameter(f"{value!r} is no code; README lists them", ctx, param)
-    click.echo(f"{rule.code} {rule.name}: {rule.about}\nwhat to do: {rule.fix}\n{_weight(rule)}")
+        raise click.BadParameter(f"{value!r} is no code; docs/lint.md lists them", ctx, param)
+    weight = "an error: it will be rejected, or cannot be read"
+    if not rule.is_error:
+        weight = "a warning: it is accepted, and probably not intended"
+    click.echo(f"{rule.code} {rule.name}: {rule.about}\nwhat to do: {rule.fix}\n{weight}")
     ctx.exit()
-
-
-def _weight(rule: LintRule) -> str:
-    if rule.is_error:
-        return "an error: it will be refused, or cannot be read"
-    return "a warning: it is taken, and probably not meant"
 
 
 @click.command()
@@ -65,7 +58,7 @@ def _weight(rule: LintRule) -> str:
 @click.option(
     "--whole/--part",
     default=None,
-    help="The files tell every cluster from its beginning; or go on with clusters there are. "
+    help="Every cluster begins with its file; or exists already. "
     "[default: whole are those clusters in which an SPU joins]",
 )
 @click.option(
@@ -90,7 +83,7 @@ def _weight(rule: LintRule) -> str:
     is_eager=True,
     expose_value=False,
     callback=_explain,
-    help="Tell what a code means, and what to do; lints nothing.",
+    help="Explain a code, with what to do; lints nothing.",
 )
 def lint(
     *,
@@ -105,131 +98,99 @@ def lint(
 
     FILE holds events as for `simulate` and `produce events`, one a line, or the replica lists of a
     manual assignment; - is standard input. Each file is a history of its own: what the core would
-    refuse is told as it would refuse it, every fault of every line at once.
+    reject is reported in its words, every fault of every line at once.
 
-    Of a cluster in which no SPU joins nothing is told that depends on its SPUs or earlier topics:
-    it is taken to be there already. --whole takes it to begin with the file, as `simulate` does;
-    --part takes no cluster to.
+    A cluster in which no SPU joins is assumed to exist already: what depends on its SPUs or earlier
+    topics is not reported. With --whole every cluster begins with the file, as for `simulate`; with
+    --part none does.
 
     Exit status: 0 when nothing is wrong, 1 for errors (with --strict for warnings too), 2 for wrong
     usage or a file that cannot be read.
     """
-    run = _Run(form=form, kind=kind, default_policy=Policy(policy), whole=whole)
-    with _short_lived():
-        run.lint(files)
-    run.summarise()
-    if run.unreadable:
-        return 2
-    return 1 if run.errors or (strict and run.warnings) else 0
-
-
-class _Run:
-    """Files, one after the other: those of events first, for lists are held against their SPUs."""
-
-    def __init__(self, *, form: str, kind: str, default_policy: Policy, whole: bool | None) -> None:
-        self.form = form
-        self.kind = kind
-        self.default_policy = default_policy
-        self.whole = whole
-        self.reports: dict[int, LintReport] = {}
-        self.unreadable = 0
-
-    @property
-    def errors(self) -> int:
-        return sum(report.errors for report in self.reports.values())
-
-    @property
-    def warnings(self) -> int:
-        return sum(report.warnings for report in self.reports.values())
-
-    def lint(self, files: Sequence[Path]) -> None:
-        """Lint all, and tell what was found in the order in which they were named."""
-        from spu_assigner.stream.lint.event_file import EventLinter
-
-        joined: set[int] = set()
-        lists: list[tuple[int, Path, bytes]] = []
-        for number, file in enumerate(files):
-            try:
-                with _reading(file) as source:
-                    data = self._lists_in(source)
-                    if data is not None:
-                        lists.append((number, file, data))
-                        continue
-                    linter = EventLinter(
-                        _name(file), default_policy=self.default_policy, whole=self.whole
-                    )
-                    lines = chain.from_iterable(chunks_of_lines(source))
-                    for line, raw in enumerate(lines, start=1):
-                        linter.take(line, raw)
-            except OSError as error:
-                self.unreadable += 1
-                said = f"cannot read {str(file)!r}: {error.strerror}"
-                click.echo(f"spu-assigner lint: {printable(said)}", err=True)
-                continue
-            self.reports[number] = linter.report()
-            joined |= linter.spu_ids()
-        if lists:
-            from spu_assigner.stream.lint.replica_list_file import lint_lists
-
-            for number, file, data in lists:
-                is_link = str(file) != "-" and file.is_symlink()
-                self.reports[number] = lint_lists(
-                    _name(file), data, is_link=is_link, joined=joined or None
-                )
-        for _, report in sorted(self.reports.items()):
-            self._tell(report)
-
-    def _lists_in(self, source: _Headed) -> bytes | None:
-        """The whole of a file of lists; None if it holds events."""
-        is_lists = self.kind == "lists"
-        if self.kind == "auto":
-            is_lists = _LISTS.match(source.head()) is not None
-        return source.read(MANUAL_FILE_SIZE_MAX + 1) if is_lists else None
-
-    def _tell(self, report: LintReport) -> None:
-        write = sys.stdout.write
+    reports, unreadable = _lint_files(files, kind=kind, policy=Policy(policy), whole=whole)
+    for report in reports:
         for finding in report.findings:
-            if self.form == "json":
-                write(json.dumps(finding.as_json()) + "\n")
-            else:
-                write(finding.line_of_text() + "\n")
+            is_json = form == "json"
+            click.echo(json.dumps(finding.as_json()) if is_json else finding.line_of_text())
+    errors = sum(report.errors for report in reports)
+    warnings = sum(report.warnings for report in reports)
+    _summarise(reports, form=form, errors=errors, warnings=warnings)
+    if unreadable:
+        return 2
+    return 1 if errors or (strict and warnings) else 0
 
-    def summarise(self) -> None:
-        """One line that counts, and notes of what was not checked."""
-        reports = [report for _, report in sorted(self.reports.items())]
-        kept = sum(len(report.findings) for report in reports)
-        counts = {
-            "files": len(reports),
-            "events": sum(report.events for report in reports),
-            "lists": sum(report.lists for report in reports),
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "not_shown": self.errors + self.warnings - kept,
-        }
-        unchecked = {report.file: list(report.unchecked) for report in reports if report.unchecked}
-        if self.form == "json":
-            click.echo(json.dumps({"type": "summary", **counts, "unchecked": unchecked}))
-            return
-        for file, clusters in unchecked.items():
-            named = ", ".join(clusters[:UNCHECKED_NAMED])
-            more = f" and {len(clusters) - UNCHECKED_NAMED} more" * (
-                len(clusters) > UNCHECKED_NAMED
+
+def _lint_files(
+    files: Sequence[Path], *, kind: str, policy: Policy, whole: bool | None
+) -> tuple[list[LintReport], int]:
+    """The reports in the order of the files, and how many files cannot be read.
+
+    Files of events come first, since lists are checked against their SPUs.
+    """
+    from spu_assigner.stream.lint.event_file import EventLinter
+
+    reports: dict[int, LintReport] = {}
+    joined: set[int] = set()
+    lists: list[tuple[int, Path, bytes]] = []
+    unreadable = 0
+    for number, file in enumerate(files):
+        try:
+            with click.open_file(str(file), "rb") as source:
+                head = source.read(HEAD_SIZE)
+                if kind == "lists" or (kind == "auto" and _LISTS.match(head)):
+                    lists.append((number, file, head + source.read(MANUAL_FILE_SIZE_MAX)))
+                    continue
+                linter = EventLinter(_name(file), default_policy=policy, whole=whole)
+                lines = chain.from_iterable(chunks_of_lines(source, head=head))
+                for line, raw in enumerate(lines, start=1):
+                    linter.take(line, raw)
+        except OSError as error:
+            unreadable += 1
+            said = f"cannot read {str(file)!r}: {error.strerror}"
+            click.echo(f"spu-assigner lint: {printable(said)}", err=True)
+            continue
+        reports[number] = linter.result()
+        joined |= linter.spu_ids()
+    if lists:
+        from spu_assigner.stream.lint.replica_list_file import lint_lists
+
+        for number, file, data in lists:
+            is_link = str(file) != "-" and file.is_symlink()
+            reports[number] = lint_lists(_name(file), data, is_link=is_link, joined=joined or None)
+    return [report for _, report in sorted(reports.items())], unreadable
+
+
+def _summarise(reports: Sequence[LintReport], *, form: str, errors: int, warnings: int) -> None:
+    """One line that counts, and notes of what was not checked."""
+    counts = {
+        "files": len(reports),
+        "events": sum(report.events for report in reports),
+        "lists": sum(report.lists for report in reports),
+        "errors": errors,
+        "warnings": warnings,
+        "not_shown": errors + warnings - sum(len(report.findings) for report in reports),
+    }
+    unchecked = {report.file: list(report.unchecked) for report in reports if report.unchecked}
+    if form == "json":
+        click.echo(json.dumps({"type": "summary", **counts, "unchecked": unchecked}))
+        return
+    for file, clusters in unchecked.items():
+        more = len(clusters) - UNCHECKED_NAMED
+        named = ", ".join(clusters[:UNCHECKED_NAMED]) + (f" and {more} more" if more > 0 else "")
+        click.echo(
+            printable(
+                f"{file}: note: no SPU joins {named}: what depends on SPUs and earlier topics "
+                "there is not checked (--whole: as from its beginning)"
             )
-            click.echo(
-                printable(
-                    f"{file}: note: no SPU joins {named}{more}: what depends on SPUs and earlier "
-                    "topics there is not checked (--whole: as from its beginning)"
-                )
-            )
-        if counts["not_shown"]:
-            click.echo(f"… {counts['not_shown']:,} more")
-        seen = [_many(counts[name], name[:-1]) for name in ("events", "lists") if counts[name]]
-        of = f"{', '.join([*seen, _many(counts['files'], 'file')])}"
-        if not self.errors and not self.warnings:
-            click.echo(f"nothing found: {of}")
-        else:
-            errors, warnings = _many(self.errors, "error"), _many(self.warnings, "warning")
-            click.echo(f"{errors}, {warnings}: {of}")
+        )
+    if counts["not_shown"]:
+        click.echo(f"… {counts['not_shown']:,} more")
+    seen = [_many(counts[name], name[:-1]) for name in ("events", "lists") if counts[name]]
+    of = ", ".join([*seen, _many(counts["files"], "file")])
+    if errors or warnings:
+        click.echo(f"{_many(errors, 'error')}, {_many(warnings, 'warning')}: {of}")
+    else:
+        click.echo(f"nothing found: {of}")
 
 
 def _name(file: Path) -> str:
@@ -238,57 +199,3 @@ def _name(file: Path) -> str:
 
 def _many(count: int, name: str) -> str:
     return f"{count:,} {name}{'' if count == 1 else 's'}"
-
-
-@contextmanager
-def _short_lived() -> Iterator[None]:
-    """As suits a process of a fraction of a second.
-
-    There is little garbage in what is read, so it is looked for less often.
-    """
-    thresholds = gc.get_threshold()
-    gc.set_threshold(GARBAGE_LOOKED_FOR)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-
-
-class _Headed:
-    """A source whose first bytes can be looked at before they are read."""
-
-    def __init__(self, source: BinaryIO) -> None:
-        self._source = source
-        self._read: Any = getattr(source, "read1", source.read)
-        self._head = b""
-
-    def head(self) -> bytes:
-        """The first bytes; waits for them."""
-        while len(self._head) < HEAD_SIZE and (more := self._read(HEAD_SIZE)):
-            self._head += more
-        return self._head
-
-    def read1(self, size: int) -> bytes:
-        """At most as many bytes; none at the end."""
-        if self._head:
-            head, self._head = self._head[:size], self._head[size:]
-            return head
-        data: bytes = self._read(size)
-        return data
-
-    def read(self, size: int) -> bytes:
-        """As many bytes, unless it ends before."""
-        pieces = []
-        while size and (piece := self.read1(size)):
-            pieces.append(piece)
-            size -= len(piece)
-        return b"".join(pieces)
-
-
-@contextmanager
-def _reading(file: Path) -> Iterator[_Headed]:
-    if str(file) == "-":
-        yield _Headed(sys.stdin.buffer)
-        return
-    with file.open("rb") as source:
-        yield _Headed(source)

@@ -1,14 +1,14 @@
 """Lints one event, on the state that the lines before it have left.
 
-Whether it is refused, the core says. What else is wrong with one that is refused the core says too,
-asked again with the first fault fixed. What is legal but probably not meant is judged here.
+The core decides whether it is rejected. For further faults of a rejected event, the core decides it
+again with the first fault fixed. What is legal but probably not intended is found here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, TypeGuard, get_args
@@ -42,24 +42,11 @@ from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.json_lines.json_object import lenient_members
 from spu_assigner.stream.lint.findings import FindingCollector
 from spu_assigner.stream.lint.json_positions import Path, Places, field_of
-from spu_assigner.stream.lint.rules import (
-    ASKED_AGAIN,
-    COLLIDING_NAMES,
-    DELETED_BEFORE,
-    FIELD_LOST,
-    ID_REUSED,
-    ID_REUSED_LATE,
-    NOT_MORE,
-    NOT_SENDABLE,
-    REPEATED_EVENT,
-    UNREAD_COUNT,
-    LintRule,
-    of_refusal,
-)
+from spu_assigner.stream.lint.rules import name_of, rules
 
 Refusal = tuple[Code, str]
 
-# The field that a refusal is about; and what it is asked again with: legal, and the least there is.
+# The field that a refusal is about; and the legal values that the event is decided with again.
 _FIELDS: Final[Mapping[Code, str]] = {
     Code.INVALID_PARTITIONS: "partitions",
     Code.INVALID_REPLICATION_FACTOR: "replication_factor",
@@ -94,7 +81,7 @@ _FIXED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after
     Code.INVALID_RACK: [{"rack": None}],
 }
 OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS)  # the last of what is refused before
-_ASKED_AGAIN_ID: Final = "\x00"  # of what is never applied: an id that nobody types
+_UNUSED_ID: Final = "\x00"  # of what is decided and never applied: an id that nobody types
 BITS_SENT: Final = 63  # of a time: one with as many may not fit into a message
 BITS_MORE: Final = 32  # that it has, beyond any other number
 
@@ -115,7 +102,7 @@ _CONTENT: Final = {kind: _content_of(kind) for kind in get_args(Event)}
 
 @dataclass(slots=True, kw_only=True)
 class Asked:
-    """What the file has said of a topic last."""
+    """What the last line about a topic requests."""
 
     line: int
     gone_by: str = ""  # "deletes" or "releases": what the line does to it; "" else
@@ -125,7 +112,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster as the file tells it: its state, and the lines that made it so."""
+    """A cluster of the file: its state, and the lines that led to it."""
 
     state: ClusterState
     default_policy: Policy
@@ -133,24 +120,23 @@ class Cluster:
     ids: dict[str, tuple[int, int]] = field(default_factory=dict)  # line and content
     topics: dict[str, Asked] = field(default_factory=dict)
     joins: dict[int, int] = field(default_factory=dict)  # the last line of each SPU
-    names: dict[str, str] = field(default_factory=dict)  # topics by what Kafka tells them apart by
+    names: dict[str, str] = field(default_factory=dict)  # topics by how Kafka distinguishes them
 
 
+@dataclass(slots=True)
 class EventLint:
     """One event in its file."""
 
-    def __init__(
-        self, found: FindingCollector, cluster: Cluster, event: Event, *, line: int, raw: bytes
-    ) -> None:
-        self.found = found
-        self.cluster = cluster
-        self.event = event
-        self.line = line
-        self.raw = raw
-        self._places: Places | None = None
+    found: FindingCollector
+    cluster: Cluster
+    event: Event
+    _: KW_ONLY
+    line: int
+    raw: bytes
+    _places: Places | None = None
 
     def lint(self) -> None:
-        """Decide and apply it, and tell what is wrong with it."""
+        """Decide and apply it, and report what is wrong with it."""
         event, cluster = self.event, self.cluster
         content = hash((type(event), _CONTENT[type(event)](event)))
         before = cluster.ids.get(event.event_id)
@@ -159,16 +145,16 @@ class EventLint:
             known = cluster.state.spus.get(SpuId(event.spu_id))
         records = step(cluster.state, event, default_policy=cluster.default_policy)
         if before is not None:
-            self._tell_known_id(*before, content=content, is_answered=bool(records))
+            self._report_known_id(*before, content=content, is_answered=bool(records))
         if not records:
             return
         cluster.ids[event.event_id] = self.line, content
         refusal = refusal_of(records)
-        is_certain = refusal is not None and self._tell_refused(refusal)
+        is_certain = refusal is not None and self._report_refused(refusal)
         cluster.begins |= isinstance(event, SpuJoined)
         match event:
             case SpuJoined() if refusal is None:
-                self._tell_lost_fields(event, known)
+                self._report_lost_fields(event, known)
                 cluster.joins[event.spu_id] = self.line
             case TopicCreate() if not event.validate_only:
                 self._note_create(event, refusal, is_certain=is_certain)
@@ -177,13 +163,13 @@ class EventLint:
             case _:
                 pass
         if refusal is None:
-            self._tell_unsendable()
+            self._report_unsendable()
 
-    def tell(self, rule: LintRule, message: str, name: str, path: Path | None = None) -> None:
+    def report(self, rule: str, message: str, name: str, path: Path | None = None) -> None:
         """Note a finding of a field."""
         if self._places is None:
             self._places = Places(self.raw.decode())
-        self.found.tell(
+        self.found.report(
             rule,
             message,
             line=self.line,
@@ -193,40 +179,38 @@ class EventLint:
             cluster_id=self.event.cluster_id,
         )
 
-    def _tell_known_id(self, line: int, other: int, *, content: int, is_answered: bool) -> None:
+    def _report_known_id(self, line: int, other: int, *, content: int, is_answered: bool) -> None:
         if is_answered:
-            said = f"line {line} has the same id, which is forgotten by now"
-            self.tell(ID_REUSED_LATE, said, "event_id")
+            said = f"line {line} has the same id, which is no longer remembered"
+            self.report("event-id-reused-late", said, "event_id")
         elif other == content:
-            self.tell(REPEATED_EVENT, f"the same event as on line {line}", "event_id")
+            self.report("repeated-event", f"the same event as on line {line}", "event_id")
         else:
-            said = f"line {line} has the same id and other content; this event is passed over"
-            self.tell(ID_REUSED, said, "event_id")
+            said = f"line {line} has the same id and other content; this event is skipped"
+            self.report("event-id-reused", said, "event_id")
 
-    def _tell_refused(self, first: Refusal) -> bool:
-        """Tell all that is wrong; returns whether it is for what the event says, whatever there was
-        before.
-        """
+    def _report_refused(self, first: Refusal) -> bool:
+        """Report all that is wrong; returns whether no earlier event could make it acceptable."""
         event, is_certain = self.event, False
         for code, message in self._refusals(first):
-            rule = of_refusal(code)
+            rule = name_of(code)
             if _is_manual(event) and _is_of_lists(code):
-                is_certain |= self._tell_lists(
+                is_certain |= self._report_lists(
                     event.replicas, ManualFault(code=code, message=message)
                 )
                 continue
             if isinstance(event, TopicGrow) and code is Code.INVALID_PARTITIONS:
-                rule = rule if _refusal_of_grow(event.partitions) else NOT_MORE
-            is_certain |= not rule.by_history
-            self.tell(rule, message + self._hint(code), _FIELDS.get(code, ""))
+                rule = rule if _refusal_of_grow(event.partitions) else "not-more"
+            is_certain |= not rules()[rule].by_history
+            self.report(rule, message + self._hint(code), _FIELDS.get(code, ""))
             if _is_manual(event) and code in OF_NAMES:  # The core has not read the lists.
-                is_certain |= self._tell_lists(event.replicas)
+                is_certain |= self._report_lists(event.replicas)
         return is_certain
 
     def _refusals(self, first: Refusal) -> Iterator[Refusal]:
         """The first refusal, then those that show when it is fixed."""
         event, cluster = self.event, self.cluster
-        asked = replace(event, event_id=_ASKED_AGAIN_ID)
+        asked = replace(event, event_id=_UNUSED_ID)
         tried: Counter[Code] = Counter()
         refusal: Refusal | None = first
         while refusal is not None:
@@ -252,24 +236,17 @@ class EventLint:
 
     def _hint(self, code: Code) -> str:
         """Which line has to do with a refusal."""
-        match self.event:
-            case TopicCreate() | TopicDelete() | TopicRelease() | TopicGrow():
-                asked = self.cluster.topics.get(self.event.topic)
-            case _:
-                return ""
+        asked = self.cluster.topics.get(getattr(self.event, "topic", ""))
         if asked is None:
             return ""
-        match code:
-            case Code.TOPIC_EXISTS:
-                return f" (line {asked.line} asks for it)"
-            case Code.TOPIC_UNKNOWN if asked.gone_by:
-                return f" (line {asked.line} {asked.gone_by} it)"
-            case Code.TOPIC_UNKNOWN if asked.is_refused:
-                return f" (line {asked.line} asks for it and is refused)"
-            case _:
-                return ""
+        if code is Code.TOPIC_EXISTS:
+            return f" (line {asked.line} asks for it)"
+        if code is Code.TOPIC_UNKNOWN and (asked.gone_by or asked.is_refused):
+            what = f"{asked.gone_by} it" if asked.gone_by else "asks for it and is refused"
+            return f" (line {asked.line} {what})"
+        return ""
 
-    def _tell_lists(self, raw: Any, first: ManualFault | None = None) -> bool:
+    def _report_lists(self, raw: Any, first: ManualFault | None = None) -> bool:
         """Every fault of manual lists; returns whether one is of the lists themselves.
 
         `first` is what the core has said of them.
@@ -278,39 +255,35 @@ class EventLint:
         of_lists = of_spus = 0  # Not gathered: there may be millions.
         for fault in list_faults(raw):
             of_lists += 1
-            self._tell_list(fault, prefix)
+            self._report_list(fault, prefix)
         for fault in spu_faults(self.cluster.state, whole_lists(raw)):
             of_spus += 1
-            self._tell_list(fault, prefix)
+            self._report_list(fault, prefix)
         if first is not None and not of_lists and not of_spus:
-            self._tell_list(first, prefix)
+            self._report_list(first, prefix)
         return of_lists > 0
 
-    def _tell_list(self, fault: ManualFault, prefix: Path) -> None:
+    def _report_list(self, fault: ManualFault, prefix: Path) -> None:
         path = (*prefix, *fault.path)
-        self.tell(of_refusal(fault.code), fault.message, field_of(path), path)
+        self.report(name_of(fault.code), fault.message, field_of(path), path)
 
-    def _tell_lost_fields(self, event: SpuJoined, known: SpuChanged | None) -> None:
+    def _report_lost_fields(self, event: SpuJoined, known: SpuChanged | None) -> None:
         """What a join takes from an SPU by leaving it out."""
         if known is None:
             return
-        had: dict[str, object] = {}
-        if known.rack is not None and event.rack is None:
-            had["rack"] = known.rack
-        if known.cores != 1 and event.cores == 1:
-            had["cores"] = known.cores
-        if known.capacity != default_capacity(known.cores) and event.capacity is None:
-            had["capacity"] = known.capacity
-        if known.labels and not event.labels:
-            had["labels"] = dict(known.labels)
-        if not had:
+        is_lost = {
+            "rack": known.rack is not None and event.rack is None,
+            "cores": known.cores != 1 and event.cores == 1,
+            "capacity": known.capacity != default_capacity(known.cores) and event.capacity is None,
+            "labels": bool(known.labels) and not event.labels,
+        }
+        if not any(is_lost.values()):
             return
         given = lenient_members(self.raw)
         line = self.cluster.joins[event.spu_id]
-        for name, value in had.items():
-            if name not in given:
-                said = f"left out, so the {value!r} of line {line} is lost"
-                self.tell(FIELD_LOST, said, name)
+        for name in (name for name, lost in is_lost.items() if lost and name not in given):
+            value = dict(known.labels) if name == "labels" else getattr(known, name)
+            self.report("field-lost", f"left out, so the {value!r} of line {line} is lost", name)
 
     def _note_create(
         self, event: TopicCreate, refusal: Refusal | None, *, is_certain: bool
@@ -326,13 +299,13 @@ class EventLint:
             return
         if before is not None and not before.gone_by and not before.is_certain:
             said = f"line {before.line} asks for {event.topic!r} already"
-            self.tell(ASKED_AGAIN, said, "topic")
+            self.report("asked-again", said, "topic")
         if refusal is None and event.replicas is not None:
-            self._tell_unread_counts(event)
+            self._report_unread_counts(event)
         alike = names.setdefault(event.topic.replace(".", "_"), event.topic)
         if alike != event.topic and not is_there:
             said = f"{event.topic!r} and {alike!r} are one name to Kafka, which refuses one"
-            self.tell(COLLIDING_NAMES, said, "topic")
+            self.report("colliding-names", said, "topic")
 
     def _note_later(self, event: TopicDelete | TopicRelease | TopicGrow) -> None:
         """A delete, release or grow."""
@@ -340,7 +313,7 @@ class EventLint:
         asked = topics.get(event.topic)
         if asked is not None and asked.gone_by:
             said = f"line {asked.line} {asked.gone_by} {event.topic!r}"
-            self.tell(DELETED_BEFORE, said, "topic")
+            self.report("deleted-before", said, "topic")
         elif isinstance(event, TopicRelease):  # Kafka keeps it, and so its name.
             topics[event.topic] = Asked(line=self.line, gone_by="releases")
         elif isinstance(event, TopicDelete):
@@ -348,7 +321,7 @@ class EventLint:
             if names.get(event.topic.replace(".", "_")) == event.topic:
                 del names[event.topic.replace(".", "_")]
 
-    def _tell_unread_counts(self, event: TopicCreate) -> None:
+    def _report_unread_counts(self, event: TopicCreate) -> None:
         entries = entries_of(event.replicas)
         for name, given, listed in (
             ("partitions", event.partitions, len(entries)),
@@ -356,9 +329,9 @@ class EventLint:
         ):
             if given not in (1, listed):  # 1 is what it is when nobody gives it.
                 said = f"{name} is {given}; the replica lists make it {listed}"
-                self.tell(UNREAD_COUNT, said, name)
+                self.report("unread-count", said, name)
 
-    def _tell_unsendable(self) -> None:
+    def _report_unsendable(self) -> None:
         """What a message cannot hold: numbers that nothing reads, and the largest lists."""
         event = self.event
         numbers = [event.occurred_at or 0]
@@ -372,7 +345,7 @@ class EventLint:
                 encode_event(event)
             except EncodeError as error:
                 name = str(error).partition(" ")[0]
-                self.tell(NOT_SENDABLE, str(error), name if hasattr(event, name) else "")
+                self.report("not-sendable", str(error), name if hasattr(event, name) else "")
 
 
 def refusal_of(records: Sequence[Record]) -> Refusal | None:

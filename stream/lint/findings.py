@@ -1,4 +1,4 @@
-"""What was found in one file, as far as anybody reads it."""
+"""What was found in one file: all faults are counted, and as many are kept as anybody reads."""
 
 from __future__ import annotations
 
@@ -7,21 +7,57 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
+from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.lint.json_positions import Path, Places
-from spu_assigner.stream.lint.rules import LintFinding, LintRule
+from spu_assigner.stream.lint.rules import LintRule, rules
 
 FINDINGS_MAX: Final = 10_000  # of one file that are kept; the others are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LintFinding:
+    """One fault, where it is."""
+
+    file: str
+    line: int
+    column: int | None  # None: the line as a whole
+    rule: LintRule
+    field: str  # as in `replicas[3].id`; empty: the line as a whole
+    message: str  # what was found and what was expected
+    cluster_id: str | None
+
+    def line_of_text(self) -> str:
+        """For people, as compilers write it."""
+        place = f"{self.file}:{self.line}:" + ("" if self.column is None else f"{self.column}:")
+        field = f" {self.field}:" if self.field else ""
+        return printable(f"{place} {self.rule.code}{field} {self.message}")
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "type": "fault",
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "code": self.rule.code,
+            "name": self.rule.name,
+            "severity": "error" if self.rule.is_error else "warning",
+            "cluster_id": self.cluster_id,
+            "field": self.field or None,
+            "message": self.message,
+            "mend": self.rule.fix,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LintReport:
-    """What is told of one file."""
+    """The result for one file."""
 
     file: str
     events: int = 0
     lists: int = 0
     findings: Sequence[LintFinding] = ()
-    errors: int = 0  # those that were not kept included
+    errors: int = 0  # also those that were not kept
     warnings: int = 0
     unchecked: Sequence[str] = ()  # clusters whose beginning is not in the file
 
@@ -36,12 +72,11 @@ class FindingCollector:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return self._counts.total()
 
-    def tell(  # the place: a path in `places`, or a position there, or the line as a whole
+    def report(  # the place: a path in `places`, or a position there, or the line as a whole
         self,
-        rule: LintRule,
+        name: str,
         message: str,
         *,
         line: int,
@@ -51,7 +86,8 @@ class FindingCollector:
         position: int | None = None,
         cluster_id: str | None = None,
     ) -> None:
-        """Note a finding. `line` is that of the beginning of `places`."""
+        """Note a finding of the rule with this name. `line` is that where `places` begin."""
+        rule = rules()[name]
         self._counts[cluster_id, rule] += 1
         if len(self._kept) >= FINDINGS_MAX:
             return
@@ -72,7 +108,7 @@ class FindingCollector:
             )
         )
 
-    def report(
+    def result(
         self,
         *,
         events: int = 0,
@@ -80,16 +116,15 @@ class FindingCollector:
         in_part: Set[str] = frozenset(),
         unchecked: Sequence[str] = (),
     ) -> LintReport:
-        """What holds in the end: of clusters in part what does not depend on their beginning."""
+        """What holds in the end: of clusters in part, what does not depend on their beginning."""
 
         def holds(cluster_id: str | None, rule: LintRule) -> bool:
             return not (rule.by_history if cluster_id in in_part else rule.in_part)
 
-        errors = warnings = 0
+        counts = Counter[bool]()
         for (cluster_id, rule), count in self._counts.items():
             if holds(cluster_id, rule):
-                errors += count if rule.is_error else 0
-                warnings += 0 if rule.is_error else count
+                counts[rule.is_error] += count
         held = [finding for finding in self._kept if holds(finding.cluster_id, finding.rule)]
         held.sort(key=lambda found: (found.line, found.column or 0, found.rule.code))
         return LintReport(
@@ -97,17 +132,17 @@ class FindingCollector:
             events=events,
             lists=lists,
             findings=held,
-            errors=errors,
-            warnings=warnings,
+            errors=counts[True],
+            warnings=counts[False],
             unchecked=unchecked,
         )
 
 
 def _beside(field: str, message: str) -> str:
     """A message as it reads beside the name of its field."""
-    told = message.removeprefix(f"{field} is ")
-    if not field or told == message or "; " not in told:
+    rest = message.removeprefix(f"{field} is ")
+    if not field or rest == message or "; " not in rest:
         return message
-    if told.startswith("absent;"):
-        return told
-    return f"found {told}" if "; expected " in told else message
+    if rest.startswith("absent;"):
+        return rest
+    return f"found {rest}" if "; expected " in rest else message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,13 +20,15 @@ from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.lint import event_file
 from spu_assigner.stream.lint.event_file import EventLinter
 from spu_assigner.stream.lint.findings import FINDINGS_MAX, LintReport
 from spu_assigner.stream.lint.replica_list_file import lint_lists
-from spu_assigner.stream.lint.rules import of_line, of_refusal, rule_of
+from spu_assigner.stream.lint.rules import describe, name_of, rule_of, rules
 from support.events.builders import Events
 from support.events.poisons import FILES, File
 
+PACKAGE = Path(event_file.__file__).parent
 PAGE = (Path(__file__).parents[4] / "docs" / "lint.md").read_text(encoding="utf-8")
 
 
@@ -52,7 +53,7 @@ def linted(*events: Event | dict[str, Any] | str, whole: bool | None = None) -> 
     linter = EventLinter("file", default_policy=Policy.BALANCED, whole=whole)
     for number, line in enumerate(text_of(*events).encode().splitlines(), start=1):
         linter.take(number, line)
-    return linter.report()
+    return linter.result()
 
 
 def found(report: LintReport) -> list[tuple[int, str, str]]:
@@ -203,7 +204,7 @@ def test_a_column_counts_characters_not_bytes() -> None:
     assert linted('{"ä":1,"type":"x"}').findings[0].column == 8
     linter = EventLinter("file", default_policy=Policy.BALANCED)
     linter.take(1, '{"ä":"'.encode() + b"\xff")
-    assert linter.report().findings[0].column == 7
+    assert linter.result().findings[0].column == 7
 
 
 # What the core refuses.
@@ -647,7 +648,7 @@ def test_a_file_of_faults_is_told_in_bounded_memory() -> None:
     linter = EventLinter("file", default_policy=Policy.BALANCED)
     for number in range(1, FINDINGS_MAX + 6):
         linter.take(number, b"x")
-    report = linter.report()
+    report = linter.result()
     assert (len(report.findings), report.errors) == (FINDINGS_MAX, FINDINGS_MAX + 5)
 
 
@@ -683,16 +684,19 @@ def test_it_loads_neither_spark_nor_avro_nor_kafka_and_starts_no_thread() -> Non
 
 def test_every_refusal_and_every_fault_of_a_line_has_a_code_of_its_own() -> None:
     """A new one of the core is a new one here."""
-    rules = [*map(of_refusal, Code), *map(of_line, LineFault)]
-    assert len({rule.code for rule in rules}) == len(rules)
-    assert all(rule.is_error for rule in rules)
-    assert all(rule_of(rule.code) is rule_of(rule.name) is rule for rule in rules)
+    found = [rules()[name_of(each)] for each in (*Code, *LineFault)]
+    assert len({rule.code for rule in found}) == len(found)
+    assert all(rule.is_error for rule in found)
+    assert all(rule_of(rule.code) is rule_of(rule.name) is rule for rule in found)
 
 
-def test_readme_lists_the_codes() -> None:
+def test_every_rule_is_reported_somewhere() -> None:
+    """The table and the checks are apart."""
+    code = "".join(path.read_text("utf-8") for path in PACKAGE.glob("*.py"))
+    of_core = {*map(name_of, (*Code, *LineFault))}
+    assert [name for name in rules() if name not in of_core and f'"{name}"' not in code] == []
+
+
+def test_the_docs_list_the_codes() -> None:
     """One table, made by the code."""
-    from spu_assigner.stream.lint.rules import describe
-
-    listed = re.search(r"<!-- faults -->\n(.*)\n<!-- /faults -->", PAGE, re.DOTALL)
-    assert listed is not None
-    assert listed[1].strip() == describe()
+    assert PAGE.partition("<!-- faults -->\n")[2].partition("\n<!-- /faults -->")[0] == describe()

@@ -17,9 +17,8 @@ from spu_assigner.core.policies.manual_lists import ManualFault, list_faults, re
 from spu_assigner.schemas.errors import DecodeError, LineError, LineFault
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.common.json_line_reading import event_of_line
-from spu_assigner.stream.lint.event_file import EventLinter
-from spu_assigner.stream.lint.line_faults import faults_of_line
-from spu_assigner.stream.lint.rules import LintFinding
+from spu_assigner.stream.lint.event_file import EventLinter, faults_of_line
+from spu_assigner.stream.lint.findings import LintFinding
 from support.events.poisons import LINES, Line
 from support.events.random_lives import as_json, life_of
 
@@ -83,7 +82,7 @@ def linted(lines: list[bytes], policy: Policy, *, whole: bool | None = True) -> 
     linter = EventLinter("file", default_policy=policy, whole=whole)
     for number, line in enumerate(lines, start=1):
         linter.take(number, line)
-    return [finding for finding in linter.report().findings if finding.rule.is_error]
+    return [finding for finding in linter.result().findings if finding.rule.is_error]
 
 
 def code_of(answers: tuple[Answer, ...], event: Event) -> str | None:
