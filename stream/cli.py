@@ -41,7 +41,7 @@ _COMMANDS: Final = {
     "follow-brokers": ("follow.command", "Say who joins and leaves as a Kafka cluster shows it."),
     "plan": ("plan.command", "Show what would make Kafka's topics as their replica maps."),
     "apply": ("plan.apply_command", "Make Kafka's topics as their replica maps."),
-    "doctor": ("doctor.command", "Find what keeps a job from its work, each with what to do."),
+    "doctor": ("doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
     "schemas": ("contract.command", "Put schemas into a Schema Registry, or check one."),
     "asyncapi": ("contract.command", "Print the contract of the topics as AsyncAPI."),

@@ -1,15 +1,18 @@
-"""`spu-assigner doctor`: what keeps a job from its work, each with what to do.
+"""`spu-assigner doctor`: diagnose start-up failures, with a fix for each.
 
-Nothing is made or changed: no file, no topic, no group. No JVM is started but to ask its version.
+Nothing is created or changed: no file, no topic, no group. No JVM is started except to ask its
+version.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,23 +23,28 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.acls import Role
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.doctor.check_runner import Check
+    from spu_assigner.stream.doctor.checks import CheckReport
 
 SECONDS_MAX: Final = 4.0  # with the start of the process less than five
-WIDTH: Final = 120  # of tables, where there is no terminal to ask
-MARKS: Final = {"fault": "✗", "warning": "!", "ok": "✓", "unchecked": "-"}
-COLOURS: Final = {"fault": "red", "warning": "yellow", "ok": "green", "unchecked": "dim"}
+WIDTH: Final = 120  # of the table, where there is no terminal to ask
+COLUMN: Final = 18  # where what was found begins
+MARKS: Final = {  # of a state: the mark and its colour
+    "fault": ("✗", "red"),
+    "warning": ("!", "yellow"),
+    "ok": ("✓", "green"),
+    "unchecked": ("-", "bright_black"),
+}
 
 
 def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is None or ctx.resilient_parsing:
         return
-    from spu_assigner.stream.doctor.explain_code import explained, rule_of
+    from spu_assigner.stream.doctor.codes import rule_of
 
     rule = rule_of(value)
     if rule is None:
         raise click.BadParameter(f"{value!r} is no code; docs/doctor.md lists them", ctx, param)
-    click.echo(explained(rule))
+    click.echo(rule.explained())
     ctx.exit()
 
 
@@ -46,7 +54,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     type=click.Choice([role.value for role in Role if role is not Role.GROUP]),
     default=Role.JOB.value,
     show_default=True,
-    help="Who is to work here; each needs other rights, and some no Java.",
+    help="Whose needs are checked; each role needs other rights, and some no Java.",
 )
 @click.option(
     "--timeout",
@@ -74,7 +82,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     is_eager=True,
     expose_value=False,
     callback=_explain,
-    help="Tell what a code means, and what to do; checks nothing.",
+    help="Explain a code, with what to do; checks nothing.",
 )
 @click.option(
     "--config",
@@ -92,16 +100,15 @@ def doctor(
     config: Path | None,
     **flags: Any,
 ) -> int:
-    """Find what is wrong here, before the job does: give it the options that `run` is given.
+    """Diagnose start-up failures, with a fix for each: give it the options of `run`.
 
-    Java, Python and packages, jars, disk and port; the broker, rights, topics; the checkpoint, and
-    whether it goes with what is in Kafka. All checks are made, whatever one of them finds. Nothing
-    is made or changed, and a job may run meanwhile.
+    Checks Java, Python and packages, jars, disk and ports; the broker, rights, topics; the
+    checkpoint, and whether it fits what is in Kafka. All checks run, whatever one of them finds.
+    Nothing is created or changed, and a job may run meanwhile.
 
-    Exit status: 0 when all is right (warnings may be told), 1 for faults (with --strict for
-    warnings too), 2 for wrong usage.
+    Exit status: 0 without faults, 1 for faults (with --strict for warnings too), 2 for wrong usage.
     """
-    from spu_assigner.stream.doctor.check_list import CheckTarget, run_checks
+    from spu_assigner.stream.doctor.checks import CheckTarget, run_checks
 
     settings: Settings | SettingsError
     try:
@@ -113,100 +120,53 @@ def doctor(
     target = CheckTarget(
         settings=settings, is_broker_named=is_named, role=Role(role), environ=os.environ
     )
-    checks = run_checks(target, seconds=timeout)
-    findings = [finding for check in checks for finding in check.findings]
-    faults = sum(finding.rule.is_fault for finding in findings)
-    warnings = len(findings) - faults
+    reports = run_checks(target, seconds=timeout)
+    severities = [finding.rule.severity for report in reports for finding in report.findings]
+    faults, warnings = severities.count("fault"), severities.count("warning")
     if is_json or form == "json":
-        click.echo(json.dumps(_as_json(checks, role=role, faults=faults, warnings=warnings)))
+        summary = {"role": role, "right": not faults, "faults": faults, "warnings": warnings}
+        click.echo(json.dumps({**summary, "checks": [report.as_json() for report in reports]}))
     else:
-        _show(checks)
-        click.echo(_verdict(checks, faults=faults, warnings=warnings))
+        _show(reports)
+        click.echo(_verdict(reports, faults=faults, warnings=warnings))
     return 1 if faults or (strict and warnings) else 0
 
 
-def _state(check: Check[Any]) -> str:
-    if check.has_fault:
-        return "fault"
-    if check.findings:
-        return "warning"
-    return "ok" if check.unchecked is None else "unchecked"
+def _show(reports: Sequence[CheckReport]) -> None:
+    """The checks as a table: state, name, what was found; without rich, which may be missing."""
+    width = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
+    for report in reports:
+        name = report.name
+        for state, text in _texts(report):
+            mark, colour = MARKS[state]
+            lead, name = f" {click.style(mark, fg=colour)}   {name:<13}", ""
+            for part in map(printable, text.split("\n")):
+                for line in wrap(part, max(20, width - COLUMN), break_on_hyphens=False) or [""]:
+                    click.echo(lead + line)
+                    lead = " " * COLUMN
 
 
-def _as_json(
-    checks: Sequence[Check[Any]], *, role: str, faults: int, warnings: int
-) -> dict[str, Any]:
-    return {
-        "role": role,
-        "right": not faults,
-        "faults": faults,
-        "warnings": warnings,
-        "checks": [
-            {
-                "check": check.name,
-                "state": _state(check),
-                "found": printable(check.summary) or None,
-                "not_checked": None if check.unchecked is None else printable(check.unchecked),
-                "left_out": [printable(part) for part in check.left_out],
-                "findings": [finding.as_json() for finding in check.findings],
-            }
-            for check in checks
-        ],
-    }
+def _texts(report: CheckReport) -> Iterator[tuple[str, str]]:
+    """What is said of a check, each with its state."""
+    for finding in report.findings:
+        rule = finding.rule
+        yield rule.severity, f"{rule.code} {finding.message}\n→ {finding.fix}"
+    if report.state == "ok":
+        yield "ok", report.summary
+    elif report.state == "unchecked":
+        yield "unchecked", f"not checked, because {report.unchecked}"
+    for part in report.left_out:
+        yield "unchecked", f"not checked: {part}"
 
 
-def _lines(check: Check[Any]) -> list[tuple[str, str]]:
-    """What is said of a check, each with its weight."""
-    lines: list[tuple[str, str]] = []
-    for finding in check.findings:
-        weight = "fault" if finding.rule.is_fault else "warning"
-        lines.append((weight, f"{finding.rule.code} {finding.message}\n→ {finding.fix}"))
-    if not lines:
-        if check.unchecked is None:
-            lines.append(("ok", check.summary))
-        else:
-            lines.append(("unchecked", f"not checked, because {check.unchecked}"))
-    return lines + [("unchecked", f"not checked: {part}") for part in check.left_out]
-
-
-def _show(checks: Sequence[Check[Any]]) -> None:
-    try:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:  # It is one of the packages that are looked at.
-        for check in checks:
-            for weight, line in _lines(check):
-                click.echo(f"{MARKS[weight]} {check.name:<11} {_escaped(line)}")
-        return
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column()
-    table.add_column(overflow="fold")
-    for check in checks:
-        name = check.name
-        for weight, line in _lines(check):
-            mark = Text(MARKS[weight], style=COLOURS[weight])
-            style = "dim" if weight in ("ok", "unchecked") else ""
-            table.add_row(mark, name, Text(_escaped(line), style=style))
-            name = ""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    console.print(table)
-
-
-def _escaped(text: str) -> str:
-    """Foreign text made harmless; the lines stay."""
-    return "\n".join(map(printable, text.split("\n")))
-
-
-def _verdict(checks: Sequence[Check[Any]], *, faults: int, warnings: int) -> str:
-    told = [_many(faults, "fault"), _many(warnings, "warning")] if faults or warnings else []
-    partly = sum(check.unchecked is not None or bool(check.left_out) for check in checks)
-    words = ", ".join(told) or "nothing wrong"
-    unsaid = f"; {partly} of {len(checks)} checks not made, or not whole" if partly else ""
-    more = "; `spu-assigner doctor --explain CODE` tells more" if told else ""
-    return f"{words}{unsaid}{more}"
+def _verdict(reports: Sequence[CheckReport], *, faults: int, warnings: int) -> str:
+    found, more = "nothing wrong", ""
+    if faults or warnings:
+        found = f"{_many(faults, 'fault')}, {_many(warnings, 'warning')}"
+        more = "; `spu-assigner doctor --explain CODE` explains a code"
+    partly = sum(report.unchecked is not None or bool(report.left_out) for report in reports)
+    unsaid = f"; {partly} of {len(reports)} checks not made, or incomplete" if partly else ""
+    return f"{found}{unsaid}{more}"
 
 
 def _many(count: int, name: str) -> str:

@@ -1,4 +1,4 @@
-"""`spu-assigner doctor`: what is installed on this machine, and what a job takes up of it."""
+"""`spu-assigner doctor`: settings, what is installed on this machine, and what a job uses of it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,21 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from spu_assigner.stream.checkpoint.files import absolute, is_local
+from spu_assigner.stream.checkpoint.local_files import local_path
 from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.doctor.check_runner import Check, Unchecked
-from spu_assigner.stream.doctor.rules import (
-    ADDRESS,
-    DISK_FULL,
-    DISK_LOW,
-    JAR_DAMAGED,
-    JAR_LOCK,
-    JAR_MISSING,
-    JAVA_BROKEN,
-    JAVA_MISSING,
-    JAVA_UNFIT,
-    PACKAGE_MISSING,
-    PACKAGE_VERSION,
-    PORT_TAKEN,
-    PYTHON,
-    RELEASE_MIXED,
-    SPARK_HOME,
-    SPARK_JARS,
-    WORKERS_OTHER,
-    WORKERS_PYTHON,
-)
+from spu_assigner.stream.doctor.checks import Check, Unchecked
 from spu_assigner.stream.jvm import java as java_module
 from spu_assigner.stream.jvm.jars import Group, JarError, absent
+from spu_assigner.stream.kafka.acls import Role
 
 DISTRIBUTION: Final = "spu-assigner"
 LOOPBACK: Final = "127.0.0.1"
+SPARK_UI: Final = "Spark's UI"
 NAMES_MAX: Final = 3  # of jars, in one message
 FREE_LEAST: Final = 256 * 1024**2  # bytes; a batch of 50,000 creates writes some 20 MiB of state
 FREE_LOW: Final = 2 * 1024**3
@@ -52,57 +37,59 @@ _LEAST: Final = re.compile(r"\s*>=\s*(\d+)\.(\d+)\s*")
 _SPARK_CORE: Final = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 
 
-def check_python(check: Check[Any], environ: Mapping[str, str], *, is_job: bool) -> None:
+def check_settings(check: Check) -> Settings:
+    """Whether they can be used."""
+    settings = check.target.settings
+    if isinstance(settings, SettingsError):
+        check.report("D001", str(settings), f"correct {settings.source}")
+        raise Unchecked("the settings cannot be used")
+    check.summary = f"query {settings.query_name!r}, topic prefix {settings.topic_prefix!r}"
+    return settings
+
+
+def check_python(check: Check) -> None:
     """This interpreter, and the one that Spark's workers run in."""
+    environ = check.target.environ
     found = sys.version_info[:2]
     check.summary = f"{'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})"
     try:
         required = metadata.metadata(DISTRIBUTION)["Requires-Python"] or ""
     except metadata.PackageNotFoundError:
-        required = ""  # told of the packages
+        required = ""  # A finding of the packages.
     least = _LEAST.fullmatch(required)
     if least is not None and found < (int(least[1]), int(least[2])):
-        check.tell(PYTHON, f"Python {check.summary}, expected {required.strip()}")
+        check.report("D110", f"Python {check.summary}, expected {required.strip()}")
     named = environ.get("PYSPARK_PYTHON")
-    if not is_job or not named:
+    if check.target.role is not Role.JOB or not named:
         return
     program = shutil.which(named, path=environ.get("PATH"))
     if program is None:
-        check.tell(WORKERS_PYTHON, f"PYSPARK_PYTHON is {named!r}, and no such program is found")
+        check.report("D114", f"PYSPARK_PYTHON is {named!r}, and no such program is found")
     elif os.path.abspath(program) != os.path.abspath(sys.executable):
         said = f"PYSPARK_PYTHON is {named!r} ({program}), and this is {sys.executable}"
-        check.tell(WORKERS_OTHER, said)
+        check.report("D115", said)
 
 
-def check_packages(check: Check[Any]) -> None:
+def check_packages(check: Check) -> None:
     """The packages that the installed distribution asks for, at the very versions."""
     try:
         installed = metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError:
-        check.tell(PACKAGE_MISSING, f"{DISTRIBUTION} itself is not installed, only its code is")
-        raise Unchecked("nothing tells which packages are needed") from None
+        check.report("D111", f"{DISTRIBUTION} itself is not installed, only its code is")
+        raise Unchecked("the required packages are not known") from None
     if installed.version != RELEASE:
-        check.tell(
-            RELEASE_MIXED, f"release {RELEASE} runs, and {installed.version} is installed here"
-        )
+        check.report("D113", f"release {RELEASE} runs, and {installed.version} is installed here")
     needed = dict(_pinned(installed.requires or ()))
     for name, version in needed.items():
+        fix = f"run `make setup`, or `pip install {name}=={version}`"
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
-            check.tell(
-                PACKAGE_MISSING,
-                f"{name} is missing, expected {version}",
-                f"run `make setup`, or `pip install {name}=={version}`",
-            )
-            continue
-        if found != version:
-            check.tell(
-                PACKAGE_VERSION,
-                f"{name} is {found}, expected {version}",
-                f"run `make setup`, or `pip install {name}=={version}`",
-            )
-    check.summary = f"{DISTRIBUTION} {installed.version}, {len(needed)} packages looked at"
+            check.report("D111", f"{name} is missing, expected {version}", fix)
+        else:
+            if found != version:
+                check.report("D112", f"{name} is {found}, expected {version}", fix)
+    check.summary = f"{DISTRIBUTION} {installed.version}, {len(needed)} packages checked"
 
 
 def _pinned(requirements: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -113,38 +100,39 @@ def _pinned(requirements: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield pinned[1], pinned[2]
 
 
-def check_java(check: Check[Any], environ: Mapping[str, str]) -> None:
-    """A Java that fits, and that runs."""
-    java, unfit = java_module.find_java(environ, search=java_module.SEARCH_PATTERNS)
-    if java is None and not unfit:
-        check.tell(JAVA_MISSING, f"no Java was found, expected {java_module.EXPECTED}")
-        return
+def check_java(check: Check) -> None:
+    """A Java that Spark runs on, and that starts."""
+    java, unfit = java_module.find_java(check.target.environ, search=java_module.SEARCH_PATTERNS)
     if java is None:
-        found = f"found only Java {', '.join(unfit)}"
-        check.tell(JAVA_UNFIT, f"{found}, expected {java_module.EXPECTED}")
+        code, found = ("D102", f"only Java {', '.join(unfit)}") if unfit else ("D101", "no Java")
+        check.report(code, f"found {found}, expected {java_module.EXPECTED}")
         return
     check.summary = f"{java.version}, found by {java.source}: {java.home}"
     _, runs = java_module.probed(java.executable)
     if runs is None:
-        check.tell(JAVA_BROKEN, f"{java.executable} (Java {java.version}) does not run")
+        check.report("D103", f"{java.executable} (Java {java.version}) does not run")
     elif runs[0] != java.version:
         said = f"{java.executable} is Java {runs[0]}, and its release file says {java.version}"
-        check.tell(JAVA_BROKEN, said)
+        check.report("D103", said)
 
 
-def check_jars(check: Check[Any], environ: Mapping[str, str], groups: Sequence[Group]) -> None:
-    """The locked jars, and those of Spark's own."""
+def check_jars(check: Check) -> None:
+    """The locked jars, and Spark's own."""
+    environ = check.target.environ
+    groups: list[Group] = ["spark-kafka", "spark-local"]
+    if not check.target.is_broker_named:  # `run` starts a broker of its own then.
+        groups.append("broker")
     _check_spark(check, environ)
     try:
         missing, damaged = absent(groups, environ)
     except JarError as reason:
-        check.tell(JAR_LOCK, str(reason))
+        check.report("D123", str(reason))
         return
     if missing:
-        check.tell(JAR_MISSING, f"not there: {_some(missing)}")
+        check.report("D121", f"not there: {_some(missing)}")
     if damaged:
-        check.tell(JAR_DAMAGED, f"not as the lock says: {_some(damaged)}")
-    check.summary = f"those of {', '.join(groups)} held against the lock"
+        check.report("D122", f"not as the lock says: {_some(damaged)}")
+    check.summary = f"those of {', '.join(groups)} are as the lock says"
 
 
 def _some(paths: Sequence[Path]) -> str:
@@ -153,7 +141,7 @@ def _some(paths: Sequence[Path]) -> str:
     return f"{named}{f' and {more} more' if more > 0 else ''}"
 
 
-def _check_spark(check: Check[Any], environ: Mapping[str, str]) -> None:
+def _check_spark(check: Check, environ: Mapping[str, str]) -> None:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         check.left_out.append("Spark's own jars: pyspark is not installed")
@@ -166,8 +154,8 @@ def _check_spark(check: Check[Any], environ: Mapping[str, str]) -> None:
     home = Path(spec.origin).parent
     if (found := _spark_version(home)) != expected:
         has = "no spark-core" if found is None else f"spark-core {found}"
-        check.tell(
-            SPARK_JARS,
+        check.report(
+            "D125",
             f"{home / 'jars'} has {has}, expected {expected}",
             f"`pip install --force-reinstall pyspark=={expected}`",
         )
@@ -175,7 +163,7 @@ def _check_spark(check: Check[Any], environ: Mapping[str, str]) -> None:
         found = _spark_version(Path(named))
         if found != expected:
             has = "no Spark" if found is None else f"Spark {found}"
-            check.tell(SPARK_HOME, f"SPARK_HOME is {named!r}, with {has}, expected {expected}")
+            check.report("D124", f"SPARK_HOME is {named!r}, with {has}, expected {expected}")
 
 
 def _spark_version(home: Path) -> str | None:
@@ -185,20 +173,19 @@ def _spark_version(home: Path) -> str | None:
     return None
 
 
-def check_ports(check: Check[Any], settings: Settings) -> None:
-    """Whether the ports of Spark's UI and of the metrics can be had."""
-    told: list[str] = []
+def check_ports(check: Check, *, settings: Settings) -> None:
+    """Whether the ports of Spark's UI and of the metrics are available."""
+    wanted = []
     if settings.ui_port:
-        told.append(f"{LOOPBACK}:{settings.ui_port} for Spark's UI")
-        if (reason := _refused(LOOPBACK, settings.ui_port)) is not None:
-            check.tell(PORT_TAKEN, f"{told[-1]} cannot be had: {reason.strerror}")
+        wanted.append((LOOPBACK, settings.ui_port, SPARK_UI))
     if settings.metrics_port is not None:
-        told.append(f"{settings.metrics_host}:{settings.metrics_port} for metrics")
-        reason = _refused(settings.metrics_host, settings.metrics_port)
-        if reason is not None:
-            rule = PORT_TAKEN if reason.errno == errno.EADDRINUSE else ADDRESS
-            check.tell(rule, f"{told[-1]} cannot be had: {reason.strerror}")
-    check.summary = ", ".join(told) or "none is asked for"
+        wanted.append((settings.metrics_host, settings.metrics_port, "metrics"))
+    for host, port, use in wanted:
+        if (reason := _refused(host, port)) is not None:
+            is_taken = use == SPARK_UI or reason.errno == errno.EADDRINUSE
+            said = f"{host}:{port} for {use} is not available: {reason.strerror}"
+            check.report("D131" if is_taken else "D134", said)
+    check.summary = ", ".join(f"{host}:{port} for {use}" for host, port, use in wanted) or "none"
 
 
 def _refused(host: str, port: int) -> OSError | None:
@@ -215,15 +202,14 @@ def _refused(host: str, port: int) -> OSError | None:
     return None
 
 
-def check_disk(
-    check: Check[Any],
-    places: Sequence[Path],
-    *,
-    least: int = FREE_LEAST,
-    low: int = FREE_LOW,
-) -> None:
-    """Room where the job writes."""
-    told: list[str] = []
+def check_disk(check: Check, *, settings: Settings) -> None:
+    """Free space where the job writes."""
+    local = check.target.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    places = [Path(each).absolute() for each in [*local, tempfile.gettempdir()] if each]
+    checkpoint = absolute(settings.checkpoint)
+    if is_local(checkpoint):
+        places.insert(0, local_path(checkpoint))
+    summary: list[str] = []
     seen: set[int] = set()
     for place in places:
         there = next(each for each in (place, *place.parents) if each.exists())
@@ -232,20 +218,12 @@ def check_disk(
         seen.add(device)
         found = os.statvfs(there)
         free = found.f_bavail * found.f_frsize
-        told.append(f"{free / 1024**3:,.1f} GiB at {there}")
+        summary.append(f"{free / 1024**3:,.1f} GiB at {there}")
+        said = f"{free / 1024**2:,.0f} MiB free at {there}"
         if found.f_files and not found.f_favail:
-            check.tell(DISK_FULL, f"{there} has no room for another file (no inode is free)")
-        elif free < least:
-            said = f"{free / 1024**2:,.0f} MiB free at {there}, expected {least / 1024**2:,.0f}"
-            check.tell(DISK_FULL, said)
-        elif free < low:
-            said = f"{free / 1024**2:,.0f} MiB free at {there}, better {low / 1024**2:,.0f}"
-            check.tell(DISK_LOW, said)
-    check.summary = ", ".join(told)
-
-
-def written_places(environ: Mapping[str, str], checkpoint: Path | None) -> list[Path]:
-    """Where a job writes on this machine."""
-    local = [Path(each) for each in environ.get("SPARK_LOCAL_DIRS", "").split(",") if each]
-    own = [] if checkpoint is None else [checkpoint]
-    return [*own, *(each.absolute() for each in local), Path(tempfile.gettempdir())]
+            check.report("D132", f"{there} has no space for another file (no inode is free)")
+        elif free < FREE_LEAST:
+            check.report("D132", f"{said}, expected {FREE_LEAST / 1024**2:,.0f}")
+        elif free < FREE_LOW:
+            check.report("D133", f"{said}, better {FREE_LOW / 1024**2:,.0f}")
+    check.summary = ", ".join(summary)

@@ -1,27 +1,14 @@
-"""`spu-assigner doctor`: the topics, held against what the job relies on, and against sense."""
+"""`spu-assigner doctor`: the topics, compared with what the job needs, and for risks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 from spu_assigner.stream.doctor.broker_checks import Broker, Rights, topics_of
-from spu_assigner.stream.doctor.check_runner import Check, Unchecked
-from spu_assigner.stream.doctor.kafka_rules import (
-    BROKER_REFUSES,
-    RETENTION,
-    TOPIC_IN_SYNC,
-    TOPIC_MISSING,
-    TOPIC_OFFLINE,
-    TOPIC_PARTITIONS,
-    TOPIC_SETTING,
-    TOPIC_SINGLE,
-    TOPIC_TIGHT,
-    UNCLEAN,
-)
-from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.doctor.checks import Check, Unchecked
 from spu_assigner.stream.kafka.topic_admin import wrong_settings
 from spu_assigner.stream.kafka.topics import TOPICS, TopicSpec, topic_name
 
@@ -33,9 +20,9 @@ _SEES_SETTINGS: Final = frozenset({"DescribeConfigs", "AlterConfigs"})
 _HAS_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
-def check_topics(check: Check[Any], broker: Broker, rights: Rights, role: Role) -> frozenset[str]:
-    """The topics that this role uses; gives those that are there."""
-    prefix = broker.connection.prefix
+def check_topics(check: Check, *, broker: Broker, rights: Rights) -> frozenset[str]:
+    """The topics that the role uses; returns those that exist."""
+    role, prefix = check.target.role, broker.connection.prefix
     specs = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     names = topics_of(role, _SEES, prefix=prefix)
     there = [name for name in names if name in broker.topics]
@@ -45,9 +32,9 @@ def check_topics(check: Check[Any], broker: Broker, rights: Rights, role: Role) 
         if name in rights.hidden:
             check.left_out.append(f"{name}: this user may not see it")
         elif name not in there and specs[name].is_applys:
-            check.left_out.append(f"{name}: not there yet; the first `apply` makes it")
+            check.left_out.append(f"{name}: not there yet; the first `apply` creates it")
         elif name not in there:
-            check.tell(TOPIC_MISSING, f"{name} is missing", create)
+            check.report("D302", f"{name} is missing", create)
     seen = {*topics_of(role, _SEES_SETTINGS, prefix=prefix)}
     settings = _settings(check, broker, [name for name in there if name in seen])
     for name in there:
@@ -55,12 +42,12 @@ def check_topics(check: Check[Any], broker: Broker, rights: Rights, role: Role) 
         _check_partitions(check, broker, name, specs[name], found)
         if found is not None:
             _check_settings(check, name, specs[name], found, create=create)
-    check.summary = f"{len(there)} of {len(names)} there, settings of {len(settings)} looked at"
+    check.summary = f"{len(there)} of {len(names)} there, settings of {len(settings)} checked"
     return frozenset(there)
 
 
-def _settings(check: Check[Any], broker: Broker, names: list[str]) -> dict[str, dict[str, str]]:
-    """The settings of those topics that tell them."""
+def _settings(check: Check, broker: Broker, names: list[str]) -> dict[str, dict[str, str]]:
+    """The settings of those topics that report them."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     if not resources:
         return {}
@@ -68,34 +55,34 @@ def _settings(check: Check[Any], broker: Broker, names: list[str]) -> dict[str, 
     found: dict[str, dict[str, str]] = {}
     for resource, future in futures.items():
         try:
-            told = future.result()
+            entries = future.result()
         except KafkaException as reason:
             if reason.args[0].code() not in _HAS_GONE:
-                said = f"Kafka does not tell settings: {reason.args[0].str()}"
-                check.tell(BROKER_REFUSES, said)
-                raise Unchecked("Kafka does not tell settings") from reason
+                said = f"Kafka does not report settings: {reason.args[0].str()}"
+                check.report("D214", said)
+                raise Unchecked("Kafka does not report settings") from reason
             check.left_out.append(f"the settings of {resource.name}: {reason.args[0].str()}")
         else:
-            found[resource.name] = {key: entry.value for key, entry in told.items()}
+            found[resource.name] = {key: entry.value for key, entry in entries.items()}
     return found
 
 
 def _check_partitions(
-    check: Check[Any],
+    check: Check,
     broker: Broker,
     name: str,
     spec: TopicSpec,
     settings: Mapping[str, str] | None,
 ) -> None:
-    """Where its partitions are, and how many are in step."""
+    """Where its partitions are, and how many replicas are in sync."""
     parts = broker.topics[name].partitions
     if spec.single and len(parts) != 1:
-        check.tell(TOPIC_PARTITIONS, f"{name} is in {len(parts)} partitions, expected 1")
+        check.report("D303", f"{name} is in {len(parts)} partitions, expected 1")
     if away := [number for number, part in sorted(parts.items()) if part.leader < 0]:
-        check.tell(TOPIC_OFFLINE, f"{name}: {_some(away)} without a leader")
+        check.report("D305", f"{name}: {_some(away)} without a leader")
     replicas = min((len(part.replicas) for part in parts.values()), default=0)
     if replicas == 1 and broker.brokers > 1:
-        check.tell(TOPIC_SINGLE, f"{name} has 1 replica, and there are {broker.brokers} brokers")
+        check.report("D308", f"{name} has 1 replica, and there are {broker.brokers} brokers")
     if settings is None:
         return
     least = int(settings["min.insync.replicas"])
@@ -105,25 +92,25 @@ def _check_partitions(
         if part.leader >= 0 and len(part.isrs) < least
     ]
     if short:
-        check.tell(
-            TOPIC_IN_SYNC,
+        check.report(
+            "D306",
             f"{name}: {_some(short)} with fewer replicas in sync than min.insync.replicas, {least}",
         )
     elif least > 1 and replicas == least:
         said = f"{name} has {replicas} replicas, and min.insync.replicas is {least}"
-        check.tell(TOPIC_TIGHT, said)
+        check.report("D307", said)
 
 
 def _check_settings(
-    check: Check[Any], name: str, spec: TopicSpec, found: Mapping[str, str], *, create: str
+    check: Check, name: str, spec: TopicSpec, found: Mapping[str, str], *, create: str
 ) -> None:
     for fault in wrong_settings(name, spec, {key: found[key] for key in spec.required}):
-        check.tell(TOPIC_SETTING, str(fault), f"{create}, which sets it")
+        check.report("D304", str(fault), f"{create}, which sets it")
     if spec.is_input and 0 <= int(found["retention.ms"]) < DAY_MS:
         hours = int(found["retention.ms"]) / 3_600_000
-        check.tell(RETENTION, f"{name} keeps its messages for {hours:,.1f} h, better 24 h and more")
+        check.report("D309", f"{name} keeps its messages for {hours:,.1f} h, better 24 h and more")
     if found.get("unclean.leader.election.enable") == "true":
-        check.tell(UNCLEAN, f"{name}: unclean.leader.election.enable is true, expected false")
+        check.report("D310", f"{name}: unclean.leader.election.enable is true, expected false")
 
 
 def _some(numbers: list[int]) -> str:

@@ -172,6 +172,6 @@ def test_what_apply_has_not_made_yet_is_no_fault(
         (topics,) = (
             each for each in json.loads(told.stdout)["checks"] if each["check"] == "topics"
         )
-        assert topics["left_out"] == [f"{name}: not there yet; the first `apply` makes it"]
+        assert topics["left_out"] == [f"{name}: not there yet; the first `apply` creates it"]
     finally:
         create_topics(factory.client, prefix=PREFIX)

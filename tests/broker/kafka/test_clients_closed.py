@@ -15,7 +15,7 @@ from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.checkpoint.data_loss import check_there, topic_ids
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.doctor.check_list import CheckTarget, run_checks
+from spu_assigner.stream.doctor.checks import CheckTarget, run_checks
 from spu_assigner.stream.follow.kafka import AnnouncedReader, WatchedCluster, require_rights
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader

@@ -82,13 +82,13 @@ SEEDS: Sequence[Seed] = (
     Seed(
         name="Java does not run",
         codes=("D103",),
-        fix="install it anew",
+        fix="install it again",
         prepare=java("17.0.1"),
     ),
     Seed(
         name="Java is another than it says",
         codes=("D103",),
-        fix="install it anew",
+        fix="install it again",
         prepare=java("17.0.1", says=stand_in("11")),
     ),
     Seed(
@@ -124,7 +124,7 @@ SEEDS: Sequence[Seed] = (
         status=0,
     ),
     Seed(name="jar missing", codes=("D121",), fix="make setup", prepare=jars(Path.unlink)),
-    Seed(name="jar damaged", codes=("D122",), fix="fetches it anew", prepare=jars(damage)),
+    Seed(name="jar damaged", codes=("D122",), fix="downloads it again", prepare=jars(damage)),
     Seed(name="another Spark", codes=("D124",), fix="unset SPARK_HOME", prepare=other_spark),
     Seed(name="port taken", codes=("D131",), fix="another --ui-port", prepare=taken_port, status=0),
     Seed(name="no broker", codes=("D201",), fix="that the broker runs", prepare=closed),
@@ -160,7 +160,7 @@ SEEDS: Sequence[Seed] = (
     Seed(
         name="one broker of two",
         codes=("D212",),
-        fix="name only brokers that there are",
+        fix="name only brokers that exist",
         prepare=one_of_two,
         status=0,
     ),
@@ -262,7 +262,7 @@ SEEDS: Sequence[Seed] = (
         fix="the job's own",
         prepare=changed(be_of_another_program),
     ),
-    Seed(name="moved", codes=("D408",), fix="put it back", prepare=move),
+    Seed(name="moved", codes=("D408",), fix="move it back", prepare=move),
     Seed(
         name="recovery broken off",
         codes=("D409",),
@@ -272,7 +272,7 @@ SEEDS: Sequence[Seed] = (
     Seed(
         name="sums lost",
         codes=("D411",),
-        fix="a whole copy",
+        fix="a complete copy",
         prepare=changed(lose_sums),
         status=0,
     ),
@@ -301,14 +301,14 @@ SEEDS: Sequence[Seed] = (
     Seed(
         name="repeated by another release",
         codes=("D508",),
-        fix="start once with what sent it",
+        fix="start once with the release and policy",
         prepare=changed(repeat_last),
         status=0,
     ),
     Seed(
         name="garbled marker",
         codes=("D509",),
-        fix="somebody else may write",
+        fix="another program may write",
         prepare=garbled_marker,
     ),
 )

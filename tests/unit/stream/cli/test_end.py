@@ -21,13 +21,13 @@ if hasattr(libc, "on_exit"):
 
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream import cli
-from spu_assigner.stream.doctor import check_list
+from spu_assigner.stream.doctor import machine_checks
 
 def never_answered(check):
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     admin.list_consumer_groups(request_timeout=check.seconds_left + 0.5).result()
 
-check_list.check_packages = never_answered
+machine_checks.check_packages = never_answered
 """
 
 

@@ -1,11 +1,12 @@
-"""`spu-assigner doctor` where there is no broker: its checks, their codes, and how it is told."""
+"""`spu-assigner doctor` without a broker: its checks, their codes, and the report."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import socket
-import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,14 +15,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from kafka.protocol.api_key import ApiKey
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.doctor.api_versions import Abilities, ask_abilities, parse
-from spu_assigner.stream.doctor.check_runner import Check, Unchecked, run_all
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.doctor import machine_checks
+from spu_assigner.stream.doctor.broker_checks import _check_features
+from spu_assigner.stream.doctor.checks import Check, CheckTarget, Unchecked, run_all
+from spu_assigner.stream.doctor.codes import describe, rules
 from spu_assigner.stream.doctor.command import doctor
-from spu_assigner.stream.doctor.explain_code import describe, explained, rule_of, rules
-from spu_assigner.stream.doctor.machine_checks import check_disk
-from spu_assigner.stream.doctor.rules import DISK_LOW, JAVA_MISSING
+from spu_assigner.stream.jvm.java import EXPECTED
+from spu_assigner.stream.kafka.acls import Role
 
+PACKAGE = Path(machine_checks.__file__).parent
 DOCUMENT = Path(__file__).parents[4] / "docs/doctor.md"
 LATER = 60.0
 
@@ -43,89 +48,106 @@ def checks_of(told: Result) -> dict[str, dict[str, Any]]:
     return {each["check"]: each for each in json.loads(told.stdout)["checks"]}
 
 
-def check(name: str, what: Callable[[Check[Any]], Any], *, seconds: float = LATER) -> Check[Any]:
-    return Check(name, what, deadline=time.monotonic() + seconds)
+TARGET = CheckTarget(
+    settings=Settings.load(environ={}), is_broker_named=False, role=Role.JOB, environ={}
+)
 
 
-def test_codes_are_told_apart_and_explained() -> None:
-    """Scripts and docs/doctor.md name them: none twice, each with all its parts."""
-    codes = [rule.code for rule in rules()]
-    assert len({*codes}) == len(codes) > 50
-    assert len({rule.name for rule in rules()}) == len(codes)
-    assert all(rule.about and rule.why and rule.fix for rule in rules())
+def check(name: str, function: Callable[..., Any], *needs: Check, seconds: float = LATER) -> Check:
+    deadline = time.monotonic() + seconds
+    return Check(name, function, target=TARGET, deadline=deadline, needs=needs)
+
+
+def test_every_code_has_a_name_of_its_own_and_is_in_the_docs() -> None:
+    """Scripts and docs/doctor.md name them."""
+    assert len({rule.name for rule in rules().values()}) == len(rules()) > 50
+    assert list(rules()) == sorted(rules())
     written = DOCUMENT.read_text(encoding="utf-8")
     table = written.partition("<!-- findings -->\n")[2].partition("\n<!-- /findings -->")[0]
     assert table == describe()
-    assert rule_of("d101") is rule_of("java-missing") is JAVA_MISSING
-    assert rule_of("D999") is None
-    assert "what to do: run `make setup`" in explained(JAVA_MISSING)
-    assert explained(DISK_LOW).endswith("a warning: the exit status is 1 with --strict")
+    assert EXPECTED in rules()["D101"].fix
+    assert EXPECTED in rules()["D102"].fix
 
 
-def test_explain_tells_a_code_and_checks_nothing() -> None:
+def test_every_code_is_reported_somewhere_and_every_reported_one_is_there() -> None:
+    """The table and the checks are apart."""
+    code = "".join(path.read_text("utf-8") for path in PACKAGE.glob("*.py"))
+    assert {*re.findall(r'"(D\d{3})"', code)} == {*rules()}
+
+
+def test_explain_explains_a_code_and_checks_nothing() -> None:
     """Also by name; one that is not there is wrong usage."""
     told = CliRunner().invoke(cli, ["doctor", "--explain", "d502"])
     assert told.exit_code == 0
     assert told.stdout.startswith("D502 marker-ahead: the checkpoint is older than")
+    assert "what to do: restore the latest copy" in told.stdout
+    assert told.stdout.endswith("a fault: the exit status is 1\n")
+    assert CliRunner().invoke(cli, ["doctor", "--explain", "marker-ahead"]).stdout == told.stdout
     wrong = CliRunner().invoke(cli, ["doctor", "--explain", "D999"])
     assert wrong.exit_code == 2
     assert "'D999' is no code" in wrong.stderr
 
 
 def test_a_check_that_breaks_or_waits_hides_no_other() -> None:
-    """What needs it says so, with the reason; what does not goes on."""
+    """What needs it says so, with the reason; the others run."""
 
-    def breaks(check: Check[Any]) -> None:
+    def breaks(check: Check) -> None:
         raise ZeroDivisionError("no\nreason")
 
-    def says(check: Check[Any]) -> None:
-        raise Unchecked("there is nothing to look at")
+    def says(check: Check) -> None:
+        raise Unchecked("there is nothing to check")
 
     broken, silent = check("broken", breaks), check("silent", says)
-    checks = [
-        broken,
-        silent,
-        check("one", lambda each: each.needs(broken)),
-        check("two", lambda each: each.needs(silent)),
-        check("three", lambda each: each.tell(JAVA_MISSING, "none")),
-    ]
-    told = run_all(checks)
-    assert [each.unchecked for each in told] == [
-        "the check of broken ended with an error of its own",
-        "there is nothing to look at",
-        "the check of broken ended with an error of its own",
-        "there is nothing to look at",
+    reports = run_all(
+        [
+            broken,
+            silent,
+            check("one", lambda each, *, broken: None, broken),
+            check("two", lambda each, *, silent: None, silent),
+            check("three", lambda each: each.report("D101", "none")),
+        ]
+    )
+    assert [each.unchecked for each in reports] == [
+        "the check of broken ended with an unexpected error",
+        "there is nothing to check",
+        "the check of broken ended with an unexpected error",
+        "there is nothing to check",
         None,
     ]
-    assert [[f.rule.code for f in each.findings] for each in told] == [
-        ["D003"],
-        [],
-        [],
-        [],
-        ["D101"],
-    ]
-    assert told[0].findings[0].message == "ZeroDivisionError: no reason"
+    codes = [[finding.rule.code for finding in each.findings] for each in reports]
+    assert codes == [["D003"], [], [], [], ["D101"]]
+    assert reports[0].findings[0].message == "ZeroDivisionError: no reason"
 
 
-def test_a_check_that_does_not_end_is_told_and_not_waited_for() -> None:
+def test_a_package_that_is_missing_is_a_finding_of_the_first_check_that_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each module of checks is imported when its check runs."""
+    monkeypatch.delitem(sys.modules, "spu_assigner.stream.doctor.broker_checks", raising=False)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    checks = checks_of(call("--json", "--role", "producer", "-b", "127.0.0.1:1"))
+    assert [each["code"] for each in checks["broker"]["findings"]] == ["D116"]
+    assert checks["packages"]["state"] == "ok"
+    assert checks["rights"]["findings"] == []
+    assert checks["rights"]["not_checked"].startswith("a package cannot be imported (")
+
+
+def test_a_check_that_does_not_end_is_reported_and_not_waited_for() -> None:
     """What it had found by then counts, and what came later does not."""
-    begun, go_on = threading.Event(), threading.Event()
+    begun, go_on, late = threading.Event(), threading.Event(), threading.Event()
 
-    def hangs(check: Check[Any]) -> None:
-        check.tell(JAVA_MISSING, "early")
+    def hangs(check: Check) -> None:
+        check.report("D101", "early")
         begun.set()
         go_on.wait(LATER)
-        check.tell(JAVA_MISSING, "late")
+        check.report("D101", "late")
+        late.set()
 
     stuck = check("stuck", hangs, seconds=0.0)
-    waiting = check("waiting", lambda each: each.needs(stuck), seconds=0.0)
+    waiting = check("waiting", lambda each, *, stuck: None, stuck, seconds=0.0)
     stuck.start()
     assert begun.wait(LATER)
     first = stuck.finish()
-    assert [each.message for each in first.findings] == [
-        "early",
-        "the check of stuck did not end in time",
-    ]
     waiting.start()
     deadline = time.monotonic() + LATER
     while waiting._waits_for is None:
@@ -134,8 +156,11 @@ def test_a_check_that_does_not_end_is_told_and_not_waited_for() -> None:
     second = waiting.finish()
     assert (second.findings, second.unchecked) == ([], "stuck did not end in time")
     go_on.set()
-    assert stuck._ended.wait(LATER)
-    assert [each.rule.code for each in first.findings] == ["D101", "D002"]
+    assert late.wait(LATER)
+    assert [(each.rule.code, each.message) for each in first.findings] == [
+        ("D101", "early"),
+        ("D002", "the check of stuck did not end in time"),
+    ]
 
 
 def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None:
@@ -147,7 +172,7 @@ def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None
     reason = "no broker is named (--bootstrap-servers); `run` starts one of its own then"
     of_kafka = ["broker", "rights", "topics", "clock", "marker", "input"]
     assert [name for name, each in checks.items() if each["not_checked"] == reason] == of_kafka
-    assert "first start makes it" in checks["checkpoint"]["found"]
+    assert "first start creates it" in checks["checkpoint"]["found"]
     assert "broker" in checks["jars"]["found"]
     assert list(tmp_path.iterdir()) == []
 
@@ -183,7 +208,8 @@ def test_warnings_count_with_strict_alone(tmp_path: Path) -> None:
     assert "! " in lenient.stdout
     assert "D131 127.0.0.1:" in lenient.stdout
     assert (
-        "→ stop what listens there, or choose another --ui-port or --metrics-port" in lenient.stdout
+        "→ stop the process that listens there, or choose another --ui-port or --metrics-port"
+        in lenient.stdout
     )
     assert "0 faults, 1 warning; 6 of 14 checks not made" in lenient.stdout
 
@@ -201,18 +227,20 @@ def test_a_checkpoint_elsewhere_is_left_to_spark() -> None:
     """It says so, and is no fault."""
     checks = checks_of(call("--json", "--checkpoint", "s3a://bucket/checkpoint"))
     told = checks["checkpoint"]["not_checked"]
-    assert told == "the checkpoint is at s3a://bucket/checkpoint, where Spark alone can read"
+    assert told == "the checkpoint is at s3a://bucket/checkpoint, where only Spark can read"
 
 
-@pytest.mark.parametrize(
-    ("least", "low", "code"), [(1 << 62, 1 << 62, "D132"), (0, 1 << 62, "D133")]
-)
-def test_a_full_disk_is_told(least: int, low: int, code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("least", "code"), [(1 << 62, "D132"), (0, "D133")])
+def test_a_full_disk_is_reported(
+    least: int, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The place need not be there yet."""
-    one = check("disk", lambda each: None)
-    check_disk(one, [tmp_path / "not/yet", tmp_path], least=least, low=low)
-    assert [each.rule.code for each in one.findings] == [code]
-    assert f"free at {tmp_path}" in one.findings[0].message
+    monkeypatch.setattr(machine_checks, "FREE_LEAST", least)
+    monkeypatch.setattr(machine_checks, "FREE_LOW", 1 << 62)
+    checks = checks_of(call("--json", "--checkpoint", str(tmp_path / "not/yet")))
+    found = checks["disk"]["findings"]
+    assert {each["code"] for each in found} == {code}
+    assert f"free at {tmp_path}" in found[0]["message"]
 
 
 def test_foreign_text_cannot_move_the_cursor() -> None:
@@ -221,61 +249,32 @@ def test_foreign_text_cannot_move_the_cursor() -> None:
     assert "\x1b" not in told.stdout
 
 
-def answer(pairs: list[tuple[int, int]], features: dict[str, int], *, error: int = 0) -> bytes:
-    """As Kafka's protocol guide has it, version 3."""
-    apis = b"".join(struct.pack(">hhh", key, 0, newest) + b"\0" for key, newest in pairs)
-    finalized = bytes([len(features) + 1]) + b"".join(
-        bytes([len(name) + 1]) + name.encode() + struct.pack(">hh", level, 1) + b"\0"
-        for name, level in features.items()
-    )
-    epoch = struct.pack(">q", 7)
-    tags = b"\2\1" + bytes([len(epoch)]) + epoch + b"\2" + bytes([len(finalized)]) + finalized
-    head = struct.pack(">ih", 1, error) + bytes([len(pairs) + 1])
-    return head + apis + struct.pack(">i", 0) + tags
+def test_a_broker_without_topic_ids_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it supports is read from its answer to ApiVersions."""
 
+    class OldBroker:
+        def __init__(self, **settings: object) -> None:
+            assert settings["bootstrap_servers"] == ["127.0.0.1:9092"]
 
-def test_what_a_broker_can_do_is_read() -> None:
-    """Requests and features; a tag that is not known is passed over."""
-    pairs = [(3, 13), (22, 5), (24, 5), (26, 5), (32, 4)]
-    found = parse(answer(pairs, {"metadata.version": 29, "group.version": 1}))
-    assert found.versions == dict(pairs)
-    assert found.features == {"metadata.version": 29, "group.version": 1}
-    assert found.lacks() == []
-    assert Abilities(versions={**found.versions, 3: 9}, features={}).lacks() == [
-        "Metadata version 10 (topic ids, Kafka 2.8)"
+        def api_versions(self) -> dict[ApiKey, tuple[int, int]]:
+            versions = dict.fromkeys(ApiKey, (0, 9))
+            del versions[ApiKey.EndTxn]
+            return versions
+
+        def describe_features(self) -> dict[str, object]:
+            return {"metadata.version": {"supported": (1, 9), "finalized": (1, 7)}}
+
+        def close(self) -> None:
+            """Nothing to close."""
+
+    monkeypatch.setattr("kafka.admin.KafkaAdminClient", OldBroker)
+    one = check("broker", lambda each: None)
+    _check_features(one, Settings.load(environ={}).connection())
+    assert [(each.rule.code, each.message) for each in one.findings] == [
+        (
+            "D210",
+            "the broker does not support EndTxn version 1 (transactions), "
+            "Metadata version 10 (topic ids, Kafka 2.8)",
+        )
     ]
-
-
-def test_an_old_broker_answers_in_the_oldest_form() -> None:
-    """It does not know the version that it is asked in."""
-    old = struct.pack(">ihi", 1, 35, 1) + struct.pack(">hhh", 3, 0, 7)
-    found = parse(old)
-    assert found.versions == {3: 7}
-    assert "InitProducerId version 1 (transactions)" in found.lacks()
-
-
-@pytest.mark.parametrize(
-    "garbled",
-    [b"", b"HTTP/1.1 400 Bad Request\r\n", answer([(3, 13)], {})[:-3], answer([], {}, error=1)],
-)
-def test_what_is_no_answer_is_refused(garbled: bytes) -> None:
-    """Whatever listens there may say anything."""
-    with pytest.raises(ValueError, match=r"."):
-        parse(garbled)
-
-
-def test_an_answer_without_end_is_not_waited_for() -> None:
-    """Its size is looked at first."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def reply() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(1024)
-                connection.sendall(struct.pack(">i", 1 << 30))
-
-        thread = threading.Thread(target=reply)
-        thread.start()
-        with pytest.raises(ValueError, match="an answer of 1073741824 bytes"):
-            ask_abilities({}, "127.0.0.1", listener.getsockname()[1], LATER)
-        thread.join()
+    assert one.summary == ", metadata.version 7"
