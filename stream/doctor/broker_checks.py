@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.checks import Check, Unchecked
@@ -64,7 +64,7 @@ class Broker:
     """A broker that answers."""
 
     connection: Connection
-    admin: AdminClient
+    admin: DiagnosedAdmin
     topics: Mapping[str, Any]  # those that this user may see, as the client describes them
     brokers: int
 
@@ -74,7 +74,7 @@ class Broker:
 
     def close(self) -> None:
         """Ask no more."""
-        self.admin.__exit__(None, None, None)
+        self.admin.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.doctor.codes import rules
 from spu_assigner.stream.doctor.command import doctor
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.jvm import java as java_module
@@ -76,9 +77,10 @@ def test_a_seeded_fault_is_found_and_no_other(
     installation = seed.prepare(factory, tmp_path)
     told = call(installation, monkeypatch, "--json", seconds=FEW_SECONDS if seed.waits else SECONDS)
     found = findings(told)
-    assert sorted({each["code"] for each in found}) == list(seed.codes), found
-    assert seed.fix in next(each["mend"] for each in found if each["code"] == seed.codes[0])
-    assert told.return_value == seed.status
+    assert sorted({each["code"] for each in found}) == seed.codes.split(), found
+    first = next(each for each in found if each["code"] == seed.codes[:4])
+    assert (seed.fix or rules()[first["code"]].fix) in first["mend"]
+    assert told.return_value == any(each["severity"] == "fault" for each in found)
 
 
 def traces(factory: InstallationFactory, folder: Path) -> dict[str, Any]:

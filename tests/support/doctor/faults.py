@@ -26,37 +26,21 @@ from support.doctor.installations import (
     write_sums,
 )
 
-# What is wrong with a checkpoint: each changes the folder that it is given.
+Prepare = Callable[[InstallationFactory, Path], Installation]
+
+# What is wrong with a checkpoint.
 
 
-def flip(checkpoint: Path) -> None:
-    path = checkpoint / "state/0/1/13.changelog"
+def flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[at] ^= 1
     path.write_bytes(data)
-
-
-def lose_changes(checkpoint: Path) -> None:
-    (checkpoint / "state/0/1/12.changelog").unlink()
-
-
-def cut_offsets(checkpoint: Path) -> None:
-    path = checkpoint / "offsets/12"
-    rewrite(path, lambda text: text[: text.index('"conf"')])
-
-
-def lose_offsets(checkpoint: Path) -> None:
-    shutil.rmtree(checkpoint / "offsets")
 
 
 def cut_table(checkpoint: Path) -> None:
     (path,) = checkpoint.glob("state/0/1/SSTs/*.sst")
     path.write_bytes(path.read_bytes()[:-1])
     write_sums(path)
-
-
-def write_by_newer_spark(checkpoint: Path) -> None:
-    rewrite(checkpoint / "offsets/12", lambda text: text.replace("v1", "v9", 1))
 
 
 def be_of_another_program(checkpoint: Path) -> None:
@@ -77,22 +61,6 @@ def be_older(checkpoint: Path) -> None:
             (checkpoint / log / str(batch)).unlink()
 
 
-def repeat_last(checkpoint: Path) -> None:
-    (checkpoint / "commits/12").unlink()
-
-
-def open_to_read(checkpoint: Path) -> None:
-    checkpoint.chmod(0o755)
-
-
-def open_to_write(checkpoint: Path) -> None:
-    checkpoint.chmod(0o777)
-
-
-def lose_sums(checkpoint: Path) -> None:
-    (checkpoint / "offsets/.12.crc").unlink()
-
-
 def hold_something_else(checkpoint: Path) -> None:
     shutil.rmtree(checkpoint)
     (checkpoint / "photos").mkdir(mode=0o700, parents=True)
@@ -104,11 +72,11 @@ def break_off_recovery(checkpoint: Path) -> None:
     rewrite(checkpoint / "metadata", lambda text: text.replace("}", ',"recovered":true}'))
 
 
-def changed(
-    change: Callable[[Path], None], **environ: str
-) -> Callable[[InstallationFactory, Path], Installation]:
+def changed(change: Callable[[Path], object]) -> Prepare:
+    """With its checkpoint changed."""
+
     def prepare(factory: InstallationFactory, folder: Path) -> Installation:
-        installation = factory.sound(folder, **environ)
+        installation = factory.sound(folder)
         change(folder / "checkpoint")
         return installation
 
@@ -127,13 +95,11 @@ def move(factory: InstallationFactory, folder: Path) -> Installation:
 # What is wrong with the machine.
 
 
-def given(**environ: str) -> Callable[[InstallationFactory, Path], Installation]:
+def given(**environ: str) -> Prepare:
     return lambda factory, folder: factory.sound(folder, **environ)
 
 
-def java(
-    version: str | None, says: str = "exit 1"
-) -> Callable[[InstallationFactory, Path], Installation]:
+def java(version: str | None, says: str = "exit 1") -> Prepare:
     def prepare(factory: InstallationFactory, folder: Path) -> Installation:
         home = folder / "java"
         if version is not None:
@@ -147,9 +113,7 @@ def java(
     return prepare
 
 
-def package(
-    name: str, version: str, *requires: str
-) -> Callable[[InstallationFactory, Path], Installation]:
+def package(name: str, version: str, *requires: str) -> Prepare:
     """A package's description that is found before the one which is installed."""
 
     def prepare(factory: InstallationFactory, folder: Path) -> Installation:
@@ -164,7 +128,7 @@ def package(
     return prepare
 
 
-def jars(change: Callable[[Path], None]) -> Callable[[InstallationFactory, Path], Installation]:
+def jars(change: Callable[[Path], None]) -> Prepare:
     def prepare(factory: InstallationFactory, folder: Path) -> Installation:
         for group in ("spark-kafka", "spark-local"):
             for each in (cache_home() / "jars").glob(f"{group}-*"):
@@ -177,12 +141,6 @@ def jars(change: Callable[[Path], None]) -> Callable[[InstallationFactory, Path]
         return factory.sound(folder, SPU_ASSIGNER_CACHE=str(folder / "cache"))
 
     return prepare
-
-
-def damage(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[100] ^= 1
-    path.write_bytes(data)
 
 
 def other_spark(factory: InstallationFactory, folder: Path) -> Installation:
@@ -201,24 +159,23 @@ def listening(factory: InstallationFactory) -> int:
     return int(listener.getsockname()[1])
 
 
-# What is wrong with the broker, or with how it is spoken to.
+# What is wrong with the broker, or with how clients connect to it.
 
 
-def closed(factory: InstallationFactory, folder: Path) -> Installation:
+def closed_port() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{port}")
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-def silent(factory: InstallationFactory, folder: Path) -> Installation:
-    address = f"127.0.0.1:{listening(factory)}"
-    return factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=address)
+def at(address: Callable[[InstallationFactory], str]) -> Prepare:
+    """With this address of the brokers."""
+    return lambda factory, folder: factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=address(factory))
 
 
-def one_of_two(factory: InstallationFactory, folder: Path) -> Installation:
-    away = closed(factory, folder / "closed").environ["KAFKA_BOOTSTRAP_SERVERS"]
-    return factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=f"{away},{factory.bootstrap}")
+def as_user(name: str = "doctor", **environ: str) -> Prepare:
+    """On the broker with users."""
+    return lambda factory, folder: factory.user(folder, name, **environ)
 
 
 def stranger(factory: InstallationFactory, folder: Path) -> Installation:
@@ -234,27 +191,14 @@ def no_tls(factory: InstallationFactory, folder: Path) -> Installation:
     return factory.user(folder, KAFKA_BOOTSTRAP_SERVERS=factory.bootstrap)
 
 
-def only_tls(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=factory.secured.address("SASL_SSL"))
-
-
 def no_certificate(factory: InstallationFactory, folder: Path) -> Installation:
-    address = factory.secured.address("SSL")
     return factory.user(
         folder,
-        KAFKA_BOOTSTRAP_SERVERS=address,
+        KAFKA_BOOTSTRAP_SERVERS=factory.secured.address("SSL"),
         SPU_ASSIGNER_SECURITY_PROTOCOL="SSL",
         SPU_ASSIGNER_SASL_USERNAME="",
         SPU_ASSIGNER_SASL_PASSWORD="",
     )
-
-
-def wrong_password(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.user(folder, SPU_ASSIGNER_SASL_PASSWORD="another")
-
-
-def less(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.user(folder, "doctor-less")
 
 
 # What is wrong with topics.
@@ -285,9 +229,7 @@ def partitions(factory: InstallationFactory, folder: Path) -> Installation:
         return factory.without_checkpoint(folder, prefix)
 
 
-def topic_set(
-    prefix: str, topic: str, name: str, value: str
-) -> Callable[[InstallationFactory, Path], Installation]:
+def topic_set(prefix: str, topic: str, name: str, value: str) -> Prepare:
     def prepare(factory: InstallationFactory, folder: Path) -> Installation:
         installation = made(factory, folder, prefix)
         factory.set(prefix + topic, name, value)
@@ -353,10 +295,6 @@ def newer_release(factory: InstallationFactory, folder: Path) -> Installation:
     newer = encode_record(replace(marker, release="9.1.0", shards=SHARDS_THEN))
     factory.send(f"{prefix}assigner-commits", newer, last.key or b"")
     return factory.sound(folder, prefix)
-
-
-def no_marker(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.sound(folder, SPU_ASSIGNER_QUERY_NAME="another")
 
 
 def garbled_marker(factory: InstallationFactory, folder: Path) -> Installation:

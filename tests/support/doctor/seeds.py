@@ -3,314 +3,131 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from spu_assigner.stream.common.release import RELEASE
-from support.doctor.faults import (
-    be_another,
-    be_of_another_program,
-    be_older,
-    break_off_recovery,
-    changed,
-    clock,
-    closed,
-    cut_offsets,
-    cut_table,
-    damage,
-    flip,
-    garbled_marker,
-    given,
-    hold_something_else,
-    input_lost,
-    input_replaced,
-    jars,
-    java,
-    less,
-    lose_changes,
-    lose_offsets,
-    lose_sums,
-    misnamed,
-    move,
-    newer_release,
-    no_certificate,
-    no_marker,
-    no_tls,
-    one_of_two,
-    only_tls,
-    open_to_read,
-    open_to_write,
-    other_prefix,
-    other_spark,
-    package,
-    partitions,
-    repeat_last,
-    silent,
-    stand_in,
-    stranger,
-    taken_port,
-    topic_gone,
-    topic_set,
-    write_by_newer_spark,
-    wrong_password,
-)
-from support.doctor.installations import Installation, InstallationFactory
+from support.doctor import faults
+from support.doctor.faults import Prepare, as_user, at, changed, given, java, package, topic_set
+from support.doctor.installations import rewrite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Seed:
     """One thing that is wrong, and what is to be said of it."""
 
     name: str
-    codes: tuple[str, ...]  # all that is found, in the order of the codes
-    fix: str  # in what is to be done about the first
-    prepare: Callable[[InstallationFactory, Path], Installation]
-    status: int = 1
+    codes: str  # all that is found, in their order
+    prepare: Prepare
+    fix: str = ""  # in what is to be done about the first; empty: the code's own
     waits: bool = False  # half of the time that there is, for an answer
 
 
 SEEDS: Sequence[Seed] = (
     Seed(
-        name="a setting that cannot be",
-        codes=("D001",),
-        fix="correct SPU_ASSIGNER_SHARDS",
-        prepare=given(SPU_ASSIGNER_SHARDS="many"),
+        "a setting that cannot be",
+        "D001",
+        given(SPU_ASSIGNER_SHARDS="many"),
+        "correct SPU_ASSIGNER_SHARDS",
     ),
-    Seed(name="no Java", codes=("D101",), fix="set JAVA_HOME", prepare=java(None)),
-    Seed(name="Java too old", codes=("D102",), fix="Java 17, 21, or 25", prepare=java("11.0.2")),
+    Seed("no Java", "D101", java(None)),
+    Seed("Java too old", "D102", java("11.0.2")),
+    Seed("Java does not run", "D103", java("17.0.1")),
+    Seed("Java is another than it says", "D103", java("17.0.1", says=faults.stand_in("11"))),
     Seed(
-        name="Java does not run",
-        codes=("D103",),
-        fix="install it again",
-        prepare=java("17.0.1"),
-    ),
-    Seed(
-        name="Java is another than it says",
-        codes=("D103",),
-        fix="install it again",
-        prepare=java("17.0.1", says=stand_in("11")),
+        "package missing",
+        "D111",
+        package("spu-assigner", RELEASE, "no-such-package==1.0"),
+        "pip install no-such-package==1.0",
     ),
     Seed(
-        name="package missing",
-        codes=("D111",),
-        fix="pip install no-such-package==1.0",
-        prepare=package("spu-assigner", RELEASE, "no-such-package==1.0"),
+        "package of another version",
+        "D112",
+        package("fastavro", "0.0.1"),
+        "pip install fastavro==",
+    ),
+    Seed("another release installed", "D113", package("spu-assigner", "0.1.0")),
+    Seed("no Python for workers", "D114", given(PYSPARK_PYTHON="no-such-python")),
+    Seed("another Python for workers", "D115", given(PYSPARK_PYTHON="/bin/sh")),
+    Seed("jar missing", "D121", faults.jars(Path.unlink)),
+    Seed("jar damaged", "D122", faults.jars(lambda jar: faults.flip(jar, 100))),
+    Seed("another Spark", "D124", faults.other_spark),
+    Seed("port taken", "D131", faults.taken_port),
+    Seed("no broker", "D201", at(lambda factory: faults.closed_port())),
+    Seed("silent port", "D202", at(lambda each: f"127.0.0.1:{faults.listening(each)}"), waits=True),
+    Seed("another authority", "D203", faults.stranger),
+    Seed("another host's name", "D204", faults.misnamed),
+    Seed("no TLS there", "D206", faults.no_tls),
+    Seed("TLS there", "D207", at(lambda factory: factory.secured.address("SASL_SSL"))),
+    Seed("no certificate", "D208", faults.no_certificate),
+    Seed("wrong password", "D209", as_user(SPU_ASSIGNER_SASL_PASSWORD="another")),
+    Seed("broker's clock ahead", "D211", faults.clock),
+    Seed("one broker of two", "D212", at(lambda each: f"{faults.closed_port()},{each.bootstrap}")),
+    Seed(
+        "right missing",
+        "D301",
+        as_user("doctor-less"),
+        "topics acls --role job --principal User:doctor-less --topic-prefix doctor.",
+    ),
+    Seed("topic missing", "D302", faults.topic_gone, "topics create --topic-prefix doctor-gone."),
+    Seed("partitions and settings", "D302 D303 D304", faults.partitions, "topics create"),
+    Seed(
+        "cleanup policy",
+        "D304",
+        topic_set("doctor-cleanup.", "replica-map", "cleanup.policy", "delete"),
+        "topics create",
     ),
     Seed(
-        name="package of another version",
-        codes=("D112",),
-        fix="pip install fastavro==",
-        prepare=package("fastavro", "0.0.1"),
+        "too few in sync",
+        "D306",
+        topic_set("doctor-sync.", "topic-status", "min.insync.replicas", "2"),
     ),
     Seed(
-        name="another release installed",
-        codes=("D113",),
-        fix="install one release",
-        prepare=package("spu-assigner", "0.1.0"),
-        status=0,
+        "short retention",
+        "D309",
+        topic_set("doctor-short.", "topic-events", "retention.ms", "3600000"),
     ),
     Seed(
-        name="no Python for workers",
-        codes=("D114",),
-        fix="unset PYSPARK_PYTHON",
-        prepare=given(PYSPARK_PYTHON="no-such-python"),
+        "unclean election",
+        "D310",
+        topic_set("doctor-unclean.", "assigner-state", "unclean.leader.election.enable", "true"),
     ),
+    Seed("no checkpoint", "D401", changed(faults.hold_something_else)),
+    Seed("checkpoint writable", "D402", changed(lambda it: it.chmod(0o777)), "chmod 700"),
+    Seed("checkpoint readable", "D403", changed(lambda it: it.chmod(0o755)), "chmod 700"),
     Seed(
-        name="another Python for workers",
-        codes=("D115",),
-        fix="unset PYSPARK_PYTHON",
-        prepare=given(PYSPARK_PYTHON="/bin/sh"),
-        status=0,
+        "flipped bit", "D404", changed(lambda it: faults.flip(it / "state/0/1/13.changelog", 100))
     ),
-    Seed(name="jar missing", codes=("D121",), fix="make setup", prepare=jars(Path.unlink)),
-    Seed(name="jar damaged", codes=("D122",), fix="downloads it again", prepare=jars(damage)),
-    Seed(name="another Spark", codes=("D124",), fix="unset SPARK_HOME", prepare=other_spark),
-    Seed(name="port taken", codes=("D131",), fix="another --ui-port", prepare=taken_port, status=0),
-    Seed(name="no broker", codes=("D201",), fix="that the broker runs", prepare=closed),
-    Seed(name="silent port", codes=("D202",), fix="check the port", prepare=silent, waits=True),
+    Seed("changes lost", "D404", changed(lambda it: (it / "state/0/1/12.changelog").unlink())),
     Seed(
-        name="another authority",
-        codes=("D203",),
-        fix="into SPU_ASSIGNER_SSL_CA_FILE",
-        prepare=stranger,
+        "offsets cut",
+        "D404",
+        changed(lambda it: rewrite(it / "offsets/12", lambda text: text[: text.index('"conf"')])),
     ),
-    Seed(name="another host's name", codes=("D204",), fix="name the broker", prepare=misnamed),
-    Seed(name="no TLS there", codes=("D206",), fix="port for TLS", prepare=no_tls),
-    Seed(name="TLS there", codes=("D207",), fix="to SASL_SSL, or SSL", prepare=only_tls),
+    Seed("offsets lost", "D404", changed(lambda it: shutil.rmtree(it / "offsets"))),
+    Seed("table cut", "D404", changed(faults.cut_table)),
     Seed(
-        name="no certificate",
-        codes=("D208",),
-        fix="SPU_ASSIGNER_SSL_CERTIFICATE_FILE",
-        prepare=no_certificate,
+        "newer Spark",
+        "D405",
+        changed(lambda it: rewrite(it / "offsets/12", lambda text: text.replace("v1", "v9", 1))),
     ),
-    Seed(
-        name="wrong password",
-        codes=("D209",),
-        fix="SPU_ASSIGNER_SASL_PASSWORD",
-        prepare=wrong_password,
-    ),
-    Seed(
-        name="broker's clock ahead",
-        codes=("D211",),
-        fix="set both clocks",
-        prepare=clock,
-        status=0,
-    ),
-    Seed(
-        name="one broker of two",
-        codes=("D212",),
-        fix="name only brokers that exist",
-        prepare=one_of_two,
-        status=0,
-    ),
-    Seed(
-        name="right missing",
-        codes=("D301",),
-        fix="topics acls --role job --principal User:doctor-less --topic-prefix doctor.",
-        prepare=less,
-    ),
-    Seed(
-        name="topic missing",
-        codes=("D302",),
-        fix="topics create --topic-prefix doctor-gone.",
-        prepare=topic_gone,
-    ),
-    Seed(
-        name="partitions and settings",
-        codes=("D302", "D303", "D304"),
-        fix="topics create",
-        prepare=partitions,
-    ),
-    Seed(
-        name="cleanup policy",
-        codes=("D304",),
-        fix="topics create",
-        prepare=topic_set("doctor-cleanup.", "replica-map", "cleanup.policy", "delete"),
-    ),
-    Seed(
-        name="too few in sync",
-        codes=("D306",),
-        fix="min.insync.replicas",
-        prepare=topic_set("doctor-sync.", "topic-status", "min.insync.replicas", "2"),
-    ),
-    Seed(
-        name="short retention",
-        codes=("D309",),
-        fix="retention.ms",
-        prepare=topic_set("doctor-short.", "topic-events", "retention.ms", "3600000"),
-        status=0,
-    ),
-    Seed(
-        name="unclean election",
-        codes=("D310",),
-        fix="unclean.leader.election.enable",
-        prepare=topic_set(
-            "doctor-unclean.", "assigner-state", "unclean.leader.election.enable", "true"
-        ),
-        status=0,
-    ),
-    Seed(
-        name="no checkpoint",
-        codes=("D401",),
-        fix="--checkpoint",
-        prepare=changed(hold_something_else),
-    ),
-    Seed(
-        name="checkpoint writable",
-        codes=("D402",),
-        fix="chmod 700",
-        prepare=changed(open_to_write),
-    ),
-    Seed(
-        name="checkpoint readable",
-        codes=("D403",),
-        fix="chmod 700",
-        prepare=changed(open_to_read),
-        status=0,
-    ),
-    Seed(name="flipped bit", codes=("D404",), fix="the latest copy", prepare=changed(flip)),
-    Seed(
-        name="changes lost", codes=("D404",), fix="the latest copy", prepare=changed(lose_changes)
-    ),
-    Seed(name="offsets cut", codes=("D404",), fix="the latest copy", prepare=changed(cut_offsets)),
-    Seed(
-        name="offsets lost", codes=("D404",), fix="the latest copy", prepare=changed(lose_offsets)
-    ),
-    Seed(name="table cut", codes=("D404",), fix="the latest copy", prepare=changed(cut_table)),
-    Seed(
-        name="newer Spark",
-        codes=("D405",),
-        fix="the release that wrote it",
-        prepare=changed(write_by_newer_spark),
-    ),
-    Seed(
-        name="other shards",
-        codes=("D406",),
-        fix="leave --shards",
-        prepare=given(SPU_ASSIGNER_SHARDS="5"),
-    ),
-    Seed(
-        name="other profile",
-        codes=("D406",),
-        fix="leave --shards and --profile out",
-        prepare=given(SPU_ASSIGNER_PROFILE="latency"),
-    ),
-    Seed(
-        name="other program",
-        codes=("D407",),
-        fix="the job's own",
-        prepare=changed(be_of_another_program),
-    ),
-    Seed(name="moved", codes=("D408",), fix="move it back", prepare=move),
-    Seed(
-        name="recovery broken off",
-        codes=("D409",),
-        fix="spu-assigner recover",
-        prepare=changed(break_off_recovery),
-    ),
-    Seed(
-        name="sums lost",
-        codes=("D411",),
-        fix="a complete copy",
-        prepare=changed(lose_sums),
-        status=0,
-    ),
-    Seed(
-        name="another checkpoint",
-        codes=("D501",),
-        fix="the checkpoint that is named",
-        prepare=changed(be_another),
-    ),
-    Seed(name="older copy", codes=("D502",), fix="the latest copy", prepare=changed(be_older)),
-    Seed(name="another query", codes=("D503",), fix="query name it had", prepare=no_marker),
-    Seed(name="input lost", codes=("D504",), fix="--skip-lost", prepare=input_lost),
-    Seed(name="input replaced", codes=("D505",), fix="--skip-lost", prepare=input_replaced),
-    Seed(
-        name="another prefix",
-        codes=("D503", "D506"),
-        fix="prefix",
-        prepare=other_prefix,
-    ),
-    Seed(
-        name="newer release",
-        codes=("D507",),
-        fix="install release 9.1.0",
-        prepare=newer_release,
-    ),
-    Seed(
-        name="repeated by another release",
-        codes=("D508",),
-        fix="start once with the release and policy",
-        prepare=changed(repeat_last),
-        status=0,
-    ),
-    Seed(
-        name="garbled marker",
-        codes=("D509",),
-        fix="another program may write",
-        prepare=garbled_marker,
-    ),
+    Seed("other shards", "D406", given(SPU_ASSIGNER_SHARDS="5")),
+    Seed("other profile", "D406", given(SPU_ASSIGNER_PROFILE="latency")),
+    Seed("other program", "D407", changed(faults.be_of_another_program)),
+    Seed("moved", "D408", faults.move),
+    Seed("recovery broken off", "D409", changed(faults.break_off_recovery)),
+    Seed("sums lost", "D411", changed(lambda it: (it / "offsets/.12.crc").unlink())),
+    Seed("another checkpoint", "D501", changed(faults.be_another)),
+    Seed("older copy", "D502", changed(faults.be_older)),
+    Seed("another query", "D503", given(SPU_ASSIGNER_QUERY_NAME="another")),
+    Seed("input lost", "D504", faults.input_lost),
+    Seed("input replaced", "D505", faults.input_replaced),
+    Seed("another prefix", "D503 D506", faults.other_prefix),
+    Seed("newer release", "D507", faults.newer_release, "install release 9.1.0"),
+    Seed("repeated by another release", "D508", changed(lambda it: (it / "commits/12").unlink())),
+    Seed("garbled marker", "D509", faults.garbled_marker),
 )
 
 

@@ -150,21 +150,6 @@ def test_every_seeded_fault_is_found_at_its_line_and_field_at_once(
         assert lines[each.line - 1][each.column - 1 :].startswith(f'"{each.field}"')
 
 
-def test_a_line_tells_what_is_absent_unknown_repeated_and_wrong_together() -> None:
-    """Reading would stop at the first."""
-    line = (
-        '{"type":"topic_grow","event_id":"e","topic":"a b","partitions":1,"x":NaN,"partitions":2.5}'
-    )
-    assert told(line) == [
-        (1, "E105", "cluster_id"),
-        (1, "E109", "topic"),
-        (1, "E106", "x"),
-        (1, "E108", "x"),
-        (1, "E107", "partitions"),
-        (1, "E108", "partitions"),
-    ]
-
-
 def test_every_wrong_label_and_number_is_told() -> None:
     """Also where they lie deeper."""
     line = (
@@ -210,40 +195,6 @@ def test_a_column_counts_characters_not_bytes() -> None:
 # What the core refuses.
 
 
-def test_all_faults_of_manual_lists_are_told_with_their_places() -> None:
-    """The core names the first."""
-    events = Events()
-    create = events.create(
-        "t",
-        replicas={
-            "partitions": [
-                {"id": 0, "replicas": [0, 0, 7]},
-                {"id": 2, "replicas": [1]},
-                {"id": 3, "replicas": []},
-                {"id": 4, "replicas": [0, -1, 9]},
-                {"id": 5},
-            ]
-        },
-    )
-    assert told(*events.joins(0, 1), create) == [
-        (3, "E305", "replicas.partitions[0].replicas[1]"),
-        (3, "E307", "replicas.partitions[0].replicas[2]"),
-        (3, "E302", "replicas.partitions[1].id"),
-        (3, "E304", "replicas.partitions[1].replicas"),
-        (3, "E303", "replicas.partitions[2].replicas"),
-        (3, "E306", "replicas.partitions[3].replicas[1]"),
-        (3, "E307", "replicas.partitions[3].replicas[2]"),
-        (3, "E301", "replicas.partitions[4]"),
-    ]
-
-
-def test_lists_are_looked_at_also_where_the_topic_is_there() -> None:
-    """The core would tell of them next."""
-    events = Events()
-    lines = [events.join(0), events.create("t"), events.manual("t", [0, 0])]
-    assert told(*lines) == [(3, "E401", "topic"), (3, "E305", "replicas[0].replicas[1]")]
-
-
 def test_a_message_beside_its_field_is_a_sentence() -> None:
     """As "shift: found for policy" is none."""
     report = linted(Events().create("t", 0, shift=1))
@@ -253,24 +204,6 @@ def test_a_message_beside_its_field_is_a_sentence() -> None:
     ]
     [absent] = linted('{"type":"spu_left","event_id":"e","cluster_id":"c"}').findings
     assert absent.message == "absent; a spu_left needs event_id, cluster_id, spu_id"
-
-
-def test_spus_that_are_leaving_or_full_are_told_of_manual_lists() -> None:
-    """Each where it is named."""
-    events = Events()
-    lines = [
-        events.join(0),
-        events.join(1, capacity=0),
-        events.manual("a", [0]),
-        events.leave(0, mode=LeaveMode.DECOMMISSION),
-        events.manual("b", [1, 0], [0, 1]),
-    ]
-    assert [each for each in told(*lines) if each[0] == 5] == [
-        (5, "E309", "replicas[0].replicas[0]"),
-        (5, "E308", "replicas[0].replicas[1]"),
-        (5, "E308", "replicas[1].replicas[0]"),
-        (5, "E309", "replicas[1].replicas[1]"),
-    ]
 
 
 def test_what_depends_on_earlier_lines_names_the_line() -> None:
@@ -302,34 +235,6 @@ def test_what_depends_on_earlier_lines_names_the_line() -> None:
     assert messages[3].endswith("(line 6 deletes it)")
 
 
-def test_a_grow_to_no_more_than_there_are_depends_on_what_there_is() -> None:
-    """A topic of a running cluster may be smaller than the file says."""
-    events = Events()
-    lines = [events.join(0), events.create("t", 5), events.grow("t", 3), events.grow("t", 0)]
-    assert told(*lines) == [(3, "E411", "partitions"), (4, "E201", "partitions")]
-    assert told(*lines, whole=False) == [(4, "E201", "partitions")]
-
-
-def test_an_event_id_with_other_content_is_an_error_and_a_copy_a_warning() -> None:
-    """The core passes over both; one was meant to be done."""
-    events = Events()
-    join = events.join(0, event_id="j", occurred_at=1)
-    again = Events().join(0, event_id="j", occurred_at=2)
-    other = events.join(1, event_id="j")
-    elsewhere = Events("d").join(0, event_id="j")
-    assert told(join, again, other, elsewhere) == [
-        (2, "W501", "event_id"),
-        (3, "E410", "event_id"),
-    ]
-
-
-def test_an_event_id_that_is_forgotten_is_a_warning() -> None:
-    """The core takes it."""
-    events = Events()
-    joins = [events.join(0, event_id="first"), *(events.join(0) for _ in range(300))]
-    assert told(*joins, events.join(1, event_id="first")) == [(302, "W502", "event_id")]
-
-
 # Clusters whose beginning is not in the file.
 
 
@@ -345,103 +250,175 @@ def test_nothing_is_said_of_what_a_file_cannot_know() -> None:
         events.create("x", 0),
         events.leave(-1),
     ]
+    assert told(*GROWS, whole=False) == [(4, "E201", "partitions")]
     report = linted(*lines)
     assert found(report) == [(6, "E201", "partitions"), (7, "E206", "spu_id")]
     assert report.unchecked == ["c1"]
     assert {line for line, _, _ in told(*lines, whole=True)} == {1, 2, 3, 4, 5, 6, 7}
 
 
-def test_what_such_a_file_says_itself_is_held_against_it() -> None:
-    """No cluster has a topic twice, nor one that was deleted."""
-    events = Events()
-    assert told(
-        events.create("t"),
-        events.create("t"),
-        events.delete("t"),
-        events.delete("t"),
-        events.grow("t", 4),
-        events.create("t"),
-        events.create("u", 0),
-        events.create("u"),
-    ) == [
-        (2, "W509", "topic"),
-        (4, "W510", "topic"),
-        (5, "W510", "topic"),
-        (7, "E201", "partitions"),
-    ]
+# Each kind of fault.
+
+E: Final = Events()
+RACKED: Final = [*E.joins(0, 1, rack="a"), E.join(2)]
+SAME_ROWS: Final = [{"id": 0, "replicas": [0, 1]}, {"id": 1, "replicas": [1, 0]}]
+GROWS: Final = [E.join(0), E.create("t", 5), E.grow("t", 3), E.grow("t", 0)]
+SHORT: Final = [
+    *E.joins(0, 1),
+    E.create("t", 1, 3, on_shortage=OnShortage.WAIT),
+    E.create("u", 1, 2),
+    E.leave(1, mode=LeaveMode.DECOMMISSION),
+]
+WHOLE_JOIN: Final = E.join(0, rack="a", cores=4, capacity=50, labels={"x": "y"})
+BARE_JOIN: Final = {"type": "spu_joined", "event_id": "e2", "cluster_id": "c1", "spu_id": 0}
+BROKEN_LISTS: Final = [
+    {"id": 0, "replicas": [0, 0, 7]},
+    {"id": 2, "replicas": [1]},
+    {"id": 3, "replicas": []},
+    {"id": 4, "replicas": [0, -1, 9]},
+    {"id": 5},
+]
+CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
+    "a line with absent, unknown, repeated and wrong fields": (
+        [
+            '{"type":"topic_grow","event_id":"e","topic":"a b","partitions":1,"x":NaN,'
+            '"partitions":2.5}'
+        ],
+        [
+            (1, "E105", "cluster_id"),
+            (1, "E109", "topic"),
+            (1, "E106", "x"),
+            (1, "E108", "x"),
+            (1, "E107", "partitions"),
+            (1, "E108", "partitions"),
+        ],
+    ),
+    "all faults of manual lists, where the core names the first": (
+        [*E.joins(0, 1), E.create("t", replicas={"partitions": BROKEN_LISTS})],
+        [
+            (3, "E305", "replicas.partitions[0].replicas[1]"),
+            (3, "E307", "replicas.partitions[0].replicas[2]"),
+            (3, "E302", "replicas.partitions[1].id"),
+            (3, "E304", "replicas.partitions[1].replicas"),
+            (3, "E303", "replicas.partitions[2].replicas"),
+            (3, "E306", "replicas.partitions[3].replicas[1]"),
+            (3, "E307", "replicas.partitions[3].replicas[2]"),
+            (3, "E301", "replicas.partitions[4]"),
+        ],
+    ),
+    "lists of a topic that exists: the core would name their faults next": (
+        [E.join(0), E.create("t"), E.manual("t", [0, 0])],
+        [(3, "E401", "topic"), (3, "E305", "replicas[0].replicas[1]")],
+    ),
+    "lists that name SPUs that are leaving or full": (
+        [
+            E.join(0),
+            E.join(1, capacity=0),
+            E.manual("a", [0]),
+            E.leave(0, mode=LeaveMode.DECOMMISSION),
+            E.manual("b", [1, 0], [0, 1]),
+        ],
+        [
+            (4, "W505", "spu_id"),
+            (5, "E309", "replicas[0].replicas[0]"),
+            (5, "E308", "replicas[0].replicas[1]"),
+            (5, "E308", "replicas[1].replicas[0]"),
+            (5, "E309", "replicas[1].replicas[1]"),
+        ],
+    ),
+    "a grow to no more than there are": (
+        GROWS,
+        [(3, "E411", "partitions"), (4, "E201", "partitions")],
+    ),
+    "an event id with other content is an error, a copy a warning": (
+        [
+            E.join(0, event_id="j", occurred_at=1),
+            E.join(0, event_id="j", occurred_at=2),
+            E.join(1, event_id="j"),
+            Events("d").join(0, event_id="j"),
+        ],
+        [(2, "W501", "event_id"), (3, "E410", "event_id")],
+    ),
+    "an event id that is no longer remembered": (
+        [
+            E.join(0, event_id="first"),
+            *(E.join(0) for _ in range(300)),
+            E.join(1, event_id="first"),
+        ],
+        [(302, "W502", "event_id")],
+    ),
+    "what a file for a running cluster says itself: no topic twice, none that was deleted": (
+        [
+            E.create("t"),
+            E.create("t"),
+            E.delete("t"),
+            E.delete("t"),
+            E.grow("t", 4),
+            E.create("t"),
+            E.create("u", 0),
+            E.create("u"),
+        ],
+        [
+            (2, "W509", "topic"),
+            (4, "W510", "topic"),
+            (5, "W510", "topic"),
+            (7, "E201", "partitions"),
+        ],
+    ),
+    "racks on most SPUs: one was forgotten": (RACKED, [(3, "W503", "rack")]),
+    "racks on few SPUs": (
+        [*RACKED, *E.joins(3, 4)],
+        [(1, "W503", "rack"), (2, "W503", "rack")],
+    ),
+    "racks on all SPUs in the end": ([*RACKED, E.join(2, rack="b")], []),
+    "a join that leaves out what was given": (
+        [WHOLE_JOIN, BARE_JOIN],
+        [(2, "W506", field) for field in ("rack", "cores", "capacity", "labels")],
+    ),
+    "a join that leaves out a capacity of 0": (
+        [E.join(5, capacity=0), {**BARE_JOIN, "spu_id": 5}],
+        [(2, "W506", "capacity")],
+    ),
+    "a join that removes what was given": (
+        [WHOLE_JOIN, {**BARE_JOIN, "rack": None, "capacity": None, "labels": None, "cores": 1}],
+        [],
+    ),
+    "what still waits or leaves at the end": (SHORT, [(3, "W504", "topic"), (5, "W505", "spu_id")]),
+    "what waited and was served": ([*SHORT, *E.joins(2, 3, 4)], []),
+    "counts beside manual lists, where they differ": (
+        [
+            *E.joins(0, 1),
+            E.create("t", 3, 3, replicas=SAME_ROWS),
+            E.create("u", 2, 2, replicas=SAME_ROWS),
+        ],
+        [(3, "W507", "partitions"), (3, "W507", "replication_factor")],
+    ),
+    "names that are one to Kafka": (
+        [E.join(0), E.create("a.b"), E.create("a_b")],
+        [(3, "W508", "topic")],
+    ),
+    "such a name after a delete": (
+        [E.join(0), E.create("a.b"), E.delete("a.b"), E.create("a_b")],
+        [],
+    ),
+    "what no message can hold": (
+        [
+            E.join(0, occurred_at=2**63),
+            E.create("t", 2**40, replicas=[{"id": n, "replicas": [0]} for n in range(2)]),
+            E.join(1, occurred_at=2**63 - 1),
+        ],
+        [(1, "W511", "occurred_at"), (2, "W507", "partitions"), (2, "W511", "partitions")],
+    ),
+    "a file without events": (["", "  "], [(1, "W512", "")]),
+    "a file without events, but with a fault": (["nothing"], [(1, "E101", "")]),
+}
 
 
-# What is legal but probably not meant.
-
-
-def test_racks_on_some_spus_are_told_of_the_fewer() -> None:
-    """One that was forgotten, or one too many."""
-    events = Events()
-    lines = [*events.joins(0, 1, rack="a"), events.join(2)]
-    assert told(*lines) == [(3, "W503", "rack")]
-    assert told(*lines, *events.joins(3, 4)) == [(1, "W503", "rack"), (2, "W503", "rack")]
-    assert told(*lines, events.join(2, rack="b")) == []
-
-
-def test_a_join_that_leaves_out_what_was_given_is_told() -> None:
-    """It describes the SPU whole."""
-    first = Events().join(0, rack="a", cores=4, capacity=50, labels={"x": "y"})
-    second = {"type": "spu_joined", "event_id": "e2", "cluster_id": "c1", "spu_id": 0}
-    assert told(first, second) == [
-        (2, "W506", field) for field in ("rack", "cores", "capacity", "labels")
-    ]
-    assert told(first, second | dict.fromkeys(("rack", "capacity", "labels")) | {"cores": 1}) == []
-
-
-def test_what_still_waits_or_leaves_at_the_end_is_told() -> None:
-    """More SPUs were meant to join."""
-    events = Events()
-    lines = [
-        *events.joins(0, 1),
-        events.create("t", 1, 3, on_shortage=OnShortage.WAIT),
-        events.create("u", 1, 2),
-        events.leave(1, mode=LeaveMode.DECOMMISSION),
-    ]
-    assert told(*lines) == [(3, "W504", "topic"), (5, "W505", "spu_id")]
-    assert told(*lines, *events.joins(2, 3, 4)) == []
-
-
-def test_counts_beside_manual_lists_are_told_where_they_differ() -> None:
-    """They are not read."""
-    events = Events()
-    joins = events.joins(0, 1)
-    rows = [{"id": 0, "replicas": [0, 1]}, {"id": 1, "replicas": [1, 0]}]
-    wrong = events.create("t", 3, 3, replicas=rows)
-    right = events.create("u", 2, 2, replicas=rows)
-    assert told(*joins, wrong, right) == [
-        (3, "W507", "partitions"),
-        (3, "W507", "replication_factor"),
-    ]
-
-
-def test_names_that_are_one_to_kafka_are_told() -> None:
-    """Its brokers refuse the second."""
-    events = Events()
-    lines = [events.join(0), events.create("a.b"), events.create("a_b")]
-    assert told(*lines) == [(3, "W508", "topic")]
-    assert told(*lines[:2], events.delete("a.b"), lines[2]) == []
-
-
-def test_what_no_message_can_hold_is_told() -> None:
-    """`simulate` takes it, `produce` cannot send it."""
-    events = Events()
-    rows = [{"id": number, "replicas": [0]} for number in range(2)]
-    assert told(
-        events.join(0, occurred_at=2**63),
-        events.create("t", 2**40, replicas=rows),
-        events.join(1, occurred_at=2**63 - 1),
-    ) == [(1, "W511", "occurred_at"), (2, "W507", "partitions"), (2, "W511", "partitions")]
-
-
-def test_a_file_without_events_is_told() -> None:
-    """Something was meant to be in it."""
-    assert told("", "  ") == [(1, "W512", "")]
-    assert told("nothing") == [(1, "E101", "")]
+@pytest.mark.parametrize("case", CASES)
+def test_exactly_these_faults_are_found(case: str) -> None:
+    """By line, code and field."""
+    lines, expected = CASES[case]
+    assert told(*lines) == expected
 
 
 # Files of replica lists.
