@@ -143,19 +143,15 @@ class Order(FastStrEnum):
     BALANCED = "balanced"  # by id, with an index of its own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
-    """Where the next assignment of an order starts: who leads it, in which cycle. index = cycle * N
-    + position.
+class Chain(NamedTuple):
+    """Where the next assignment of an order starts: index = cycle * ring size + position of `lead`.
 
     It names the SPU rather than a position, so a ring that grows or is reordered needs no change of
     it.
     """
 
     cycle: int = 0
-    lead: int | None = (
-        None  # None: no assignment has moved it (the index is 0), or the ring was emptied
-    )
+    lead: int | None = None  # None: no assignment has moved it (index 0), or the ring was emptied
     moved: bool = False
 
 

@@ -157,7 +157,7 @@ def _even_ring(ids: IdArray, layout: Layout, replicas: int) -> UniformNodes | No
 
 
 def lookahead_of(
-    state: ClusterState, policy: Policy, replicas: int, *, ignore_rack: bool
+    state: ClusterState, policy: Policy, replicas: int, ignore_rack: bool
 ) -> PlacementLookahead | None:
     """The lookahead of such requests on the present ring; None: none, or they are refused."""
     if not 1 <= replicas <= state.ring.size:
@@ -179,19 +179,19 @@ def grant_ahead(
 
     The state is only read, but for the rows kept with its ring.
     """
-    partitions, replicas = event.partitions, event.replication_factor
+    partitions = event.partitions
     if (
         event.start_index is not None
-        or event.replicas is not None
         or event.validate_only
         or partitions > PARTITIONS_AHEAD_MAX
         or state.ledger.free_floor(partitions) <= partitions
     ):
         return None
-    ring, kind = state.ring, (policy, replicas, event.ignore_rack)
+    ring = state.ring
+    kind = policy, event.replication_factor, event.ignore_rack
     lookahead = ring.lookaheads.get(kind)
     if lookahead is None:
-        lookahead = lookahead_of(state, policy, replicas, ignore_rack=event.ignore_rack)
+        lookahead = lookahead_of(state, *kind)
         if lookahead is None:
             return None
         ring.lookaheads[kind] = lookahead

@@ -63,7 +63,6 @@ from spu_assigner.core.decision.requests import (
     automatic,
     decide_grow,
     place_create,
-    policy_of,
     refuse_create,
     shown_index,
 )
@@ -226,7 +225,7 @@ def _create(
     default_policy: Policy,
     reserved_names: frozenset[str],
 ) -> tuple[Record, ...]:
-    policy = event.policy or policy_of(event, default_policy)
+    policy = event.policy or (default_policy if event.replicas is None else Policy.MANUAL)
     refusal = refuse_create(state, event, policy, reserved_names)
     if refusal is None:
         granted = grant_ahead(state, event, policy, hashed)

@@ -39,12 +39,34 @@ def refuse_create(
     state: ClusterState, event: TopicCreate, policy: Policy, reserved_names: frozenset[str]
 ) -> Refusal | None:
     """Why a create is refused before it is placed; None: it is not."""
+    if policy is not _MANUAL:
+        if not 1 <= event.partitions <= PARTITIONS_MAX:
+            return _refuse_number(
+                Code.INVALID_PARTITIONS, "partitions", event.partitions, PARTITIONS_MAX
+            )
+        if not 1 <= event.replication_factor <= REPLICATION_FACTOR_MAX:
+            return _refuse_number(
+                Code.INVALID_REPLICATION_FACTOR,
+                "replication_factor",
+                event.replication_factor,
+                REPLICATION_FACTOR_MAX,
+            )
+    if event.start_index is not None or event.shift is not None:
+        refusal = _refuse_start(event, policy)
+        if refusal is not None:
+            return refusal
+    if (event.replicas is None) is (policy is _MANUAL):
+        found = "no replicas" if event.replicas is None else "replicas"
+        return Refusal(
+            Code.INVALID_REPLICAS,
+            f"{found} with policy {policy.value!r}; "
+            "name the replica lists with policy 'manual', and only with it",
+        )
     topic = event.topic
-    refusal = _refuse_fields(event, policy)
-    if refusal is None and (topic in reserved_names or topic.startswith(KAFKA_OWN)):
-        refusal = _refuse_name(topic)
-    if refusal is not None or (topic not in state.topics and topic not in state.waiting):
-        return refusal
+    if topic in reserved_names or topic.startswith(KAFKA_OWN):
+        return _refuse_name(topic)
+    if topic not in state.topics and topic not in state.waiting:
+        return None
     found = "exists" if topic in state.topics else "waits"
     already = "" if topic in state.topics else " already"
     return Refusal(
@@ -62,13 +84,6 @@ def place_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Ass
     if isinstance(assignment, Assignment):
         return refuse_size(assignment.replicas, assignment.cores) or assignment
     return assignment
-
-
-def policy_of(event: TopicCreate, default_policy: Policy) -> Policy:
-    """The policy that a create is placed by: lists without a name are `manual`."""
-    if event.policy is not None:
-        return event.policy
-    return default_policy if event.replicas is None else Policy.MANUAL
 
 
 def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
@@ -116,19 +131,7 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
     return refuse_size(grown.replicas, grown.cores) or grown
 
 
-def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
-    if policy is not _MANUAL:
-        if not 1 <= event.partitions <= PARTITIONS_MAX:
-            return _refuse_number(
-                Code.INVALID_PARTITIONS, "partitions", event.partitions, PARTITIONS_MAX
-            )
-        if not 1 <= event.replication_factor <= REPLICATION_FACTOR_MAX:
-            return _refuse_number(
-                Code.INVALID_REPLICATION_FACTOR,
-                "replication_factor",
-                event.replication_factor,
-                REPLICATION_FACTOR_MAX,
-            )
+def _refuse_start(event: TopicCreate, policy: Policy) -> Refusal | None:
     if event.start_index is not None:
         if policy not in (Policy.FLUVIO, Policy.KAFKA):
             found = f"start_index with policy {policy.value!r}"
@@ -152,13 +155,6 @@ def _refuse_fields(event: TopicCreate, policy: Policy) -> Refusal | None:
                 Code.INVALID_SHIFT,
                 f"shift is {bounded_repr(event.shift)}; expected 0 to {INDEX_MAX}",
             )
-    if (event.replicas is not None) != (policy is _MANUAL):
-        found = "no replicas" if event.replicas is None else "replicas"
-        return Refusal(
-            Code.INVALID_REPLICAS,
-            f"{found} with policy {policy.value!r}; "
-            "name the replica lists with policy 'manual', and only with it",
-        )
     return None
 
 

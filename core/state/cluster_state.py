@@ -63,7 +63,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._slots: list[int | None] = [None] * EVENT_IDS_REMEMBERED
-        self._known: set[int] = set()
+        self._known: set[int | None] = set()
         self.count = 0  # ever remembered
 
     def __contains__(self, hashed: int) -> bool:
@@ -76,9 +76,7 @@ class Memory:
         """
         slot = self.count % EVENT_IDS_REMEMBERED
         slots, known = self._slots, self._known
-        forgotten = slots[slot]
-        if forgotten is not None:
-            known.discard(forgotten)
+        known.discard(slots[slot])
         slots[slot] = hashed
         known.add(hashed)
         self.count += 1
@@ -91,16 +89,11 @@ class Memory:
 
     def restore(self, block: int, hashes: tuple[int, ...]) -> None:
         """Put a block back."""
-        for offset, hashed in enumerate(hashes):
-            self._put(block * SEEN_BLOCK + offset, hashed)
-
-    def _put(self, slot: int, hashed: int) -> None:
-        slots = self._slots
-        forgotten = slots[slot]
-        if forgotten is not None:
-            self._known.discard(forgotten)
-        slots[slot] = hashed
-        self._known.add(hashed)
+        first = block * SEEN_BLOCK
+        slots = slice(first, first + len(hashes))
+        self._known.difference_update(self._slots[slots])
+        self._slots[slots] = hashes
+        self._known.update(hashes)
 
 
 class ClusterState:
@@ -339,11 +332,11 @@ def evolve(state: ClusterState, record: Record) -> None:
 
 def _evolve_granted_create(state: ClusterState, record: GrantedCreate) -> None:
     """As its parts one by one: the topic's name is new, and it has no cores."""
-    event, lists = record.event, record.lists
+    event, lists, hashed = record.event, record.lists, record.event_hash
     state.topics[event.topic] = new_topic(
         record.policy,
         1,
-        record.event_hash,
+        hashed,
         (),
         event.replication_factor,
         event.ignore_rack,
@@ -353,7 +346,7 @@ def _evolve_granted_create(state: ClusterState, record: GrantedCreate) -> None:
     if state.ledger.add(lists):
         state._counts_changed = True
     state.chains[record.facts.order] = record.chain
-    state._dirty_blocks.add(state.memory.add(record.event_hash))
+    state._dirty_blocks.add(state.memory.add(hashed))
     state._dirty_chains = True
 
 

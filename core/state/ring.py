@@ -17,14 +17,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.records import Chain, Order, SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray, Table
 from spu_assigner.core.rules.placement import alternation, diagonal
 from spu_assigner.core.state.loads import Layout
 
 START: Final = Chain()
-_chain = fast_constructor(Chain)
 _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
 
 
@@ -127,13 +125,13 @@ class Ring:
 
     def index(self, order: Order, chain: Chain) -> int:
         """The chain index on this ring: cycle * size + position of the SPU that leads next."""
+        cached = self._index_of.get(order)
+        if cached is not None and cached[0] is chain:
+            return cached[1]
         if not chain.moved:
             return 0
         if chain.lead is None:
             return chain.cycle * self.size
-        cached = self._index_of.get(order)
-        if cached is not None and cached[0] is chain:
-            return cached[1]
         position = int(np.flatnonzero(self.order(order) == chain.lead)[0])
         index = chain.cycle * self.size + position
         self._index_of[order] = (chain, index)
@@ -145,7 +143,7 @@ class Ring:
         The ring must not be empty.
         """
         cycle, position = divmod(index, self.size)
-        chain = _chain(cycle=cycle, lead=self.order(order).item(position), moved=True)
+        chain = Chain(cycle, self.order(order).item(position), True)
         self._index_of[order] = (chain, index)
         return chain
 

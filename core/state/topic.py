@@ -12,7 +12,9 @@ from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
 
 BYTE_MAX: Final = 255
-_PACKED: Final = "packed"  # of a table's cache: the bytes of all rows, their width, columns
+_PACKED: Final = (
+    "packed"  # of a table's cache: the bytes of all rows, of one row, their width, columns
+)
 _WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
 
 
@@ -41,9 +43,9 @@ class PackedLists:
         packed = table.cache.get(_PACKED)
         if packed is None:
             data, width = _narrowed(table.rows)
-            packed = table.cache[_PACKED] = data, width, table.rows.shape[1]
-        data, width, replicas = packed
-        row_size = width * replicas
+            replicas = table.rows.shape[1]
+            packed = table.cache[_PACKED] = data, width * replicas, width, replicas
+        data, row_size, width, replicas = packed
         begin = lists.start * row_size
         return _packed_lists(data[begin : begin + lists.count * row_size], width, replicas)
 
