@@ -109,7 +109,7 @@ def ring_with(
     entering: Iterable[int],
     ring: Ring | None = None,
 ) -> Ring:
-    """The ring after SPUs have entered it or were described anew.
+    """The ring after SPUs have entered it or were described again.
 
     Nothing has to be made if none was.
     """

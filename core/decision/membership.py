@@ -1,4 +1,7 @@
-"""SPUs come, change and go: what follows for the ring. What follows for topics is `follow_up`'s."""
+"""SPUs join, change and leave: what follows for the ring.
+
+What follows for topics (repair, requests that waited) is in `machine` and `repair`.
+"""
 
 from __future__ import annotations
 

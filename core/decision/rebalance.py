@@ -81,10 +81,10 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     manual = len(state.topics) - len(names)
     if manual:
         message += f"; {manual} manual topic{'' if manual == 1 else 's'} left alone"
-    told = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
+    answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
     return [
         *_records(state, changed, cause=event.event_id),
-        replace(told, message=message),
+        replace(answer, message=message),
     ]
 
 

@@ -210,7 +210,7 @@ def revised(
 ) -> ReplicaMap:
     """The next map of a living topic, some of whose replicas are elsewhere.
 
-    Its reason tells the moves by partition, and no more than a message has room for.
+    Its reason lists the moves by partition, and no more than a message has room for.
     """
     topic, ring = state.topics[name], state.ring
     reported = sorted(moves, key=lambda move: move.partition)[:MOVES_REPORTED_MAX]

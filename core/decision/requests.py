@@ -95,7 +95,7 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
             Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}{waits}"
         )
     if topic.policy is Policy.MANUAL:
-        hint = "delete it and create it anew with all its lists"
+        hint = "delete it and create it again with all its lists"
         return Refusal(
             Code.MANUAL_TOPIC,
             f"topic {event.topic!r} was placed by hand, so there is no rule to grow it by; {hint}",

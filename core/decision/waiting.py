@@ -38,7 +38,7 @@ def in_turn(state: ClusterState, kind: Wait) -> list[Waiting]:
 
 
 def servable(state: ClusterState) -> Iterator[Waiting]:
-    """The creates for which there may be room, the oldest first; looks anew after each."""
+    """The creates for which there may be room, the oldest first; looks again after each."""
     creates = in_turn(state, Wait.CREATE)
     if not creates:
         return

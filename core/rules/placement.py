@@ -96,7 +96,7 @@ def shifted_over_racks_counted(
         none = np.zeros((partitions, 2), dtype=np.int32)
         return np.full((partitions, 1), ring[0], dtype=np.int32), none
     rack_count = int(np.count_nonzero(np.bincount(racks)))
-    steps = size - 1  # the walk passes every SPU but the leader, then begins anew
+    steps = size - 1  # the walk passes every SPU but the leader, then begins again
     rows = min(partitions, size * (steps // gcd(rack_count, steps)))
     turn, position = divmod(start, size)
     turns = -(-(position + rows) // size)

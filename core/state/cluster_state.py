@@ -396,7 +396,7 @@ def _evolve_seen(state: ClusterState, record: EventSeen) -> None:
 
 
 def _evolve_answer(state: ClusterState, record: TopicStatus | RingEvent) -> None:
-    """It is only told; the state that it tells of is in other records."""
+    """It changes nothing: the state that it reports is in other records."""
 
 
 _EVOLVERS: Final[Mapping[type[Record], Callable[[ClusterState, Any], None]]] = {

@@ -140,7 +140,7 @@ class Ledger:
         self._free_floor = 0
 
     def free_floor(self, needed: int) -> int:
-        """No ring member has fewer free slots than this; measured anew if not above `needed`."""
+        """No ring member has fewer free slots than this; measured again if not above `needed`."""
         if self._free_floor <= needed:
             self._settle()
             members = self._members()

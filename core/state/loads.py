@@ -35,13 +35,13 @@ class Layout:
     """What `balanced` needs of a ring beside the loads: it changes with the ring alone.
 
     Arrays are by ascending id. Where all SPUs are on one rack, or each on its own, SPUs need only
-    be distinct: they are told as one rack of which a list takes any.
+    be distinct: they count as one rack of which a list takes any.
     """
 
-    numbers: IdArray  # rack numbers as told
+    numbers: IdArray  # rack numbers as given
     capacities: CountArray
     capacity: int | None  # of all; None: they differ
-    is_one: bool  # told as one rack
+    is_one: bool  # counted as one rack
     rack_of: list[int]  # 0 … without gaps
     racks: CountArray  # the same
     starts: list[int]  # where each rack begins when the SPUs are sorted by rack; and their number
