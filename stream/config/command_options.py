@@ -102,7 +102,7 @@ def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
     Args:
         flags: as `settings_options` gives them, with what the environment says.
     """
-    default = next(spec.default for spec in SPECS if spec.name == "bootstrap_servers")
+    default = Settings().bootstrap_servers
     return flags["bootstrap_servers"] is not None or settings.bootstrap_servers != default
 
 

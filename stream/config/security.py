@@ -9,6 +9,7 @@ cluster the variable or file must therefore be on each node, under the same name
 
 from __future__ import annotations
 
+import base64
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +17,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.stream.config.secret import Secret, certificate, file_reference, private_key
-from spu_assigner.stream.config.setting_spec import SettingsError, Spec, matching, or_empty
+from spu_assigner.stream.config.secret import Secret, file_reference, read_file
+from spu_assigner.stream.config.setting_spec import (
+    PATH_EXPECTED,
+    SettingsError,
+    file_path,
+    matching,
+    or_empty,
+    setting,
+    specs_of,
+)
 
+CA_SIZE_MAX: Final = 8 * 1024 * 1024  # all authorities of a machine are a quarter of a MiB
 _PROVIDERS: Final = "org.apache.kafka.common.config.provider"
 _LOGIN_MODULES: Final = "org.apache.kafka.common.security"
+_KEY: Final = b"-----BEGIN PRIVATE KEY-----"
+_LOCKED_KEY: Final = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
+_PBES2: Final = bytes.fromhex("06092a864886f70d01050d")  # its name in DER (RFC 8018)
 
 
 class Protocol(StrEnum):
@@ -41,7 +54,7 @@ class Protocol(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """How a user proves who he is."""
+    """How a user is authenticated."""
 
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -58,21 +71,66 @@ class Mechanism(StrEnum):
 class Security:
     """What a listener asks of its clients; by default nothing."""
 
-    protocol: Protocol = Protocol.PLAINTEXT
-    mechanism: Mechanism = Mechanism.SCRAM_SHA_512
-    username: str | None = None
-    password: Secret | None = None
-    ca_file: Path | None = None  # None: the machine's own authorities
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    key_password: Secret | None = None
+    security_protocol: Protocol = setting(
+        lambda text: Protocol(text.upper()),
+        "PLAINTEXT",
+        expected=", ".join(Protocol),
+        what="what Kafka's listener speaks",
+        reason="a broker on this machine's loopback; over a network SASL_SSL or SSL",
+    )
+    sasl_mechanism: Mechanism = setting(
+        lambda text: Mechanism(text.upper()),
+        "SCRAM-SHA-512",
+        expected=", ".join(Mechanism),
+        what="how the user is authenticated",
+        reason="the strongest that Kafka has for passwords: the broker never sees it",
+    )
+    sasl_username: str | None = setting(
+        or_empty(matching(r"[^\x00-\x1f\x7f\"\\$]+")),
+        expected="a name without quotes, backslashes and dollar signs",
+        what="the user's name",
+        reason="only SASL asks for one",
+    )
+    sasl_password: Secret | None = setting(
+        str,
+        expected="the user's password",
+        what="the user's password",
+        reason="only SASL asks for one",
+        is_secret=True,
+    )
+    ssl_ca_file: Path | None = setting(
+        or_empty(file_path),
+        expected=PATH_EXPECTED,
+        what="the authorities that may vouch for the brokers, in PEM",
+        reason="empty: those that the machine trusts",
+    )
+    ssl_certificate_file: Path | None = setting(
+        or_empty(file_path),
+        expected=PATH_EXPECTED,
+        what="the client's certificate and what signed it, in PEM, for mutual TLS",
+        reason="only listeners with `ssl.client.auth` ask for one",
+    )
+    ssl_key_file: Path | None = setting(
+        or_empty(file_path),
+        expected=PATH_EXPECTED,
+        what="its key, PKCS#8 in PEM; mode 0600",
+        reason="as the certificate",
+    )
+    ssl_key_password: Secret | None = setting(
+        str,
+        expected="the key's password",
+        what="the key's password",
+        reason="only for an encrypted key",
+        is_secret=True,
+    )
 
     @property
     def warning(self) -> str | None:
         """What the user should know before going on."""
-        if self.protocol is not Protocol.SASL_PLAINTEXT:
+        if self.security_protocol is not Protocol.SASL_PLAINTEXT:
             return None
-        seen = "and the password" if self.mechanism is Mechanism.PLAIN else "(not the password)"
+        is_plain = self.sasl_mechanism is Mechanism.PLAIN
+        seen = "and the password" if is_plain else "(not the password)"
         return (
             f"SASL_PLAINTEXT does not encrypt: whoever is on the way reads every message {seen}, "
             "and can change them; use SASL_SSL"
@@ -80,27 +138,28 @@ class Security:
 
     def client(self) -> dict[str, Any]:
         """Settings for librdkafka."""
-        if self.protocol is Protocol.PLAINTEXT:
+        protocol = self.security_protocol
+        if protocol is Protocol.PLAINTEXT:
             return {}
-        settings: dict[str, Any] = {"security.protocol": self.protocol.value}
-        if self.protocol.has_tls:
+        settings: dict[str, Any] = {"security.protocol": protocol.value}
+        if protocol.has_tls:
             settings |= {
                 "enable.ssl.certificate.verification": True,
                 "ssl.endpoint.identification.algorithm": "https",  # the host's name is verified
             }
             files = {
-                "ssl.ca.location": self.ca_file,
-                "ssl.certificate.location": self.certificate_file,
-                "ssl.key.location": self.key_file,
+                "ssl.ca.location": self.ssl_ca_file,
+                "ssl.certificate.location": self.ssl_certificate_file,
+                "ssl.key.location": self.ssl_key_file,
             }
             settings |= {name: str(file) for name, file in files.items() if file is not None}
-            if self.key_password is not None:
-                settings["ssl.key.password"] = self.key_password.value
-        if self.protocol.has_sasl and self.password is not None:
+            if self.ssl_key_password is not None:
+                settings["ssl.key.password"] = self.ssl_key_password.value
+        if protocol.has_sasl and self.sasl_password is not None:
             settings |= {
-                "sasl.mechanism": self.mechanism.value,
-                "sasl.username": self.username,
-                "sasl.password": self.password.value,
+                "sasl.mechanism": self.sasl_mechanism.value,
+                "sasl.username": self.sasl_username,
+                "sasl.password": self.sasl_password.value,
             }
         return settings
 
@@ -110,77 +169,78 @@ class Security:
         Raises:
             OSError, ssl.SSLError: a certificate or a key cannot be read.
         """
-        if self.protocol is Protocol.PLAINTEXT:
-            return {}
-        settings: dict[str, Any] = {"security_protocol": self.protocol.value}
-        if self.protocol.has_tls:
-            settings["ssl_context"] = tls_context(self.client())
-        if self.protocol.has_sasl and self.password is not None:
-            settings |= {
-                "sasl_mechanism": self.mechanism.value,
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password.value,
-            }
+        client = self.client()
+        names = {
+            "security.protocol": "security_protocol",
+            "sasl.mechanism": "sasl_mechanism",
+            "sasl.username": "sasl_plain_username",
+            "sasl.password": "sasl_plain_password",
+        }
+        settings = {name: client[each] for each, name in names.items() if each in client}
+        if self.security_protocol.has_tls:
+            settings["ssl_context"] = tls_context(client)
         return settings
 
     def spark(self) -> dict[str, str]:
         """Options for Spark's Kafka source: the same, with references for secrets."""
-        if self.protocol is Protocol.PLAINTEXT:
+        protocol = self.security_protocol
+        if protocol is Protocol.PLAINTEXT:
             return {}
-        options = {"security.protocol": self.protocol.value}
-        if self.protocol.has_tls:
+        options = {"security.protocol": protocol.value}
+        if protocol.has_tls:
             options["ssl.endpoint.identification.algorithm"] = "https"
-            if self.ca_file is not None:
+            if self.ssl_ca_file is not None:
                 options |= {
                     "ssl.truststore.type": "PEM",
-                    "ssl.truststore.location": str(self.ca_file),
+                    "ssl.truststore.location": str(self.ssl_ca_file),
                 }
-            if self.certificate_file is not None and self.key_file is not None:
+            if self.ssl_certificate_file is not None and self.ssl_key_file is not None:
                 options |= {
                     "ssl.keystore.type": "PEM",
-                    "ssl.keystore.certificate.chain": file_reference(self.certificate_file),
-                    "ssl.keystore.key": file_reference(self.key_file),
+                    "ssl.keystore.certificate.chain": file_reference(self.ssl_certificate_file),
+                    "ssl.keystore.key": file_reference(self.ssl_key_file),
                 }
-            if self.key_password is not None:
-                options["ssl.key.password"] = self.key_password.reference
-        if self.protocol.has_sasl and self.password is not None:
-            quote = self.password.quote
+            if self.ssl_key_password is not None:
+                options["ssl.key.password"] = self.ssl_key_password.reference
+        if protocol.has_sasl and self.sasl_password is not None:
+            password, quote = self.sasl_password, self.sasl_password.quote
             # A quoted string of JAAS ends at its quote or at the line's end. Here the line ends,
             # so that a line end after the password in its file does no harm.
             options |= {
-                "sasl.mechanism": self.mechanism.value,
-                "sasl.jaas.config": f'{self.mechanism.login_module} required username="'
-                f'{self.username}" password={quote}{self.password.reference}\n;',
+                "sasl.mechanism": self.sasl_mechanism.value,
+                "sasl.jaas.config": f'{self.sasl_mechanism.login_module} required username="'
+                f'{self.sasl_username}" password={quote}{password.reference}\n;',
             }
         return {f"kafka.{name}": value for name, value in (options | self._providers()).items()}
 
     def _providers(self) -> dict[str, str]:
         """Kafka's providers, allowed to look at what is referred to and nothing else."""
-        files = [self.certificate_file, self.key_file]
-        variables: list[str] = []
-        for secret in (self.password, self.key_password):
-            if secret is not None:
-                files.append(secret.file)
-                variables += [secret.variable] if secret.variable is not None else []
+        secrets = [each for each in (self.sasl_password, self.ssl_key_password) if each is not None]
+        files = [self.ssl_certificate_file, self.ssl_key_file, *(each.file for each in secrets)]
         folders = sorted({str(file.parent) for file in files if file is not None})
         providers: dict[str, str] = {}
-        if variables:
+        used = []
+        if variables := self.variables():
+            used.append("env")
             providers |= {
                 "config.providers.env.class": f"{_PROVIDERS}.EnvVarConfigProvider",
                 "config.providers.env.param.allowlist.pattern": "|".join(variables),
             }
         if folders:
+            used.append("dir")
             providers |= {
                 "config.providers.dir.class": f"{_PROVIDERS}.DirectoryConfigProvider",
                 "config.providers.dir.param.allowed.paths": ",".join(folders),
             }
-        used = [name for name, there in (("env", variables), ("dir", folders)) if there]
         return {"config.providers": ",".join(used), **providers} if used else {}
 
     def variables(self) -> tuple[str, ...]:
         """The environment variables that Spark's JVMs must have."""
-        secrets = (self.password, self.key_password)
+        secrets = (self.sasl_password, self.ssl_key_password)
         return tuple(each.variable for each in secrets if each is not None and each.variable)
+
+
+_SPECS: Final = {spec.name: spec for spec in specs_of(Security)}
 
 
 def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:
@@ -208,145 +268,89 @@ def check(security: Security, sources: Mapping[str, str]) -> None:
         sources: by setting, the flag, variable or file's entry that gave it.
 
     Raises:
-        SettingsError: it names the setting.
+        SettingsError: it names what gave the setting.
     """
-    protocol = security.protocol
-    given: Mapping[str, object] = {
-        "sasl_username": security.username,
-        "sasl_password": security.password,
-        "ssl_ca_file": security.ca_file,
-        "ssl_certificate_file": security.certificate_file,
-        "ssl_key_file": security.key_file,
-        "ssl_key_password": security.key_password,
-    }
-    for name, value in given.items():
-        is_sasl = name.startswith("sasl")
-        if value is not None and not (protocol.has_sasl if is_sasl else protocol.has_tls):
+    protocol = security.security_protocol
+    for name in _SPECS:
+        is_sasl = name in ("sasl_username", "sasl_password")
+        if not (is_sasl or name.startswith("ssl")) or getattr(security, name) is None:
+            continue
+        if not (protocol.has_sasl if is_sasl else protocol.has_tls):
             listed = "SASL_SSL or SASL_PLAINTEXT" if is_sasl else "SSL or SASL_SSL"
             raise SettingsError(
-                setting=name,
-                source=sources[name],
-                value=None,
-                found=f"set, and {_BY_NAME['security_protocol'].variable} is {protocol}",
+                sources[name],
+                found=f"set, and {_SPECS['security_protocol'].variable} is {protocol}",
                 expected=f"{listed} there, or nothing here",
             )
     needed = ["sasl_username", "sasl_password"] if protocol.has_sasl else []
-    if security.certificate_file or security.key_file:
+    if security.ssl_certificate_file or security.ssl_key_file:
         needed += ["ssl_certificate_file", "ssl_key_file"]
     for name in needed:
-        if given[name] is None:
-            spec = _BY_NAME[name]
-            or_file = f" or {spec.file_variable}" if spec.is_secret else ""
-            raise SettingsError(
-                setting=name,
-                source=f"{spec.variable}{or_file}",
-                value=None,
-                found="not set",
-                expected=spec.expected,
-            )
+        if getattr(security, name) is None:
+            raise SettingsError(_asked_by(name), found="not set", expected=_SPECS[name].expected)
     _check_files(security, sources)
 
 
+def _asked_by(name: str) -> str:
+    spec = _SPECS[name]
+    return f"{spec.variable} or {spec.file_variable}" if spec.is_secret else spec.variable
+
+
 def _check_files(security: Security, sources: Mapping[str, str]) -> None:
-    if security.ca_file is not None:
-        certificate(security.ca_file, setting="ssl_ca_file", source=sources["ssl_ca_file"])
-    if security.certificate_file is not None:
-        name = "ssl_certificate_file"
-        certificate(security.certificate_file, setting=name, source=sources[name])
-    if security.key_file is None:
+    """Read the files as the clients will: by OpenSSL, and as Kafka's client in Java wants them."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if (authority := security.ssl_ca_file) is not None:
+        read_file(authority, sources["ssl_ca_file"], size_max=CA_SIZE_MAX)
+        try:
+            context.load_verify_locations(authority)
+        except ssl.SSLError as reason:
+            raise SettingsError(
+                sources["ssl_ca_file"],
+                found=f"{authority}, which holds no certificate ({reason.reason})",
+                expected="certificates in PEM",
+            ) from reason
+    certificate, key = security.ssl_certificate_file, security.ssl_key_file
+    if certificate is None or key is None:
         return
-    is_locked = private_key(
-        security.key_file, setting="ssl_key_file", source=sources["ssl_key_file"]
-    )
-    if is_locked != (security.key_password is not None):
-        spec = _BY_NAME["ssl_key_password"]
+    read_file(certificate, sources["ssl_certificate_file"])
+    data = _key_data(key, sources["ssl_key_file"])
+    is_locked = _LOCKED_KEY in data
+    if is_locked != (security.ssl_key_password is not None):
         raise SettingsError(
-            setting=spec.name,
-            source=f"{spec.variable} or {spec.file_variable}",
-            value=None,
+            _asked_by("ssl_key_password"),
             found="not set" if is_locked else "set",
-            expected=f"the password of {security.key_file}"
-            if is_locked
-            else f"nothing: {security.key_file} has no password",
+            expected=f"the password of {key}" if is_locked else f"nothing: {key} has no password",
+        )
+    password = "" if security.ssl_key_password is None else security.ssl_key_password.value
+    try:
+        context.load_cert_chain(certificate, key, password)
+    except ssl.SSLError as reason:
+        raise SettingsError(
+            f"{sources['ssl_certificate_file']} with {sources['ssl_key_file']}",
+            found=f"{certificate} with {key}, which cannot be used ({reason.reason or reason})",
+            expected="a certificate in PEM, its own key, and the key's password if it has one",
+        ) from reason
+    der = base64.b64decode(data.partition(_LOCKED_KEY)[2].partition(b"-----")[0])
+    if _PBES2 in der:
+        raise SettingsError(
+            sources["ssl_key_file"],
+            found=f"{key}, encrypted by PBES2, which Kafka's client in Java cannot open",
+            expected="a key without a password, in a file of mode 0600, or what "
+            f"`openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in {key}` makes of it",
         )
 
 
-_PATH: Final = or_empty(lambda text: Path(matching(r"[^:,{}$]+")(text)).absolute())
+def _key_data(path: Path, source: str) -> bytes:
+    """A key's file.
 
-SECURITY_SPECS: Final = (
-    Spec(
-        name="security_protocol",
-        variable="SPU_ASSIGNER_SECURITY_PROTOCOL",
-        default="PLAINTEXT",
-        read=lambda text: Protocol(text.upper()),
-        expected=", ".join(Protocol),
-        what="what Kafka's listener speaks",
-        reason="a broker on this machine's loopback; over a network SASL_SSL or SSL",
-    ),
-    Spec(
-        name="sasl_mechanism",
-        variable="SPU_ASSIGNER_SASL_MECHANISM",
-        default="SCRAM-SHA-512",
-        read=lambda text: Mechanism(text.upper()),
-        expected=", ".join(Mechanism),
-        what="how the user is authenticated",
-        reason="the strongest that Kafka has for passwords: the broker never sees it",
-    ),
-    Spec(
-        name="sasl_username",
-        variable="SPU_ASSIGNER_SASL_USERNAME",
-        default="",
-        read=or_empty(matching(r"[^\x00-\x1f\x7f\"\\$]+")),
-        expected="a name without quotes, backslashes and dollar signs",
-        what="the user's name",
-        reason="only SASL asks for one",
-    ),
-    Spec(
-        name="sasl_password",
-        variable="SPU_ASSIGNER_SASL_PASSWORD",
-        default="",
-        read=str,
-        expected="the user's password",
-        what="his password",
-        reason="only SASL asks for one",
-        is_secret=True,
-    ),
-    Spec(
-        name="ssl_ca_file",
-        variable="SPU_ASSIGNER_SSL_CA_FILE",
-        default="",
-        read=_PATH,
-        expected="a file's path, without any of : , { } $",
-        what="the authorities that may vouch for the brokers, in PEM",
-        reason="empty: those that the machine trusts",
-    ),
-    Spec(
-        name="ssl_certificate_file",
-        variable="SPU_ASSIGNER_SSL_CERTIFICATE_FILE",
-        default="",
-        read=_PATH,
-        expected="a file's path, without any of : , { } $",
-        what="the client's certificate and what signed it, in PEM, for mutual TLS",
-        reason="only listeners with `ssl.client.auth` ask for one",
-    ),
-    Spec(
-        name="ssl_key_file",
-        variable="SPU_ASSIGNER_SSL_KEY_FILE",
-        default="",
-        read=_PATH,
-        expected="a file's path, without any of : , { } $",
-        what="its key, PKCS#8 in PEM; mode 0600",
-        reason="as the certificate",
-    ),
-    Spec(
-        name="ssl_key_password",
-        variable="SPU_ASSIGNER_SSL_KEY_PASSWORD",
-        default="",
-        read=str,
-        expected="the key's password",
-        what="the key's password",
-        reason="only for an encrypted key",
-        is_secret=True,
-    ),
-)
-_BY_NAME: Final = {spec.name: spec for spec in SECURITY_SPECS}
+    Raises:
+        SettingsError: it holds no key in PKCS#8, or is open to others.
+    """
+    data = read_file(path, source, is_private=True)
+    if _LOCKED_KEY not in data and _KEY not in data:
+        raise SettingsError(
+            source,
+            found=f"{path}, which holds no key in PKCS#8",
+            expected=f"what `openssl pkcs8 -topk8 -nocrypt -in {path}` makes of it",
+        )
+    return data

@@ -1,13 +1,13 @@
-"""What a row of the table of settings is, and how its text is read."""
+"""What there is to know of one setting: it is written beside its field, and read from there."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import AssignerError
 
 
@@ -16,14 +16,8 @@ class SettingsError(AssignerError):
 
     exit_status = 2
 
-    def __init__(
-        self, *, setting: str, source: str, value: object, expected: str, found: str | None = None
-    ) -> None:
-        self.setting = setting
+    def __init__(self, source: str, *, found: str, expected: str) -> None:
         self.source = source  # the flag, variable, or file's entry that gave it
-        self.value = value  # None where it is secret
-        self.expected = expected
-        found = found or (repr(value) if isinstance(value, str) else bounded_repr(value))
         super().__init__(f"{source} is {found}; expected {expected}")
 
 
@@ -38,7 +32,7 @@ class Spec:
     expected: str
     what: str
     reason: str  # of the default
-    is_secret: bool = False  # no flag, never in the settings file: the variable, or a private file
+    is_secret: bool  # no flag, never in the settings file: the variable, or a private file
     flag_prefix: str = "--"
 
     @property
@@ -53,19 +47,62 @@ class Spec:
 
     @property
     def file_name(self) -> str:
-        """The same in the settings file."""
-        return f"{self.name}_file"
+        """The name in the settings file; of a secret, that of its file's path."""
+        return f"{self.name}_file" if self.is_secret else self.name
+
+
+def setting(
+    read: Callable[[str], Any],
+    default: str = "",
+    *,
+    expected: str,
+    what: str,
+    reason: str,
+    variable: str | None = None,
+    is_secret: bool = False,
+) -> Any:
+    """A field of a dataclass that is a setting.
+
+    Args:
+        variable: by default `SPU_ASSIGNER_` and the field's name.
+    """
+    facts = {"read": read, "default": default, "expected": expected, "what": what}
+    facts |= {"reason": reason, "variable": variable, "is_secret": is_secret}
+    return field(default=None if is_secret else read(default), metadata=facts)
+
+
+def specs_of(kind: type[Any]) -> tuple[Spec, ...]:
+    """The settings among a dataclass's fields, in their order."""
+    found = []
+    for each in fields(kind):
+        if facts := dict(each.metadata):
+            facts["variable"] = facts["variable"] or f"SPU_ASSIGNER_{each.name.upper()}"
+            found.append(Spec(name=each.name, **facts))
+    return tuple(found)
+
+
+def satisfying(is_legal: Callable[[str], object]) -> Callable[[str], str]:
+    """Reads what a test lets pass."""
+
+    def read(text: str) -> str:
+        if not is_legal(text):
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def matching(pattern: str) -> Callable[[str], str]:
+    """Reads what matches as a whole."""
+    return satisfying(re.compile(pattern).fullmatch)
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:
     """Reads a whole number in a range."""
-
-    def read(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-            raise ValueError(text)
-        return int(text)
-
-    return read
+    digits = satisfying(
+        lambda text: re.fullmatch(r"[0-9]{1,9}", text) and least <= int(text) <= most
+    )
+    return lambda text: int(digits(text))
 
 
 def or_empty(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -73,12 +110,9 @@ def or_empty(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: read(text) if text else None
 
 
-def matching(pattern: str) -> Callable[[str], str]:
-    """Reads what matches as a whole."""
+PATH_EXPECTED = "a file's path, without any of : , { } $"
 
-    def read(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(text)
-        return text
 
-    return read
+def file_path(text: str) -> Path:
+    """Reads a path that a reference of Kafka's configuration providers can hold."""
+    return Path(matching(r"[^:,{}$]+")(text)).absolute()

@@ -1,8 +1,10 @@
-"""Every setting of the job, in one table: name, variable, flag, default and the reason for it.
+"""Every setting of the job: its field, with default and the reason for it, limits and meaning.
 
 A setting is looked for in the flags, then in the environment, then in a TOML file, and has a
-default at last; a secret only in the environment and in a file of its own. The environment is read
-here and nowhere else.
+default at last; a secret only in the environment and in a file of its own. What a user sets is
+read here alone. What the machine offers is read where it is used: the cache's folder
+(`jvm/build_cache.py`), Java (`jvm/java.py`), proxy and repository of the jars (`jvm/jars.py`); and
+a trial's failpoint (`job/failpoints.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,9 +23,18 @@ from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.profile import DEFAULT_PROFILE, Profile, tuning
-from spu_assigner.stream.config.secret import Secret, read_secret
-from spu_assigner.stream.config.security import SECURITY_SPECS, Mechanism, Protocol, Security, check
-from spu_assigner.stream.config.setting_spec import SettingsError, Spec, integer, matching, or_empty
+from spu_assigner.stream.config.secret import read_secret
+from spu_assigner.stream.config.security import Security, check
+from spu_assigner.stream.config.setting_spec import (
+    SettingsError,
+    Spec,
+    integer,
+    matching,
+    or_empty,
+    satisfying,
+    setting,
+    specs_of,
+)
 
 __all__ = ["SPECS", "Settings", "SettingsError", "Spec"]
 
@@ -35,40 +46,121 @@ TOPIC_EVENTS_PER_BATCH_MAX: Final = 1_000_000  # a shard holds its part of a bat
 PORT_MAX: Final = 65_535
 FILE_SIZE_MAX: Final = 64 * 1024  # a name and a value a setting; more is another file
 LOG_LEVELS: Final = ("ERROR", "WARN", "INFO", "DEBUG")
+_LEGAL: Final = "letters, digits, dots, dashes and underscores"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The job's settings, checked. `describe` tells what each is for."""
+    """The job's settings, checked."""
 
-    bootstrap_servers: str
-    topic_prefix: str
-    checkpoint: str
-    query_name: str
-    profile: Profile | None
-    shards: int | None
-    default_policy: Policy
-    wire: Wire
-    topic_events_per_batch: int | None
-    master: str | None
-    driver_memory: str
-    ui_port: int
-    metrics_port: int | None
-    metrics_host: str
-    log_level: str
-    security_protocol: Protocol
-    sasl_mechanism: Mechanism
-    sasl_username: str | None
-    sasl_password: Secret | None
-    ssl_ca_file: Path | None
-    ssl_certificate_file: Path | None
-    ssl_key_file: Path | None
-    ssl_key_password: Secret | None
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """From the environment and the file it names."""
-        return cls.load(environ=environ)
+    bootstrap_servers: str = setting(
+        matching(r"[^\s,]+:[0-9]{1,5}(,[^\s,]+:[0-9]{1,5})*"),
+        "127.0.0.1:9092",
+        expected="host:port, several with commas",
+        what="Kafka's brokers",
+        reason="where a broker on this machine listens",
+        variable="KAFKA_BOOTSTRAP_SERVERS",
+    )
+    topic_prefix: str = setting(
+        satisfying(lambda text: not text or is_legal_name(f"{text}assigner-commits")),
+        expected=f"{_LEGAL}, short enough that the topics' names have at most 249",
+        what="what precedes the name of each topic",
+        reason="the names are telling by themselves",
+    )
+    checkpoint: str = setting(
+        matching(r"\S(.*\S)?"),
+        ".spu-assigner/checkpoint",
+        expected="a folder, or a URL of Hadoop's such as hdfs:// or s3a://",
+        what="where Spark keeps offsets and state",
+        reason="under the folder it is started in; a job on a cluster needs a shared place",
+    )
+    query_name: str = setting(
+        satisfying(is_legal_name),
+        "spu-assigner",
+        expected=f"1 to 249 {_LEGAL}",
+        what="the query's name: in Spark's UI, on its markers, and to keep a second one out",
+        reason="the product's",
+    )
+    profile: Profile | None = setting(
+        or_empty(Profile),
+        expected=", ".join(Profile),
+        what=f"what the job is to be good at: {' or '.join(Profile)}",
+        reason=f"empty: {DEFAULT_PROFILE}, the better compromise, in as many shards as the "
+        "checkpoint has; one that is named must suit these",
+    )
+    shards: int | None = setting(
+        or_empty(integer(1, SHARDS_MAX)),
+        expected=f"1 to {SHARDS_MAX}",
+        what="the parts that the clusters' state is divided into, each with a task; fixed by the "
+        "checkpoint at the first start",
+        reason="empty: the checkpoint's; at the first start one for each core, at most 8, since "
+        "every batch costs a task for each; with profile latency one",
+    )
+    default_policy: Policy = setting(
+        Policy,
+        DEFAULT_POLICY.value,
+        expected=", ".join(Policy),
+        what="the policy of creates that name none",
+        reason="the most even one: over racks, SPUs and leaders, over all topics of a cluster",
+    )
+    wire: Wire = setting(
+        Wire,
+        "confluent",
+        expected=", ".join(Wire),
+        what="the encoding that is written; both are read",
+        reason="what most Avro consumers of Kafka expect",
+    )
+    topic_events_per_batch: int | None = setting(
+        or_empty(integer(1, TOPIC_EVENTS_PER_BATCH_MAX)),
+        expected=f"1 to {TOPIC_EVENTS_PER_BATCH_MAX}",
+        what="the most topic events a batch takes; joins and leaves are never held back",
+        reason=f"empty: {tuning(None).topic_events_per_batch}, with profile latency "
+        f"{tuning(Profile.LATENCY).topic_events_per_batch}: a larger batch costs less for each "
+        "event, but all of it is answered at once, and a shard's part is held in memory",
+    )
+    master: str | None = setting(
+        or_empty(matching(r"\S+")),
+        expected="a master URL of Spark's",
+        what="where Spark runs",
+        reason="empty: what spark-submit says, else local[*], this process with all cores",
+    )
+    driver_memory: str = setting(
+        matching(r"[1-9][0-9]*[mgMG]"),
+        "2g",
+        expected="a size such as 900m or 4g",
+        what="the JVM's heap where this process starts it",
+        reason="a batch's rows pass through it, and on local[*] all tasks run in it",
+    )
+    ui_port: int = setting(
+        integer(0, PORT_MAX),
+        "4040",
+        expected=f"0 (none) to {PORT_MAX}",
+        what="Spark's UI, on 127.0.0.1; the next free port if it is taken; 0: none",
+        reason="Spark's own",
+    )
+    metrics_port: int | None = setting(
+        lambda text: None if text in {"", "off"} else integer(0, PORT_MAX)(text),
+        "4060",
+        expected=f"0 (any free one) to {PORT_MAX}, or off",
+        what="where `/metrics`, `/live` and `/ready` are served; the next free port if it is "
+        "taken; 0: any free one; off: none",
+        reason="near that of Spark's UI, and beyond those it tries",
+    )
+    metrics_host: str = setting(
+        matching(r"[A-Za-z0-9.:_-]{1,253}"),
+        "127.0.0.1",
+        expected="an address or name of this machine",
+        what="the address they are served on",
+        reason="there is no login, so others see them only where it is wished",
+    )
+    log_level: str = setting(
+        lambda text: LOG_LEVELS[LOG_LEVELS.index(text.upper())],
+        "ERROR",
+        expected=", ".join(LOG_LEVELS),
+        what="what Spark logs to standard error",
+        reason="its warnings at each start are about what this job does on purpose",
+    )
+    security: Security = field(default_factory=Security)
 
     @classmethod
     def load(
@@ -102,38 +194,32 @@ class Settings:
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
         for spec in map(_of_target, SPECS) if is_target else SPECS:
+            name = spec.name
             if spec.is_secret:
-                values[spec.name], sources[spec.name] = read_secret(
+                values[name], sources[name] = read_secret(
                     spec, environ=environ, written=written, file=file
                 )
                 continue
-            if spec.name in given:
-                value, source = given[spec.name], spec.flag
+            value: object
+            if name in given:
+                value, source = given[name], spec.flag
             elif spec.variable in environ:
                 value, source = environ[spec.variable], spec.variable
-            elif spec.name in written:
-                value, source = written[spec.name], f"{spec.name} in {file}"
+            elif name in written:
+                value, source = written[name], f"{name} in {file}"
             else:
-                value, source = spec.default, f"the default of {spec.name}"
-            values[spec.name], sources[spec.name] = _value(spec, value, source), source
-        settings = cls(**values)
-        check(settings.connection().security, sources)
-        return settings
+                value, source = spec.default, f"the default of {name}"
+            values[name], sources[name] = _value(spec, value, source), source
+        security = Security(**{each.name: values.pop(each.name) for each in fields(Security)})
+        check(security, sources)
+        return cls(**values, security=security)
 
     def connection(self) -> Connection:
         """How every Kafka client of the job and of the commands is made."""
-        security = Security(
-            protocol=self.security_protocol,
-            mechanism=self.sasl_mechanism,
-            username=self.sasl_username,
-            password=self.sasl_password,
-            ca_file=self.ssl_ca_file,
-            certificate_file=self.ssl_certificate_file,
-            key_file=self.ssl_key_file,
-            key_password=self.ssl_key_password,
-        )
         return Connection(
-            bootstrap_servers=self.bootstrap_servers, prefix=self.topic_prefix, security=security
+            bootstrap_servers=self.bootstrap_servers,
+            prefix=self.topic_prefix,
+            security=self.security,
         )
 
     @staticmethod
@@ -147,12 +233,14 @@ class Settings:
             default = f"`{spec.default}`" if spec.default else "empty"
             flag, variable = f"`{spec.flag}`", f"`{spec.variable}`"
             if spec.is_secret:
-                flag, variable = (
-                    "none: a secret",
-                    f"{variable}, or a file in `{spec.file_variable}`",
-                )
+                flag = "none: a secret"
+                variable += f", or a file in `{spec.file_variable}`"
             lines.append(f"| {spec.what} | {flag} | {variable} | {default} | {spec.reason} |")
         return "\n".join(lines)
+
+
+SPECS: Final = (*specs_of(Settings), *specs_of(Security))
+_BY_NAME: Final = {spec.name: spec for spec in SPECS}
 
 
 def has_target(environ: Mapping[str, str] | None = None) -> bool:
@@ -168,215 +256,38 @@ def _of_target(spec: Spec) -> Spec:
 
 def _value(spec: Spec, value: object, source: str) -> Any:
     text = value if isinstance(value, str) else bounded_repr(value)
-    if isinstance(value, bool | float | list | dict):
-        raise SettingsError(setting=spec.name, source=source, value=value, expected=spec.expected)
+    is_text = not isinstance(value, bool | float | list | dict)
     try:
-        return spec.read(text.strip())
+        if is_text:
+            return spec.read(text.strip())
     except ValueError:
-        raise SettingsError(
-            setting=spec.name, source=source, value=text, expected=spec.expected
-        ) from None
+        pass
+    raise SettingsError(source, found=repr(text) if is_text else text, expected=spec.expected)
 
 
 def _read_file(path: Path) -> dict[str, object]:
+    source, toml = f"the settings file {path}", "TOML, one `name = value` a line"
     try:
         written = tomllib.loads(read_plain_file(path, size_max=FILE_SIZE_MAX).decode())
     except FileRefusedError as reason:
-        raise _file_error(path, reason.reason, "a file that can be read") from reason
+        expected = "a file that can be read"
+        raise SettingsError(source, found=repr(reason.reason), expected=expected) from reason
     except RecursionError as reason:
-        raise _file_error(path, "nested too deeply", _TOML) from reason
+        raise SettingsError(source, found="nested too deeply", expected=toml) from reason
     except ValueError as reason:  # no UTF-8, no TOML, or a number of more digits than Python reads
-        raise _file_error(path, str(reason), _TOML) from reason
-    names = [spec.file_name if spec.is_secret else spec.name for spec in SPECS]
+        raise SettingsError(source, found=repr(str(reason)), expected=toml) from reason
+    names = [spec.file_name for spec in SPECS]
     for name in written:
         if name in names:
             continue
-        if name in _BY_NAME:
-            spec = _BY_NAME[name]
-            raise SettingsError(
-                setting=name,
-                source=f"{name} in {path}",
-                value=None,
-                found="a secret in a settings file",
-                expected=f"{spec.file_name}, the path of a file of its own with mode 0600, or the "
-                f"variable {spec.variable}",
-            )
+        if name not in _BY_NAME:
+            expected = ", ".join(names)
+            raise SettingsError(f"a name in {path}", found=repr(name), expected=expected)
+        spec = _BY_NAME[name]
         raise SettingsError(
-            setting="file", source=f"a name in {path}", value=name, expected=", ".join(names)
+            f"{name} in {path}",
+            found="a secret in a settings file",
+            expected=f"{spec.file_name}, the path of a file of its own with mode 0600, or the "
+            f"variable {spec.variable}",
         )
     return written
-
-
-def _file_error(path: Path, found: str, expected: str) -> SettingsError:
-    return SettingsError(
-        setting="file", source=f"the settings file {path}", value=found, expected=expected
-    )
-
-
-def _prefix(text: str) -> str:
-    if text and not is_legal_name(text + "assigner-commits"):
-        raise ValueError(text)
-    return text
-
-
-def _query_name(text: str) -> str:
-    if not is_legal_name(text):
-        raise ValueError(text)
-    return text
-
-
-def _metrics_port(text: str) -> int | None:
-    return None if text in {"", "off"} else integer(0, PORT_MAX)(text)
-
-
-_TOML: Final = "TOML, one `name = value` a line"
-_LEGAL: Final = "letters, digits, dots, dashes and underscores"
-
-SPECS: Final = (
-    Spec(
-        name="bootstrap_servers",
-        variable="KAFKA_BOOTSTRAP_SERVERS",
-        default="127.0.0.1:9092",
-        read=matching(r"[^\s,]+:[0-9]{1,5}(,[^\s,]+:[0-9]{1,5})*"),
-        expected="host:port, several with commas",
-        what="Kafka's brokers",
-        reason="where a broker on this machine listens",
-    ),
-    Spec(
-        name="topic_prefix",
-        variable="SPU_ASSIGNER_TOPIC_PREFIX",
-        default="",
-        read=_prefix,
-        expected=f"{_LEGAL}, short enough that the topics' names have at most 249",
-        what="what precedes the name of each topic",
-        reason="the names are telling by themselves",
-    ),
-    Spec(
-        name="checkpoint",
-        variable="SPU_ASSIGNER_CHECKPOINT",
-        default=".spu-assigner/checkpoint",
-        read=matching(r"\S(.*\S)?"),
-        expected="a folder, or a URL of Hadoop's such as hdfs:// or s3a://",
-        what="where Spark keeps offsets and state",
-        reason="under the folder it is started in; a job on a cluster needs a shared place",
-    ),
-    Spec(
-        name="query_name",
-        variable="SPU_ASSIGNER_QUERY_NAME",
-        default="spu-assigner",
-        read=_query_name,
-        expected=f"1 to 249 {_LEGAL}",
-        what="the query's name: in Spark's UI, on its markers, and to keep a second one out",
-        reason="the product's",
-    ),
-    Spec(
-        name="profile",
-        variable="SPU_ASSIGNER_PROFILE",
-        default="",
-        read=or_empty(Profile),
-        expected=", ".join(Profile),
-        what=f"what the job is to be good at: {' or '.join(Profile)}",
-        reason=f"empty: {DEFAULT_PROFILE}, the better compromise, in as many shards as the "
-        "checkpoint has; one that is named must suit these",
-    ),
-    Spec(
-        name="shards",
-        variable="SPU_ASSIGNER_SHARDS",
-        default="",
-        read=or_empty(integer(1, SHARDS_MAX)),
-        expected=f"1 to {SHARDS_MAX}",
-        what="the parts that the clusters' state is divided into, each with a task; fixed by the "
-        "checkpoint at the first start",
-        reason="empty: the checkpoint's; at the first start one for each core, at most 8, since "
-        "every batch costs a task for each; with profile latency one",
-    ),
-    Spec(
-        name="default_policy",
-        variable="SPU_ASSIGNER_DEFAULT_POLICY",
-        default=DEFAULT_POLICY.value,
-        read=Policy,
-        expected=", ".join(Policy),
-        what="the policy of creates that name none",
-        reason="the most even one: over racks, SPUs and leaders, over all topics of a cluster",
-    ),
-    Spec(
-        name="wire",
-        variable="SPU_ASSIGNER_WIRE",
-        default="confluent",
-        read=Wire,
-        expected=", ".join(Wire),
-        what="the encoding that is written; both are read",
-        reason="what most Avro consumers of Kafka expect",
-    ),
-    Spec(
-        name="topic_events_per_batch",
-        variable="SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH",
-        default="",
-        read=or_empty(integer(1, TOPIC_EVENTS_PER_BATCH_MAX)),
-        expected=f"1 to {TOPIC_EVENTS_PER_BATCH_MAX}",
-        what="the most topic events a batch takes; joins and leaves are never held back",
-        reason=f"empty: {tuning(None).topic_events_per_batch}, with profile latency "
-        f"{tuning(Profile.LATENCY).topic_events_per_batch}: a larger batch costs less for each "
-        "event, but all of it is answered at once, and a shard's part is held in memory",
-    ),
-    Spec(
-        name="master",
-        variable="SPU_ASSIGNER_MASTER",
-        default="",
-        read=or_empty(matching(r"\S+")),
-        expected="a master URL of Spark's",
-        what="where Spark runs",
-        reason="empty: what spark-submit says, else local[*], this process with all cores",
-    ),
-    Spec(
-        name="driver_memory",
-        variable="SPU_ASSIGNER_DRIVER_MEMORY",
-        default="2g",
-        read=matching(r"[1-9][0-9]*[mgMG]"),
-        expected="a size such as 900m or 4g",
-        what="the JVM's heap where this process starts it",
-        reason="a batch's rows pass through it, and on local[*] all tasks run in it",
-    ),
-    Spec(
-        name="ui_port",
-        variable="SPU_ASSIGNER_UI_PORT",
-        default="4040",
-        read=integer(0, PORT_MAX),
-        expected=f"0 (none) to {PORT_MAX}",
-        what="Spark's UI, on 127.0.0.1; the next free port if it is taken; 0: none",
-        reason="Spark's own",
-    ),
-    Spec(
-        name="metrics_port",
-        variable="SPU_ASSIGNER_METRICS_PORT",
-        default="4060",
-        read=_metrics_port,
-        expected=f"0 (any free one) to {PORT_MAX}, or off",
-        what="where `/metrics`, `/live` and `/ready` are served; the next free port if it is "
-        "taken; 0: any free one; off: none",
-        reason="near that of Spark's UI, and beyond those it tries",
-    ),
-    Spec(
-        name="metrics_host",
-        variable="SPU_ASSIGNER_METRICS_HOST",
-        default="127.0.0.1",
-        read=matching(r"[A-Za-z0-9.:_-]{1,253}"),
-        expected="an address or name of this machine",
-        what="the address they are served on",
-        reason="nobody is asked who he is, so others see them only where it is wished",
-    ),
-    Spec(
-        name="log_level",
-        variable="SPU_ASSIGNER_LOG_LEVEL",
-        default="ERROR",
-        read=lambda text: LOG_LEVELS[LOG_LEVELS.index(text.upper())],
-        expected=", ".join(LOG_LEVELS),
-        what="what Spark logs to standard error",
-        reason="its warnings at each start are about what this job does on purpose",
-    ),
-    *SECURITY_SPECS,
-)
-_BY_NAME: Final = {spec.name: spec for spec in SPECS}
-
-if [field.name for field in fields(Settings)] != list(_BY_NAME):
-    raise TypeError("Settings and SPECS differ")

@@ -114,7 +114,7 @@ def check_broker(check: Check, *, settings: Settings) -> Broker:
             check.report(_CODES[reason.refusal], str(reason).partition("; ")[0])
             raise Unchecked("no broker answers") from reason
         brokers = "1 broker" if len(found.brokers) == 1 else f"{len(found.brokers)} brokers"
-        check.summary = f"{address(client)}, {brokers}, {settings.security_protocol.value}"
+        check.summary = f"{address(client)}, {brokers}, {settings.security.security_protocol.value}"
         _check_features(check, connection)
         on_failure.pop_all()
     return Broker(
@@ -155,7 +155,7 @@ def _connect_to(servers: Sequence[str], seconds: float) -> dict[str, str]:
 
 
 def _check_encryption(check: Check, connection: Connection, servers: Sequence[str]) -> None:
-    protocol = connection.security.protocol
+    protocol = connection.security.security_protocol
     hosts = [host for host, _ in map(_host_and_port, servers) if not _is_loopback(host)]
     if hosts and not protocol.has_tls:
         check.report("D213", f"{protocol} to {', '.join(hosts)}: messages can be read on the way")
@@ -209,7 +209,7 @@ def check_rights(check: Check, *, broker: Broker, settings: Settings) -> Rights:
     except ClientError as reason:
         check.report("D214", f"Kafka does not report rights: {reason}")
         raise Unchecked("Kafka does not report rights") from reason
-    user = broker.connection.security.username
+    user = broker.connection.security.sasl_username
     principal = f" --principal User:{user}" if user is not None else ""
     given = f" --topic-prefix {prefix}" if prefix else ""
     fix = f"grant what `spu-assigner topics acls --role {role}{principal}{given}` lists"

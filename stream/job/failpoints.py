@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.stream.config.settings import SettingsError
 
 VARIABLE: Final = "SPU_ASSIGNER_FAILPOINT"
@@ -60,9 +61,8 @@ def armed(environ: Mapping[str, str] | None = None) -> Armed:
     match = re.fullmatch(rf"({'|'.join(Failpoint)})(?::([0-9]{{1,18}}))?", text)
     if match is None:
         raise SettingsError(
-            setting="failpoint",
-            source=VARIABLE,
-            value=text,
+            VARIABLE,
+            found=bounded_repr(text),
             expected=f"one of {', '.join(Failpoint)}, with or without :batch, or empty",
         )
     return Armed(failpoint=Failpoint(match[1]), batch=int(match[2] or 0))

@@ -1,6 +1,6 @@
 """The job: a Spark session made for it, its query, and how it ends.
 
-    with start(Settings.from_env()) as job:
+    with start(Settings.load()) as job:
         job.await_termination()
 
 It runs in this process on `local[*]`, or unchanged on a cluster: what the executors need is the
@@ -434,8 +434,8 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
 def main() -> int:
     """For spark-submit: runs the job with the environment's settings until it ends."""
     try:
-        settings = Settings.from_env()
-        if (warning := settings.connection().security.warning) is not None:
+        settings = Settings.load()
+        if (warning := settings.security.warning) is not None:
             print(f"spu-assigner: warning: {warning}", file=sys.stderr)
         with start(settings) as job:
             job.await_termination()

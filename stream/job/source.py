@@ -78,12 +78,10 @@ def topic_events_per_batch(settings: Settings) -> int:
 
 def _require_secrets(spark: SparkSession, settings: Settings) -> None:
     """Spark resolves references to variables in its own JVM, which may be older than they are."""
-    for variable in settings.connection().security.variables():
+    for variable in settings.security.variables():
         if spark.sparkContext._jvm.System.getenv(variable) is None:  # type: ignore[union-attr]  # there is one
             raise SettingsError(
-                setting=variable,
-                source=variable,
-                value=None,
+                variable,
                 found="not in the environment of Spark's JVM",
                 expected=f"it there too, at its start; or a file named by {variable}_FILE",
             )

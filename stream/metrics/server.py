@@ -130,9 +130,7 @@ def listen(settings: Settings) -> socket.socket | None:
             if reason.errno == errno.EADDRINUSE and ports:
                 continue
             raise SettingsError(
-                setting="metrics_host",
-                source="the address for metrics",
-                value=f"{host}:{port}",
+                "the address for metrics",
                 found=f"{host!r}, port {port}, which cannot be listened on "
                 f"({reason.strerror or reason})",
                 expected="an address of this machine and a port that you may take "

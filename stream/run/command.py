@@ -19,7 +19,7 @@ import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.command_options import is_broker_named, settings_options
 from spu_assigner.stream.config.security import Protocol
-from spu_assigner.stream.config.settings import SPECS, Settings
+from spu_assigner.stream.config.settings import Settings
 
 if TYPE_CHECKING:
     from spu_assigner.stream.common.interrupts import Interrupts
@@ -69,12 +69,12 @@ def run(
     is_named = is_broker_named(flags, settings)
     if is_named and data is not None:
         raise click.UsageError("--data is for the embedded broker, and a broker is named")
-    if not is_named and settings.security_protocol is not Protocol.PLAINTEXT:
+    if not is_named and settings.security.security_protocol is not Protocol.PLAINTEXT:
         raise click.UsageError(
-            f"{settings.security_protocol} is for a broker of yours, and none is named: give "
-            "--bootstrap-servers; the embedded one speaks PLAINTEXT, on this machine's loopback"
+            f"{settings.security.security_protocol} is for a broker of yours, and none is named: "
+            "give --bootstrap-servers; the embedded broker speaks PLAINTEXT, on the loopback"
         )
-    if (warning := settings.connection().security.warning) is not None:
+    if (warning := settings.security.warning) is not None:
         click.echo(f"warning: {warning}", err=True)
     with ExitStack() as stack:
         if not is_named:
@@ -119,8 +119,7 @@ def _at_home(
     settings: Settings, home: Path, flags: dict[str, Any], config: Path | None
 ) -> Settings:
     """The checkpoint belongs to the broker's data, so it lies beside them unless it is named."""
-    default = next(spec.default for spec in SPECS if spec.name == "checkpoint")
-    if settings.checkpoint != default:
+    if settings.checkpoint != Settings().checkpoint:
         return settings
     beside = {**flags, "checkpoint": str(home / "checkpoint")}
     return Settings.load(flags=beside, file=config)

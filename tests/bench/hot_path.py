@@ -196,7 +196,7 @@ def sink(bundles: Sequence[bytes], figures: Figures) -> None:
         for sequence, bundle in enumerate(bundles):
             buffer.add(0, sequence, bundle)
         figures.time("sink: digest", lambda: summary_of(buffer))
-        sender = TransactionalSink(Settings.from_env({}), shards=1)
+        sender = TransactionalSink(Settings.load(environ={}), shards=1)
         figures.time("sink: unpack, headers", lambda: sum(1 for _ in sender._outgoing(buffer)))
         producer = Producer(
             {

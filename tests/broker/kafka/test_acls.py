@@ -257,7 +257,7 @@ def apply_maps(settings: Settings) -> None:
     """Read maps, and make, grow and delete topics of the user's own."""
     connection = settings.connection()
     assert "a" in read_maps(connection, "c1", matcher(())).topics
-    new, wide, old = mapped(str(settings.sasl_username))
+    new, wide, old = mapped(str(settings.security.sasl_username))
     two = Wanted(replicas=((1,), (1,)), replication_factor=1)
     maps = Maps(cluster_id="c1", topics={new: two, wide: two, old: Wanted(replicas=None)})
     records = f"{connection.prefix}{APPLIED_TOPICS}"

@@ -165,7 +165,7 @@ def raising(error: BaseException) -> Commands:
     [
         (AssignerError("no\n  luck"), 1, "spu-assigner: no luck\n"),
         (
-            SettingsError(setting="x", source="X", value="y", expected="z"),
+            SettingsError("X", found="'y'", expected="z"),
             2,
             "spu-assigner: X is 'y'; expected z\n",
         ),

@@ -1,13 +1,22 @@
-"""Security settings: one description for both clients, and secrets that nothing shows."""
+"""Security settings: one description for all clients, and secrets that nothing shows."""
 
 from __future__ import annotations
 
 import os
-import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.config.connection import Connection
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
 from spu_assigner.stream.config.secret import SIZE_MAX
 from spu_assigner.stream.config.security import Mechanism, Protocol, Security
 from spu_assigner.stream.config.settings import SPECS, Settings, SettingsError
@@ -18,7 +27,27 @@ USER = {
     "SPU_ASSIGNER_SASL_USERNAME": "job",
     "SPU_ASSIGNER_SASL_PASSWORD": CANARY,
 }
-PEM = "-----BEGIN {0}-----\nAAAA\n-----END {0}-----\n"
+KEY = Ed25519PrivateKey.generate()
+
+
+def certificate() -> str:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "client")])
+    begin = datetime.now(UTC)
+    builder = x509.CertificateBuilder(
+        subject_name=name,
+        issuer_name=name,
+        public_key=KEY.public_key(),
+        serial_number=1,
+        not_valid_before=begin,
+        not_valid_after=begin + timedelta(days=1),
+    )
+    return builder.sign(KEY, None).public_bytes(Encoding.PEM).decode()
+
+
+def pem(key: Ed25519PrivateKey, encryption: KeySerializationEncryption | None = None) -> str:
+    return key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, encryption or NoEncryption()
+    ).decode()
 
 
 def written(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -39,12 +68,12 @@ def refusal(environ: dict[str, str], file: Path | None = None) -> str:
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
     """A client with a certificate."""
-    certificate = written(tmp_path / "client.pem", PEM.format("CERTIFICATE"), 0o644)
-    key = written(tmp_path / "client.key", PEM.format("PRIVATE KEY"))
     return {
         "SPU_ASSIGNER_SECURITY_PROTOCOL": "SSL",
-        "SPU_ASSIGNER_SSL_CERTIFICATE_FILE": str(certificate),
-        "SPU_ASSIGNER_SSL_KEY_FILE": str(key),
+        "SPU_ASSIGNER_SSL_CERTIFICATE_FILE": str(
+            written(tmp_path / "client.pem", certificate(), 0o644)
+        ),
+        "SPU_ASSIGNER_SSL_KEY_FILE": str(written(tmp_path / "client.key", pem(KEY))),
     }
 
 
@@ -58,7 +87,7 @@ def test_by_default_nothing_is_asked_of_a_client() -> None:
 
 def test_a_user_is_said_to_librdkafka_and_referred_to_for_spark(tmp_path: Path) -> None:
     """What Spark is given it shows in its UI and writes to its event log."""
-    ca = written(tmp_path / "ca.pem", PEM.format("CERTIFICATE"), 0o644)
+    ca = written(tmp_path / "ca.pem", certificate(), 0o644)
     connection = Settings.load(environ={**USER, "SPU_ASSIGNER_SSL_CA_FILE": str(ca)}).connection()
     assert connection.client() == {
         "bootstrap.servers": "127.0.0.1:9092",
@@ -118,9 +147,9 @@ def test_a_secret_is_in_no_representation(tmp_path: Path) -> None:
     del in_file["SPU_ASSIGNER_SASL_PASSWORD"]
     for environ in (USER, in_file):
         settings = Settings.load(environ=environ)
-        assert settings.sasl_password is not None
-        assert settings.sasl_password.value == CANARY
-        shown = [settings, settings.connection(), settings.sasl_password]
+        assert settings.security.sasl_password is not None
+        assert settings.security.sasl_password.value == CANARY
+        shown = [settings, settings.connection(), settings.security.sasl_password]
         assert CANARY not in " ".join([*map(repr, shown), *map(str, shown)])
         assert CANARY not in str(settings.connection().spark())
 
@@ -144,8 +173,8 @@ def test_a_secret_in_the_settings_file_is_refused_and_its_file_s_name_is_not(
     secret = written(tmp_path / "secret", CANARY)
     good = written(tmp_path / "good.toml", f'sasl_password_file = "{secret}"\n', 0o644)
     settings = Settings.load(environ=without, file=good)
-    assert settings.sasl_password is not None
-    assert settings.sasl_password.value == CANARY
+    assert settings.security.sasl_password is not None
+    assert settings.security.sasl_password.value == CANARY
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o610])
@@ -226,44 +255,39 @@ def test_what_does_not_go_together_is_told(changed: dict[str, str], told: str) -
     assert told in refusal({**USER, **changed})
 
 
-def test_files_that_hold_something_else_are_told(machine: dict[str, str], tmp_path: Path) -> None:
-    """Both clients would refuse them in words of their own."""
-    locked = written(tmp_path / "locked", PEM.format("ENCRYPTED PRIVATE KEY"))
-    old = written(tmp_path / "old", PEM.format("RSA PRIVATE KEY"))
-    word = {"SPU_ASSIGNER_SSL_KEY_PASSWORD": CANARY}
-    line = written(tmp_path / "line", CANARY + "\n")
-    for changed, told in (
-        ({"SPU_ASSIGNER_SSL_CA_FILE": str(old)}, "which holds no certificate; expected PEM"),
-        ({"SPU_ASSIGNER_SSL_KEY_FILE": str(old)}, "expected what `openssl pkcs8 -topk8 -nocrypt"),
-        ({"SPU_ASSIGNER_SSL_KEY_FILE": ""}, "SPU_ASSIGNER_SSL_KEY_FILE is not set; expected"),
-        ({"SPU_ASSIGNER_SSL_CERTIFICATE_FILE": ""}, "CERTIFICATE_FILE is not set; expected"),
-        ({"SPU_ASSIGNER_SSL_KEY_FILE": str(locked)}, "not set; expected the password of"),
-        (word, "is set; expected nothing: "),
-        ({"SPU_ASSIGNER_SSL_KEY_PASSWORD": "schlüssel"}, "expected ASCII characters: give the key"),
-        (
-            {"SPU_ASSIGNER_SSL_KEY_PASSWORD_FILE": str(line)},
-            "which ends with a line end; expected the password alone: write it with `printf %s`",
-        ),
+def test_files_that_hold_something_else_are_reported(
+    machine: dict[str, str], tmp_path: Path
+) -> None:
+    """Each client would refuse them in words of its own, after Spark has started."""
+    password = {"SPU_ASSIGNER_SSL_KEY_PASSWORD": CANARY}
+    files = {
+        "none": "no PEM",
+        "old": "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+        "other": pem(Ed25519PrivateKey.generate()),
+        "locked": pem(KEY, BestAvailableEncryption(CANARY.encode())),
+        "others": pem(KEY, BestAvailableEncryption(b"another")),
+        "line": CANARY + "\n",
+    }
+    paths = {name: str(written(tmp_path / name, text)) for name, text in files.items()}
+    for setting, name, more, told in (
+        ("CA_FILE", "none", {}, "which holds no certificate (NO_CERTIFICATE_OR_CRL_FOUND); exp"),
+        ("CERTIFICATE_FILE", "none", {}, "which cannot be used ("),
+        ("KEY_FILE", "other", {}, "which cannot be used (KEY_VALUES_MISMATCH); expected a cert"),
+        ("KEY_FILE", "old", {}, "expected what `openssl pkcs8 -topk8 -nocrypt"),
+        ("KEY_FILE", "locked", {}, "not set; expected the password of"),
+        ("KEY_FILE", "others", password, "which cannot be used ("),
+        ("KEY_FILE", "locked", password, "by PBES2, which Kafka's client in Java cannot open"),
+        ("KEY_PASSWORD_FILE", "line", {}, "line end; expected the password alone: write it with"),
     ):
-        assert told in refusal({**machine, **changed})
+        assert told in refusal({**machine, f"SPU_ASSIGNER_SSL_{setting}": paths[name], **more})
+    for name in ("KEY_FILE", "CERTIFICATE_FILE"):
+        told = f"SPU_ASSIGNER_SSL_{name} is not set; expected"
+        assert told in refusal({**machine, f"SPU_ASSIGNER_SSL_{name}": ""})
+    assert "is set; expected nothing: " in refusal({**machine, **password})
+    password["SPU_ASSIGNER_SSL_KEY_PASSWORD"] = "schlüssel"
+    assert "expected ASCII characters: give the key" in refusal({**machine, **password})
     Path(machine["SPU_ASSIGNER_SSL_KEY_FILE"]).chmod(0o644)
     assert "which is open to others (mode 0644)" in refusal(machine)
-
-
-def test_a_key_that_java_cannot_open_is_told(machine: dict[str, str], tmp_path: Path) -> None:
-    """Kafka's client would say `PBES2 SecretKeyFactory not available`, after Spark has started."""
-    key, locked = tmp_path / "key", tmp_path / "locked"
-    for command in (
-        ["genpkey", "-algorithm", "ED25519", "-out", str(key)],
-        ["pkcs8", "-topk8", "-in", str(key), "-out", str(locked), "-passout", f"pass:{CANARY}"],
-    ):
-        subprocess.run(["openssl", *command], check=True, capture_output=True)
-    locked.chmod(0o600)
-    changed = {
-        "SPU_ASSIGNER_SSL_KEY_FILE": str(locked),
-        "SPU_ASSIGNER_SSL_KEY_PASSWORD": CANARY,
-    }
-    assert "-v1 PBE-SHA1-3DES" in refusal({**machine, **changed})
 
 
 def test_a_password_with_one_kind_of_quotes_is_put_between_the_others() -> None:
@@ -278,18 +302,12 @@ def test_a_password_with_one_kind_of_quotes_is_put_between_the_others() -> None:
 def test_a_listener_without_encryption_is_warned_of() -> None:
     """It is allowed: some networks encrypt by themselves."""
     warned = {
-        (protocol, mechanism): Security(protocol=protocol, mechanism=mechanism).warning
+        (protocol, mechanism): Security(
+            security_protocol=protocol, sasl_mechanism=mechanism
+        ).warning
         for protocol in Protocol
         for mechanism in Mechanism
     }
     told = {place for place, warning in warned.items() if warning is not None}
     assert told == {(Protocol.SASL_PLAINTEXT, mechanism) for mechanism in Mechanism}
     assert "and the password" in (warned[Protocol.SASL_PLAINTEXT, Mechanism.PLAIN] or "")
-
-
-def test_connections_with_security_are_equal_by_value() -> None:
-    """They are compared in tests and kept as values."""
-    security = Settings.load(environ=USER).connection().security
-    assert Connection(bootstrap_servers="a:1", security=security) == Connection(
-        bootstrap_servers="a:1", security=Settings.load(environ=USER).connection().security
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def test_a_flag_that_was_not_given_is_no_value() -> None:
 def test_the_environment_names_the_file(tmp_path: Path) -> None:
     """A container is given one variable and one mounted file."""
     file = write(tmp_path, 'default_policy = "kafka"\n')
-    settings = Settings.from_env({"SPU_ASSIGNER_CONFIG": str(file)})
+    settings = Settings.load(environ={"SPU_ASSIGNER_CONFIG": str(file)})
     assert settings.default_policy is Policy.KAFKA
 
 
@@ -57,7 +56,7 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
 def test_a_wrong_value_is_told_by_its_variable(variable: str, value: str) -> None:
     """The one line that is printed must lead to the place to mend."""
     with pytest.raises(SettingsError) as caught:
-        Settings.from_env({variable: value})
+        Settings.load(environ={variable: value})
     assert caught.value.source == variable
     assert str(caught.value).startswith(f"{variable} is {value!r}; expected ")
     assert caught.value.exit_status == 2
@@ -97,4 +96,4 @@ def test_every_setting_is_described() -> None:
         flag = "none: a secret" if spec.is_secret else f"`{spec.flag}`"
         assert f"| {flag} | `{spec.variable}`" in table
         assert spec.reason in table
-    assert table.count("\n") == len(fields(Settings)) + 1
+    assert table.count("\n") == len(SPECS) + 1
