@@ -9,8 +9,6 @@ starts from a copy of it, under a cluster id of its own.
 from __future__ import annotations
 
 import base64
-import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -27,13 +25,7 @@ from spu_assigner.stream.broker.process import (
     Ports,
 )
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.jvm.build_cache import (
-    cache_home,
-    class_path_key,
-    locked,
-    put_in_place,
-    scratch,
-)
+from spu_assigner.stream.jvm.build_cache import cache_home, class_path_key, key_of, made_once
 from spu_assigner.stream.jvm.java import Java
 
 HEAP_MB: Final = 512  # 8 MiB messages and the cleaner's buffer fit many times
@@ -54,26 +46,19 @@ def ensure_image(
     """The image's folder for this Java and these jars; made on first use, which takes 8 s.
 
     Args:
-        java: what the broker runs on.
-        jars: its class path.
         ports: free ones, for the run that makes the image.
-        environ: the environment to find the cache with; this process's by default.
-        tell: is told when an image has to be made.
+        tell: is called when an image has to be made.
 
     Raises:
         BrokerError: the run that makes it failed.
     """
-    home = cache_home(os.environ if environ is None else environ)
-    image = home / "broker" / _key(java, jars)
-    if image.is_dir():
-        return image
-    with locked(home):
-        if not image.is_dir():  # Another process may have made it while this one waited.
-            tell("running the broker once, so that it starts faster from now on (8 s)")
-            with scratch(home) as folder:
-                _make(folder, java=java, jars=jars, ports=ports)
-                put_in_place(folder / "image", image)
-    return image
+
+    def make(folder: Path) -> Path:
+        tell("running the broker once, so that it starts faster from now on (8 s)")
+        return _make(folder, java=java, jars=jars, ports=ports)
+
+    home = cache_home(environ)
+    return made_once(home, home / "broker" / _key(java, jars), make)
 
 
 def jvm_options(image: Path) -> list[str]:
@@ -94,13 +79,8 @@ def copy_data(image: Path, data: Path) -> None:
 
 def _key(java: Java, jars: Sequence[Path]) -> str:
     """The archive is valid for one Java and one class path; the data for these settings."""
-    try:
-        release = (java.home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        release = ""
     settings = [f"{name}={value}" for name, value in sorted(BROKER_SETTINGS.items())]
-    parts = [str(_REVISION), str(java.home), release, *class_path_key(jars), *settings]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return key_of([str(_REVISION), *java.build, *class_path_key(jars), *settings])
 
 
 def _new_cluster_id() -> str:
@@ -110,7 +90,7 @@ def _new_cluster_id() -> str:
     return text
 
 
-def _make(folder: Path, *, java: Java, jars: Sequence[Path], ports: Ports) -> None:
+def _make(folder: Path, *, java: Java, jars: Sequence[Path], ports: Ports) -> Path:
     process = BrokerProcess(
         java=java,
         jars=jars,
@@ -132,6 +112,7 @@ def _make(folder: Path, *, java: Java, jars: Sequence[Path], ports: Ports) -> No
     process.data.rename(image / "data")
     if archive.exists():
         archive.rename(image / _ARCHIVE)
+    return image
 
 
 def _format(process: BrokerProcess) -> None:
@@ -149,8 +130,8 @@ def _format(process: BrokerProcess) -> None:
         check=False,
     )
     if done.returncode != 0:
-        told = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise BrokerError(f"Kafka's storage tool ended with status {done.returncode}: {told}")
+        said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise BrokerError(f"Kafka's storage tool ended with status {done.returncode}: {said}")
 
 
 def _warm_up(bootstrap_servers: str) -> None:

@@ -7,10 +7,11 @@ is renamed into place.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -73,21 +74,35 @@ def scratch(home: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def made_once(home: Path, final: Path, make: Callable[[Path], Path]) -> Path:
+    """What stands at `final`; where it is missing, made in a scratch folder under the lock."""
+    if not final.exists():
+        with locked(home):
+            if not final.exists():  # Another process may have made it while this one waited.
+                with scratch(home) as folder:
+                    put_in_place(make(folder), final)
+    return final
+
+
+def key_of(parts: Iterable[str]) -> str:
+    """A name for what is made from these parts."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
 def class_path_key(paths: Iterable[Path]) -> list[str]:
     """What a JVM compares of each jar with the archive of classes that was made from it.
 
-    An environment that was made anew at its old place has jars of the same names and content, and
+    An environment that was recreated at its old place has jars of the same names and content, and
     yet no archive of the former ones fits.
     """
-    return [f"{path} {_size_and_time(path)}" for path in paths]
-
-
-def _size_and_time(path: Path) -> str:
-    try:
-        found = path.stat()
-    except OSError:  # What starts from the class path tells of it.
-        return "-"
-    return f"{found.st_size} {int(found.st_mtime)}"
+    keys = []
+    for path in paths:
+        try:
+            found = path.stat()
+            keys.append(f"{path} {found.st_size} {int(found.st_mtime)}")
+        except OSError:  # What starts from the class path reports it.
+            keys.append(f"{path} -")
+    return keys
 
 
 def put_in_place(new: Path, final: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Final, Literal, get_args
 from xml.sax.saxutils import quoteattr
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.jvm.build_cache import cache_home, locked, put_in_place, scratch
+from spu_assigner.stream.jvm.build_cache import cache_home, key_of, locked, put_in_place, scratch
 from spu_assigner.stream.jvm.java import Java, ensure_java
 from spu_assigner.stream.jvm.trust_store import PASSWORD, machine_bundle, trust_store
 
@@ -107,7 +107,7 @@ def read_lock(path: Path = LOCK_FILE) -> dict[Group, tuple[Jar, ...]]:
         return {group: tuple(Jar(**jar) for jar in groups[group]) for group in GROUPS}
     except (OSError, ValueError, KeyError, TypeError) as reason:
         raise JarError(
-            f"{path} is no lock of jars ({reason!r}); write it anew with "
+            f"{path} is no lock of jars ({reason!r}); write it again with "
             "`python -m spu_assigner.stream.jvm.jars --write`"
         ) from reason
 
@@ -135,14 +135,19 @@ def ensure_all(
     lock = read_lock() if lock is None else lock
     home = cache_home(environ)
     folders = {group: _folder(home, group, lock[group]) for group in groups}
-    if missing := [group for group in groups if not _is_whole(folders[group], lock[group])]:
+
+    def wanted() -> dict[Group, Sequence[Jar]]:
+        return {
+            group: lock[group]
+            for group in groups
+            if not all(_is_right(folders[group] / jar.file_name, jar) for jar in lock[group])
+        }
+
+    if wanted():
         java = ensure_java(environ)  # Takes the lock itself, so before it is held here.
         with locked(home):
-            # Another process may have brought them while this one waited.
-            missing = [group for group in missing if not _is_whole(folders[group], lock[group])]
-            if missing:
-                wanted = {group: lock[group] for group in missing}
-                _fetch(home, wanted, folders, java=java, environ=environ, tell=tell)
+            if missing := wanted():  # Another process may have brought them meanwhile.
+                _fetch(home, missing, folders, java=java, environ=environ, tell=tell)
     return {group: [folders[group] / jar.file_name for jar in lock[group]] for group in groups}
 
 
@@ -159,31 +164,25 @@ def absent(
     """
     lock = read_lock() if lock is None else lock
     home = cache_home(environ)
-    missing: list[Path] = []
-    damaged: list[Path] = []
-    for group in groups:
-        folder = _folder(home, group, lock[group])
-        for jar in lock[group]:
-            path = folder / jar.file_name
-            if not path.is_file():
-                missing.append(path)
-            elif path.stat().st_size != jar.size or _sha256(path) != jar.sha256:
-                damaged.append(path)
-    return missing, damaged
+    wrong = [
+        path
+        for group in groups
+        for jar in lock[group]
+        if not _is_right(path := _folder(home, group, lock[group]) / jar.file_name, jar)
+    ]
+    missing = [path for path in wrong if not path.is_file()]
+    return missing, [path for path in wrong if path not in missing]
 
 
 def _folder(home: Path, group: Group, jars: Sequence[Jar]) -> Path:
     """Where a group's jars are: a folder named for what is in it, so a new lock gets a new one."""
-    content = "\n".join(f"{jar.coordinate} {jar.sha256}" for jar in jars)
-    return home / "jars" / f"{group}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    key = key_of(f"{jar.coordinate} {jar.sha256}" for jar in jars)
+    return home / "jars" / f"{group}-{key[:12]}"
 
 
-def _is_whole(folder: Path, jars: Sequence[Jar]) -> bool:
-    paths = [folder / jar.file_name for jar in jars]
-    return all(
-        path.is_file() and path.stat().st_size == jar.size and _sha256(path) == jar.sha256
-        for path, jar in zip(paths, jars, strict=True)
-    )
+def _is_right(path: Path, jar: Jar) -> bool:
+    """Whether a jar is there as the lock says."""
+    return path.is_file() and path.stat().st_size == jar.size and _sha256(path) == jar.sha256
 
 
 def _sha256(path: Path) -> str:
@@ -331,7 +330,7 @@ def _trust_options(java: Java, folder: Path, environ: Mapping[str, str]) -> list
     bundle = machine_bundle(environ)
     if not java.source.startswith("package") or bundle is None:
         return []
-    store = folder / "trust.jks"
+    store = folder / "trust.p12"
     store.write_bytes(trust_store(bundle))
     return [
         f"-Djavax.net.ssl.trustStore={store}",
@@ -340,27 +339,26 @@ def _trust_options(java: Java, folder: Path, environ: Mapping[str, str]) -> list
 
 
 def write_lock(path: Path = LOCK_FILE, environ: Mapping[str, str] | None = None) -> None:
-    """Resolve ROOTS anew and write what came, with hashes, as the lock."""
+    """Resolve ROOTS again and write what came, with hashes, as the lock."""
     environ = os.environ if environ is None else environ
     home = cache_home(environ)
     java = ensure_java(environ)
     with locked(home), scratch(home) as folder:
         pattern = "[organisation]~[artifact]~[revision].[ext]"
         run_ivy(ROOTS, folder=folder, pattern=pattern, java=java, environ=environ)
-        groups = {group: _described(folder / "jars" / group) for group in GROUPS}
+        groups = {
+            group: [
+                {
+                    "coordinate": jar.stem.replace("~", ":"),
+                    "sha256": _sha256(jar),
+                    "size": jar.stat().st_size,
+                }
+                for jar in sorted((folder / "jars" / group).glob("*.jar"))
+            ]
+            for group in GROUPS
+        }
     text = json.dumps({"groups": groups}, indent=1)
     path.write_text(f"{text}\n", encoding="utf-8")
-
-
-def _described(folder: Path) -> list[dict[str, str | int]]:
-    return [
-        {
-            "coordinate": path.stem.replace("~", ":"),
-            "sha256": _sha256(path),
-            "size": path.stat().st_size,
-        }
-        for path in sorted(folder.glob("*.jar"))
-    ]
 
 
 if __name__ == "__main__":

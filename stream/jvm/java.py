@@ -13,7 +13,6 @@ class path out once: of such a path Java 21 makes an archive that it then refuse
 from __future__ import annotations
 
 import glob
-import hashlib
 import importlib.util
 import os
 import re
@@ -27,13 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.jvm.build_cache import (
-    cache_home,
-    class_path_key,
-    locked,
-    put_in_place,
-    scratch,
-)
+from spu_assigner.stream.jvm.build_cache import cache_home, class_path_key, key_of, made_once
 
 Version = tuple[int, ...]  # as much of it as is known: (17,), (25, 0, 3)
 
@@ -99,6 +92,11 @@ class Java:
     def executable(self) -> Path:
         return self.home / "bin" / "java"
 
+    @property
+    def build(self) -> list[str]:
+        """What an archive of classes is valid for, as part of its key."""
+        return [str(self.home), _release(self.home)]
+
 
 def ensure_java(
     environ: Mapping[str, str] | None = None,
@@ -134,7 +132,7 @@ def find_java(
 ) -> tuple[Java | None, tuple[str, ...]]:
     """The Java that fits, if any, and what was passed over on the way; nothing is written.
 
-    That of the package is told where it lies; `ensure_java` gives it a home of its own.
+    That of the package is given where it lies; `ensure_java` gives it a home of its own.
     """
     unfit: list[str] = []
     for home, source in _candidates(environ, search):
@@ -186,12 +184,16 @@ def java_version(home: Path) -> Version | None:
     """The version of a Java home; None where there is no working Java."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
-    try:
-        release = (home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return probed(home / "bin" / "java")[1]
-    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+(?:\.\d+)*)', release, re.MULTILINE)
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+(?:\.\d+)*)', _release(home), re.MULTILINE)
     return _parsed(match[1]) if match else probed(home / "bin" / "java")[1]
+
+
+def _release(home: Path) -> str:
+    """What a Java says of itself in its file `release`; empty where it has none."""
+    try:
+        return (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _parsed(text: str) -> Version:
@@ -212,12 +214,12 @@ def _candidates(environ: Mapping[str, str], search: Iterable[str]) -> Iterator[t
 
 
 def probed(java: Path) -> tuple[Path | None, Version | None]:
-    """Ask a Java for its home and its version: 0.1 s, so only where no `release` file tells.
+    """Ask a Java for its home and its version: 0.1 s, so only where no `release` file says it.
 
     Both are None where it does not run.
     """
     try:
-        told = subprocess.run(
+        said = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
@@ -226,8 +228,8 @@ def probed(java: Path) -> tuple[Path | None, Version | None]:
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return None, None
-    home = re.search(r"^\s*java\.home = (.+)$", told, re.MULTILINE)
-    version = re.search(r"^\s*java\.version = (?:1\.)?(\d+(?:\.\d+)*)", told, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
+    version = re.search(r"^\s*java\.version = (?:1\.)?(\d+(?:\.\d+)*)", said, re.MULTILINE)
     return Path(home[1].strip()) if home else None, _parsed(version[1]) if version else None
 
 
@@ -235,30 +237,26 @@ def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:
     """A Java home in the cache whose `bin/java` starts the package's Java as Spark needs it."""
     executable = package / "bin" / "java"
     # The JVM holds its archive against these files, and does without if they are others.
-    parts = [_WRAPPER, str(executable), *class_path_key([package / "lib" / "modules"])]
+    key = key_of([_WRAPPER, str(executable), *class_path_key([package / "lib" / "modules"])])
     home = cache_home(environ)
-    wrapped = home / "java" / hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    if (wrapped / "bin" / "java").exists():
-        return wrapped
-    with locked(home), scratch(home) as folder:
-        if (wrapped / "bin" / "java").exists():  # Another process made it while this one waited.
-            return wrapped
+    wrapped = home / "java" / key
+
+    def make(folder: Path) -> Path:
         (folder / "bin").mkdir()
         is_dumped = _dump(executable, folder / _ARCHIVE)
         options = f"-XX:SharedArchiveFile={shlex.quote(str(wrapped / _ARCHIVE))}"
-        wrapper = folder / "bin" / "java"
-        wrapper.write_text(
-            _WRAPPER.format(
-                java=shlex.quote(str(executable)), options=options if is_dumped else ""
-            ),
-            encoding="utf-8",
+        text = _WRAPPER.format(
+            java=shlex.quote(str(executable)), options=options if is_dumped else ""
         )
+        wrapper = folder / "bin" / "java"
+        wrapper.write_text(text, encoding="utf-8")
         wrapper.chmod(0o755)
         for part in ("conf", "lib", "release"):  # what tools look for in a Java home
             (folder / part).symlink_to(package / part)
         folder.chmod(0o755)
-        put_in_place(folder, wrapped)
-    return wrapped
+        return folder
+
+    return made_once(home, wrapped, make)
 
 
 def _dump(java: Path, archive: Path) -> bool:

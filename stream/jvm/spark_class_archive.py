@@ -5,14 +5,13 @@ An archive is valid for one Java and one class path; `run/spark_class_archive.py
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.jvm.build_cache import cache_home, class_path_key
+from spu_assigner.stream.jvm.build_cache import cache_home, class_path_key, key_of
 from spu_assigner.stream.jvm.java import Java
 
 ARCHIVE: Final = "classes.jsa"
@@ -26,19 +25,14 @@ def jvm_options(
     archive = archive_folder(java, jars, environ) / ARCHIVE
     if not archive.exists():
         return []
-    # An archive that does not fit is none; the JVM would tell of it on the job's standard output.
+    # An archive that does not fit is none; the JVM would report it on the job's standard output.
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"]
 
 
 def archive_folder(java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None) -> Path:
-    try:
-        release = (java.home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        release = ""
-    parts = [str(_REVISION), str(java.home), release, version("pyspark")]
+    parts = [str(_REVISION), *java.build, version("pyspark")]
     parts += [*package_key(pyspark_folder()), *class_path_key(jars)]
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return cache_home(environ) / "spark" / key
+    return cache_home(environ) / "spark" / key_of(parts)
 
 
 def pyspark_folder() -> Path:

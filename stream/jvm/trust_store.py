@@ -6,9 +6,7 @@ test network) has added to the machine; pip trusts them, so fetching jars should
 
 from __future__ import annotations
 
-import hashlib
-import ssl
-import struct
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,11 +19,6 @@ BUNDLES: Final = (
     "/etc/ssl/cert.pem",  # macOS, BSD
 )
 
-_MAGIC: Final = 0xFEEDFEED
-_VERSION: Final = 2
-_TRUSTED_CERTIFICATE: Final = 2
-_SALT: Final = b"Mighty Aphrodite"  # part of the format
-
 
 def machine_bundle(environ: Mapping[str, str], *, bundles: Sequence[str] = BUNDLES) -> Path | None:
     """The PEM file of trusted authorities: `SSL_CERT_FILE`, else the machine's; None if unknown."""
@@ -36,24 +29,15 @@ def machine_bundle(environ: Mapping[str, str], *, bundles: Sequence[str] = BUNDL
 
 
 def trust_store(bundle: Path) -> bytes:
-    """The PEM file's certificates as a Java key store (JKS), which every Java reads."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cafile=bundle)
-    certificates = context.get_ca_certs(binary_form=True)
-    parts = [struct.pack(">III", _MAGIC, _VERSION, len(certificates))]
-    for number, certificate in enumerate(certificates):
-        parts += [
-            struct.pack(">I", _TRUSTED_CERTIFICATE),
-            _text(f"authority-{number}"),
-            struct.pack(">Q", 0),  # when it was added: not told, so that the same list is the same
-            _text("X.509"),
-            struct.pack(">I", len(certificate)),
-            certificate,
-        ]
-    store = b"".join(parts)
-    return store + hashlib.sha1(PASSWORD.encode("utf-16-be") + _SALT + store).digest()
+    """The PEM file's certificates as a PKCS#12 store, Java's own format."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-
-def _text(value: str) -> bytes:
-    encoded = value.encode()
-    return struct.pack(">H", len(encoded)) + encoded
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an authority whose serial number is 0
+        certificates = x509.load_pem_x509_certificates(bundle.read_bytes())
+    named = [
+        pkcs12.PKCS12Certificate(certificate, f"authority-{number}".encode())
+        for number, certificate in enumerate(certificates)
+    ]
+    return pkcs12.serialize_java_truststore(named, BestAvailableEncryption(PASSWORD.encode()))
