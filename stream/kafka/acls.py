@@ -11,7 +11,7 @@ marker's reader and the other commands join none.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -22,17 +22,16 @@ from spu_assigner.stream.kafka.topics import (
     ASSIGNER_COMMITS,
     ASSIGNER_STATE,
     DEAD_LETTER,
+    INPUTS,
     JOB_TOPICS,
     REPLICA_MAP,
     RING_EVENTS,
     SPU_EVENTS,
-    TOPIC_EVENTS,
     TOPIC_STATUS,
     TOPICS,
     topic_name,
 )
 
-INPUTS: Final = (SPU_EVENTS, TOPIC_EVENTS)
 ANY_TOPIC: Final = "*"  # as Kafka's authorizer takes it
 ANSWERS: Final = (REPLICA_MAP, TOPIC_STATUS, RING_EVENTS, DEAD_LETTER)
 
@@ -59,15 +58,14 @@ class Resource(StrEnum):
     GROUP = "group"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Grant:
     """One row: rights that go together."""
 
-    role: Role
-    resource: Resource
     names: tuple[str, ...]  # of topics, without the prefix; else what the name is
-    operations: tuple[str, ...]  # as Kafka names them
+    operations: str  # as Kafka names them, with commas
     reason: str
+    resource: Resource = Resource.TOPIC
     is_mapped: bool = False  # for topics that maps name, in the Kafka cluster where they are
 
 
@@ -80,181 +78,131 @@ class Acl:
     operation: str
 
 
-GRANTS: Final = (
-    Grant(
-        role=Role.JOB,
-        resource=Resource.TOPIC,
-        names=INPUTS,
-        operations=("Read", "DescribeConfigs"),
-        reason="reads the events; looks at its start whether they bear the broker's time",
-    ),
-    Grant(
-        role=Role.JOB,
-        resource=Resource.TOPIC,
-        names=tuple(
-            spec.name for spec in JOB_TOPICS if spec.name not in (*INPUTS, ASSIGNER_COMMITS)
+GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
+    Role.JOB: (
+        Grant(
+            INPUTS,
+            "Read, DescribeConfigs",
+            "reads the events; looks at its start whether they bear the broker's time",
         ),
-        operations=("Write", "DescribeConfigs"),
-        reason="answers; looks at its start whether maps fit",
+        Grant(
+            tuple(spec.name for spec in JOB_TOPICS if spec.name not in (*INPUTS, ASSIGNER_COMMITS)),
+            "Write, DescribeConfigs",
+            "answers; looks at its start whether maps fit",
+        ),
+        Grant(
+            (ASSIGNER_COMMITS,),
+            "Read, Write, DescribeConfigs",
+            "writes its marker, and reads the last one back",
+        ),
+        Grant(
+            ("prefix and query name",),
+            "Write",
+            "a batch is a transaction",
+            resource=Resource.TRANSACTIONAL_ID,
+        ),
     ),
-    Grant(
-        role=Role.JOB,
-        resource=Resource.TOPIC,
-        names=(ASSIGNER_COMMITS,),
-        operations=("Read", "Write", "DescribeConfigs"),
-        reason="writes its marker, and reads the last one back",
+    Role.PRODUCER: (Grant(INPUTS, "Write", "`produce`; with `--wait` the consumer's rights too"),),
+    Role.CONSUMER: (
+        Grant(
+            (*ANSWERS, ASSIGNER_STATE),
+            "Read",
+            "`watch`, `produce --wait`, `explain`, `ui`; "
+            "a consumer of your own needs those it reads",
+        ),
     ),
-    Grant(
-        role=Role.JOB,
-        resource=Resource.TRANSACTIONAL_ID,
-        names=("prefix and query name",),
-        operations=("Write",),
-        reason="a batch is a transaction",
+    Role.GROUP: (
+        Grant(
+            ("its group",),
+            "Read",
+            "a consumer of your own that keeps its place in a group, besides the consumer's",
+            resource=Resource.GROUP,
+        ),
     ),
-    Grant(
-        role=Role.PRODUCER,
-        resource=Resource.TOPIC,
-        names=INPUTS,
-        operations=("Write",),
-        reason="`produce`; with `--wait` the consumer's rights too",
+    Role.ADMIN: (
+        Grant(
+            tuple(spec.name for spec in TOPICS),
+            "Create, Describe, AlterConfigs",
+            "`topics create` creates topics and fixes their settings",
+        ),
     ),
-    Grant(
-        role=Role.CONSUMER,
-        resource=Resource.TOPIC,
-        names=(*ANSWERS, ASSIGNER_STATE),
-        operations=("Read",),
-        reason="`watch`, `produce --wait`, `explain`, `ui`; "
-        "a consumer of your own needs those it reads",
+    Role.AUDITOR: (
+        Grant(
+            tuple(spec.name for spec in JOB_TOPICS),
+            "Read",
+            "`verify` reads everything, and answers the inputs once more",
+        ),
     ),
-    Grant(
-        role=Role.GROUP,
-        resource=Resource.GROUP,
-        names=("its group",),
-        operations=("Read",),
-        reason="a consumer of your own that keeps its place in a group, besides the consumer's",
+    Role.RECOVERER: (
+        Grant(
+            INPUTS,
+            "Describe, DescribeConfigs",
+            "`recover` looks what is left of the input, and at the settings",
+        ),
+        Grant(
+            (TOPIC_STATUS, RING_EVENTS, DEAD_LETTER),
+            "Describe, DescribeConfigs",
+            "looks at the settings",
+        ),
+        Grant((REPLICA_MAP, ASSIGNER_STATE), "Read, DescribeConfigs", "reads the state"),
+        Grant(
+            (ASSIGNER_COMMITS,),
+            "Read, Write, DescribeConfigs",
+            "reads the last marker, and writes that of the new checkpoint",
+        ),
+        Grant(
+            (ASSIGNER_AUDIT,),
+            "Read, Write, DescribeConfigs",
+            "writes it here too; reads all markers where the last is of a release before 0.3",
+        ),
+        Grant(
+            ("prefix and query name",),
+            "Write",
+            "shuts out a job that still runs; the marker is a transaction",
+            resource=Resource.TRANSACTIONAL_ID,
+        ),
     ),
-    Grant(
-        role=Role.ADMIN,
-        resource=Resource.TOPIC,
-        names=tuple(spec.name for spec in TOPICS),
-        operations=("Create", "Describe", "AlterConfigs"),
-        reason="`topics create` makes topics and mends their settings",
+    Role.FOLLOWER: (
+        Grant(
+            (SPU_EVENTS,),
+            "Read, Write",
+            "`follow-brokers` sends joins and leaves, and reads earlier ones",
+        ),
+        Grant((ASSIGNER_STATE,), "Read", "reads what became of events that have expired"),
+        Grant(
+            (ASSIGNER_COMMITS,),
+            "Describe",
+            "whose one partition the followers' group is about; nothing is read",
+        ),
+        Grant(
+            ("prefix, `follow-brokers.` and cluster",),
+            "Read",
+            "one of its members leads",
+            resource=Resource.GROUP,
+        ),
+        Grant(
+            ("prefix, `follow-brokers.` and cluster",),
+            "Write",
+            "shuts out a leader of before; of the watched cluster no right is needed",
+            resource=Resource.TRANSACTIONAL_ID,
+        ),
     ),
-    Grant(
-        role=Role.AUDITOR,
-        resource=Resource.TOPIC,
-        names=tuple(spec.name for spec in JOB_TOPICS),
-        operations=("Read",),
-        reason="`verify` reads everything, and answers the inputs once more",
+    Role.APPLIER: (
+        Grant((REPLICA_MAP, ASSIGNER_STATE), "Read", "`plan`, `apply`: the maps, and what waits"),
+        Grant(
+            (APPLIED_TOPICS,),
+            "Read, Write, Create",
+            "`apply` records what it created, where the mapped topics are; `plan` needs Read alone",
+        ),
+        Grant(
+            ("each that a map names",),
+            "Create, Alter",
+            "`apply` creates topics and adds partitions; `plan` needs Describe, which Alter holds",
+            is_mapped=True,
+        ),
+        Grant(("each that a map names",), "Delete", "only for `apply --delete`", is_mapped=True),
     ),
-    Grant(
-        role=Role.RECOVERER,
-        resource=Resource.TOPIC,
-        names=INPUTS,
-        operations=("Describe", "DescribeConfigs"),
-        reason="`recover` looks what is left of the input, and at the settings",
-    ),
-    Grant(
-        role=Role.RECOVERER,
-        resource=Resource.TOPIC,
-        names=(TOPIC_STATUS, RING_EVENTS, DEAD_LETTER),
-        operations=("Describe", "DescribeConfigs"),
-        reason="looks at the settings",
-    ),
-    Grant(
-        role=Role.RECOVERER,
-        resource=Resource.TOPIC,
-        names=(REPLICA_MAP, ASSIGNER_STATE),
-        operations=("Read", "DescribeConfigs"),
-        reason="reads the state",
-    ),
-    Grant(
-        role=Role.RECOVERER,
-        resource=Resource.TOPIC,
-        names=(ASSIGNER_COMMITS,),
-        operations=("Read", "Write", "DescribeConfigs"),
-        reason="reads the last marker, and writes that of the new checkpoint",
-    ),
-    Grant(
-        role=Role.RECOVERER,
-        resource=Resource.TOPIC,
-        names=(ASSIGNER_AUDIT,),
-        operations=("Read", "Write", "DescribeConfigs"),
-        reason="writes it here too; reads all markers where the last is of a release before 0.3",
-    ),
-    Grant(
-        role=Role.RECOVERER,
-        resource=Resource.TRANSACTIONAL_ID,
-        names=("prefix and query name",),
-        operations=("Write",),
-        reason="shuts out a job that still runs; the marker is a transaction",
-    ),
-    Grant(
-        role=Role.FOLLOWER,
-        resource=Resource.TOPIC,
-        names=(SPU_EVENTS,),
-        operations=("Read", "Write"),
-        reason="`follow-brokers` sends joins and leaves, and reads what was said before",
-    ),
-    Grant(
-        role=Role.FOLLOWER,
-        resource=Resource.TOPIC,
-        names=(ASSIGNER_STATE,),
-        operations=("Read",),
-        reason="reads what became of events that have expired",
-    ),
-    Grant(
-        role=Role.FOLLOWER,
-        resource=Resource.TOPIC,
-        names=(ASSIGNER_COMMITS,),
-        operations=("Describe",),
-        reason="whose one partition the followers' group is about; nothing is read",
-    ),
-    Grant(
-        role=Role.FOLLOWER,
-        resource=Resource.GROUP,
-        names=("prefix, `follow-brokers.` and cluster",),
-        operations=("Read",),
-        reason="one of its members leads",
-    ),
-    Grant(
-        role=Role.FOLLOWER,
-        resource=Resource.TRANSACTIONAL_ID,
-        names=("prefix, `follow-brokers.` and cluster",),
-        operations=("Write",),
-        reason="shuts out a leader of before; of the watched cluster no right is needed",
-    ),
-    Grant(
-        role=Role.APPLIER,
-        resource=Resource.TOPIC,
-        names=(REPLICA_MAP, ASSIGNER_STATE),
-        operations=("Read",),
-        reason="`plan`, `apply`: the maps, and what waits",
-    ),
-    Grant(
-        role=Role.APPLIER,
-        resource=Resource.TOPIC,
-        names=(APPLIED_TOPICS,),
-        operations=("Read", "Write", "Create"),
-        reason="`apply` records what it made, where the mapped topics are; `plan` needs Read alone",
-    ),
-    Grant(
-        role=Role.APPLIER,
-        resource=Resource.TOPIC,
-        names=("each that a map names",),
-        operations=("Create", "Alter"),
-        reason="`apply` makes topics and adds partitions; `plan` needs Describe, which Alter holds",
-        is_mapped=True,
-    ),
-    Grant(
-        role=Role.APPLIER,
-        resource=Resource.TOPIC,
-        names=("each that a map names",),
-        operations=("Delete",),
-        reason="only for `apply --delete`",
-        is_mapped=True,
-    ),
-)
+}
 
 
 def follower_name(cluster_id: str, *, prefix: str = "") -> str:
@@ -289,10 +237,9 @@ def acls(
 
     return tuple(
         Acl(resource=grant.resource, name=named(grant, name), operation=operation)
-        for grant in GRANTS
-        if grant.role is role
+        for grant in GRANTS[role]
         for name in grant.names
-        for operation in grant.operations
+        for operation in grant.operations.split(", ")
     )
 
 
@@ -312,11 +259,10 @@ def commands(given: Iterable[Acl], *, principal: str, servers: str) -> Iterator[
 def describe() -> str:
     """The table in Markdown."""
     lines = ["| who | on | rights | what for |", "| --- | --- | --- | --- |"]
-    for grant in GRANTS:
-        names = ", ".join(
-            f"`{name}`" if grant.resource is Resource.TOPIC and not grant.is_mapped else name
-            for name in grant.names
-        )
-        rights = ", ".join(grant.operations)
-        lines.append(f"| {grant.role} | {grant.resource} {names} | {rights} | {grant.reason} |")
+    for role, grants in GRANTS.items():
+        for grant in grants:
+            is_listed = grant.resource is Resource.TOPIC and not grant.is_mapped
+            names = ", ".join(f"`{name}`" if is_listed else name for name in grant.names)
+            rights = f"{grant.operations} | {grant.reason}"
+            lines.append(f"| {role} | {grant.resource} {names} | {rights} |")
     return "\n".join(lines)

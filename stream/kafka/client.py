@@ -176,7 +176,7 @@ class Reader:
             "group.id": "spu-assigner-reader",  # the client wants one; nothing is committed to it
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            "enable.partition.eof": True,  # tells how far has been read
+            "enable.partition.eof": True,  # reports how far has been read
             "fetch.wait.max.ms": 20,
             "fetch.message.max.bytes": MAP_MESSAGE_SIZE_MAX,
             "log_level": 0,
@@ -246,7 +246,7 @@ class Reader:
     def settle(self, seconds: float) -> None:
         """Wait until all that is written now is committed or aborted, `seconds` at most.
 
-        A transaction's end reaches one partition before another; after this they tell the same of
+        A transaction's end reaches one partition before another; after this they show the same of
         what was written before.
         """
         written = self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)

@@ -1,4 +1,4 @@
-"""What the job's topics tell of one cluster: its state, its ring events, the maps of a topic.
+"""What the job's topics say of one cluster: its state, its ring events, the maps of a topic.
 
 Read once, from the beginnings to the committed ends. The maps and entries of a cluster are keyed by
 its parts and so lie in all partitions; its ring events lie in one.
@@ -6,8 +6,9 @@ its parts and so lie in all partitions; its ring events lie in one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from confluent_kafka import Message
@@ -46,7 +47,7 @@ class ClusterUnknownError(AssignerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOutputs:
-    """One cluster as its outputs tell of it."""
+    """One cluster as its outputs show it."""
 
     outputs: KnownOutputs
     maps: tuple[RetainedMap, ...]  # of the topic asked about, those of its present life
@@ -57,7 +58,7 @@ def read_cluster(connection: Connection, cluster_id: str, topic: str) -> Cluster
     """Read a cluster, with all retained revisions of one topic.
 
     Raises:
-        ClusterUnknownError: nothing was ever said of it.
+        ClusterUnknownError: no message is of it.
         ClientError: Kafka cannot be reached, or topics are missing.
     """
     for _ in range(ATTEMPTS_MAX):
@@ -84,7 +85,7 @@ class _Reading:
         self._latest: dict[tuple[str, bytes], bytes | None] = {}
         self._maps: list[RetainedMap] = []
         self._gone: Status | None = None
-        self._ring: list[tuple[str, RingEvent]] = []
+        self._ring: list[tuple[str, RingEvent]] = []  # with the event that each follows from
 
     def take(self, name: str, message: Message) -> None:
         key, value = message.key() or b"", message.value()
@@ -119,17 +120,19 @@ class _Reading:
             record = decode_record(value)
             if isinstance(record, ReplicaMap | SpuChanged | Waiting | ChainEntry | SeenEntry):
                 state.restore(record)
+        groups = tuple(
+            RingGroup(key=key, events=tuple(event for _, event in group))
+            for key, group in groupby(self._ring, key=itemgetter(0))
+        )
         return ClusterOutputs(
-            outputs=KnownOutputs(
-                state=state, groups=tuple(_grouped(self._ring)), is_whole=is_whole
-            ),
+            outputs=KnownOutputs(state=state, groups=groups, is_whole=is_whole),
             maps=tuple(self._maps),
             gone=self._gone,
         )
 
 
 def _forget(state: ClusterState, name: str, key: bytes) -> None:
-    """Take over a tombstone that is still there."""
+    """Apply a tombstone that is still there."""
     _, _, rest = key.decode().partition("/")
     if name == REPLICA_MAP:
         state.forget_topic(rest)
@@ -148,14 +151,3 @@ def _event_of(message: Message, cause: str) -> str:
             place, _, _ = bytes(value).rpartition(b"/")
             return place.decode("utf-8", "replace")
     return f"cause {cause}"
-
-
-def _grouped(ring: list[tuple[str, RingEvent]]) -> Iterator[RingGroup]:
-    """Neighbours of the same event together."""
-    at = 0
-    while at < len(ring):
-        end = at
-        while end < len(ring) and ring[end][0] == ring[at][0]:
-            end += 1
-        yield RingGroup(key=ring[at][0], events=tuple(event for _, event in ring[at:end]))
-        at = end

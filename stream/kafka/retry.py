@@ -1,4 +1,4 @@
-"""How long a broker is waited for: a slow one is no dead one."""
+"""Requests that are retried: a slow broker is no dead one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 def deliver(producer: Any) -> None:
-    """Wait until all is delivered, for as long as it goes on: a slow broker is no dead one."""
+    """Wait until all is delivered, as long as some more is acknowledged now and then."""
     least, deadline = len(producer), time.monotonic() + RETRY_SECONDS_MAX
     while (left := producer.flush(1.0)) > 0:
         if left < least:
@@ -42,7 +42,7 @@ def retry_until(request: Callable[[float], None]) -> None:
 def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) -> _T:
     """What the leaders of partitions answer, asked again while there is none.
 
-    Between two requests the client is made to look for leaders anew: librdkafka remembers that a
+    Between two requests the client is made to look for leaders again: librdkafka remembers that a
     partition had none, as in the moment after a broker's restart, and by that memory alone refuses
     what is asked of it for up to five minutes (`topic.metadata.refresh.interval.ms`).
 
@@ -81,7 +81,7 @@ def raise_fatal_cause(producer: Any) -> Iterator[None]:
         if isinstance(error, KafkaException) and error.args[0].code() != KafkaError._FATAL:
             raise error from None
         try:
-            producer.begin_transaction()  # One is open: it does nothing but tell what is wrong.
+            producer.begin_transaction()  # One is open: it only reports what is wrong.
         except KafkaException as found:
             if found.args[0].fatal():
                 raise found from None
