@@ -28,6 +28,16 @@ def lenient_members(line: str | bytes) -> dict[str, Any]:
     return _object(line, _LENIENT)
 
 
+def strict_value(text: str) -> Any:
+    """Whatever the text holds, each name once and numbers that are numbers.
+
+    Raises:
+        LineError: a name is given again, or a number is none.
+        ValueError, RecursionError: no JSON, too many digits, or nested too deeply.
+    """
+    return _DECODER.decode(text)
+
+
 def lenient_value(text: str) -> Any:
     """Whatever the text holds, read as leniently."""
     return _LENIENT.decode(text)

@@ -172,8 +172,8 @@ class BrokerProcess:
                 umask=self.umask,
             )
         try:
-            with self._supervisor.stdout as told:  # type: ignore[union-attr]  # it is a pipe
-                self.pid = int(told.readline() or 0) or None
+            with self._supervisor.stdout as pipe:  # type: ignore[union-attr]  # it is a pipe
+                self.pid = int(pipe.readline() or 0) or None
             self._wait_until_ready(begin)
         except BaseException:  # Ctrl-C too: no process may be left behind.
             self.kill()
@@ -269,7 +269,7 @@ class BrokerProcess:
         with self.log.open("rb") as log:
             log.seek(log_begin)
             lines = log.read().decode(errors="replace").splitlines()
-        told = [line for line in lines if _EXCEPTION.match(line)]
+        exceptions = [line for line in lines if _EXCEPTION.match(line)]
         errors = [line for line in lines if " ERROR " in line or line.startswith("Error: ")]
-        words = next(iter(told or errors or lines[-1:]), "its log is empty")
+        words = next(iter(exceptions or errors or lines[-1:]), "its log is empty")
         return f": {words.strip()[:300]}; its log is {self.log}"

@@ -56,7 +56,7 @@ def _become(command: list[str], *, supervisor: int) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:  # It died before the kernel was told.
+        if os.getppid() != supervisor:  # It died before the kernel knew.
             os._exit(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
-from spu_assigner.schemas.errors import LineFault
+from spu_assigner.schemas.errors import LineError, LineFault
+from spu_assigner.schemas.json_lines.json_object import strict_value
 from spu_assigner.schemas.json_lines.lines import MANUAL_DEPTH_MAX, is_deeper_than
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 
@@ -40,7 +40,7 @@ class NoAssignmentError(AssignerError):
     def __init__(self, fault: LineFault, reason: str, position: int | None = None) -> None:
         self.fault = fault
         self.reason = reason  # what follows the file's name in a message
-        self.position = position  # character of the text, from 0, where it can be told
+        self.position = position  # character of the text, from 0, where it is known
         super().__init__(reason)
 
 
@@ -69,12 +69,7 @@ def assignment_of(data: bytes) -> Any:
     """
     try:
         text = data.decode("utf-8-sig")
-        value = json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_constant=_no_number,
-            parse_float=_finite,
-        )
+        value = strict_value(text)
     except UnicodeDecodeError as error:
         mark = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
         at = mark + error.start  # The codec counts from behind the mark.
@@ -87,8 +82,9 @@ def assignment_of(data: bytes) -> Any:
         raise NoAssignmentError(LineFault.NO_JSON, said, error.pos) from error
     except RecursionError as error:
         raise NoAssignmentError(LineFault.TOO_DEEP, TOO_DEEP) from error
-    except ValueError as error:
-        raise NoAssignmentError(LineFault.WRONG_VALUE, f"cannot be read: {error}") from error
+    except (LineError, ValueError) as error:
+        reason = error.message if isinstance(error, LineError) else str(error)
+        raise NoAssignmentError(LineFault.WRONG_VALUE, f"cannot be read: {reason}") from error
     is_object = isinstance(value, dict) and list(value) == ["partitions"]
     lists = value["partitions"] if is_object else value
     if not isinstance(lists, list):
@@ -96,23 +92,3 @@ def assignment_of(data: bytes) -> Any:
     if is_deeper_than(value, MANUAL_DEPTH_MAX):
         raise NoAssignmentError(LineFault.TOO_DEEP, TOO_DEEP)
     return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in members:
-            raise ValueError(f"{name[:80]!r} is given more than once in one object")
-        members[name] = value
-    return members
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        _no_number(text[:80])
-    return number
-
-
-def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"found {constant}; expected a whole number")

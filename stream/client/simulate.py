@@ -9,6 +9,7 @@ passed over. With `--explain` each replica map is followed by a line for each pa
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -37,7 +38,7 @@ DEFAULT_POLICIES: Final = (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA, Policy.
     "--explain",
     "is_explained",
     is_flag=True,
-    help='Give each map its "reason", and tell after it why each list is as it is.',
+    help='Give each map its "reason", and say after it why each list is as it is.',
 )
 def simulate(file: Path, policy: str, is_explained: bool) -> int:
     """Answer the events of FILE (or of standard input) without Kafka or Spark.
@@ -46,7 +47,7 @@ def simulate(file: Path, policy: str, is_explained: bool) -> int:
     no event gives a dead letter with its line number.
 
     With --explain a line of type "explanation" follows each map for each partition whose list the
-    map set: "text" tells it in words; "steps" each replica with its position in the order and who
+    map set: "text" says it in words; "steps" each replica with its position in the order and who
     was passed over and why (offline, leaving, saturated, filled, same_rack, in_list); "moves" who
     went and came in a repair or rebalance; "not_in_ring" who could not be chosen; "recomputed"
     that the placement was repeated with the same outcome.
@@ -58,31 +59,22 @@ def simulate(file: Path, policy: str, is_explained: bool) -> int:
         return answer_lines(source, sys.stdout.buffer, Policy(policy), explain=is_explained)
 
 
-class Plain:
-    """The contract's lines, and no more."""
-
-    def __init__(self, default_policy: Policy) -> None:
-        self._assigner = Assigner(default_policy)
-
-    def lines(self, event: Event) -> list[str]:
-        """The answers to an event."""
-        return [answer_to_json(answer) for answer in self._assigner.apply(event)]
+def _plain(default_policy: Policy) -> Callable[[Event], list[str]]:
+    """Answers an event by the contract's lines, and no more."""
+    assigner = Assigner(default_policy)
+    return lambda event: [answer_to_json(answer) for answer in assigner.apply(event)]
 
 
-class Explained:
-    """The contract's lines with reasons, and explanations behind each map."""
+def _explained(default_policy: Policy) -> Callable[[Event], list[str]]:
+    """Answers with reasons, each map followed by its explanations."""
+    from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+    from spu_assigner.stream.explain.rendering import decision_json
 
-    def __init__(self, default_policy: Policy) -> None:
-        from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+    assigner = ExplainingAssigner(default_policy)
 
-        self._assigner = ExplainingAssigner(default_policy)
-
-    def lines(self, event: Event) -> list[str]:
-        """The answers to an event, each map followed by its explanations."""
-        from spu_assigner.stream.explain.rendering import decision_json
-
+    def answers(event: Event) -> list[str]:
         lines: list[str] = []
-        for answer, reasons in self._assigner.apply(event):
+        for answer, reasons in assigner.apply(event):
             lines.append(answer_to_json(answer, explain=True))
             if isinstance(answer, ReplicaMap):
                 lines += [
@@ -97,12 +89,14 @@ class Explained:
                 ]
         return lines
 
+    return answers
+
 
 def answer_lines(
     source: BinaryIO, target: BinaryIO, default_policy: Policy, *, explain: bool = False
 ) -> int:
     """Answer every line of `source`; returns the exit status."""
-    answered = Explained(default_policy) if explain else Plain(default_policy)
+    answer = _explained(default_policy) if explain else _plain(default_policy)
     dead_letters = number = 0
     for lines in chunks_of_lines(source):
         for line in lines:
@@ -114,7 +108,7 @@ def answer_lines(
                 raw = line.removesuffix(b"\r")
                 answers = [dead_letter_json(number, error.code, error.message, raw)]
             else:
-                answers = [] if event is None else answered.lines(event)
-            target.writelines(f"{answer}\n".encode("ascii") for answer in answers)
+                answers = [] if event is None else answer(event)
+            target.writelines(f"{each}\n".encode("ascii") for each in answers)
         target.flush()
     return 1 if dead_letters else 0

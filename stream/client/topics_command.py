@@ -1,8 +1,9 @@
-"""`spu-assigner topics`: make the job's topics, or say what is wrong with them."""
+"""`spu-assigner topics`: create the job's topics, or say what is wrong with them."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Final
 
 import click
@@ -38,7 +39,7 @@ def topics() -> None:
 def create(
     partitions: int, replication_factor: int | None, output: str, connection: Connection
 ) -> int:
-    """Make the topics that are missing, mend the settings of the others. Safe to repeat."""
+    """Create the topics that are missing, fix the settings of the others. Safe to repeat."""
     from spu_assigner.stream.kafka.topic_admin import create_topics
 
     report = create_topics(
@@ -67,20 +68,11 @@ def check(output: str, connection: Connection) -> int:
 
     faults = find_faults(connection.client(), prefix=connection.prefix)
     if output == "json":
-        listed = [
-            {
-                "topic": fault.topic,
-                "setting": fault.setting,
-                "found": fault.found,
-                "expected": fault.expected,
-            }
-            for fault in faults
-        ]
-        click.echo(json.dumps({"faults": listed}))
+        click.echo(json.dumps({"faults": [asdict(fault) for fault in faults]}))
     elif faults:
         for fault in faults:
             click.echo(str(fault))
-        click.echo(f"To mend this: {GRANTING if faults[0].setting == ACCESS else CREATE_TOPICS}.")
+        click.echo(f"To fix this: {GRANTING if faults[0].setting == ACCESS else CREATE_TOPICS}.")
     else:
         click.echo("All topics are as the job needs them.")
     return 1 if faults else 0
@@ -134,8 +126,7 @@ def list_acls(
         user = principal or f"User:{each}"
         if output == "json":
             for acl in given:
-                told = {"role": each, "principal": user, "resource": acl.resource}
-                click.echo(json.dumps({**told, "name": acl.name, "operation": acl.operation}))
+                click.echo(json.dumps({"role": each, "principal": user, **asdict(acl)}))
             continue
         for line in commands(given, principal=user, servers=connection.bootstrap_servers):
             click.echo(line)

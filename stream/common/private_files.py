@@ -35,7 +35,7 @@ class FolderError(AssignerError):
 def private_folder(folder: Path) -> None:
     """Make a folder 0700; take the rights to read from others where it is there already.
 
-    What others could have written is not trusted, so that is refused and not mended.
+    What others could have written is not trusted, so that is refused, not changed.
 
     Raises:
         FolderError: it is another user's, or others can write to it, or it cannot be made.
@@ -59,8 +59,8 @@ def private_folder(folder: Path) -> None:
             )
         if mode & MASK:
             folder.chmod(mode & ~MASK)
-            told = f"{folder} could be read by others (mode {mode:04o}): made {mode & ~MASK:04o}"
-            print(f"spu-assigner: {told}", file=sys.stderr)
+            done = f"{folder} could be read by others (mode {mode:04o}): made {mode & ~MASK:04o}"
+            print(f"spu-assigner: {done}", file=sys.stderr)
     except OSError as reason:
         raise FolderError(
             folder=folder,

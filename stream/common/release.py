@@ -1,4 +1,4 @@
-"""The release of this product: told by the command line and written into each marker."""
+"""The release of this product: shown by the command line and written into each marker."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Encryption and authentication: one description for librdkafka, kafka-python and Spark.
 
 Rules: host names and certificates are always verified. A secret comes from the environment or from
-a file that its owner alone can read; no setting, message or representation shows it. Spark is told
-where a secret stands and never what it is: Kafka's own providers resolve the reference inside each
+a file that its owner alone can read; no setting, message or representation shows it. Spark is given
+the place of a secret and never the secret: Kafka's own providers resolve the reference inside each
 client, so that Spark's options, plans, UI, event log and checkpoint hold the reference only. On a
 cluster the variable or file must therefore be on each node, under the same name.
 """

@@ -41,9 +41,9 @@ class Fault:
     """One thing that is wrong with a topic."""
 
     topic: str  # with the prefix
+    setting: str | None = None  # None: the topic itself, or its partitions; ACCESS: the rights
     found: str
     expected: str
-    setting: str | None = None  # None: the topic itself, or its partitions; ACCESS: the rights
 
     def __str__(self) -> str:
         what = f"{self.topic}: {self.setting}" if self.setting else self.topic
