@@ -5,6 +5,7 @@ Imports nothing heavy: the commands' modules are loaded for their help as well.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 import click
-from spu_assigner.stream.config.settings import SPECS, Settings
+from spu_assigner.stream.config.settings import FILE_VARIABLE, SPECS, Settings
 
 Command = Callable[..., Any]
 Form = Literal["table", "json"]  # for people, or for programs
 
+_METAVARS: Final = {"bootstrap_servers": "HOST:PORT"}
 _SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
@@ -57,53 +59,50 @@ def broker_options(command: Command) -> Command:
             click.echo(f"warning: {connection.security.warning}", err=True)
         return command(connection=connection, **given)
 
-    for option in (
-        click.option(
-            "--config",
-            type=click.Path(path_type=Path),
-            help="A settings file; also SPU_ASSIGNER_CONFIG.",
-        ),
-        click.option(
-            "--topic-prefix",
-            "--prefix",
-            metavar="TEXT",
-            help="What precedes the name of each topic; also SPU_ASSIGNER_TOPIC_PREFIX.",
-        ),
-        click.option(
-            "--bootstrap-servers",
-            "-b",
-            metavar="HOST:PORT",
-            help="Kafka's brokers; also KAFKA_BOOTSTRAP_SERVERS. [default: 127.0.0.1:9092]",
-        ),
-    ):
-        connected = option(connected)
-    return connected
+    return settings_options("bootstrap_servers", "topic_prefix")(connected)
 
 
-def settings_options(command: Command) -> Command:
-    """An option for each setting of the job, from the table of settings."""
-    for spec in reversed(SPECS):
-        if spec.is_secret:
-            continue  # A command line is seen by everybody on the machine.
-        default = f" [default: {spec.default}]" if spec.default else ""
-        what = f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}.{default}"
-        # Whether a broker was named decides whether one is started, so this one is asked here.
-        variable = spec.variable if spec.name == "bootstrap_servers" else None
-        names = [spec.flag, *_SHORT.get(spec.name, ())]
-        command = click.option(*names, spec.name, metavar="TEXT", envvar=variable, help=what)(
-            command
+def settings_options(*names: str) -> Callable[[Command], Command]:
+    """An option for each of these settings, by default for all, and one for a settings file.
+
+    The command is given each by its name, None where it was not given, and the file as `config`.
+    """
+    options = [
+        click.option(
+            spec.flag,
+            *_SHORT.get(spec.name, ()),
+            spec.name,
+            metavar=_METAVARS.get(spec.name, "TEXT"),
+            help=f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}."
+            + (f" [default: {spec.default}]" if spec.default else ""),
         )
-    return command
+        for spec in SPECS
+        # No secret: a command line is seen by everybody on the machine.
+        if not spec.is_secret and (not names or spec.name in names)
+    ]
+    file = click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        help=f"A settings file; also {FILE_VARIABLE}.",
+    )
+
+    def decorated(command: Command) -> Command:
+        for option in (file, *reversed(options)):
+            command = option(command)
+        return command
+
+    return decorated
 
 
 def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
     """Whether somebody said where Kafka is; if nobody does, `run` starts a broker of its own.
 
     Args:
-        flags: as `settings_options` gives them, with what the environment says.
+        flags: as `settings_options` gives them.
     """
-    default = Settings().bootstrap_servers
-    return flags["bootstrap_servers"] is not None or settings.bootstrap_servers != default
+    (spec,) = (spec for spec in SPECS if spec.name == "bootstrap_servers")
+    is_said = flags[spec.name] is not None or spec.variable in os.environ
+    return is_said or settings.bootstrap_servers != spec.default
 
 
 def output_option(command: Command) -> Command:

@@ -84,12 +84,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     callback=_explain,
     help="Explain a code, with what to do; checks nothing.",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="A settings file; also SPU_ASSIGNER_CONFIG.",
-)
-@settings_options
+@settings_options()
 def doctor(
     *,
     role: str,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from spu_assigner.stream.config.command_options import settings_options
 from spu_assigner.stream.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,11 +28,7 @@ def _plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | N
 
 
 @click.command("inspect")
-@click.option(
-    "--checkpoint",
-    metavar="DIR",
-    help="The job's; also SPU_ASSIGNER_CHECKPOINT. [default: .spu-assigner/checkpoint]",
-)
+@settings_options("checkpoint")
 @click.option(
     "--batch",
     type=click.IntRange(min=0),
@@ -54,11 +51,6 @@ def _plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | N
     type=click.Path(path_type=Path, dir_okay=False),
     callback=_plot_file,
     help="Also draw the load of each SPU to FILE.html or FILE.svg.",
-)
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="A settings file; also SPU_ASSIGNER_CONFIG.",
 )
 def inspect(
     *,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from spu_assigner.stream.config.command_options import output_option
+from spu_assigner.stream.config.command_options import output_option, settings_options
 from spu_assigner.stream.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,35 +21,13 @@ if TYPE_CHECKING:
 )
 @click.option("--shards", metavar="N", help="Of the new checkpoint. [default: as many as before]")
 @click.option(
-    "--profile",
-    metavar="TEXT",
-    help="The one it is to be run with, which may want other shards; also SPU_ASSIGNER_PROFILE.",
-)
-@click.option(
     "--skip-lost",
     is_flag=True,
     help="Go on where the input is still there, if messages that were not read are gone.",
 )
 @click.option("--dry-run", is_flag=True, help="Read and check; write nothing, shut out nobody.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--query-name", metavar="TEXT", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
-@click.option(
-    "--bootstrap-servers",
-    "-b",
-    metavar="HOST:PORT",
-    help="Kafka's brokers; also KAFKA_BOOTSTRAP_SERVERS.",
-)
-@click.option(
-    "--topic-prefix",
-    "--prefix",
-    metavar="TEXT",
-    help="What precedes the name of each topic; also SPU_ASSIGNER_TOPIC_PREFIX.",
-)
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="A settings file; also SPU_ASSIGNER_CONFIG.",
-)
+@settings_options("profile", "query_name", "bootstrap_servers", "topic_prefix")
 @output_option
 def recover(
     *, skip_lost: bool, dry_run: bool, yes: bool, config: Path | None, output: str, **flags: Any

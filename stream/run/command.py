@@ -41,12 +41,7 @@ PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
     help=f"Where broker and checkpoint are kept if no broker is named. [default: {HOME}; with "
     "--demo a temporary folder]",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="A settings file; also SPU_ASSIGNER_CONFIG.",
-)
-@settings_options
+@settings_options()
 def run(
     *,
     demo: bool,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spu_assigner.stream.config.command_options import settings_options
 from spu_assigner.stream.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,24 +23,7 @@ KEY_SHOWN: Final = 300  # bytes
 
 
 @click.command("verify")
-@click.option("--query-name", metavar="TEXT", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
-@click.option(
-    "--bootstrap-servers",
-    "-b",
-    metavar="HOST:PORT",
-    help="Kafka's brokers; also KAFKA_BOOTSTRAP_SERVERS. [default: 127.0.0.1:9092]",
-)
-@click.option(
-    "--topic-prefix",
-    "--prefix",
-    metavar="TEXT",
-    help="What precedes the name of each topic; also SPU_ASSIGNER_TOPIC_PREFIX.",
-)
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="A settings file; also SPU_ASSIGNER_CONFIG.",
-)
+@settings_options("query_name", "bootstrap_servers", "topic_prefix")
 @click.option(
     "--strict", is_flag=True, help="End with 1 also where something could not be checked."
 )
