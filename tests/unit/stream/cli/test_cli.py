@@ -264,7 +264,7 @@ def test_faulty_lists_are_left_for_the_core_to_judge(tmp_path: Path) -> None:
         (b"{}", "is neither form"),
         (b'{"partitions": 7}', "is neither form"),
         (b'{"partitions": [], "topic": "t"}', "is neither form"),
-        (b'[{"id": 0, "id": 1}]', "field \"id\" is given more than once"),
+        (b'[{"id": 0, "id": 1}]', 'field "id" is given more than once'),
         (b"[NaN]", "found NaN"),
         (b"[" + b"9" * 5000 + b"]", "cannot be read"),
         (b"[" * 200_000, "is nested too deeply"),

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
-    KeySerializationEncryption,
     NoEncryption,
     PrivateFormat,
 )
@@ -22,12 +21,16 @@ from spu_assigner.stream.config.security import Mechanism, Protocol, Security
 from spu_assigner.stream.config.settings import SPECS, Settings, SettingsError
 
 CANARY = "canary-4711"
-USER = {
-    "SPU_ASSIGNER_SECURITY_PROTOCOL": "SASL_SSL",
-    "SPU_ASSIGNER_SASL_USERNAME": "job",
-    "SPU_ASSIGNER_SASL_PASSWORD": CANARY,
-}
 KEY = Ed25519PrivateKey.generate()
+
+
+def env(**given: object) -> dict[str, str]:
+    """Variables of ours by their short names."""
+    return {f"SPU_ASSIGNER_{name}": str(value) for name, value in given.items()}
+
+
+USER = env(SECURITY_PROTOCOL="SASL_SSL", SASL_USERNAME="job", SASL_PASSWORD=CANARY)
+NO_PASSWORD = env(SECURITY_PROTOCOL="SASL_SSL", SASL_USERNAME="job")
 
 
 def certificate() -> str:
@@ -44,10 +47,9 @@ def certificate() -> str:
     return builder.sign(KEY, None).public_bytes(Encoding.PEM).decode()
 
 
-def pem(key: Ed25519PrivateKey, encryption: KeySerializationEncryption | None = None) -> str:
-    return key.private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, encryption or NoEncryption()
-    ).decode()
+def pem(key: Ed25519PrivateKey, password: str | None = None) -> str:
+    encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
 
 
 def written(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -68,13 +70,11 @@ def refusal(environ: dict[str, str], file: Path | None = None) -> str:
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
     """A client with a certificate."""
-    return {
-        "SPU_ASSIGNER_SECURITY_PROTOCOL": "SSL",
-        "SPU_ASSIGNER_SSL_CERTIFICATE_FILE": str(
-            written(tmp_path / "client.pem", certificate(), 0o644)
-        ),
-        "SPU_ASSIGNER_SSL_KEY_FILE": str(written(tmp_path / "client.key", pem(KEY))),
-    }
+    return env(
+        SECURITY_PROTOCOL="SSL",
+        SSL_CERTIFICATE_FILE=written(tmp_path / "client.pem", certificate(), 0o644),
+        SSL_KEY_FILE=written(tmp_path / "client.key", pem(KEY)),
+    )
 
 
 def test_by_default_nothing_is_asked_of_a_client() -> None:
@@ -88,7 +88,7 @@ def test_by_default_nothing_is_asked_of_a_client() -> None:
 def test_a_user_is_said_to_librdkafka_and_referred_to_for_spark(tmp_path: Path) -> None:
     """What Spark is given it shows in its UI and writes to its event log."""
     ca = written(tmp_path / "ca.pem", certificate(), 0o644)
-    connection = Settings.load(environ={**USER, "SPU_ASSIGNER_SSL_CA_FILE": str(ca)}).connection()
+    connection = Settings.load(environ={**USER, **env(SSL_CA_FILE=ca)}).connection()
     assert connection.client() == {
         "bootstrap.servers": "127.0.0.1:9092",
         "security.protocol": "SASL_SSL",
@@ -140,22 +140,17 @@ def test_a_certificate_is_said_to_librdkafka_and_referred_to_for_spark(
     }
 
 
-def test_a_secret_is_in_no_representation(tmp_path: Path) -> None:
-    """Logs and tracebacks print settings."""
+def test_a_secret_is_in_no_representation_and_has_no_flag(tmp_path: Path) -> None:
+    """Logs and tracebacks print settings, and everybody on a machine can read command lines."""
     file = written(tmp_path / "password", CANARY + "\n")
-    in_file = {**USER, "SPU_ASSIGNER_SASL_PASSWORD_FILE": str(file)}
-    del in_file["SPU_ASSIGNER_SASL_PASSWORD"]
-    for environ in (USER, in_file):
+    for environ in (USER, {**NO_PASSWORD, **env(SASL_PASSWORD_FILE=file)}):
         settings = Settings.load(environ=environ)
-        assert settings.security.sasl_password is not None
-        assert settings.security.sasl_password.value == CANARY
-        shown = [settings, settings.connection(), settings.security.sasl_password]
+        password = settings.security.sasl_password
+        assert password is not None
+        assert password.value == CANARY
+        shown = [settings, settings.connection(), password]
         assert CANARY not in " ".join([*map(repr, shown), *map(str, shown)])
         assert CANARY not in str(settings.connection().spark())
-
-
-def test_a_secret_has_no_flag() -> None:
-    """Everybody on a machine can read command lines."""
     secrets = [spec.name for spec in SPECS if spec.is_secret]
     assert secrets == ["sasl_password", "ssl_key_password"]
     for name in secrets:
@@ -163,44 +158,31 @@ def test_a_secret_has_no_flag() -> None:
             Settings.load(flags={name: CANARY}, environ={})
 
 
-def test_a_secret_in_the_settings_file_is_refused_and_its_file_s_name_is_not(
-    tmp_path: Path,
-) -> None:
+def test_a_settings_file_names_a_secret_s_file_and_holds_none(tmp_path: Path) -> None:
     """Settings files are shared and checked in."""
-    without = {name: USER[name] for name in USER if not name.endswith("PASSWORD")}
     bad = written(tmp_path / "bad.toml", f'sasl_password = "{CANARY}"\n')
-    assert "expected sasl_password_file, the path of a file" in refusal(without, bad)
+    assert "expected sasl_password_file, the path of a file" in refusal(NO_PASSWORD, bad)
     secret = written(tmp_path / "secret", CANARY)
     good = written(tmp_path / "good.toml", f'sasl_password_file = "{secret}"\n', 0o644)
-    settings = Settings.load(environ=without, file=good)
-    assert settings.security.sasl_password is not None
-    assert settings.security.sasl_password.value == CANARY
+    password = Settings.load(environ=NO_PASSWORD, file=good).security.sasl_password
+    assert password is not None
+    assert password.value == CANARY
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o610])
 def test_a_secret_s_file_that_others_may_open_is_refused(tmp_path: Path, mode: int) -> None:
     """Who can read it is the user."""
     file = written(tmp_path / "password", CANARY, mode)
-    environ = {"SPU_ASSIGNER_SASL_PASSWORD_FILE": str(file)}
-    assert refusal(environ) == (
+    assert refusal(env(SASL_PASSWORD_FILE=file)) == (
         f"SPU_ASSIGNER_SASL_PASSWORD_FILE is {file}, which is open to others (mode {mode:04o}): "
         f"`chmod 600 {file}`; expected a file of this user's with mode 0600"
     )
 
 
-def test_a_secret_s_file_of_another_user_is_refused(
+def test_a_secret_s_file_is_a_plain_small_file_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """He could change it."""
-    file = written(tmp_path / "password", CANARY)
-    owner = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    told = refusal({"SPU_ASSIGNER_SASL_PASSWORD_FILE": str(file)})
-    assert f"which belongs to user {owner}, not to {owner + 1}" in told
-
-
-def test_what_is_no_plain_small_file_is_refused(tmp_path: Path) -> None:
-    """A FIFO would hold the start up, a device would never end."""
+    """A FIFO would hold the start up, a device would never end; another user could change it."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo, 0o600)
     large = written(tmp_path / "large", "x" * (SIZE_MAX + 1))
@@ -211,46 +193,41 @@ def test_what_is_no_plain_small_file_is_refused(tmp_path: Path) -> None:
         (tmp_path / "none", "which cannot be read: No such file"),
         (Path("with:colon"), "expected a file's path, without any of"),
     ):
-        assert told in refusal({"SPU_ASSIGNER_SASL_PASSWORD_FILE": str(path)})
+        assert told in refusal(env(SASL_PASSWORD_FILE=path))
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    told = refusal(env(SASL_PASSWORD_FILE=large))
+    assert f"which belongs to user {owner}, not to {owner + 1}" in told
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
         (
-            {"SPU_ASSIGNER_SASL_PASSWORD": ""},
+            env(SASL_PASSWORD=""),
             "SPU_ASSIGNER_SASL_PASSWORD or SPU_ASSIGNER_SASL_PASSWORD_FILE is not set; expected",
         ),
-        ({"SPU_ASSIGNER_SASL_USERNAME": ""}, "SPU_ASSIGNER_SASL_USERNAME is not set; expected"),
-        ({"SPU_ASSIGNER_SASL_USERNAME": 'a"b'}, "expected a name without quotes"),
-        ({"SPU_ASSIGNER_SASL_PASSWORD_FILE": "f"}, "SPU_ASSIGNER_SASL_PASSWORD_FILE too; expected"),
-        ({"SPU_ASSIGNER_SASL_PASSWORD": f"{CANARY}\\"}, "expected one line without a backslash"),
-        ({"SPU_ASSIGNER_SASL_PASSWORD": f"{CANARY}\n"}, "expected one line without a backslash"),
-        ({"SPU_ASSIGNER_SASL_PASSWORD": f"'{CANARY}\""}, "not with both kinds of quotes"),
+        (env(SASL_USERNAME=""), "SPU_ASSIGNER_SASL_USERNAME is not set; expected"),
+        (env(SASL_USERNAME='a"b'), "expected a name without quotes"),
+        (env(SASL_PASSWORD_FILE="f"), "SPU_ASSIGNER_SASL_PASSWORD_FILE too; expected"),
+        (env(SASL_PASSWORD=f"{CANARY}\\"), "expected one line without a backslash"),
+        (env(SASL_PASSWORD=f"{CANARY}\n"), "expected one line without a backslash"),
+        (env(SASL_PASSWORD=f"'{CANARY}\""), "not with both kinds of quotes"),
         (
-            {"SPU_ASSIGNER_SECURITY_PROTOCOL": "PLAINTEXT"},
+            env(SECURITY_PROTOCOL="PLAINTEXT"),
             "SPU_ASSIGNER_SASL_USERNAME is set, and SPU_ASSIGNER_SECURITY_PROTOCOL is PLAINTEXT; "
             "expected SASL_SSL or SASL_PLAINTEXT there, or nothing here",
         ),
+        (env(SECURITY_PROTOCOL="SSL"), "expected SASL_SSL or SASL_PLAINTEXT there, or nothing"),
         (
-            {"SPU_ASSIGNER_SECURITY_PROTOCOL": "SSL"},
-            "expected SASL_SSL or SASL_PLAINTEXT there, or nothing here",
-        ),
-        (
-            {
-                "SPU_ASSIGNER_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-                "SPU_ASSIGNER_SSL_CA_FILE": "ca.pem",
-            },
+            env(SECURITY_PROTOCOL="SASL_PLAINTEXT", SSL_CA_FILE="ca.pem"),
             "expected SSL or SASL_SSL there, or nothing here",
         ),
-        (
-            {"SPU_ASSIGNER_SECURITY_PROTOCOL": "TLS"},
-            "expected PLAINTEXT, SSL, SASL_SSL, SASL_PLAIN",
-        ),
-        ({"SPU_ASSIGNER_SASL_MECHANISM": "GSSAPI"}, "expected SCRAM-SHA-512, SCRAM-SHA-256, PLAIN"),
+        (env(SECURITY_PROTOCOL="TLS"), "expected PLAINTEXT, SSL, SASL_SSL, SASL_PLAIN"),
+        (env(SASL_MECHANISM="GSSAPI"), "expected SCRAM-SHA-512, SCRAM-SHA-256, PLAIN"),
     ],
 )
-def test_what_does_not_go_together_is_told(changed: dict[str, str], told: str) -> None:
+def test_what_does_not_go_together_is_reported(changed: dict[str, str], told: str) -> None:
     """A password that is silently not used is a job that everybody can be."""
     assert told in refusal({**USER, **changed})
 
@@ -259,33 +236,32 @@ def test_files_that_hold_something_else_are_reported(
     machine: dict[str, str], tmp_path: Path
 ) -> None:
     """Each client would refuse them in words of its own, after Spark has started."""
-    password = {"SPU_ASSIGNER_SSL_KEY_PASSWORD": CANARY}
+    password = env(SSL_KEY_PASSWORD=CANARY)
     files = {
         "none": "no PEM",
         "old": "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
         "other": pem(Ed25519PrivateKey.generate()),
-        "locked": pem(KEY, BestAvailableEncryption(CANARY.encode())),
-        "others": pem(KEY, BestAvailableEncryption(b"another")),
+        "locked": pem(KEY, CANARY),
+        "others": pem(KEY, "another"),
         "line": CANARY + "\n",
     }
-    paths = {name: str(written(tmp_path / name, text)) for name, text in files.items()}
-    for setting, name, more, told in (
-        ("CA_FILE", "none", {}, "which holds no certificate (NO_CERTIFICATE_OR_CRL_FOUND); exp"),
-        ("CERTIFICATE_FILE", "none", {}, "which cannot be used ("),
-        ("KEY_FILE", "other", {}, "which cannot be used (KEY_VALUES_MISMATCH); expected a cert"),
-        ("KEY_FILE", "old", {}, "expected what `openssl pkcs8 -topk8 -nocrypt"),
-        ("KEY_FILE", "locked", {}, "not set; expected the password of"),
-        ("KEY_FILE", "others", password, "which cannot be used ("),
-        ("KEY_FILE", "locked", password, "by PBES2, which Kafka's client in Java cannot open"),
-        ("KEY_PASSWORD_FILE", "line", {}, "line end; expected the password alone: write it with"),
+    for name, text in files.items():
+        written(tmp_path / name, text)
+    for changed, told in (
+        (env(SSL_CA_FILE=tmp_path / "none"), "no certificate (NO_CERTIFICATE_OR_CRL_FOUND); exp"),
+        (env(SSL_CERTIFICATE_FILE=tmp_path / "none"), "which cannot be used ("),
+        (env(SSL_CERTIFICATE_FILE=""), "SPU_ASSIGNER_SSL_CERTIFICATE_FILE is not set; expected"),
+        (env(SSL_KEY_FILE=""), "SPU_ASSIGNER_SSL_KEY_FILE is not set; expected"),
+        (env(SSL_KEY_FILE=tmp_path / "other"), "used (KEY_VALUES_MISMATCH); expected a cert"),
+        (env(SSL_KEY_FILE=tmp_path / "old"), "expected what `openssl pkcs8 -topk8 -nocrypt"),
+        (env(SSL_KEY_FILE=tmp_path / "locked"), "not set; expected the password of"),
+        (password | env(SSL_KEY_FILE=tmp_path / "others"), "which cannot be used ("),
+        (password | env(SSL_KEY_FILE=tmp_path / "locked"), "PBES2, which Kafka's client"),
+        (password, "is set; expected nothing: "),
+        (env(SSL_KEY_PASSWORD="schlüssel"), "expected ASCII characters: give the key"),
+        (env(SSL_KEY_PASSWORD_FILE=tmp_path / "line"), "line end; expected the password alone"),
     ):
-        assert told in refusal({**machine, f"SPU_ASSIGNER_SSL_{setting}": paths[name], **more})
-    for name in ("KEY_FILE", "CERTIFICATE_FILE"):
-        told = f"SPU_ASSIGNER_SSL_{name} is not set; expected"
-        assert told in refusal({**machine, f"SPU_ASSIGNER_SSL_{name}": ""})
-    assert "is set; expected nothing: " in refusal({**machine, **password})
-    password["SPU_ASSIGNER_SSL_KEY_PASSWORD"] = "schlüssel"
-    assert "expected ASCII characters: give the key" in refusal({**machine, **password})
+        assert told in refusal({**machine, **changed})
     Path(machine["SPU_ASSIGNER_SSL_KEY_FILE"]).chmod(0o644)
     assert "which is open to others (mode 0644)" in refusal(machine)
 
@@ -293,8 +269,9 @@ def test_files_that_hold_something_else_are_reported(
 def test_a_password_with_one_kind_of_quotes_is_put_between_the_others() -> None:
     """The line that Java reads is made of it inside the client."""
     for password, begin in (("it's", '"'), ('a "b"', "'")):
-        environ = {**USER, "SPU_ASSIGNER_SASL_PASSWORD": password}
-        options = Settings.load(environ=environ).connection().spark()
+        options = (
+            Settings.load(environ={**USER, **env(SASL_PASSWORD=password)}).connection().spark()
+        )
         line = f"password={begin}${{env:SPU_ASSIGNER_SASL_PASSWORD}}\n;"
         assert options["kafka.sasl.jaas.config"].endswith(line)
 

@@ -91,9 +91,11 @@ def test_a_damaged_lock_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_jar_is_fetched_once_and_then_found(environ: dict[str, str], tmp_path: Path) -> None:
-    """The second start needs no network."""
+    """The second start needs no network; another user's executor may read the driver's cache."""
     (path,) = _ensure(environ, [_jar()])
     assert path.read_bytes() == _CONTENT
+    assert path.stat().st_mode & 0o444 == 0o444
+    assert path.parent.stat().st_mode & 0o555 == 0o555
     shutil.rmtree(tmp_path / "repository")
     assert _ensure(environ, [_jar()]) == [path]
 
@@ -112,8 +114,8 @@ def test_a_jar_damaged_in_the_cache_is_fetched_anew(environ: dict[str, str]) -> 
     assert [found.read_bytes() for found in _ensure(environ, [_jar()])] == [_CONTENT]
 
 
-def test_a_missing_artifact_is_named_with_what_to_do(environ: dict[str, str]) -> None:
-    """Without a network the user learns which artifact and which setting, in one line."""
+def test_what_cannot_be_fetched_is_named_with_what_to_do(environ: dict[str, str]) -> None:
+    """Without a network, or with a misspelt path of Ivy's settings, in one line."""
     absent = Jar(coordinate="org.example:absent:2.0", sha256="0" * 64, size=1)
     with pytest.raises(JarError) as caught:
         _ensure(environ, [absent])
@@ -121,10 +123,6 @@ def test_a_missing_artifact_is_named_with_what_to_do(environ: dict[str, str]) ->
     assert message.startswith("org.example:absent:2.0 could not be fetched (")
     assert "SPU_ASSIGNER_IVY_SETTINGS" in message
     assert "\n" not in message
-
-
-def test_settings_that_are_no_file_are_refused(environ: dict[str, str]) -> None:
-    """A misspelt path must not lead to the default repository."""
     environ["SPU_ASSIGNER_IVY_SETTINGS"] = "/nowhere/settings.xml"
     with pytest.raises(JarError, match=r"SPU_ASSIGNER_IVY_SETTINGS is '/nowhere/settings\.xml'"):
         _ensure(environ, [_jar()])
@@ -160,10 +158,3 @@ def test_the_proxy_of_the_environment_is_said_to_java() -> None:
         "-Dhttps.proxyPort=3128",
     ]
     assert proxy_options({}) == []
-
-
-def test_a_fetched_jar_is_readable_by_all(environ: dict[str, str]) -> None:
-    """Another user's executor on the same machine may read the driver's cache."""
-    (path,) = _ensure(environ, [_jar()])
-    assert path.stat().st_mode & 0o444 == 0o444
-    assert path.parent.stat().st_mode & 0o555 == 0o555
