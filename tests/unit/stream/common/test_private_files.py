@@ -59,39 +59,32 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) ->
     assert folder.stat().st_mode & 0o7777 == mode
 
 
-def test_a_folder_of_another_user_is_refused(
+def test_what_is_no_folder_of_this_user_s_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its owner can change its rights at any time."""
+    """A file in its place; a folder whose owner can change its rights at any time."""
+    place = tmp_path / "file"
+    place.touch()
+    with pytest.raises(FolderError, match="file cannot be made a private folder"):
+        private_folder(place)
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     with pytest.raises(FolderError, match=f"belongs to user {owner}, expected this one"):
         private_folder(tmp_path)
 
 
-def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
-    """The message names it, and no traceback."""
-    place = tmp_path / "file"
-    place.touch()
-    with pytest.raises(FolderError, match="file cannot be made a private folder"):
-        private_folder(place)
-
-
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
-def test_a_checkpoint_on_this_machine_is_private(tmp_path: Path, form: str) -> None:
-    """Who reads it knows every placement; who writes it decides them."""
+def test_a_checkpoint_on_this_machine_alone_is_private(tmp_path: Path, form: str) -> None:
+    """Who reads it knows every placement; who writes it decides them. The executors of a cluster
+    may be another user, and other file systems have rights of theirs.
+    """
     folder = tmp_path / "checkpoint"
-    make_private(form.format(folder), alone=True)
-    assert rights(folder) == 0o700
-
-
-def test_a_checkpoint_that_is_shared_is_left_alone(tmp_path: Path) -> None:
-    """The executors of a cluster may be another user; other file systems have rights of theirs."""
-    folder = tmp_path / "checkpoint"
-    make_private(str(folder), alone=False)
+    make_private(form.format(folder), alone=False)
     make_private("hdfs://host/checkpoint", alone=True)
     assert list(tmp_path.iterdir()) == []
     assert not Path("hdfs:").exists()
+    make_private(form.format(folder), alone=True)
+    assert rights(folder) == 0o700
 
 
 def test_a_log_is_private_also_if_it_was_not(tmp_path: Path) -> None:

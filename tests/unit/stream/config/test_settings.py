@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spu_assigner.core.base.events import Policy
 from spu_assigner.stream.config.settings import SPECS, Settings, SettingsError
 
 
@@ -16,23 +15,15 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_flags_come_before_the_environment_before_the_file(tmp_path: Path) -> None:
-    """The nearer to the hand, the stronger."""
+    """The nearer to the hand, the stronger; a flag that was not given is None."""
     file = write(tmp_path, 'query_name = "file"\ntopic_prefix = "file."\nshards = 3\n')
-    environ = {"SPU_ASSIGNER_QUERY_NAME": "environ", "SPU_ASSIGNER_TOPIC_PREFIX": "environ."}
-    settings = Settings.load(flags={"query_name": "flag"}, environ=environ, file=file)
+    environ = {
+        "SPU_ASSIGNER_CONFIG": str(file),
+        "SPU_ASSIGNER_QUERY_NAME": "environ",
+        "SPU_ASSIGNER_TOPIC_PREFIX": "environ.",
+    }
+    settings = Settings.load(flags={"query_name": "flag", "shards": None}, environ=environ)
     assert (settings.query_name, settings.topic_prefix, settings.shards) == ("flag", "environ.", 3)
-
-
-def test_a_flag_that_was_not_given_is_no_value() -> None:
-    """Command lines pass None for it."""
-    assert Settings.load(flags={"shards": None}, environ={}).shards is None
-
-
-def test_the_environment_names_the_file(tmp_path: Path) -> None:
-    """A container is given one variable and one mounted file."""
-    file = write(tmp_path, 'default_policy = "kafka"\n')
-    settings = Settings.load(environ={"SPU_ASSIGNER_CONFIG": str(file)})
-    assert settings.default_policy is Policy.KAFKA
 
 
 @pytest.mark.parametrize(
@@ -53,8 +44,8 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
         ("SPU_ASSIGNER_LOG_LEVEL", "LOUD"),
     ],
 )
-def test_a_wrong_value_is_told_by_its_variable(variable: str, value: str) -> None:
-    """The one line that is printed must lead to the place to mend."""
+def test_a_wrong_value_is_reported_by_its_variable(variable: str, value: str) -> None:
+    """The one line that is printed must lead to the place to fix."""
     with pytest.raises(SettingsError) as caught:
         Settings.load(environ={variable: value})
     assert caught.value.source == variable
@@ -62,7 +53,7 @@ def test_a_wrong_value_is_told_by_its_variable(variable: str, value: str) -> Non
     assert caught.value.exit_status == 2
 
 
-def test_a_wrong_flag_is_told_by_its_flag() -> None:
+def test_a_wrong_flag_is_reported_by_its_flag() -> None:
     """The user has typed it so."""
     with pytest.raises(SettingsError, match=r"^--ui-port is 'x'; expected 0 \(none\) to 65535$"):
         Settings.load(flags={"ui_port": "x"}, environ={})
@@ -75,18 +66,14 @@ def test_a_wrong_flag_is_told_by_its_flag() -> None:
         ("shards = true\n", "shards in .* is True"),
         ("shards = 0\n", "shards in .* is '0'"),
         ("shards: 3\n", "the settings file .* expected TOML"),
+        (None, "No such file"),
     ],
 )
-def test_a_wrong_file_is_told_by_its_entry(tmp_path: Path, text: str, told: str) -> None:
-    """A misspelt name would otherwise be a setting silently left at its default."""
+def test_a_wrong_file_is_reported_by_its_entry(tmp_path: Path, text: str | None, told: str) -> None:
+    """Otherwise a setting would silently have its default, and another job than meant start."""
+    file = tmp_path / "none.toml" if text is None else write(tmp_path, text)
     with pytest.raises(SettingsError, match=told):
-        Settings.load(environ={}, file=write(tmp_path, text))
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """Going on with defaults would start another job than the one meant."""
-    with pytest.raises(SettingsError, match="No such file"):
-        Settings.load(environ={}, file=tmp_path / "none.toml")
+        Settings.load(environ={}, file=file)
 
 
 def test_every_setting_is_described() -> None:

@@ -89,7 +89,7 @@ def test_without_any_java_one_line_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_the_package_s_java_is_started_as_spark_needs_it(tmp_path: Path) -> None:
-    """Without a module that it lacks and Spark names, and with an archive of its classes
+    """Without a module that it lacks and Spark names, and with an archive of its classes,
     where it can make one: on that archive Spark's is built.
     """
     dump = 'case "$1" in -Xshare:dump) %s;; *) printf "<%%s>" "$@";; esac'
