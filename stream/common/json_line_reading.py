@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
@@ -12,13 +12,6 @@ from spu_assigner.schemas.json_lines.lines import event_from_json
 
 LINE_SIZE_MAX: Final = MANUAL_FILE_SIZE_MAX  # the longest legal line carries a manual map
 CHUNK_SIZE: Final = 64 * 1024  # read at once
-
-
-class ByteSource(Protocol):
-    """What bytes are read from."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most as many; none at the end."""
 
 
 def event_of_line(line: bytes) -> Event | None:
@@ -34,7 +27,7 @@ def event_of_line(line: bytes) -> Event | None:
 
 
 def chunks_of_lines(
-    source: ByteSource, *, size_max: int = LINE_SIZE_MAX, head: bytes = b""
+    source: BinaryIO, *, size_max: int = LINE_SIZE_MAX, head: bytes = b""
 ) -> Iterator[list[bytes]]:
     """The lines of `source` as they arrive, in lists, without their newline.
 

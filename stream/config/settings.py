@@ -222,22 +222,6 @@ class Settings:
             security=self.security,
         )
 
-    @staticmethod
-    def describe() -> str:
-        """All settings as a table in Markdown."""
-        lines = [
-            "| setting | flag | variable | default | why this default |",
-            "|---|---|---|---|---|",
-        ]
-        for spec in SPECS:
-            default = f"`{spec.default}`" if spec.default else "empty"
-            flag, variable = f"`{spec.flag}`", f"`{spec.variable}`"
-            if spec.is_secret:
-                flag = "none: a secret"
-                variable += f", or a file in `{spec.file_variable}`"
-            lines.append(f"| {spec.what} | {flag} | {variable} | {default} | {spec.reason} |")
-        return "\n".join(lines)
-
 
 SPECS: Final = (*specs_of(Settings), *specs_of(Security))
 _BY_NAME: Final = {spec.name: spec for spec in SPECS}

@@ -152,18 +152,14 @@ def ensure_all(
 
 
 def absent(
-    groups: Sequence[Group],
-    environ: Mapping[str, str] | None = None,
-    *,
-    lock: Mapping[Group, Sequence[Jar]] | None = None,
+    groups: Sequence[Group], environ: Mapping[str, str] | None = None
 ) -> tuple[list[Path], list[Path]]:
     """The jars of these groups that are missing, and those that are not as the lock says.
 
     Raises:
         JarError: the lock cannot be read.
     """
-    lock = read_lock() if lock is None else lock
-    home = cache_home(environ)
+    lock, home = read_lock(), cache_home(environ)
     wrong = [
         path
         for group in groups

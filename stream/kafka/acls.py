@@ -254,15 +254,3 @@ def commands(given: Iterable[Acl], *, principal: str, servers: str) -> Iterator[
             f"kafka-acls --bootstrap-server {servers} --add --allow-principal {principal} "
             f"{asked} --{resource} {shlex.quote(name)}"
         )
-
-
-def describe() -> str:
-    """The table in Markdown."""
-    lines = ["| who | on | rights | what for |", "| --- | --- | --- | --- |"]
-    for role, grants in GRANTS.items():
-        for grant in grants:
-            is_listed = grant.resource is Resource.TOPIC and not grant.is_mapped
-            names = ", ".join(f"`{name}`" if is_listed else name for name in grant.names)
-            rights = f"{grant.operations} | {grant.reason}"
-            lines.append(f"| {role} | {grant.resource} {names} | {rights} |")
-    return "\n".join(lines)

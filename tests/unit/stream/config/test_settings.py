@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.config.settings import SPECS, Settings, SettingsError
+from spu_assigner.stream.config.settings import Settings, SettingsError
 
 
 def write(folder: Path, text: str) -> Path:
@@ -74,13 +74,3 @@ def test_a_wrong_file_is_reported_by_its_entry(tmp_path: Path, text: str | None,
     file = tmp_path / "none.toml" if text is None else write(tmp_path, text)
     with pytest.raises(SettingsError, match=told):
         Settings.load(environ={}, file=file)
-
-
-def test_every_setting_is_described() -> None:
-    """The table in docs/settings.md is this one."""
-    table = Settings.describe()
-    for spec in SPECS:
-        flag = "none: a secret" if spec.is_secret else f"`{spec.flag}`"
-        assert f"| {flag} | `{spec.variable}`" in table
-        assert spec.reason in table
-    assert table.count("\n") == len(SPECS) + 1
