@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
@@ -27,7 +27,7 @@ def event_of_line(line: bytes) -> Event | None:
 
 
 def chunks_of_lines(
-    source: BinaryIO, *, size_max: int = LINE_SIZE_MAX, head: bytes = b""
+    source: IO[bytes], *, size_max: int = LINE_SIZE_MAX, head: bytes = b""
 ) -> Iterator[list[bytes]]:
     """The lines of `source` as they arrive, in lists, without their newline.
 
