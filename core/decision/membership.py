@@ -28,7 +28,7 @@ from spu_assigner.core.decision.answers import (
     ring_with,
     ring_without,
 )
-from spu_assigner.core.rules import placement
+from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -40,9 +40,9 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     spu_id = SpuId(event.spu_id)
     before = state.spus.get(spu_id)
     weights = (
-        placement.initial_weights(event.cores)
+        redpanda.initial_weights(event.cores)
         if before is None
-        else placement.shrink_weights(state.core_weights[spu_id], event.cores)
+        else redpanda.shrink_weights(state.core_weights[spu_id], event.cores)
     )
     was_in_ring = before is not None and spu_id in state.ring
     was_full = before is not None and before.online and not was_in_ring

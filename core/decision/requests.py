@@ -25,9 +25,8 @@ from spu_assigner.core.policies.planner import (
     PlacementRule,
     ShortRingError,
     place,
-    place_with_care,
 )
-from spu_assigner.core.rules import placement
+from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
@@ -198,10 +197,8 @@ def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Assign
     order = ORDER_OF[rule]
     index = ring.index(order, state.chains[order])
     try:
-        if state.ledger.free_floor(event.partitions) > event.partitions:
-            plan = place(ring, demand, index)
-        else:
-            plan = place_with_care(ring, demand, index, state.ledger.free(ring.ids))
+        nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
+        plan = place(ring, demand, index, None if nobody_fills else state.ledger.free(ring.ids))
     except ShortRingError as short:
         return _short_on_the_way(short)
     return Assignment(
@@ -361,7 +358,7 @@ def _cores(state: ClusterState, plan: PlacementPlan) -> ReplicaLists:
         ends = np.cumsum(counts).tolist()
         for of_host, count, end in zip(weights, counts, ends, strict=True):
             if len(of_host) > 1:
-                cores[by_host[end - count : end]] = placement.take_cores(of_host, count)
+                cores[by_host[end - count : end]] = redpanda.take_cores(of_host, count)
     return ReplicaLists(cores.reshape(matrix.shape))
 
 

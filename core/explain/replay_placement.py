@@ -286,7 +286,7 @@ def _placed(
         if count:
             if cursor.ring.size < replicas:
                 return None
-            if not np.array_equal(cursor.rows(count, replicas), rows[done : done + count]):
+            if not np.array_equal(cursor.rows(count, replicas)[0], rows[done : done + count]):
                 return None
             stretches.append(_stretch(done, cursor, gone))
             cursor.index = cursor.moved(count, replicas)

@@ -1,16 +1,16 @@
 """Placing one request on a ring that may change under it.
 
-While nobody can become saturated, a whole request is one call of `placement`. Otherwise it is
-placed in blocks: up to and with the partition that fills an SPU, then that SPU leaves the ring, the
-cursor is re-based, and so on. `redpanda` takes an SPU out at the very replica that fills it, so the
-list in which that happens is placed replica by replica.
+While nobody can become saturated, a whole request is one call of its rule. Otherwise it is placed
+in blocks: up to and with the partition that fills an SPU, then that SPU leaves the ring, the cursor
+is re-based, and so on. `redpanda` takes an SPU out at the very replica that fills it, so the list
+in which that happens is placed replica by replica.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, assert_never
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -18,17 +18,13 @@ from numpy.typing import NDArray
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Chain, Mode, Order
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
-from spu_assigner.core.rules import placement
+from spu_assigner.core.rules import fluvio, kafka, redpanda
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring, next_remaining
 
-TABLE_CELLS_MAX: Final = 2_000_000  # 8 MB; a larger period is computed anew for each request
-TABLE_OVERLAP_ROWS: Final = (
-    1_024  # past the period, so that a usual request never passes the table's end
-)
-BLOCK_ROWS_FIRST: Final = (
-    64  # partitions placed at once near a saturation; doubled while none happens
-)
+# Past the period, so that a usual request never passes the table's end.
+TABLE_OVERLAP_ROWS: Final = 1_024
+BLOCK_ROWS_FIRST: Final = 64  # partitions at once near a saturation; doubled while none happens
 
 PASSED_BEFORE: Final = "passed-before"  # in a table's cache: row i sums what rows 0 … i - 1 passed
 
@@ -125,38 +121,36 @@ class Cursor:
         self.rotated = True
         self.order = np.roll(self.order, -(start % len(self.order)))
 
-    def rows(self, count: int, replicas: int) -> IdMatrix:
-        """The next `count` replica lists; the cursor does not move."""
-        return self.rows_counted(count, replicas)[0]
+    def rows(self, count: int, replicas: int) -> tuple[IdMatrix, IdMatrix | None]:
+        """The next `count` replica lists; the cursor does not move.
 
-    def rows_counted(self, count: int, replicas: int) -> tuple[IdMatrix, IdMatrix | None]:
-        """As `rows`; also how many SPUs each row passed over (for their rack, because the list had
-        them), None where the rule passes over nobody."""
-        if self.rule is PlacementRule.SHIFTED_OVER_RACKS:
-            return placement.shifted_over_racks_counted(
-                self.order,
-                self.ring.rack_numbers(self.order),
-                start=self.index,
-                shift=self.shift,
-                partitions=count,
-                replicas=replicas,
-            )
-        return self._rows_of_turns(count, replicas), None
-
-    def _rows_of_turns(self, count: int, replicas: int) -> IdMatrix:
-        if self.rule is PlacementRule.ROUND_ROBIN:
-            return placement.round_robin(
-                self.order, start=self.index, partitions=count, replicas=replicas
-            )
-        if self.rule is PlacementRule.WALK:
-            return placement.walk(self.order, start=self.index, partitions=count, replicas=replicas)
-        if self.rule is PlacementRule.SHIFTED:
-            return placement.shifted(
-                self.order, start=self.index, shift=self.shift, partitions=count, replicas=replicas
-            )
-        first = self.index % len(self.order)
-        at = np.arange(first, first + count * replicas) % len(self.order)
-        return self.order[at].reshape(count, replicas)
+        Also how many SPUs each list passed over (for their rack, because the list had them), None
+        where the rule passes over nobody.
+        """
+        order, start = self.order, self.index
+        match self.rule:
+            case PlacementRule.ROUND_ROBIN:
+                rows = fluvio.round_robin(order, start=start, partitions=count, replicas=replicas)
+            case PlacementRule.WALK:
+                rows = fluvio.walk(order, start=start, partitions=count, replicas=replicas)
+            case PlacementRule.SHIFTED:
+                rows = kafka.shifted(
+                    order, start=start, shift=self.shift, partitions=count, replicas=replicas
+                )
+            case PlacementRule.SHIFTED_OVER_RACKS:
+                return kafka.shifted_over_racks(
+                    order,
+                    self.ring.rack_numbers(order),
+                    start=start,
+                    shift=self.shift,
+                    partitions=count,
+                    replicas=replicas,
+                )
+            case PlacementRule.POINTER:
+                rows = redpanda.pointed(order, start=start, partitions=count, replicas=replicas)
+            case _:
+                assert_never(self.rule)
+        return rows, None
 
     def moved(self, count: int, replicas: int) -> int:
         """The index after `count` more lists."""
@@ -205,91 +199,63 @@ def cursor_for(ring: Ring, demand: Demand, chain_index: int) -> Cursor:
     return Cursor(ring, demand.rule, demand.start)
 
 
-def place(ring: Ring, demand: Demand, chain_index: int) -> PlacementPlan:
-    """Place a request that cannot saturate anybody.
-
-    The ring must have at least `replicas` members.
-    """
-    cursor = cursor_for(ring, demand, chain_index)
-    found = None if cursor.rotated else _from_table(cursor, demand)
-    if found is None:
-        rows, passed = cursor.rows_counted(demand.partitions, demand.replicas)
-        found = ReplicaLists(rows), _summed(passed)
-    replicas, (same_rack, in_list) = found
-    cursor.index = cursor.moved(demand.partitions, demand.replicas)
-    return PlacementPlan(
-        replicas=replicas, chain=cursor.chain(), same_rack=same_rack, in_list=in_list
-    )
-
-
-def place_with_care(
-    ring: Ring, demand: Demand, chain_index: int, free: CountArray
+def place(
+    ring: Ring, demand: Demand, chain_index: int, free: CountArray | None = None
 ) -> PlacementPlan:
-    """Place a request that may saturate SPUs. `free` holds the free slots of the ring's members, by
-    ascending id.
+    """Place a request on a ring of at least `replicas` members.
+
+    `free` holds the free slots of the members, by ascending id; None: nobody can be saturated.
 
     Raises:
         ShortRingError: the ring became too small on the way.
     """
     cursor = cursor_for(ring, demand, chain_index)
     ids = ring.ids
-    free = free.copy()
+    free = None if free is None else free.copy()
     blocks: list[IdMatrix] = []
     departed: list[tuple[int, ...]] = []
     same_rack = in_list = 0
-    done, block_rows = 0, BLOCK_ROWS_FIRST
+    done, block_rows = 0, demand.partitions if free is None else BLOCK_ROWS_FIRST
     while done < demand.partitions:
         if cursor.ring.size < demand.replicas:
             raise ShortRingError(partition=done, needed=demand.replicas, found=cursor.ring.size)
         count = min(block_rows, demand.partitions - done)
-        rows, passed = cursor.rows_counted(count, demand.replicas)
-        filling = _first_filling_cell(np.searchsorted(ids, rows.ravel()), free)
-        whole = (
-            count
-            if filling is None
-            else filling // demand.replicas + (demand.rule is not PlacementRule.POINTER)
-        )
-        rows = rows[:whole]
-        for_rack, for_list = _summed(None if passed is None else passed[:whole])
-        same_rack += for_rack
-        in_list += for_list
-        free -= np.bincount(np.searchsorted(ids, rows.ravel()), minlength=len(ids))
+        rows, passed = cursor.rows(count, demand.replicas)
+        filling = None
+        if free is not None:
+            filling = _first_filling_cell(np.searchsorted(ids, rows.ravel()), free)
+            if filling is not None:  # `redpanda`'s list in which it happens is placed below.
+                count = filling // demand.replicas + (demand.rule is not PlacementRule.POINTER)
+                rows = rows[:count]
+            free -= np.bincount(np.searchsorted(ids, rows.ravel()), minlength=len(ids))
+        if passed is not None:
+            for_rack, for_list = passed[:count].sum(axis=0, dtype=np.int64).tolist()
+            same_rack += for_rack
+            in_list += for_list
         blocks.append(rows)
-        cursor.index = cursor.moved(whole, demand.replicas)
-        done += whole
-        if filling is None:
+        cursor.index = cursor.moved(count, demand.replicas)
+        done += count
+        if free is None or filling is None:
             block_rows *= 2
             continue
         block_rows = BLOCK_ROWS_FIRST
         if demand.rule is PlacementRule.POINTER:
-            row, left, for_list = _replica_by_replica(cursor, ids, free, demand.replicas, done)
+            row, left = _replica_by_replica(cursor, ids, free, demand.replicas, done)
             blocks.append(row)
             departed += left
-            in_list += for_list
             done += 1
         else:
-            full = tuple(
-                int(spu_id)
-                for spu_id in np.sort(rows[-1])
-                if free[np.searchsorted(ids, spu_id)] == 0
-            )
-            departed.append(full)
-            cursor.drop(full)
+            full = np.sort(rows[-1])
+            full = full[free[np.searchsorted(ids, full)] == 0]
+            departed.append(tuple(full.tolist()))
+            cursor.drop(departed[-1])
     return PlacementPlan(
-        replicas=ReplicaLists(np.concatenate(blocks)),
+        replicas=ReplicaLists(blocks[0] if len(blocks) == 1 else np.concatenate(blocks)),
         chain=cursor.chain(),
         departed=tuple(departed),
         same_rack=same_rack,
         in_list=in_list,
     )
-
-
-def _summed(passed: IdMatrix | None) -> tuple[int, int]:
-    """Over all rows: passed over for their rack, and because the list had them."""
-    if passed is None:
-        return 0, 0
-    same_rack, in_list = (int(column.sum(dtype=np.int64)) for column in passed.T)  # not by rows
-    return same_rack, in_list
 
 
 def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None:
@@ -311,14 +277,13 @@ def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None
 
 def _replica_by_replica(
     cursor: Cursor, ids: IdArray, free: CountArray, replicas: int, partition: int
-) -> tuple[IdMatrix, list[tuple[int, ...]], int]:
+) -> tuple[IdMatrix, list[tuple[int, ...]]]:
     """One list of `redpanda`, in which SPUs may leave the ring.
 
-    Returns the list, those that left, one by one, and how often an SPU was passed over because the
-    list had it; writes `free` and moves the cursor.
+    Returns the list and those that left, one by one; writes `free` and moves the cursor. The
+    pointer cannot come back to an SPU of the list before it has passed, and taken, all others.
     """
     chosen: list[int] = []
-    in_list = 0
     departed: list[tuple[int, ...]] = []
     while len(chosen) < replicas:
         unused = cursor.ring.size - sum(spu_id in chosen for spu_id in cursor.order.tolist())
@@ -326,44 +291,13 @@ def _replica_by_replica(
             raise ShortRingError(partition=partition, needed=replicas - len(chosen), found=unused)
         candidate = int(cursor.order[cursor.index % len(cursor.order)])
         cursor.index += 1
-        if candidate in chosen:
-            in_list += 1
-            continue
         chosen.append(candidate)
         slot = int(np.searchsorted(ids, candidate))
         free[slot] -= 1
         if free[slot] == 0:
             departed.append((candidate,))
             cursor.drop((candidate,))
-    return np.array([chosen], dtype=np.int32), departed, in_list
-
-
-def _from_table(cursor: Cursor, demand: Demand) -> tuple[ReplicaLists, tuple[int, int]] | None:
-    """The rows out of the ring's table for this rule, made once it has paid, and how many SPUs were
-    passed over in them (for their rack, because the list had them).
-
-    None: not yet, or too large.
-    """
-    period = period_of(cursor.rule, len(cursor.order), demand.replicas)
-    if period is None or period * demand.replicas > TABLE_CELLS_MAX:
-        return None
-    ring, key = cursor.ring, (cursor.rule.name, demand.replicas)
-    table = ring.tables.get(key)
-    if table is None:
-        served = ring.rows_served[key] = ring.rows_served.get(key, 0) + demand.partitions
-        if 2 * served < period:
-            return None
-        table = period_table(ring, cursor.rule, demand.replicas, period)
-    start = cursor.index % period
-    end = start + demand.partitions
-    if end > len(table.rows):
-        return None
-    lists = ReplicaLists.of_table(table, start, demand.partitions)
-    before = table.cache.get(PASSED_BEFORE)
-    if before is None:
-        return lists, (0, 0)
-    same_rack, in_list = (before[end] - before[start]).tolist()
-    return lists, (same_rack, in_list)
+    return np.array([chosen], dtype=np.int32), departed
 
 
 def period_table(ring: Ring, rule: PlacementRule, replicas: int, period: int) -> Table:
@@ -399,7 +333,7 @@ def _alike(ring: Ring, rule: PlacementRule, replicas: int) -> _Alike:
 
 def table_ahead(cursor: Cursor, count: int, replicas: int) -> Table:
     """The next `count` rows as a table; the cursor does not move."""
-    rows, passed = cursor.rows_counted(count, replicas)
+    rows, passed = cursor.rows(count, replicas)
     table = Table(rows)
     if passed is not None:
         table.cache[PASSED_BEFORE] = np.cumsum(

@@ -1,4 +1,4 @@
 """The placement rules of the source documents: Fluvio's, Kafka's, Redpanda's, as pure functions.
 
-Imports `base`.
+`turning` has what they share. Imports `base`.
 """

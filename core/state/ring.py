@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import Chain, Order, SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray, Table
-from spu_assigner.core.rules.placement import alternation, diagonal
+from spu_assigner.core.rules.fluvio import diagonal
+from spu_assigner.core.rules.kafka import alternation
 from spu_assigner.core.state.loads import Layout
 
 START: Final = Chain()
@@ -42,7 +43,6 @@ class Ring:
         "_spus",
         "ids",
         "lookaheads",
-        "rows_served",
         "size",
         "tables",
     )
@@ -60,7 +60,6 @@ class Ring:
             tuple[Policy, int, bool], Any
         ] = {}  # of `decision.lookahead`, by kind of request
         self.tables: dict[tuple[str, int], Table] = {}
-        self.rows_served: dict[tuple[str, int], int] = {}
 
     def order(self, order: Order) -> IdArray:
         """The members' ids in this order. O(N log N) the first time."""

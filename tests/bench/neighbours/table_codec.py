@@ -12,7 +12,7 @@ import numpy as np
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
-from spu_assigner.core.rules.placement import round_robin
+from spu_assigner.core.rules.fluvio import round_robin
 from spu_assigner.schemas.messages.codec import encode_record
 
 OVERLAP_ROWS: Final = 1_024  # past the period, so that a usual topic never passes the table's end

@@ -20,7 +20,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus, plain_records
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.rules import placement
+from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
 from support.placers.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
@@ -169,7 +169,7 @@ def test_partitions_added_later_are_placed_as_kafka_does(
             risen_before = (first - 1) // size
             shift = (request.start - risen_before) % max(1, size - 1)
             if kind == "none":
-                placed = placement.shifted(
+                placed = kafka.shifted(
                     ring,
                     start=first,
                     shift=shift,
@@ -177,7 +177,7 @@ def test_partitions_added_later_are_placed_as_kafka_does(
                     replicas=request.replicas,
                 )
             else:
-                placed = placement.shifted_over_racks(
+                placed, _ = kafka.shifted_over_racks(
                     ring,
                     np.array([names.index(racks[spu_id] or "") for spu_id in ids]),
                     start=first,
@@ -195,7 +195,7 @@ def test_the_alternation_over_racks_is_kafkas(kafka_placer: KafkaPlacer, kind: s
     """The order that leaders go round in."""
     for _, racks in clusters(kind):
         names = [rack or "" for rack in racks.values()]
-        assert placement.alternation(list(racks), names) == kafka_placer.alternated(racks), racks
+        assert kafka.alternation(list(racks), names) == kafka_placer.alternated(racks), racks
 
 
 def test_kafkas_own_test_expectation_holds(kafka_placer: KafkaPlacer) -> None:

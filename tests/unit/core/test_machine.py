@@ -31,7 +31,6 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.decision import lookahead
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.policies import planner
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from spu_assigner.schemas.json_lines.lines import answer_to_json, event_from_json
 from support.events.builders import Events
@@ -231,13 +230,13 @@ def test_blocks_around_saturations_equal_the_plain_oracle(
         assert as_lines(run(state, event_from_json(json.dumps(event)))) == expected
 
 
-def test_rows_from_the_table_equal_rows_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_from_a_table_equal_rows_made_for_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A table only saves work: with tables off the same maps come out."""
     results = []
-    for cells_max in (planner.TABLE_CELLS_MAX, 0):
-        monkeypatch.setattr(planner, "TABLE_CELLS_MAX", cells_max)
-        if not cells_max:
-            monkeypatch.setattr(lookahead, "PARTITIONS_AHEAD_MAX", 0)
+    for partitions_max in (lookahead.PARTITIONS_AHEAD_MAX, 0):
+        monkeypatch.setattr(lookahead, "PARTITIONS_AHEAD_MAX", partitions_max)
         state, build = ClusterState("c1"), Events()
         run(state, *build.racks({"a": [0, 1, 2], "b": [3, 4], "c": [5]}))
         out: list[Any] = []

@@ -5,17 +5,12 @@ from __future__ import annotations
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.base.records import Order, SpuChanged
-from spu_assigner.core.policies.planner import Demand, PlacementRule, place, place_with_care
-from spu_assigner.core.rules import placement
-from spu_assigner.core.rules.placement import (
-    ROWS_BY_HAND_MAX,
-    alternation,
-    shifted_over_racks,
-    shifted_over_racks_counted,
-)
+from spu_assigner.core.policies.planner import Demand, PlacementRule, place
+from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.ring import Ring
 from support.events.builders import Events
 
@@ -66,7 +61,7 @@ RACKS = st.lists(st.sampled_from("abcd"), min_size=2, max_size=9)
     st.tuples(st.integers(0, 90), st.integers(0, 9)),
     st.integers(1, 9),
     st.integers(1, 120),
-    st.sampled_from([1, 13, placement.ROWS_AT_ONCE]),
+    st.sampled_from([1, 13, kafka.ROWS_AT_ONCE]),
 )
 def test_the_walk_over_racks_counts_whom_it_passes_over(
     racks: list[str], begin: tuple[int, int], replicas: int, partitions: int, at_once: int
@@ -74,10 +69,10 @@ def test_the_walk_over_racks_counts_whom_it_passes_over(
     """Both ways to walk, few rows and many, say what the plain loop says; also many in pieces."""
     (start, shift), replicas = begin, min(replicas, len(racks))
     ring = ring_of(racks)
-    order = np.array(alternation(range(len(racks)), racks), dtype=np.int32)
+    order = np.array(kafka.alternation(range(len(racks)), racks), dtype=np.int32)
     given_to = {"start": start, "shift": shift, "replicas": replicas}
-    with mock.patch.object(placement, "ROWS_AT_ONCE", at_once):
-        rows, passed = shifted_over_racks_counted(
+    with mock.patch.object(kafka, "ROWS_AT_ONCE", at_once):
+        rows, passed = kafka.shifted_over_racks(
             order, ring.rack_numbers(order), partitions=partitions, **given_to
         )
     expected = [
@@ -86,43 +81,35 @@ def test_the_walk_over_racks_counts_whom_it_passes_over(
     ]
     assert rows.tolist() == [row for row, _, _ in expected]
     assert passed.tolist() == [[same_rack, in_list] for _, same_rack, in_list in expected]
-    alone = shifted_over_racks(order, ring.rack_numbers(order), partitions=partitions, **given_to)
-    assert np.array_equal(alone, rows)
 
 
-def test_a_plan_sums_them_whether_from_a_table_or_not() -> None:
-    """The table is an optimisation: it may not change what is told."""
-    racks = list("aaabbc")
-    index = 7
-    for partitions in (1, ROWS_BY_HAND_MAX + 5, 30):
-        demand = Demand(
-            rule=PlacementRule.SHIFTED_OVER_RACKS,
-            partitions=partitions,
-            replicas=4,
-            start=None,
-            shift=None,
-        )
-        fresh, used = ring_of(racks), ring_of(racks)
-        for _ in range(60):  # until a table has paid
-            place(used, demand, 0)
-        plans = [
-            place(fresh, demand, index),
-            place(used, demand, index),
-            place_with_care(fresh, demand, index, np.full(6, 10_000)),
-        ]
-        assert used.tables
-        lists = [
-            walked(fresh.order(Order.ALTERNATION).tolist(), racks, index=row, shift=0, replicas=4)
-            for row in range(index, index + partitions)
-        ]
-        same_rack, in_list = sum(row[1] for row in lists), sum(row[2] for row in lists)
-        assert [(plan.same_rack, plan.in_list) for plan in plans] == [(same_rack, in_list)] * 3
+@pytest.mark.parametrize("partitions", [1, 30, kafka.ROWS_BY_HAND_MAX + 5])
+def test_a_plan_sums_them_whether_somebody_may_fill_or_not(partitions: int) -> None:
+    """Then the request is placed in blocks."""
+    index, ring = 7, ring_of(list("aaabbc"))
+    demand = Demand(
+        rule=PlacementRule.SHIFTED_OVER_RACKS,
+        partitions=partitions,
+        replicas=4,
+        start=None,
+        shift=None,
+    )
+    order = ring.order(Order.ALTERNATION).tolist()
+    lists = [
+        walked(order, list("aaabbc"), index=row, shift=0, replicas=4)
+        for row in range(index, index + partitions)
+    ]
+    for free in (None, np.full(6, 10_000)):
+        plan = place(ring, demand, index, free)
+        assert plan.replicas.tolist() == [row for row, _, _ in lists]
+        assert plan.same_rack == sum(row[1] for row in lists)
+        assert plan.in_list == sum(row[2] for row in lists)
 
 
 def test_the_pointer_never_comes_back_within_a_list() -> None:
     """Who fills leaves the ring, and behind the pointer stand only those that are in the list."""
     ring = ring_of(["a"] * 3)
     demand = Demand(rule=PlacementRule.POINTER, partitions=1, replicas=3, start=None, shift=None)
-    plan = place_with_care(ring, demand, 1, np.array([1, 1, 9]))
+    plan = place(ring, demand, 1, np.array([1, 1, 9]))
     assert plan.replicas.tolist() == [[1, 2, 0]]
     assert (plan.same_rack, plan.in_list) == (0, 0)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdArray
-from spu_assigner.core.rules import placement
-from spu_assigner.core.rules.placement import ROWS_BY_HAND_MAX, alternation, diagonal
+from spu_assigner.core.rules import fluvio, kafka, redpanda
+from spu_assigner.core.rules.fluvio import diagonal
+from spu_assigner.core.rules.kafka import ROWS_BY_HAND_MAX, alternation
 from support.model import plain_placement as plain
 
 FIVE_SPUS_THREE_REPLICAS = [  # documents 000 to 002: the table for partitions 0 to 15
@@ -113,7 +114,7 @@ def ids_of(ids: list[int]) -> IdArray:
 
 
 def place_round_robin(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed = placement.round_robin(
+    placed = fluvio.round_robin(
         case.ring, start=start, partitions=partitions, replicas=case.replicas
     )
     assert placed.dtype == np.int32
@@ -121,13 +122,13 @@ def place_round_robin(case: Case, start: int, partitions: int) -> list[list[int]
 
 
 def place_walk(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed = placement.walk(case.ring, start=start, partitions=partitions, replicas=case.replicas)
+    placed = fluvio.walk(case.ring, start=start, partitions=partitions, replicas=case.replicas)
     assert placed.dtype == np.int32
     return placed.tolist()
 
 
 def place_shifted(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed = placement.shifted(
+    placed = kafka.shifted(
         case.ring, start=start, shift=case.shift, partitions=partitions, replicas=case.replicas
     )
     assert placed.dtype == np.int32
@@ -135,7 +136,7 @@ def place_shifted(case: Case, start: int, partitions: int) -> list[list[int]]:
 
 
 def place_over_racks(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed = placement.shifted_over_racks(
+    placed, _ = kafka.shifted_over_racks(
         case.ring,
         case.rack_numbers,
         start=start,
@@ -189,13 +190,13 @@ def orders_of(rows: dict[str, list[int]]) -> tuple[list[int], list[int]]:
 
 def test_round_robin_gives_the_documents_table_of_16_rows() -> None:
     """5 SPUs (the documents' text says 4, their tables 5), 3 replicas."""
-    placed = placement.round_robin(ids_of([0, 1, 2, 3, 4]), start=0, partitions=16, replicas=3)
+    placed = fluvio.round_robin(ids_of([0, 1, 2, 3, 4]), start=0, partitions=16, replicas=3)
     assert placed.tolist() == FIVE_SPUS_THREE_REPLICAS
 
 
 def test_a_topic_after_index_8_starts_with_4_1_2() -> None:
     """Chaining, the documents' own example."""
-    placed = placement.round_robin(ids_of([0, 1, 2, 3, 4]), start=9, partitions=7, replicas=3)
+    placed = fluvio.round_robin(ids_of([0, 1, 2, 3, 4]), start=9, partitions=7, replicas=3)
     assert placed.tolist() == FIVE_SPUS_THREE_REPLICAS[9:]
     assert placed[0].tolist() == [4, 1, 2]
 
@@ -204,7 +205,7 @@ def test_four_even_racks_give_the_documents_sequence_and_map() -> None:
     """Example 1: 12 SPUs (document 002 says 11), 4 racks."""
     sequence, _ = orders_of(FOUR_RACKS)
     assert sequence == [0, 4, 8, 9, 1, 5, 6, 10, 2, 3, 7, 11]
-    placed = placement.walk(ids_of(sequence), start=0, partitions=12, replicas=4)
+    placed = fluvio.walk(ids_of(sequence), start=0, partitions=12, replicas=4)
     assert placed.tolist() == FOUR_RACKS_MAP
 
 
@@ -212,7 +213,7 @@ def test_three_uneven_racks_give_the_documents_sequence_and_map() -> None:
     """Example 2: the longest rack comes first, and shorter ones are read round and round."""
     sequence, _ = orders_of(UNEVEN_RACKS)
     assert sequence == [3, 2, 0, 4, 1, 5]
-    placed = placement.walk(ids_of(sequence), start=0, partitions=6, replicas=3)
+    placed = fluvio.walk(ids_of(sequence), start=0, partitions=6, replicas=3)
     assert placed.tolist() == UNEVEN_RACKS_MAP
 
 
@@ -229,14 +230,14 @@ def test_kafkas_cases_of_document_004_hold(replicas: int, expected: list[list[in
     After one partition instead of after three; modulo N - 1 it comes to the same.
     """
     rotated = ids_of([3, 1, 2])  # from the broker at index 2 on
-    placed = placement.shifted(rotated, start=0, shift=2, partitions=2, replicas=replicas)
+    placed = kafka.shifted(rotated, start=0, shift=2, partitions=2, replicas=replicas)
     assert placed.tolist() == expected
 
 
 def test_kafkas_published_table_without_racks_holds() -> None:
     """5 brokers, 10 partitions, 3 replicas; it is the head of Fluvio's, which goes another way."""
     ring = ids_of([0, 1, 2, 3, 4])
-    placed = placement.shifted(ring, start=0, shift=0, partitions=10, replicas=3)
+    placed = kafka.shifted(ring, start=0, shift=0, partitions=10, replicas=3)
     assert placed.tolist() == FIVE_SPUS_THREE_REPLICAS[:10]
 
 
@@ -251,7 +252,7 @@ def test_kafkas_published_alternated_lists_hold() -> None:
 def test_kafkas_published_assignment_over_racks_holds() -> None:
     """From AdminRackAwareTest: the seventh partition is the first whose followers are shifted."""
     ring, racks = ids_of([0, 3, 1, 5, 4, 2]), ids_of([0, 1, 2, 0, 1, 2])
-    placed = placement.shifted_over_racks(ring, racks, start=0, shift=0, partitions=7, replicas=3)
+    placed, _ = kafka.shifted_over_racks(ring, racks, start=0, shift=0, partitions=7, replicas=3)
     assert placed.tolist() == KAFKA_RACKS_MAP
 
 
@@ -277,9 +278,10 @@ def test_what_kafka_promises_of_even_racks_holds(
     start %= len(ring)
     ring = ring[start:] + ring[:start]
     numbers = ids_of([rack_of[spu_id] for spu_id in ring])
-    lists = placement.shifted_over_racks(
+    placed, _ = kafka.shifted_over_racks(
         ids_of(ring), numbers, start=0, shift=start, partitions=partitions, replicas=replicas
-    ).tolist()
+    )
+    lists = placed.tolist()
     assert {len({rack_of[spu_id] for spu_id in ids}) for ids in lists} == {racks_each}
     leaders, everyone = [ids[0] for ids in lists], [spu_id for ids in lists for spu_id in ids]
     assert {leaders.count(spu_id) for spu_id in ring} == {partitions // len(ring)}
@@ -301,14 +303,15 @@ def test_what_kafka_promises_of_uneven_racks_holds(
     """AdminRackAwareTest's uneven cases: as many racks as can be, no broker twice."""
     _, ring = orders_of(rows)
     rack_of = {spu_id: number for number, ids in enumerate(rows.values()) for spu_id in ids}
-    lists = placement.shifted_over_racks(
+    placed, _ = kafka.shifted_over_racks(
         ids_of(ring),
         ids_of([rack_of[spu_id] for spu_id in ring]),
         start=2,
         shift=2,
         partitions=6,
         replicas=replicas,
-    ).tolist()
+    )
+    lists = placed.tolist()
     assert {len({rack_of[spu_id] for spu_id in ids}) for ids in lists} == {racks_each}
     assert all(len(set(ids)) == replicas for ids in lists)
 
@@ -409,14 +412,15 @@ def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:
     assert sorted(diagonal(ids, racks)) == ids
     ring = alternation(ids, racks)
     number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
-    lists = placement.shifted_over_racks(
+    placed, _ = kafka.shifted_over_racks(
         ids_of(ring),
         ids_of([number_of[racks[spu_id]] for spu_id in ring]),
         start=5_000,
         shift=1,
         partitions=1_000,
         replicas=3,
-    ).tolist()
+    )
+    lists = placed.tolist()
     assert {len({racks[spu_id] for spu_id in spu_ids}) for spu_ids in lists} == {3}
 
 
@@ -454,7 +458,7 @@ def test_an_spu_without_rack_is_of_the_rack_without_name() -> None:
 def test_each_replica_takes_the_first_core_of_least_weight(weights: list[int], count: int) -> None:
     """Document 003, one replica after the other."""
     given_weights = list(weights)
-    taken = placement.take_cores(weights, count)
+    taken = redpanda.take_cores(weights, count)
     assert weights == given_weights
     for core in taken:
         assert core == weights.index(min(weights))
@@ -464,8 +468,8 @@ def test_each_replica_takes_the_first_core_of_least_weight(weights: list[int], c
 
 def test_core_0_is_spared_two_replicas() -> None:
     """Document 003: core 0 already works for the controller."""
-    assert placement.initial_weights(3) == [2, 0, 0]
-    assert placement.take_cores([2, 0, 0], 8) == [1, 2, 1, 2, 0, 1, 2, 0]
+    assert redpanda.initial_weights(3) == [2, 0, 0]
+    assert redpanda.take_cores([2, 0, 0], 8) == [1, 2, 1, 2, 0, 1, 2, 0]
 
 
 @pytest.mark.parametrize(
@@ -482,4 +486,4 @@ def test_a_core_that_is_taken_away_hands_its_weight_on(
     weights: list[int], cores: int, expected: list[int]
 ) -> None:
     """No replica is forgotten when a machine loses cores."""
-    assert placement.shrink_weights(weights, cores) == expected
+    assert redpanda.shrink_weights(weights, cores) == expected

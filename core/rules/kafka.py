@@ -1,0 +1,250 @@
+"""Kafka's rules: followers behind a shift that rises with each turn; over racks if there are any.
+
+Five SPUs 0 … 4 without racks, three replicas, start 0, shift 0: rows 0 … 5 are [0, 1, 2],
+[1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1], [0, 2, 3].
+
+Racks rack1: 0, 5, rack2: 3, 4, rack3: 1, 2: the list that alternates is 0 3 1 5 4 2, and rows
+0 … 2 of three replicas are [0, 3, 1], [3, 1, 5], [1, 5, 4] (Kafka's AdminRackAwareTest).
+
+Source: Kafka 4.0.0, AdminUtils.assignReplicasToBrokers and getRackAlternatedBrokerList.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
+from spu_assigner.core.rules.turning import ids_by_rack, repeat_rows, require_possible, turn_rows
+
+IntArray = NDArray[np.signedinteger[Any]]  # shape (n,)
+
+ROWS_AT_ONCE: Final = 16_384  # so that their columns stay in a processor's cache
+ROWS_BY_HAND_MAX: Final = 48  # up to it, plain Python beats building the table of nearest racks
+
+
+def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas: int) -> IdMatrix:
+    """Place leaders in turn, followers behind a shift that rises by one with each turn of the ring.
+
+    Period: N * (N - 1). Cost: as `round_robin`.
+    """
+    require_possible(ring, start=start, partitions=partitions, replicas=replicas)
+    followers = [(1, shift + follower) for follower in range(replicas - 1)]
+    return turn_rows(ring, start, partitions, followers, max(1, len(ring) - 1))
+
+
+def shifted_over_racks(
+    ring: IdArray, racks: IntArray, *, start: int, shift: int, partitions: int, replicas: int
+) -> tuple[IdMatrix, IdMatrix]:
+    """Place leaders in turn; followers walk on from the leader, over racks not used while any is.
+
+    `ring` is the list that `alternation` gives; `racks` has the rack of each, numbered from 0 in
+    any way. Also returns a row for each partition with the SPUs that its walk passed over: for
+    their rack, and because the list had them already.
+
+    Period: N * (N - 1), or a divisor of it. Cost: O(partitions * replicas**2), however uneven the
+    racks, since each step jumps to the nearest rack that was not looked at yet.
+    """
+    require_possible(ring, start=start, partitions=partitions, replicas=replicas)
+    size = len(ring)
+    if size == 1:
+        none = np.zeros((partitions, 2), dtype=np.int32)
+        return np.full((partitions, 1), ring[0], dtype=np.int32), none
+    rack_count = int(np.count_nonzero(np.bincount(racks)))
+    steps = size - 1  # the walk passes every SPU but the leader, then begins again
+    rows = min(partitions, size * (steps // gcd(rack_count, steps)))
+    turn, position = divmod(start, size)
+    turns = -(-(position + rows) // size)
+    offset_of_turn = np.array(
+        [(shift + turn + later) * rack_count % steps for later in range(turns)], dtype=np.int32
+    )
+    if rows <= ROWS_BY_HAND_MAX:
+        first, offset = _begins(offset_of_turn, position, rows, size)
+        chosen, passed = _walk_by_hand(racks, rack_count, first, offset, replicas)
+        return repeat_rows(ring[chosen], partitions), repeat_rows(passed, partitions)
+    nearest = _nearest_racks(racks.tolist(), min(replicas, rack_count))
+    rack_at = np.tile(racks.astype(np.int32), 3)
+    placed: IdMatrix = np.empty((rows, replicas), dtype=np.int32)
+    passed = np.empty((rows, 2), dtype=np.int32)
+    for begin in range(0, rows, ROWS_AT_ONCE):
+        count = min(ROWS_AT_ONCE, rows - begin)
+        first, offset = _begins(offset_of_turn, position + begin, count, size)
+        places = _walk_at_once(nearest, rack_at, first, offset, replicas)
+        for column, positions in enumerate(places):
+            placed[begin : begin + count, column] = ring.take(positions)
+        for column, counts in enumerate(_passed_over(places, offset, size)):
+            passed[begin : begin + count, column] = counts
+    return repeat_rows(placed, partitions), repeat_rows(passed, partitions)
+
+
+def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
+    """Order SPUs by taking one of each rack in turn, racks by name, ids ascending in a rack.
+
+    Cost: O(n log n).
+    """
+    rows = sorted(ids_by_rack(ids, racks).items())
+    placed = [
+        (cell, number, spu_id)
+        for number, (_, row) in enumerate(rows)
+        for cell, spu_id in enumerate(row)
+    ]
+    placed.sort()
+    return [spu_id for _, _, spu_id in placed]
+
+
+def _begins(offset_of_turn: IdArray, begin: int, count: int, size: int) -> tuple[IdArray, IdArray]:
+    """For rows from `begin` on: where the leader stands, and how far from it its walk begins."""
+    first = np.arange(begin, begin + count, dtype=np.int32)
+    turns = first // np.int32(size)
+    first -= turns * np.int32(size)
+    return first, offset_of_turn[turns]
+
+
+def _walk_by_hand(
+    racks: IntArray, rack_count: int, first: IdArray, offset: IdArray, replicas: int
+) -> tuple[IdMatrix, IdMatrix]:
+    """Positions of each row's replicas, step by step: what Kafka's own loop does; and how many were
+    passed over for their rack, and because the row had them."""
+    rack_at = racks.tolist()
+    size = len(rack_at)
+    rows, passed = [], []
+    for leader, begin in zip(first.tolist(), offset.tolist(), strict=True):
+        row = [leader]
+        used = {rack_at[leader]}
+        same_rack = in_list = 0
+        step = begin
+        while len(row) < replicas:
+            position = (leader + 1 + step) % size
+            rack = rack_at[position]
+            if rack not in used if len(used) < rack_count else position not in row:
+                row.append(position)
+                used.add(rack)
+            elif position in row:
+                in_list += 1
+            else:
+                same_rack += 1
+            step = (step + 1) % (size - 1)
+        rows.append(row)
+        passed.append((same_rack, in_list))
+    return np.array(rows, dtype=np.int32), np.array(passed, dtype=np.int32)
+
+
+def _walk_at_once(
+    nearest: list[IdArray], rack_at: IdArray, first: IdArray, offset: IdArray, replicas: int
+) -> list[IdArray]:
+    """As `_walk_by_hand`, one replica of all rows at a time: a column of positions for each.
+
+    Places are positions not yet reduced by N: a walk goes from first + 1 to first + N - 1, and
+    behind the last comes first + 1 again. `rack_at` has the racks of the ring, three times over.
+    """
+    size = len(rack_at) // 3
+    last = first + np.int32(size - 1)
+    place = first + offset + np.int32(1)
+    places = [first]
+    used = [rack_at[first]]
+    for replica in range(1, replicas):
+        if replica < len(nearest):
+            found = _seek_new_rack(nearest, rack_at, place, used)
+            beyond = np.flatnonzero(found > last)
+            if beyond.size:  # The rest of the walk has none: on from its beginning.
+                used_there = [column[beyond] for column in used]
+                found[beyond] = _seek_new_rack(nearest, rack_at, first[beyond] + 1, used_there)
+            if replica + 1 < len(nearest):
+                used.append(rack_at[found])
+        else:
+            found = _seek_new_spu(first, last, place, places, size)
+        places.append(np.where(found < size, found, found - np.int32(size)))
+        place = np.where(found == last, first, found) + np.int32(1)
+    return places
+
+
+def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
+    """At [t][place], places from 0 to 2N - 1: where the (t + 1)th rack is met on the way on.
+
+    There must be so many racks.
+    """
+    size = len(racks)
+    met: list[int] = []  # places, each of another rack, the nearest first
+    racks_met: list[int] = []
+    for place, rack in enumerate(racks, size):
+        if len(met) == depth:
+            break
+        if rack not in racks_met:
+            met.append(place)
+            racks_met.append(rack)
+    rows: list[list[int]] = []
+    for place in range(size - 1, -1, -1):
+        rack = racks[place]
+        gone = racks_met.index(rack) if rack in racks_met else -1
+        del met[gone], racks_met[gone]
+        met.insert(0, place)
+        racks_met.insert(0, rack)
+        rows.append(met.copy())
+    once = np.array(rows[::-1], dtype=np.int32).T
+    return list(np.concatenate((once, once + np.int32(size)), axis=1))
+
+
+def _seek_new_rack(
+    nearest: list[IdArray], rack_at: IdArray, place: IdArray, used: list[IdArray]
+) -> IdArray:
+    """The first place from each `place` on with a rack not used; it may lie behind the walk."""
+    found = place.copy()
+    unfit = np.flatnonzero(_is_among(rack_at[found], used))
+    depth = 0
+    while unfit.size:  # Of one rack more than are used, one is new.
+        depth += 1
+        found[unfit] = nearest[depth][place[unfit]]
+        still = _is_among(rack_at[found[unfit]], [column[unfit] for column in used])
+        unfit = unfit[still]
+    return found
+
+
+def _seek_new_spu(
+    first: IdArray, last: IdArray, place: IdArray, places: list[IdArray], size: int
+) -> IdArray:
+    """The first place of each walk from `place` on whose SPU has no replica of the row."""
+    found = place.copy()
+    unfit = np.flatnonzero(_is_among(found % np.int32(size), places))
+    while unfit.size:  # Each step passes a replica of the row: at most `replicas`.
+        there = found[unfit]
+        there = np.where(there == last[unfit], first[unfit], there) + np.int32(1)
+        found[unfit] = there
+        still = _is_among(there % np.int32(size), [column[unfit] for column in places])
+        unfit = unfit[still]
+    return found
+
+
+def _is_among(values: IdArray, columns: list[IdArray]) -> NDArray[np.bool_]:
+    among: NDArray[np.bool_] = values == columns[0]
+    for column in columns[1:]:
+        among |= values == column
+    return among
+
+
+def _passed_over(places: list[IdArray], offset: IdArray, size: int) -> tuple[IdArray, IdArray]:
+    """For each row of positions: how many its walk passed over for their rack, and because the row
+    had them.
+
+    Between one replica and the next all were passed over: who is in the row already, for that; the
+    others for their rack.
+    """
+    walked = [_wrapped(column - places[0] - np.int32(1), size) for column in places[1:]]
+    same_rack, in_list = np.zeros_like(offset), np.zeros_like(offset)
+    place = offset
+    for at, column in enumerate(walked):
+        gone_by = _wrapped(column - place, size - 1)
+        for earlier in walked[:at]:
+            in_list += _wrapped(earlier - place, size - 1) < gone_by
+        same_rack += gone_by
+        place = column + np.int32(1)
+        place[place == size - 1] = 0
+    return same_rack - in_list, in_list
+
+
+def _wrapped(values: IdArray, size: int) -> IdArray:
+    """Values from 1 - size to size - 1 modulo the size, in place and without dividing."""
+    values += values >> np.int32(31) & np.int32(size)
+    return values

@@ -1,0 +1,75 @@
+"""What the rules share: rows that turn round the ring, and how a period is repeated.
+
+A rule turns an order of the ring into replica lists and knows nothing of clusters, capacity or
+topics. The caller ensures that the ring does not change within a call. For all rules:
+- An index counts partitions of one long topic. It may grow for ever, so it is reduced before numpy
+  sees it: placement repeats after a period, stated at each function, N the length of the ring.
+- Results are new int32 arrays of shape (partitions, replicas), SPU ids, leader first, distinct in
+  a row.
+- 1 <= replicas <= N, partitions >= 1, start >= 0 and shift >= 0 are the caller's to check; asking
+  for anything else is a bug and raises `InvariantError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
+
+
+def require_possible(ring: IdArray, *, start: int, partitions: int, replicas: int) -> None:
+    if not 1 <= replicas <= len(ring) or partitions < 1 or start < 0:
+        raise InvariantError(
+            f"asked to place {partitions} partitions with {replicas} replicas from index {start} "
+            f"on a ring of {len(ring)}; expected partitions >= 1, index >= 0, 1 <= replicas <= ring"
+        )
+
+
+def turn_rows(
+    ring: IdArray, start: int, partitions: int, followers: list[tuple[int, int]], span: int
+) -> IdMatrix:
+    """Rows start, start + 1, … of a placement that turns round the ring, turn by turn.
+
+    In turn t the leader at position x has its follower (base, phase) at position
+    x + base + (t + phase) % span.
+    """
+    size = len(ring)
+    rows = min(partitions, size * span)
+    turn, position = divmod(start, size)
+    twice = np.concatenate((ring, ring))  # base + span <= size: slices end inside
+    placed: IdMatrix = np.empty((rows, len(followers) + 1), dtype=np.int32)
+    row = 0
+    while row < rows:
+        end = min(size, position + rows - row)
+        block = placed[row : row + end - position]
+        block[:, 0] = twice[position:end]
+        for column, (base, phase) in enumerate(followers, 1):
+            offset = base + (turn + phase) % span
+            block[:, column] = twice[position + offset : end + offset]
+        row += end - position
+        turn, position = turn + 1, 0
+    return repeat_rows(placed, partitions)
+
+
+def repeat_rows(period: IdMatrix, partitions: int) -> IdMatrix:
+    """The rows of the period over and over, by doubling what is there."""
+    rows = len(period)
+    if rows == partitions:
+        return period
+    repeated: IdMatrix = np.empty((partitions, period.shape[1]), dtype=np.int32)
+    repeated[:rows] = period
+    while rows < partitions:
+        more = min(rows, partitions - rows)
+        repeated[rows : rows + more] = repeated[:more]
+        rows += more
+    return repeated
+
+
+def ids_by_rack(ids: Sequence[int], racks: Sequence[str]) -> dict[str, list[int]]:
+    """The ids of each rack, ascending."""
+    rows: dict[str, list[int]] = {}
+    for spu_id, rack in sorted(zip(ids, racks, strict=True)):
+        rows.setdefault(rack, []).append(spu_id)
+    return rows
