@@ -17,6 +17,12 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.balanced.mixing import (
+    ENTRY_NUMBER_MASK,
+    ENTRY_RANK_SHIFT,
+    heap_entry,
+    mixed_turns,
+)
 from spu_assigner.core.balanced.swap_repair import (
     Columns,
     by_number,
@@ -27,13 +33,6 @@ from spu_assigner.core.balanced.swap_repair import (
 from spu_assigner.core.balanced.weighted_interleave import Numbers, dealt, interleaved
 from spu_assigner.core.state.ledger import CountArray
 
-MIX_FIRST: Final = 0x9E3779B97F4A7C15  # odd numbers of mixed bits, from splitmix64 (S. Vigna)
-MIX_SECOND: Final = 0xBF58476D1CE4E5B9
-MIX_THIRD: Final = 0x94D049BB133111EB
-WORD: Final = 2**64 - 1
-TIE_BITS: Final = 24  # of a heap entry: mixed bits between equals
-NUMBER_BITS: Final = 20  # of a heap entry: who it is, SPU or rack
-NUMBER_MASK: Final = 2**NUMBER_BITS - 1
 DEALT_CELLS_MIN: Final = 512  # fewer are not worth the calls of numpy
 
 
@@ -129,17 +128,7 @@ def _enough_rows(task: Task, rows: NDArray[np.int16], bad: CountArray) -> CountA
         count *= 2
 
 
-def mixed(ids: CountArray, turns: CountArray, seed: int) -> NDArray[np.uint64]:
-    """A fixed mixing of three numbers: another order of the ids for each turn and seed."""
-    word = ids.astype(np.uint64) * np.uint64(MIX_FIRST)
-    word += turns.astype(np.uint64) * np.uint64(MIX_THIRD)
-    word += np.uint64(seed * MIX_SECOND & WORD)
-    for factor in (MIX_SECOND, MIX_THIRD):
-        word = (word ^ (word >> np.uint64(30))) * np.uint64(factor)
-    return np.asarray(word ^ (word >> np.uint64(31)))
-
-
-def _spread(counts: CountArray) -> tuple[CountArray, CountArray, CountArray]:
+def spread(counts: CountArray) -> tuple[CountArray, CountArray, CountArray]:
     """Each index as often as its count says; how often it was there before; its place, evenly."""
     owners = np.repeat(np.arange(len(counts)), counts)
     turns = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -151,8 +140,8 @@ def _one_a_rack(task: Task, leading: Numbers) -> NDArray[np.int64]:
     lists, followers = len(leading), task.replicas - 1
     to_follow = task.quotas - task.leaders
     racks = _racks_of_columns(task, to_follow, task.racks.astype(np.int16)[leading]).T
-    owners, turns, places = _spread(to_follow)
-    tie = mixed(task.ids[owners], turns, task.seed)
+    owners, turns, places = spread(to_follow)
+    tie = mixed_turns(task.ids[owners], turns, task.seed)
     cells = np.empty(lists * followers, dtype=np.int64)
     by_rack = np.lexsort((tie, places, task.racks[owners]))
     cells[np.argsort(racks.ravel(), kind="stable")] = owners[by_rack]
@@ -201,7 +190,7 @@ def choose_racks(
     most = max(to_get)
 
     def entry(rack: int) -> int:
-        return _heap_entry(rack, most - to_get[rack], seed)
+        return heap_entry(rack, most - to_get[rack], seed)
 
     heap = [entry(rack) for rack in range(len(to_get)) if to_follow[rack]]
     heapify(heap)
@@ -211,10 +200,10 @@ def choose_racks(
         leads = False
         while len(chosen) < followers:
             top = heappop(heap)
-            rack = top & NUMBER_MASK
+            rack = top & ENTRY_NUMBER_MASK
             if rack == leader:
                 leads = True
-            elif top >> (TIE_BITS + NUMBER_BITS) != most - to_get[rack]:  # It has led since.
+            elif top >> ENTRY_RANK_SHIFT != most - to_get[rack]:  # It has led since.
                 heappush(heap, entry(rack))
             else:
                 chosen.append(rack)
@@ -344,14 +333,14 @@ class RackToFill:
         return chosen
 
     def _entry(self, spu: int) -> int:
-        return _heap_entry(spu, self._most - self._to_get[spu], self._seed)
+        return heap_entry(spu, self._most - self._to_get[spu], self._seed)
 
     def _pop(self) -> int:
         """Who has most replicas to get, out of those that have a row to follow in."""
         while True:
             top = heappop(self._heap)
-            spu = top & NUMBER_MASK
-            if top >> (TIE_BITS + NUMBER_BITS) == self._most - self._to_get[spu]:
+            spu = top & ENTRY_NUMBER_MASK
+            if top >> ENTRY_RANK_SHIFT == self._most - self._to_get[spu]:
                 return spu
             heappush(self._heap, self._entry(spu))  # It has led since.
 
@@ -362,10 +351,3 @@ class RackToFill:
                 heappush(self._heap, self._entry(spu))
                 return
             self._must.append(spu)
-
-
-def _heap_entry(number: int, rank: int, seed: int) -> int:
-    """Sorts by rank, then by a fixed mixing of all three."""
-    tie = (number * MIX_FIRST + rank * MIX_THIRD + seed * MIX_SECOND) & WORD
-    tie = ((tie ^ tie >> 30) * MIX_SECOND & WORD) >> (64 - TIE_BITS)
-    return (rank << TIE_BITS | tie) << NUMBER_BITS | number

@@ -18,11 +18,13 @@ No randomness: what looks so is a fixed mixing of ids, counts and `start`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.balanced.list_filling import Task, fill_rows, mixed
+from spu_assigner.core.balanced.list_filling import Task, fill_rows
+from spu_assigner.core.balanced.mixing import mixed_turns
 from spu_assigner.core.balanced.quotas import Takers, even_shares, keys
 from spu_assigner.core.balanced.small_quotas import SmallRequest
 from spu_assigner.core.balanced.small_request import place_few
@@ -147,14 +149,10 @@ def _lists_under_one_rule(field: Field, wanted: int, replicas: int) -> int:
     """How many lists can be placed before the rule about racks becomes another; at least 1."""
     if field.takes(wanted, replicas):
         return wanted
-    enough, too_many = 1, wanted
-    while too_many - enough > 1:
-        middle = (enough + too_many) // 2
-        if field.takes(middle, replicas):
-            enough = middle
-        else:
-            too_many = middle
-    return enough
+    too_many = bisect_left(
+        range(2, wanted), True, key=lambda lists: not field.takes(lists, replicas)
+    )
+    return 1 + too_many
 
 
 def _place(field: Field, lists: int, replicas: int, seed: int) -> IdMatrix:
@@ -215,7 +213,7 @@ def _quotas(field: Field, lists: int, replicas: int, seed: int) -> tuple[CountAr
     others[wanted] = False
     rest = np.flatnonzero(others)
     key = keys(field.capacities[rest], field.leaders[rest] + 1)
-    tie = mixed(field.ids[rest], field.replicas[rest], seed)
+    tie = mixed_turns(field.ids[rest], field.replicas[rest], seed)
     rest = rest[np.lexsort((tie, -key))]
     quotas = shares.sure.copy()
     quotas[shares.choose(np.concatenate((chosen, rest)))] += 1

@@ -28,7 +28,6 @@ COARSE_BITS: Final = 31  # a level times a capacity fits in 62 bits, and an SPU 
 FINE_BITS: Final = 32  # together all 63 that tell two keys apart
 KEY_NONE: Final = 2**63 - 1  # after every key
 KEYS_BETWEEN: Final = 2  # of an SPU, about, between levels that a search leaves
-SEARCH_CELLS: Final = 8_192  # looked at in one step of a search: numpy's calls cost as much as that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +47,8 @@ class Takers:
     total: int
 
     def sums(self, values: NDArray[np.int64]) -> CountArray:
-        """Sums by group over the last axis."""
-        if len(self.starts) == 1:
-            return np.asarray(values.sum(axis=-1, keepdims=True))
-        return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
+        """Sums by group."""
+        return np.asarray(np.add.reduceat(values, self.starts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +103,7 @@ def keys(capacities: CountArray, numbers: CountArray) -> CountArray:
 def even_shares(takers: Takers) -> Shares:
     """Divide the total so that the sum of keys is the smallest that the bounds permit.
 
-    Cost: a search of at most 32 steps in O(n), most often of one, and O(n log n) at its end.
+    Cost: a search of at most 34 steps in O(n), most often of two, and O(n log n) at its end.
     """
     if int(takers.upper.sum()) == takers.total:
         bound, targets = np.ones(len(takers.starts), dtype=np.bool_), takers.upper
@@ -159,7 +156,7 @@ def _last_keys(takers: Takers, targets: CountArray) -> CountArray:
     any_wanted = targets > 0
 
     def is_short(levels: CountArray) -> BoolArray:
-        return np.asarray(takers.sums(_below(takers, levels[:, takers.groups])) < targets)
+        return np.asarray(takers.sums(_below(takers, levels[takers.groups])) < targets)
 
     held, capacity = takers.sums(takers.held), takers.sums(takers.capacities)
     guesses = _guesses(held + targets, capacity, np.bincount(takers.groups))
@@ -179,7 +176,7 @@ def _shared_last_key(takers: Takers) -> int:
 
     def is_short(levels: CountArray) -> BoolArray:
         given = np.clip(takers.sums(_below(takers, levels)), lower, upper)
-        return np.asarray(given.sum(axis=-1, keepdims=True) < total)
+        return np.asarray(given.sum(keepdims=True) < total)
 
     held, capacity = takers.held.sum(keepdims=True), takers.capacities.sum(keepdims=True)
     guesses = _guesses(held + total, capacity, np.array([len(takers.held)]))
@@ -243,17 +240,14 @@ def _search(
 ) -> tuple[CountArray, CountArray]:
     """Levels for each column, the first short, the second not, with few keys of an SPU between.
 
-    Level 0 is short and `high` is not, or both are next to each other. Looks at the guesses, then
-    at many levels at once. `is_short` gets an array of shape (levels, columns).
+    Level 0 is short and `high` is not, or both are next to each other. Looks at the guesses first,
+    which halves the time of requests of 400 lists, then halves what is left.
     """
-    near = (KEYS_BETWEEN << COARSE_BITS) // int(takers.capacities.max())
-    parts = np.arange(1, max(SEARCH_CELLS // len(takers.groups), 2))[:, np.newaxis]
-    columns = np.arange(len(high))
+    near = max((KEYS_BETWEEN << COARSE_BITS) // int(takers.capacities.max()), 1)
     low = np.zeros_like(high)
-    levels = np.clip(guesses, low, high)
-    while int((high - low).max()) > max(near, 1):
-        edges = np.concatenate((low[np.newaxis], levels, high[np.newaxis]))
-        shorts = is_short(levels).sum(axis=0)
-        low, high = edges[shorts, columns], edges[shorts + 1, columns]
-        levels = low + (high - low) * parts // (len(parts) + 1)
+    guessed = iter(guesses)
+    while int((high - low).max()) > near:
+        level = np.clip(next(guessed, (low + high) // 2), low, high)
+        short = is_short(level)
+        low, high = np.where(short, level, low), np.where(short, high, level)
     return low, high

@@ -7,9 +7,9 @@ given in ascending order of key, which is optimal, since the bounds are nested.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heapreplace
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from spu_assigner.core.balanced.quotas import keys
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.loads import COUNT_BITS, NUMBER_BITS, Layout, RackRule
+from spu_assigner.core.state.loads import NUMBER_BITS, Layout, RackRule
 
 NUMBER_MASK: Final = 2**NUMBER_BITS - 1
 STEP: Final = 1 << NUMBER_BITS  # one more in the key of an entry
-ENTRY_MASK: Final = (1 << NUMBER_BITS + COUNT_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,92 +84,39 @@ class Choice:
 
 
 def choose_by_key(request: SmallRequest) -> Choice:
-    """Give replicas by ascending key; what equal keys leave open stays open."""
-    first = request.first_keys(request.held)
-    seeds = _seeds(request, first)
-    if request.rule.is_bound:
-        return _bound_choice(request, first, seeds)
-    return _shared_choice(request, first, seeds[0])
+    """Give replicas by ascending key; what equal keys leave open stays open.
 
-
-def _seeds(request: SmallRequest, first: CountArray) -> list[list[int]]:
-    """Entries of those SPUs that can be concerned, ascending: for each rack where the rule binds
-    all, else together."""
-    layout, rule, lists = request.layout, request.rule, request.lists
-    total = lists * request.replicas
-    if layout.capacity is not None:
-        packed = layout.packed + (first << NUMBER_BITS)
-        packed.sort()
-        entries = packed & ENTRY_MASK
-    else:
-        order, every = np.lexsort((first, layout.racks)), layout.turned
-    racks = []
-    if rule.is_bound or rule.lower[0]:
-        spans = [
-            slice(begin, min(end, begin + most * lists))
-            for begin, end, most in zip(layout.starts, layout.starts[1:], rule.upper, strict=False)
-        ]
-        for span in spans:
-            if layout.capacity is not None:
-                racks.append(entries[span].tolist())
-            else:
-                racks.append(entries_of(first, every, order[span]))
-        return racks if rule.is_bound else [sorted(chain.from_iterable(racks))]
-    within = layout.ranks < lists  # at most one replica a list
-    if layout.capacity is not None:
-        entries = entries[within]
-        entries.sort()
-        return [entries[:total].tolist()]
-    order = order[within]
-    return [entries_of(first, every, order[np.argsort(first[order], kind="stable")[:total]])]
-
-
-def entries_of(first: CountArray, ties: CountArray, spus: CountArray) -> list[int]:
-    """Of each SPU its key and what decides between equal keys, in one integer."""
-    return [
-        key << NUMBER_BITS | tie
-        for key, tie in zip(first[spus].tolist(), ties[spus].tolist(), strict=True)
-    ]
-
-
-def _bound_choice(request: SmallRequest, first: CountArray, seeds: list[list[int]]) -> Choice:
-    """Each rack takes what the rule says, whatever the others take."""
-    lasts: list[int] = []
-    given: dict[int, tuple[int, int]] = {}
-    for heap, most in zip(seeds, request.rule.upper, strict=True):
-        target = most * request.lists
-        level = _level(request, heap, target)
-        if level is None:
-            for _ in range(target):
-                last = _give(request, heap, given)
-        else:
-            last = level
-            given.update(_below(heap, level))
-        lasts.append(last)
-    targets = [most * request.lists for most in request.rule.upper]
-    return _left_open(request, first, given, lasts, least=targets, most=targets)
-
-
-def _shared_choice(request: SmallRequest, first: CountArray, heap: list[int]) -> Choice:
-    """Racks take what they must, and compete for the rest."""
+    Racks take what they must, and compete for the rest.
+    """
     rule, lists, rack_of = request.rule, request.lists, request.layout.rack_of
-    lower, upper = [count * lists for count in rule.lower], [count * lists for count in rule.upper]
+    upper = [count * lists for count in rule.upper]
+    lower = upper.copy() if rule.is_bound else [count * lists for count in rule.lower]
+    first = request.first_keys(request.held)
+    heap = _concerned(request, first, upper, must_take=sum(lower) > 0)
     total = lists * request.replicas
     free = total - sum(lower)
     shared = 0
     taken = [0] * len(lower)
-    lasts: dict[int, int] = {}
-    given: dict[int, tuple[int, int]] = {}
+    lasts: dict[int, int] = {}  # the last key of each rack
+    given: dict[int, tuple[int, int]] = {}  # how many each SPU gets, and the key of its last one
     while total:
-        rack = rack_of[heap[0] & NUMBER_MASK]
+        entry = heap[0]
+        spu, key = entry & NUMBER_MASK, entry >> NUMBER_BITS
+        rack = rack_of[spu]
         if taken[rack] >= lower[rack]:
             if not free or taken[rack] == upper[rack]:
                 heappop(heap)
                 continue
             free -= 1
             if not free:
-                shared = heap[0] >> NUMBER_BITS
-        lasts[rack] = _give(request, heap, given)
+                shared = key
+        number = given[spu][0] + 1 if spu in given else 1
+        given[spu] = number, key
+        if number == lists:
+            heappop(heap)
+        else:
+            heapreplace(heap, request.entry_after(entry, request.held, spu, number))
+        lasts[rack] = key
         taken[rack] += 1
         total -= 1
     keys_reached = [shared] * len(lower)
@@ -181,48 +127,24 @@ def _shared_choice(request: SmallRequest, first: CountArray, heap: list[int]) ->
     return _left_open(request, first, given, keys_reached, least=lower, most=upper)
 
 
-def _level(request: SmallRequest, entries: list[int], total: int) -> int | None:
-    """The key at which SPUs of one capacity have the total; None where that is not so simple."""
-    if request.layout.capacity is None:
-        return None
-    lowest = level = entries[0] >> NUMBER_BITS
-    count = 0
-    for count, entry in enumerate(entries):
-        key = entry >> NUMBER_BITS
-        needed = (key - level) * count
-        if needed >= total:
-            break
-        total -= needed
-        level = key
-    else:
-        count += 1
-    level += (total - 1) // count
-    return level if level - lowest < request.lists else None
+def _concerned(
+    request: SmallRequest, first: CountArray, upper: list[int], *, must_take: bool
+) -> list[int]:
+    """Entries of the SPUs that may get a replica, ascending: of each rack as many as it may take,
+    and no more than there are replicas where no rack must take any."""
+    layout = request.layout
+    by_rack = np.lexsort((first, layout.racks))
+    spus = by_rack[layout.ranks < np.array(upper)[layout.racks[by_rack]]]
+    if not must_take:
+        by_key = np.argsort(first[spus], kind="stable")
+        spus = spus[by_key[: request.lists * request.replicas]]
+    return sorted(entries(first, layout.turned, spus))
 
 
-def _below(entries: list[int], level: int) -> dict[int, tuple[int, int]]:
-    """What SPUs of one capacity get at keys below a level."""
-    given = {}
-    for entry in entries:
-        key = entry >> NUMBER_BITS
-        if key >= level:
-            break
-        given[entry & NUMBER_MASK] = (level - key, level - 1)
-    return given
-
-
-def _give(request: SmallRequest, heap: list[int], given: dict[int, tuple[int, int]]) -> int:
-    """Give the replica of least key; its key is returned, and noted beside the number given."""
-    entry = heap[0]
-    spu = entry & NUMBER_MASK
-    key = entry >> NUMBER_BITS
-    number = given[spu][0] + 1 if spu in given else 1
-    given[spu] = (number, key)
-    if number == request.lists:
-        heappop(heap)
-    else:
-        heapreplace(heap, request.entry_after(entry, request.held, spu, number))
-    return key
+def entries(first: CountArray, ties: CountArray, spus: CountArray) -> Iterator[int]:
+    """Of each SPU its key and what decides between equal keys, in one integer."""
+    for key, tie in zip(first[spus].tolist(), ties[spus].tolist(), strict=True):
+        yield key << NUMBER_BITS | tie
 
 
 def _left_open(
@@ -236,10 +158,7 @@ def _left_open(
 ) -> Choice:
     """Each rack has its replicas up to a key; those at that very key could as well be others."""
     rack_of = request.layout.rack_of
-    if len(set(lasts)) == 1:
-        tied = first == lasts[0]
-    else:
-        tied = first == np.array(lasts)[request.layout.racks]
+    tied = first == np.array(lasts)[request.layout.racks]
     sure: dict[int, int] = {}
     sums = [0] * len(lasts)
     for spu, (number, key) in given.items():

@@ -6,25 +6,23 @@ the lists are put together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.balanced.list_filling import Task, choose_racks, fill_rows
+from spu_assigner.core.balanced.list_filling import Task, choose_racks, fill_rows, spread
 from spu_assigner.core.balanced.small_quotas import (
     NUMBER_MASK,
     Choice,
     SmallRequest,
     choose_by_key,
-    entries_of,
+    entries,
 )
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.loads import MIXED_BITS, NUMBER_BITS
 
-LOOKED_AT_FIRST: Final = 4  # times as many SPUs as are needed: often some are passed over
+NOBODY: Final = 2**128  # after every entry
 
 
 def place_few(request: SmallRequest) -> IdMatrix:
@@ -48,56 +46,35 @@ def _choose_leaders(request: SmallRequest, choice: Choice) -> tuple[list[int], d
     size, start = len(request.ids), request.begin
     first = request.first_keys(request.led)
     positions = request.layout.positions(start)
-    order = _leading_order(request, choice, first, positions)
-    looked_at = LOOKED_AT_FIRST * request.lists
-    heap = entries_of(first, positions, order[:looked_at])
-    beyond = entries_of(first, positions, order[looked_at : looked_at + 1])
+    able = tied.copy()
+    able[list(sure)] = True
+    spus = np.flatnonzero(able)
+    ahead = entries(first, positions, spus[np.lexsort((positions[spus], first[spus]))])
+    again: list[int] = []  # a heap of those that lead already
+    fresh = next(ahead)
     leads: dict[int, int] = {}
     leading: list[tuple[int, int]] = []
     while len(leading) < request.lists:
-        if beyond and (not heap or heap[0] > beyond[0]):
-            heap += entries_of(first, positions, order[looked_at:])
-            heapify(heap)
-            beyond = []
-        entry = heap[0]
+        if again and again[0] < fresh:
+            entry = heappop(again)
+        else:
+            entry, fresh = fresh, next(ahead, NOBODY)
         position = entry & NUMBER_MASK
         spu = (position + start) % size
         number = leads.get(spu, 0) + 1
         if number > sure.get(spu, 0):
             if not tied[spu] or not choice.take(rack_of[spu]):
-                heappop(heap)
                 continue
             sure[spu] = number
             tied[spu] = False
         leads[spu] = number
         leading.append((number, position))
-        heapreplace(heap, request.entry_after(entry, request.led, spu, number))
-    if len(leads) == len(leading):
-        spread = sorted(position for _, position in leading)
-    else:
-        spread = [
-            position
-            for _, position in sorted(
-                (((2 * number - 1) << 32) // leads[(position + start) % size], position)
-                for number, position in leading
-            )
-        ]
-    return [(position + start) % size for position in spread], leads
-
-
-def _leading_order(
-    request: SmallRequest, choice: Choice, first: CountArray, positions: CountArray
-) -> CountArray:
-    """Those that get a replica, or may, in the order in which they are to lead."""
-    able = choice.tied.copy()
-    able[list(choice.sure)] = True
-    if request.layout.capacity is None:
-        spus = np.flatnonzero(able)
-        return spus[np.lexsort((positions[spus], first[spus]))]
-    packed = ((first << NUMBER_BITS) + positions)[able]
-    packed.sort()
-    spus = ((packed & NUMBER_MASK) + request.begin) % len(request.ids)
-    return np.asarray(spus)
+        heappush(again, request.entry_after(entry, request.led, spu, number))
+    spread = sorted(
+        (((2 * number - 1) << 32) // leads[(position + start) % size], position)
+        for number, position in leading
+    )
+    return [(position + start) % size for _, position in spread], leads
 
 
 def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> None:
@@ -107,8 +84,10 @@ def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> 
     if not open_count:
         return
     sure, rack_of = choice.sure, request.layout.rack_of
+    spus = np.flatnonzero(choice.tied)
+    led = request.first_keys(request.led)[spus]
     aside = []
-    for spu in _following_order(request, choice.tied, mixed, LOOKED_AT_FIRST * open_count):
+    for spu in spus[np.lexsort((mixed[spus], -led))].tolist():
         if spu in sure:
             aside.append(spu)
         elif choice.take(rack_of[spu]):
@@ -121,22 +100,6 @@ def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> 
             sure[spu] += 1
 
 
-def _following_order(
-    request: SmallRequest, tied: NDArray[np.bool_], mixed: CountArray, looked_at: int
-) -> Iterator[int]:
-    spus = np.flatnonzero(tied)
-    led = request.first_keys(request.led)[spus]
-    if request.layout.capacity is None:
-        order = spus[np.lexsort((mixed[spus], -led))]
-    else:
-        packed = ((int(led.max(initial=0)) - led) << MIXED_BITS) + mixed[spus]
-        packed = (packed << NUMBER_BITS) + spus
-        packed.sort()
-        order = packed & NUMBER_MASK
-    yield from order[:looked_at].tolist()
-    yield from order[looked_at:].tolist()
-
-
 def _rows(
     request: SmallRequest,
     leading: list[int],
@@ -146,37 +109,20 @@ def _rows(
 ) -> NDArray[np.int64]:
     """The lists as rows of numbers of SPUs."""
     layout, rule, lists = request.layout, request.rule, request.lists
-    is_each_once = len(quotas) == lists * request.replicas
-    if not is_each_once and (layout.is_one or max(rule.upper) > 1):
+    if len(quotas) < lists * request.replicas and (layout.is_one or max(rule.upper) > 1):
         return _rows_with_care(request, quotas, leads)
-    if is_each_once:
-        once = np.array([spu for spu in quotas if spu not in leads], dtype=np.int64)
-        cells: list[int] = once[np.lexsort((once, mixed[once]))].tolist()
-    else:
-        cells = _following_cells(quotas, leads, mixed)
+    spus = np.array(sorted(quotas))
+    owners, _, places = spread(np.array([quotas[spu] - leads.get(spu, 0) for spu in spus.tolist()]))
+    cells = spus[owners][np.lexsort((mixed[spus][owners], places))]
     if layout.is_one:
-        followers = np.array(cells, dtype=np.int64).reshape(lists, request.replicas - 1)
-        return np.column_stack((leading, followers))
+        return np.column_stack((leading, cells.reshape(lists, request.replicas - 1)))
     to_follow: list[list[int]] = [[] for _ in rule.lower]
-    for spu in reversed(cells):
+    for spu in reversed(cells.tolist()):
         to_follow[layout.rack_of[spu]].append(spu)
     rows = []
     for leader, racks in zip(leading, _racks_of_rows(request, leading, to_follow), strict=True):
         rows.append([leader, *[to_follow[rack].pop() for rack in racks]])
     return np.array(rows, dtype=np.int64)
-
-
-def _following_cells(quotas: dict[int, int], leads: dict[int, int], mixed: CountArray) -> list[int]:
-    """Each SPU as often as it is to follow, evenly spread, equals in mixed order."""
-    spus = sorted(quotas)
-    cells = [
-        (((2 * turn + 1) << 32) // count, bits, spu)
-        for spu, bits in zip(spus, mixed[spus].tolist(), strict=True)
-        if (count := quotas[spu] - leads.get(spu, 0))
-        for turn in range(count)
-    ]
-    cells.sort()
-    return [spu for _, _, spu in cells]
 
 
 def _racks_of_rows(

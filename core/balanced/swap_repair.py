@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.balanced.mixing import mixed
 from spu_assigner.core.balanced.weighted_interleave import Numbers, dealt
 from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.loads import MIX_FIRST, MIX_SECOND, WORD
 
 SWAPS_TRIED_MAX: Final = 128  # for a list; each succeeds with a chance of about a quarter or more
 NUMBER_END: Final = 2**15 - 1  # after every SPU and rack
@@ -40,7 +40,7 @@ def repaired(columns: Columns, groups: Columns | None, seed: int) -> CountArray:
     here = columns.take(bad, axis=1)
     column, given = _second_of_equals(here)
     for attempt in range(SWAPS_TRIED_MAX):
-        drawn = (_mixed(bad << 8 | attempt, seed) >> np.uint64(32)).astype(np.uint32)
+        drawn = (mixed(bad << 8 | attempt, seed) >> np.uint64(32)).astype(np.uint32)
         others, other_column = partners.at(bad, column, drawn)
         other_cells = other_column * lists + others
         taken = cells.take(other_cells)
@@ -195,7 +195,7 @@ def racks_shared(
     lists = len(leading)
     each = np.arange(lists)
     counts = np.repeat(lower.astype(np.int16)[:, np.newaxis], lists, axis=1)
-    order = _in_mixed_order(lists, seed)
+    order = np.argsort(mixed(each, seed), kind="stable")
     begin = 0
     for own, more in zip(counts, (totals - lists * lower).tolist(), strict=True):
         own[order.take(np.arange(begin, begin + more), mode="wrap")] += 1
@@ -210,21 +210,3 @@ def racks_shared(
             cells[next_cell.take(more) + turn * lists] = rack
         next_cell = next_cell + own * np.intp(lists)
     return columns
-
-
-def _in_mixed_order(count: int, seed: int) -> CountArray:
-    """0 … count - 1 in the order of their mixed bits: first by 16 of them, in linear time; what is
-    nearly in order is soon sorted."""
-    words = _mixed(np.arange(count), seed)
-    nearly = np.argsort((words >> np.uint64(48)).astype(np.uint16), kind="stable")
-    return np.asarray(nearly[np.argsort(words[nearly], kind="stable")])
-
-
-def _mixed(numbers: CountArray, seed: int) -> NDArray[np.uint64]:
-    word = numbers.astype(np.uint64)
-    word *= np.uint64(MIX_FIRST)
-    word ^= np.uint64(seed * MIX_SECOND & WORD)
-    word ^= word >> np.uint64(30)
-    word *= np.uint64(MIX_SECOND)
-    word ^= word >> np.uint64(31)
-    return word

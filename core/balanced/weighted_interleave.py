@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.balanced.mixing import mix, mixed
 from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.loads import MIX_FIRST, MIX_SECOND, NUMBER_BITS, WORD
+from spu_assigner.core.state.loads import MIX_FIRST, NUMBER_BITS, WORD
 
 PLACE_BITS: Final = 20  # of a card: where it lies, evenly spread
 PLACE_BITS_FINE: Final = 33  # the same for leaders, who need no tie
@@ -128,9 +129,8 @@ def _cards_of(
     cards <<= CARD_BITS
     cards |= owners
     if seed is not None:
-        word = (owners << 32 | turns).astype(np.uint64) * np.uint64(MIX_FIRST)
-        _mix(word, seed)
-        cards |= word.astype(np.int64) << NUMBER_BITS
+        ties = mixed(owners << 32 | turns, seed) >> np.uint64(64 - TIE_BITS)
+        cards |= ties.astype(np.int64) << NUMBER_BITS
     return np.asarray(cards)
 
 
@@ -148,16 +148,9 @@ def _cards_of_turns(members: CountArray, count: int, seed: int | None) -> NDArra
     for begin in range(0, count, step):
         size = min(step, count - begin) * len(members)
         word = first[:size] + np.uint64(begin * MIX_FIRST & WORD)  # of the turns from there on
-        _mix(word, seed)
+        mix(word, seed)
+        word >>= np.uint64(64 - TIE_BITS)
         word <<= np.uint64(NUMBER_BITS)
         word |= indexes[:size]
         flat[begin * len(members) :][:size] = word
     return cards
-
-
-def _mix(word: NDArray[np.uint64], seed: int) -> None:
-    """Make TIE_BITS mixed bits of each product, in place."""
-    word ^= np.uint64(seed * MIX_SECOND & WORD)
-    word ^= word >> np.uint64(30)
-    word *= np.uint64(MIX_SECOND)
-    word >>= np.uint64(64 - TIE_BITS)

@@ -15,8 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.balanced.policy import SMALL_REQUEST_CELLS_MAX, place_balanced
-from spu_assigner.core.balanced.uniform_nodes import UniformNodes
-from spu_assigner.core.balanced.uniform_racks import UniformRacks
+from spu_assigner.core.balanced.uniform_ring import UniformRing
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.records import (
     GrantedCreate,
@@ -24,7 +23,7 @@ from spu_assigner.core.base.records import (
     Order,
     RingFacts,
 )
-from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists, Table
+from spu_assigner.core.base.replica_lists import ReplicaLists, Table
 from spu_assigner.core.decision.requests import rule_of
 from spu_assigner.core.policies.planner import (
     MODE_OF,
@@ -118,7 +117,7 @@ class RuleLookahead(_Facts):
 class BalancedLookahead(_Facts):
     """Of `balanced`, which weighs the ring for each request."""
 
-    __slots__ = ("_even", "_ignore_rack", "_replicas")
+    __slots__ = ("_ignore_rack", "_replicas", "_uniform")
 
     def __init__(self, state: ClusterState, replicas: int, *, ignore_rack: bool) -> None:
         super().__init__(state, Mode.BALANCED, Order.BALANCED)
@@ -128,13 +127,11 @@ class BalancedLookahead(_Facts):
         layout = loads.layout
         if layout is None or (ignore_rack and not layout.is_one):
             layout = Layout.of(loads.ids, np.zeros_like(loads.ids), loads.capacities)
-        self._even = _even_ring(loads.ids, layout, replicas)
+        self._uniform = UniformRing.of(loads.ids, layout, replicas)
 
     def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
-        if self._even is not None and count * self._replicas <= SMALL_REQUEST_CELLS_MAX:
-            lists = self._even.lists(
-                state.ledger, partitions=count, replicas=self._replicas, start=index
-            )
+        if self._uniform is not None and count * self._replicas <= SMALL_REQUEST_CELLS_MAX:
+            lists = self._uniform.lists(state.ledger, partitions=count, start=index)
             if lists is not None:
                 return lists, _NOBODY
         loads = state.ring_loads()
@@ -145,15 +142,6 @@ class BalancedLookahead(_Facts):
             start=index,
         )
         return ReplicaLists(matrix), _NOBODY
-
-
-def _even_ring(ids: IdArray, layout: Layout, replicas: int) -> UniformNodes | None:
-    """The loads of a ring whose SPUs differ in nothing but load, if it is one."""
-    if layout.capacity is None:
-        return None
-    if layout.is_one:
-        return UniformNodes(ids, layout)
-    return UniformRacks(ids, layout) if layout.rule(replicas).upper == [1] * replicas else None
 
 
 def lookahead_of(

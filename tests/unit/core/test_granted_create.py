@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.balanced.uniform_nodes import UniformNodes
-from spu_assigner.core.balanced.uniform_racks import UniformRacks
+from spu_assigner.core.balanced.uniform_ring import UniformRing
 from spu_assigner.core.base.events import Event, Policy, TopicCreate
 from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.records import (
@@ -136,8 +135,7 @@ def test_nearly_all_small_requests_of_an_even_ring_go_by_its_levels(
             events.append(build.join(200, rack="r0" if len(sizes) > 1 else None))
     with pytest.MonkeyPatch.context() as patch:
         levels: list[bool] = []
-        for ring in (UniformNodes, UniformRacks):
-            patch.setattr(ring, "lists", noting(ring.lists, levels))
+        patch.setattr(UniformRing, "lists", noting(UniformRing.lists, levels))
         assert both(events, Policy.BALANCED) >= 120
     assert sum(levels) > 40  # After an empty SPU joined nothing is simple until it is filled.
 

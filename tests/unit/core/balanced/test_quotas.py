@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.balanced import quotas
 from spu_assigner.core.balanced.quotas import Takers, even_shares
 from support.model import plain_dealing as plain
 
@@ -30,26 +27,25 @@ def divisions(draw: st.DrawFn) -> tuple[list[plain.Spu], list[int], list[int], i
     return spus, lower, upper, draw(st.integers(sum(lower), sum(upper)))
 
 
-@given(divisions(), st.sampled_from([quotas.SEARCH_CELLS, 1]))
+@given(divisions())
 @settings(max_examples=150, deadline=None)
 def test_shares_are_those_of_a_look_at_all_keys(
-    division: tuple[list[plain.Spu], list[int], list[int], int], cells: int
+    division: tuple[list[plain.Spu], list[int], list[int], int],
 ) -> None:
-    """Wherever the search for the last key begins, and however wide its steps are."""
+    """Wherever the search for the last key begins."""
     spus, lower, upper, total = division
     groups = np.array([spu.group for spu in spus])
-    with mock.patch.object(quotas, "SEARCH_CELLS", cells):
-        found = even_shares(
-            Takers(
-                capacities=np.array([spu.capacity for spu in spus]),
-                held=np.array([spu.held for spu in spus]),
-                limits=np.array([spu.limit for spu in spus]),
-                groups=groups,
-                starts=np.searchsorted(groups, np.arange(len(lower))),
-                lower=np.array(lower),
-                upper=np.array(upper),
-                total=total,
-            )
+    found = even_shares(
+        Takers(
+            capacities=np.array([spu.capacity for spu in spus]),
+            held=np.array([spu.held for spu in spus]),
+            limits=np.array([spu.limit for spu in spus]),
+            groups=groups,
+            starts=np.searchsorted(groups, np.arange(len(lower))),
+            lower=np.array(lower),
+            upper=np.array(upper),
+            total=total,
         )
+    )
     expected = plain.shares(spus, lower, upper, total)
     assert list(zip(found.sure.tolist(), found.tied.tolist(), strict=True)) == expected

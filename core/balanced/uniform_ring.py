@@ -1,0 +1,223 @@
+"""`balanced` on a ring of SPUs that differ in nothing but their load: counts kept between requests.
+
+Where all have one capacity, and racks do not matter or each list has a replica on each of them,
+most requests are simple: no SPU gets more than one replica. Then the choices of `small_request`
+follow from levels. In each rack the SPUs of the lowest count are taken first; those of the next one
+fill up:
+
+- leaders are those of least lists led, then by position, among all that may get a replica;
+- the others of the lowest count follow, if there are not too many of them;
+- the rest is taken of the level that is left over, who leads most first, then in mixed order;
+- followers are dealt in mixed order, rack by rack to the lists that are led elsewhere.
+
+`lists` returns None for all other requests: `small_request` places them. Tests compare the two.
+What each fast lane of `balanced` gains: `tests/bench/results/lanes.json`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
+from spu_assigner.core.state.ledger import CountArray, Ledger
+from spu_assigner.core.state.loads import MIXED_BITS, NUMBER_BITS, Layout
+
+NUMBER_MASK: Final = 2**NUMBER_BITS - 1
+FOLLOWER_BITS: Final = MIXED_BITS + NUMBER_BITS  # what decides between those who lead as many
+FOLLOWER_MASK: Final = 2**FOLLOWER_BITS - 1
+_ONE_LED: Final = 1 << NUMBER_BITS  # one list more, in the key of a leader
+_LED_MAX: Final = 2**31
+
+
+@dataclass(slots=True)
+class Placed:
+    """The last request's lists, until it is known whether they were applied."""
+
+    lists: ReplicaLists
+    rows: NDArray[np.intp]  # numbers of SPUs, leader first; nobody is there twice
+
+
+class UniformRing:
+    """The loads of such a ring. SPUs are numbered by ascending id, racks as in the layout."""
+
+    __slots__ = (
+        "_counts",
+        "_follow_base",
+        "_ids",
+        "_is_dense",
+        "_layout",
+        "_lead_keys",
+        "_levels",
+        "_others",
+        "_placed",
+        "_rack_keys",
+        "_rack_numbers",
+        "_replicas",
+        "_version",
+    )
+
+    def __init__(self, ids: IdArray, layout: Layout, replicas: int) -> None:
+        self._ids = ids
+        self._layout = layout
+        self._replicas = replicas
+        self._version = -1  # of the ledger; none yet
+        self._placed: Placed | None = None
+        self._counts: CountArray  # replicas of each SPU,
+        self._levels: list[dict[int, int]]  # and how many SPUs of each rack have each count
+        self._lead_keys: CountArray  # lists led, then room for a position
+        # In the key of a follower: lists led, most first, room for mixed bits, the number.
+        self._follow_base = (_LED_MAX << FOLLOWER_BITS) + np.arange(len(ids))
+        self._is_dense = bool((ids == np.arange(len(ids))).all())
+        count = len(layout.starts) - 1
+        self._rack_numbers = np.arange(count)
+        self._rack_keys = layout.racks << FOLLOWER_BITS
+        # The racks of a list's followers, in each turn: those behind its leader's, then the first.
+        others = [[*range(home + 1, count), *range(home)] for home in range(count)]
+        self._others = np.array(
+            [[each[turn:] + each[:turn] for turn in range(count - 1)] for each in others]
+        )
+
+    @classmethod
+    def of(cls, ids: IdArray, layout: Layout, replicas: int) -> UniformRing | None:
+        """None: the SPUs differ in capacity, or a list has not one replica on each rack."""
+        is_simple = layout.is_one or layout.rule(replicas).upper == [1] * replicas
+        return cls(ids, layout, replicas) if layout.capacity is not None and is_simple else None
+
+    def lists(self, ledger: Ledger, *, partitions: int, start: int) -> ReplicaLists | None:
+        """As `place_balanced` places them where nobody can be filled; None: it is not simple."""
+        self._catch_up(ledger)
+        layout, counts = self._layout, self._counts
+        each = partitions * self._replicas if layout.is_one else partitions  # of a rack
+        levels: list[int] = []  # of each rack the one that is open,
+        open_counts: list[int] = []  # and how many of it get a replica
+        able = sure = 0  # SPUs that may get one, and those that get one for sure
+        for rack_levels in self._levels:
+            lowest = min(rack_levels)
+            at_lowest, above_it = rack_levels[lowest], rack_levels.get(lowest + 1, 0)
+            if each > at_lowest + above_it:
+                return None
+            is_one_level = each <= at_lowest
+            levels.append(lowest if is_one_level else lowest + 1)
+            open_counts.append(each if is_one_level else each - at_lowest)
+            able += at_lowest if is_one_level else at_lowest + above_it
+            sure += 0 if is_one_level else at_lowest
+
+        begin = start % len(counts)
+        # 0: open, -1: gets one for sure
+        above = counts - (levels[0] if layout.is_one else np.array(levels)[layout.racks])
+        keys = self._lead_keys + layout.positions(begin)
+        if able < len(counts):
+            keys = keys[above <= 0]
+        keys.sort()
+        keys = keys[:partitions]
+        places = keys & NUMBER_MASK
+        if layout.is_one and not sure:
+            left = [open_counts[0] - partitions]
+        else:
+            by_key = layout.turned[places + begin]
+            by_sure = above[by_key] < 0
+            by_open = np.bincount(layout.racks[by_key[~by_sure]], minlength=len(levels))
+            left = (np.array(open_counts) - by_open).tolist()
+            if min(left) < 0 or _leads_twice(keys, by_sure):
+                return None
+        places.sort()
+        leaders = layout.turned[places + begin]
+
+        above[leaders] = 1  # They follow nobody.
+        followers = self._followers(above, start, left, has_sure=sure > 0)
+        rows = np.empty((partitions, self._replicas), dtype=np.intp)
+        rows[:, 0] = leaders
+        if layout.is_one:
+            rows[:, 1:] = followers.reshape(partitions, self._replicas - 1)
+        else:
+            rows[:, 1:] = followers[self._deal(layout.racks[leaders], start % 2**32)]
+        lists = ReplicaLists(rows.astype(np.int32) if self._is_dense else self._ids[rows])
+        self._placed = Placed(lists, rows)
+        return lists
+
+    def _followers(
+        self, above: CountArray, start: int, left: list[int], *, has_sure: bool
+    ) -> CountArray:
+        """Who follows, rack by rack in mixed order: all that get one for sure, and so many others,
+        who leads most first, then in mixed order."""
+        keys = self._layout.mixed_keys(start % 2**32)
+        keys += self._follow_base
+        keys -= self._lead_keys << MIXED_BITS
+        others = keys[above == 0]
+        others.sort()
+        if self._layout.is_one:
+            others = others[: left[0]]
+        else:
+            is_of = self._layout.racks[others & NUMBER_MASK][:, np.newaxis] == self._rack_numbers
+            others = others[(is_of & (is_of.cumsum(axis=0) <= np.array(left))).any(axis=1)]
+        chosen = np.concatenate((others, keys[above < 0])) if has_sure else others
+        chosen &= FOLLOWER_MASK
+        if not self._layout.is_one:
+            chosen |= self._rack_keys[chosen & NUMBER_MASK]
+        chosen.sort()
+        chosen &= NUMBER_MASK
+        return np.asarray(chosen)
+
+    def _deal(self, homes: CountArray, seed: int) -> CountArray:
+        """For each follower of each list where among the followers it stands.
+
+        A rack's followers go, one after the other, to the lists that are led elsewhere.
+        """
+        lists = np.arange(len(homes))[:, np.newaxis]
+        is_home = homes[:, np.newaxis] == self._rack_numbers
+        led_there = is_home.cumsum(axis=0)
+        followers = len(homes) - led_there[-1]
+        starts = followers.cumsum() - followers
+        next_of = starts + lists - led_there  # right where the list is led elsewhere
+        racks = self._others[homes, (lists[:, 0] + seed) % (len(self._rack_numbers) - 1)]
+        places: CountArray = next_of[lists, racks]
+        return places
+
+    def _catch_up(self, ledger: Ledger) -> None:
+        """Count what was placed since the last request: as a rule just that one's lists."""
+        if ledger.version == self._version:
+            return
+        placed, self._placed = self._placed, None
+        if (
+            placed is not None
+            and ledger.version == self._version + 1
+            and ledger.newest is placed.lists
+        ):
+            self._counts[placed.rows.ravel()] += 1
+            self._lead_keys[placed.rows[:, 0]] += _ONE_LED
+            for levels in self._levels:
+                _move(levels, placed.rows.size // len(self._levels))
+        else:
+            self._counts = ledger.counts(self._ids)
+            self._lead_keys = ledger.leaders(self._ids) << NUMBER_BITS
+            self._levels = []
+            for rack in self._rack_numbers:
+                of_rack = self._counts[self._layout.racks == rack]
+                found, sizes = np.unique(of_rack, return_counts=True)
+                self._levels.append(dict(zip(found.tolist(), sizes.tolist(), strict=True)))
+        self._version = ledger.version
+
+
+def _move(levels: dict[int, int], count: int) -> None:
+    """Let so many SPUs have one replica more: those of the lowest count, then of the next."""
+    lowest = min(levels)
+    first = min(count, levels[lowest])
+    # From above, or those who come to a level would be taken for those who leave it.
+    for level, moved in ((lowest + 1, count - first), (lowest, first)):
+        if moved:
+            levels[level] -= moved
+            levels[level + 1] = levels.get(level + 1, 0) + moved
+    for level in (lowest, lowest + 1):
+        if levels.get(level) == 0:
+            del levels[level]
+
+
+def _leads_twice(keys: CountArray, by_sure: NDArray[np.bool_]) -> bool:
+    """Whether one that leads with what it gets for sure would lead again before the last does."""
+    if keys[0] + _ONE_LED >= keys[-1]:
+        return False
+    again = keys[by_sure]
+    return bool(len(again)) and bool(again[0] + _ONE_LED < keys[-1])
