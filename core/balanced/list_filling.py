@@ -11,18 +11,13 @@ Among equals a fixed mixing of ids, counts and seed decides, so that who meets w
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.balanced.mixing import (
-    ENTRY_NUMBER_MASK,
-    ENTRY_RANK_SHIFT,
-    heap_entry,
-    mixed_turns,
-)
+from spu_assigner.core.balanced.mixing import SORT_NUMBER_MASK, mixed_turns, sort_key
 from spu_assigner.core.balanced.swap_repair import (
     Columns,
     by_number,
@@ -59,23 +54,16 @@ def fill_rows(task: Task) -> NDArray[np.int16]:
     """
     leading = interleaved(task.leaders, task.positions)
     if len(leading) * task.replicas < DEALT_CELLS_MIN:
-        return _with_care(task, leading).astype(np.int16)
+        one_by_one = _one_a_rack if int(task.upper.max()) == 1 else _several_a_rack
+        return one_by_one(task, leading).astype(np.int16)
     rows, bad = _dealt_rows(task, leading)
     if len(bad):
         again = _enough_rows(task, rows, bad)
         quotas = np.bincount(rows[again].ravel(), minlength=len(task.ids))
         leaders = np.bincount(leading[again], minlength=len(task.ids))
         part = replace(task, quotas=quotas, leaders=leaders)
-        rows[again] = _with_care(part, interleaved(leaders, task.positions))
+        rows[again] = _several_a_rack(part, interleaved(leaders, task.positions))
     return rows
-
-
-def _with_care(task: Task, leading: Numbers) -> NDArray[np.int64]:
-    """Rows one by one: O(cells log cells) in plain Python, times the number of racks where a row
-    has several SPUs of one."""
-    if int(task.upper.max()) > 1:
-        return _several_a_rack(task, leading)
-    return _one_a_rack(task, leading)
 
 
 def _dealt_rows(task: Task, leading: Numbers) -> tuple[NDArray[np.int16], CountArray]:
@@ -187,36 +175,53 @@ def choose_racks(
 
     A rack never has more to get than there are rows left, so those that must be taken come first.
     """
-    most = max(to_get)
-
-    def entry(rack: int) -> int:
-        return heap_entry(rack, most - to_get[rack], seed)
-
-    heap = [entry(rack) for rack in range(len(to_get)) if to_follow[rack]]
-    heapify(heap)
+    able = MostToGet(range(len(to_get)), to_get, to_follow, seed)
     rows: list[list[int]] = []
     for leader in leading:
-        chosen: list[int] = []
-        leads = False
-        while len(chosen) < followers:
-            top = heappop(heap)
-            rack = top & ENTRY_NUMBER_MASK
-            if rack == leader:
-                leads = True
-            elif top >> ENTRY_RANK_SHIFT != most - to_get[rack]:  # It has led since.
-                heappush(heap, entry(rack))
-            else:
-                chosen.append(rack)
-        to_get[leader] -= 1
-        if leads:
-            heappush(heap, entry(leader))
-        for rack in chosen:
-            to_get[rack] -= 1
-            to_follow[rack] -= 1
-            if to_follow[rack]:
-                heappush(heap, entry(rack))
+        chosen = [rack for rack in able.first(followers + 1) if rack != leader][:followers]
+        able.take(chosen, leader)
         rows.append(chosen)
     return rows
+
+
+class MostToGet:
+    """SPUs, or racks, that have a row to follow in, those with most replicas to get first."""
+
+    __slots__ = ("_keys", "_most", "_order", "_seed", "_to_follow", "_to_get")
+
+    def __init__(self, numbers: range, to_get: list[int], to_follow: list[int], seed: int) -> None:
+        self._to_get = to_get
+        self._to_follow = to_follow
+        self._most = max(to_get[number] for number in numbers)
+        self._seed = seed
+        self._keys = {number: self._key(number) for number in numbers if to_follow[number]}
+        self._order = sorted(self._keys.values())
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def first(self, count: int) -> list[int]:
+        """So many of them."""
+        return [key & SORT_NUMBER_MASK for key in self._order[:count]]
+
+    def remove(self, number: int) -> None:
+        """It is chosen without regard to the order from now on."""
+        self._order.remove(self._keys.pop(number))
+
+    def take(self, chosen: list[int], leader: int | None) -> None:
+        """Count a row."""
+        for number in chosen:
+            self._to_follow[number] -= 1
+        for number in chosen if leader is None else (leader, *chosen):
+            self._to_get[number] -= 1
+            if number in self._keys:
+                self.remove(number)
+                if self._to_follow[number]:
+                    self._keys[number] = self._key(number)
+                    insort(self._order, self._keys[number])
+
+    def _key(self, number: int) -> int:
+        return sort_key(number, self._most - self._to_get[number], self._seed)
 
 
 def _several_a_rack(task: Task, leading: Numbers) -> NDArray[np.int64]:
@@ -261,18 +266,7 @@ def _several_a_rack(task: Task, leading: Numbers) -> NDArray[np.int64]:
 class RackToFill:
     """A rack that gives each row `lower` … `upper` SPUs, `upper` being `lower` or one more."""
 
-    __slots__ = (
-        "_able",
-        "_heap",
-        "_most",
-        "_must",
-        "_seed",
-        "_to_follow",
-        "_to_get",
-        "lower",
-        "total",
-        "upper",
-    )
+    __slots__ = ("_able", "_must", "_to_follow", "_to_get", "lower", "total", "upper")
 
     def __init__(
         self,
@@ -289,20 +283,19 @@ class RackToFill:
         self.total = sum(to_get[spu] for spu in spus)  # replicas to get by the rack
         self._to_get = to_get
         self._to_follow = to_follow
-        self._seed = seed
-        self._most = max(to_get[spu] for spu in spus)
-        self._able = sum(to_follow[spu] > 0 for spu in spus)  # who has a row to follow in
-        self._must: list[int] = []  # who is in every row left
-        self._heap = [self._entry(spu) for spu in spus if to_follow[spu]]
-        heapify(self._heap)
+        self._must: list[int] = []  # who is in every row left; all others that can follow:
+        self._able = MostToGet(spus, to_get, to_follow, seed)
 
     def bounds(self, left: int, leader: int | None) -> tuple[int, int]:
         """How many SPUs the next row may have of this rack, `left` rows with it still to fill.
 
         `leader` is the row's leader when it is of this rack.
         """
-        self._find_who_must(left)
-        must, able = len(self._must), self._able
+        while len(self._able) and self._to_get[spu := self._able.first(1)[0]] >= left:
+            self._must.append(spu)
+            self._able.remove(spu)
+        must = len(self._must)
+        able = len(self._able) + sum(self._to_follow[spu] > 0 for spu in self._must)
         if leader is not None:
             must += leader not in self._must
             able += self._to_follow[leader] == 0
@@ -311,43 +304,8 @@ class RackToFill:
 
     def take(self, count: int, leader: int | None) -> list[int]:
         """The followers of the next row, `count` less the leader."""
-        chosen = [spu for spu in self._must if spu != leader]
-        aside = []
-        while len(chosen) + (leader is not None) < count:
-            spu = self._pop()
-            if spu == leader:
-                aside.append(spu)
-            else:
-                chosen.append(spu)
+        able = [spu for spu in (*self._must, *self._able.first(count)) if spu != leader]
+        chosen = able[: count - (leader is not None)]
         self.total -= count
-        if leader is not None:
-            self._to_get[leader] -= 1
-        for spu in chosen:
-            self._to_get[spu] -= 1
-            self._to_follow[spu] -= 1
-            self._able -= self._to_follow[spu] == 0
-            if self._to_follow[spu] and spu not in self._must:
-                aside.append(spu)
-        for spu in aside:
-            heappush(self._heap, self._entry(spu))
+        self._able.take(chosen, leader)
         return chosen
-
-    def _entry(self, spu: int) -> int:
-        return heap_entry(spu, self._most - self._to_get[spu], self._seed)
-
-    def _pop(self) -> int:
-        """Who has most replicas to get, out of those that have a row to follow in."""
-        while True:
-            top = heappop(self._heap)
-            spu = top & ENTRY_NUMBER_MASK
-            if top >> ENTRY_RANK_SHIFT == self._most - self._to_get[spu]:
-                return spu
-            heappush(self._heap, self._entry(spu))  # It has led since.
-
-    def _find_who_must(self, left: int) -> None:
-        while self._heap:
-            spu = self._pop()
-            if self._to_get[spu] < left:
-                heappush(self._heap, self._entry(spu))
-                return
-            self._must.append(spu)

@@ -14,10 +14,9 @@ from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import MIX_FIRST, MIX_SECOND, WORD
 
 MIX_THIRD: Final = 0x94D049BB133111EB
-TIE_BITS: Final = 24  # of a heap entry: mixed bits between equals
-ENTRY_NUMBER_BITS: Final = 20  # of a heap entry: who it is, SPU or rack
-ENTRY_NUMBER_MASK: Final = 2**ENTRY_NUMBER_BITS - 1
-ENTRY_RANK_SHIFT: Final = TIE_BITS + ENTRY_NUMBER_BITS
+TIE_BITS: Final = 24  # of a sort key: mixed bits between equals
+SORT_NUMBER_BITS: Final = 20  # of a sort key: which SPU, or which rack
+SORT_NUMBER_MASK: Final = 2**SORT_NUMBER_BITS - 1
 
 
 def mix(words: NDArray[np.uint64], seed: int) -> None:
@@ -46,8 +45,8 @@ def mixed_turns(ids: CountArray, turns: CountArray, seed: int) -> NDArray[np.uin
     return np.asarray(words ^ (words >> np.uint64(31)))
 
 
-def heap_entry(number: int, rank: int, seed: int) -> int:
+def sort_key(number: int, rank: int, seed: int) -> int:
     """Sorts by rank, then by `TIE_BITS` bits mixed of all three; the last bits are the number."""
     word = (number * MIX_FIRST + rank * MIX_THIRD + seed * MIX_SECOND) & WORD
     tie = ((word ^ word >> 30) * MIX_SECOND & WORD) >> (64 - TIE_BITS)
-    return (rank << TIE_BITS | tie) << ENTRY_NUMBER_BITS | number
+    return (rank << TIE_BITS | tie) << SORT_NUMBER_BITS | number

@@ -33,7 +33,7 @@ _LED_MAX: Final = 2**31
 
 
 @dataclass(slots=True)
-class Placed:
+class LastPlaced:
     """The last request's lists, until it is known whether they were applied."""
 
     lists: ReplicaLists
@@ -64,7 +64,7 @@ class UniformRing:
         self._layout = layout
         self._replicas = replicas
         self._version = -1  # of the ledger; none yet
-        self._placed: Placed | None = None
+        self._placed: LastPlaced | None = None
         self._counts: CountArray  # replicas of each SPU,
         self._levels: list[dict[int, int]]  # and how many SPUs of each rack have each count
         self._lead_keys: CountArray  # lists led, then room for a position
@@ -135,7 +135,7 @@ class UniformRing:
         else:
             rows[:, 1:] = followers[self._deal(layout.racks[leaders], start % 2**32)]
         lists = ReplicaLists(rows.astype(np.int32) if self._is_dense else self._ids[rows])
-        self._placed = Placed(lists, rows)
+        self._placed = LastPlaced(lists, rows)
         return lists
 
     def _followers(
