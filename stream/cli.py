@@ -40,7 +40,7 @@ _COMMANDS: Final = {
     "ui": ("ui.command", "Show clusters, rings, loads and maps in a browser."),
     "follow-brokers": ("follow.command", "Say who joins and leaves as a Kafka cluster shows it."),
     "plan": ("plan.command", "Show what would make Kafka's topics as their replica maps."),
-    "apply": ("plan.apply_command", "Make Kafka's topics as their replica maps."),
+    "apply": ("plan.command", "Make Kafka's topics as their replica maps."),
     "doctor": ("doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
     "schemas": ("contract.command", "Put schemas into a Schema Registry, or check one."),

@@ -1,6 +1,11 @@
-"""Free text for a terminal: racks, labels and event ids may hold anything."""
+"""Text for a terminal: what may hold anything, and what may be long."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+NAMED_MAX: Final = 10  # names or ids in a message
 
 
 def printable(text: str) -> str:
@@ -10,3 +15,9 @@ def printable(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def listed(names: Sequence[object]) -> str:
+    """The first NAMED_MAX of some names or ids, and how many more there are."""
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(map(str, names[:NAMED_MAX])) + more if names else "none"

@@ -1,18 +1,40 @@
-"""`spu-assigner plan`: what would make Kafka's topics as their replica maps."""
+"""`spu-assigner plan` and `apply`: what would make Kafka's topics as their maps, and making it."""
 
 from __future__ import annotations
 
 import json
+import sys
+import time
 from contextlib import suppress
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.plan.options import PlanRequest, PlanSources, made_plan, plan_options
+from spu_assigner.stream.config.command_options import FILE, Command, broker_options
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.settings import Settings, has_target
+from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.plan.applied import adopted, seen
+from spu_assigner.stream.plan.apply import apply_plan
+from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
+from spu_assigner.stream.plan.plan_file import plan_json, read_plan, reassignment_json, write_json
+from spu_assigner.stream.plan.rendering import (
+    apply_json,
+    apply_lines,
+    counted,
+    deletion_text,
+    done_line,
+    left_lines,
+    plan_lines,
+)
+from spu_assigner.stream.plan.sources import PlanRequest, plan_now, saved_plan
 
-if TYPE_CHECKING:
-    from spu_assigner.stream.plan.target_cluster import Target
+
+class NotConfirmedError(AssignerError):
+    """Topics would be deleted, and nobody has said that they are to be."""
 
 
 class OneForErrors(click.Command):
@@ -36,6 +58,94 @@ class OneForErrors(click.Command):
             raise
 
 
+_OPTIONS = (
+    click.option("--cluster", "cluster_id", metavar="ID", default="", help="Whose replica maps."),
+    click.option(
+        "--maps",
+        "file",
+        metavar="FILE",
+        type=FILE,
+        help="Output of `simulate`, instead of the job's.",
+    ),
+    click.option(
+        "--topics",
+        "globs",
+        metavar="GLOB",
+        multiple=True,
+        help="Only such topics; may be repeated.",
+    ),
+    click.option(
+        "--foreign",
+        metavar="GLOB",
+        multiple=True,
+        help="Change such topics though apply did not make them; may be repeated. They are "
+        "never deleted.",
+    ),
+    click.option(
+        "--recreate",
+        is_flag=True,
+        help="Create topics again that were in Kafka and are gone; they are empty then.",
+    ),
+    click.option(
+        "--delete",
+        is_flag=True,
+        help="Delete topics that apply made and whose replica maps were deleted; no others.",
+    ),
+    click.option(
+        "--target-bootstrap-servers",
+        metavar="HOST:PORT",
+        help="The Kafka cluster whose topics are meant, if it is not the job's; also "
+        "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS.",
+    ),
+    click.option(
+        "--target-config",
+        type=click.Path(path_type=Path),
+        help="A settings file for it; also SPU_ASSIGNER_TARGET_CONFIG.",
+    ),
+    click.option(
+        "--reassignment-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Write the moves of existing partitions for kafka-reassign-partitions.",
+    ),
+)
+
+
+def _plan_options(command: Command) -> Command:
+    """Whose maps, of which topics, and where; the command is given it as `request`."""
+
+    @broker_options
+    @wraps(command)
+    def requested(
+        *,
+        connection: Connection,
+        target_bootstrap_servers: str | None,
+        target_config: Path | None,
+        **given: Any,
+    ) -> Any:
+        names = ("cluster_id", "file", "globs", "delete", "recreate", "foreign")
+        request = PlanRequest(
+            connection=connection,
+            target_connection=_target(target_bootstrap_servers, target_config),
+            **{name: given.pop(name) for name in names},
+        )
+        return command(request=request, **given)
+
+    for option in reversed(_OPTIONS):
+        requested = option(requested)
+    return requested
+
+
+def _target(servers: str | None, config: Path | None) -> Connection | None:
+    if servers is None and config is None and not has_target():
+        return None
+    flags = {"bootstrap_servers": servers}
+    connection = Settings.load(flags=flags, file=config, is_target=True).connection()
+    if connection.security.warning is not None:
+        click.echo(f"warning: target: {connection.security.warning}", err=True)
+    return connection
+
+
 @click.command("plan", cls=OneForErrors)
 @click.option("--json", "is_json", is_flag=True, help="One JSON object, with all lists.")
 @click.option(
@@ -45,20 +155,14 @@ class OneForErrors(click.Command):
     help="Keep the plan, for `spu-assigner apply FILE`.",
 )
 @click.option(
-    "--reassignment-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the moves of existing partitions for kafka-reassign-partitions.",
-)
-@click.option(
     "--read-only",
     is_flag=True,
     help="Do not record in applied-topics which topics were seen as mapped.",
 )
-@plan_options
+@_plan_options
 def plan(
     *,
-    ask: PlanRequest,
+    request: PlanRequest,
     is_json: bool,
     out: Path | None,
     reassignment_file: Path | None,
@@ -86,34 +190,122 @@ def plan(
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
     """
-    from spu_assigner.stream.plan.plan_file import plan_json, reassignment_json, write_json
-    from spu_assigner.stream.plan.rendering import plan_lines
-
-    with ask.target() as target:
-        kept, found = made_plan(ask, target)
-        if not read_only:
-            _record_seen(found, target)
-    document = plan_json(kept)
+    _require_cluster(request)
+    with request.target() as target:
+        found_plan, found = plan_now(request, target)
+        noted = () if read_only else seen(found.notes, found.applied)
+        if noted and found.ledger.is_there and target.may_write(found.ledger.topic):
+            with suppress(ClientError):  # A plan is as good without it.
+                found.ledger.record(noted)
+    document = plan_json(found_plan)
     if out is not None:
         write_json(out, document)
     if reassignment_file is not None:
-        write_json(reassignment_file, reassignment_json(kept.plan))
+        write_json(reassignment_file, reassignment_json(found_plan))
     if is_json:
         click.echo(json.dumps(document, separators=(",", ":")))
     else:
-        for line in plan_lines(kept.plan):
+        for line in plan_lines(found_plan):
             click.echo(line)
-    if kept.plan.refused:
+    if found_plan.refused:
         return 1
-    return 2 if kept.plan.changes else 0
+    return 2 if found_plan.changes else 0
 
 
-def _record_seen(found: PlanSources, target: Target) -> None:
-    """Record what was seen where that is possible; a plan is as good without it."""
-    from spu_assigner.stream.kafka.errors import ClientError
-    from spu_assigner.stream.plan.notes import seen
+@click.command("apply")
+@click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "is_json", is_flag=True, help="One JSON object.")
+@click.option("--yes", "is_sure", is_flag=True, help="Delete topics without asking.")
+@_plan_options
+def apply(
+    *,
+    request: PlanRequest,
+    plan_file: Path | None,
+    is_json: bool,
+    reassignment_file: Path | None,
+    is_sure: bool,
+) -> int:
+    """Make Kafka's topics as the replica maps of a cluster say. Safe to repeat.
 
-    noted = seen(found.notes, found.applied)
-    if noted and found.ledger.is_there and target.may_write(found.ledger.topic):
-        with suppress(ClientError):
-            found.ledger.note(noted)
+    Does what `spu-assigner plan` shows: creates topics with exactly their maps, adds partitions,
+    deletes topics (with --delete). Kafka is asked about everything before anything is done. What it
+    refuses is reported, and all else goes on; a second run does what is left.
+
+    The topic applied-topics, beside the mapped ones, keeps which topics apply has made, by Kafka's
+    ids of them. No others are deleted; and before any is, its records and bytes are shown, and
+    deletion is to be confirmed: on a terminal, or by --yes.
+
+    PLAN, what `plan --out` kept, is applied only if all that it speaks of is as it was when
+    planned, or is done already.
+
+    Replicas of existing partitions are not moved: that is for kafka-reassign-partitions, with what
+    --reassignment-file writes. `plan` says whether it is done.
+
+    Exit status: 0 all is done, moves aside that a file was written of; 1 something is not; 2 wrong
+    usage or settings.
+    """
+    saved = None
+    if plan_file is not None:
+        choices = (request.cluster_id, request.file, request.globs, request.foreign)
+        if any((*choices, request.delete, request.recreate)):
+            raise click.UsageError(
+                "PLAN says what to do: leave out --cluster, --maps, --topics, --delete, --recreate "
+                "and --foreign"
+            )
+        saved = read_plan(plan_file)
+        request = replace(request, cluster_id=saved.cluster_id)
+    _require_cluster(request)
+
+    def report(change: TopicChange) -> None:
+        if not is_json:
+            click.echo(done_line(change))
+
+    with request.target() as target:
+        if saved is None:
+            plan, found = plan_now(request, target)
+        else:
+            plan, found = saved_plan(saved, request, target)
+        if not is_sure:
+            _confirm(plan)
+        if reassignment_file is not None:
+            write_json(reassignment_file, reassignment_json(plan))
+        found.ledger.record(found.notes.records)
+        found.ledger.forget(found.notes.forgotten)
+        found.ledger.record(adopted(plan, found.applied, now_ms=int(time.time() * 1000)))
+        result = apply_plan(plan, target, found.ledger, report)
+    if is_json:
+        click.echo(json.dumps(apply_json(plan, result, found.notes), separators=(",", ":")))
+    else:
+        for line in apply_lines(plan, result, found.notes):
+            click.echo(line)
+    for line in left_lines(plan, result, has_file=reassignment_file is not None):
+        click.echo(f"apply: {line}", err=True)
+    is_left = plan.refused or result.failed or (plan.moves and reassignment_file is None)
+    return 1 if is_left else 0
+
+
+def _require_cluster(request: PlanRequest) -> None:
+    if not request.cluster_id:
+        raise click.UsageError("Missing option '--cluster'.")
+
+
+def _confirm(plan: TopicsPlan) -> None:
+    """Return if the deletions of a plan are wanted, with all the data that they concern.
+
+    Raises:
+        NotConfirmedError: they are not, or nobody can be asked.
+    """
+    deletes = plan.of(ChangeKind.DELETE)
+    if not deletes:
+        return
+    for change in deletes:
+        click.echo(f"- {change.topic}  {deletion_text(change)}", err=True)
+    records = sum(change.size.records for change in deletes if change.size is not None)
+    what = f"{counted(len(deletes), 'topic')} with {counted(records, 'record')}"
+    if not sys.stdin.isatty():
+        raise NotConfirmedError(
+            f"{what} would be deleted, and there is no terminal to ask on; nothing was done. Give "
+            "--yes to delete them"
+        )
+    if not click.confirm(f"Delete {what}?", err=True):
+        raise NotConfirmedError(f"{what} are not to be deleted; nothing was done")

@@ -1,44 +1,57 @@
-"""A plan for people: a line for each topic that is not as mapped, and its lists."""
+"""What `plan` and `apply` print, for people and for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spu_assigner.stream.common.printable import printable
+from spu_assigner.schemas.messages.wire import Origin
+from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.kafka.errors import GRANTING
+from spu_assigner.stream.plan.applied import Notes
+from spu_assigner.stream.plan.apply import ApplyReport
+from spu_assigner.stream.plan.decision import GONE, GONE_FACT, GONE_FIX
 from spu_assigner.stream.plan.model import (
-    GONE,
-    GONE_FACT,
-    GONE_FIX,
     ChangeKind,
-    Row,
     TopicChange,
     TopicReason,
-    TopicSize,
     TopicsPlan,
-    row_text,
 )
+from spu_assigner.stream.plan.target_cluster import TopicFailure
 
 ROWS_SHOWN_MAX: Final = 16  # of a topic; JSON has all
-_SIGNS: Final = {ChangeKind.CREATE: "+", ChangeKind.CHANGE: "~", ChangeKind.DELETE: "-"}
 REASSIGN: Final = "kafka-reassign-partitions"
 FIRST_SEEN: Final = (
     "exists in Kafka and was not made by apply; it is as mapped: the next apply records it as "
     "found, and never deletes it"
 )
+_SIGNS: Final = {ChangeKind.CREATE: "+", ChangeKind.CHANGE: "~", ChangeKind.DELETE: "-"}
+_DONE: Final = {
+    ChangeKind.CREATE: "created",
+    ChangeKind.CHANGE: "grown",
+    ChangeKind.DELETE: "deleted",
+}
+_RIGHTS: Final = {  # by Kafka's names
+    ChangeKind.CREATE: "Create",
+    ChangeKind.CHANGE: "Alter",
+    ChangeKind.DELETE: "Delete",
+}
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_UNIT: Final = 1_024
 
 
 def plan_lines(plan: TopicsPlan) -> Iterator[str]:
-    """The diff, and its summary."""
+    """The diff, a line for each topic that is not as mapped, with its lists; and its summary."""
     for change in plan.changes:
         yield f"{_SIGNS[change.kind]} {change.topic}  {_about(change)}"
         rows = list(_rows(change))
         yield from rows[:ROWS_SHOWN_MAX]
         if len(rows) > ROWS_SHOWN_MAX:
             yield f"    … {len(rows) - ROWS_SHOWN_MAX} more (--json has all)"
-    yield from _refused_lines(plan.refused)
+    for each in plan.refused:
+        if each.reason == GONE:  # It would be created, but is only on request.
+            yield f"+ {printable(each.topic)}  ({GONE_FACT}): {GONE_FIX}"
+        else:
+            yield from _reason_lines("!", [each])
     for topic in plan.first_seen:
         yield f"! {topic}  {FIRST_SEEN}"
     yield from _reason_lines("?", plan.waiting)
@@ -47,24 +60,101 @@ def plan_lines(plan: TopicsPlan) -> Iterator[str]:
     yield from _reason_lines(".", plan.staying)
     if plan.unchanged:
         yield f"= {counted(len(plan.unchanged), 'topic')} as mapped"
-    yield summary(plan)
+    parts = [f"{len(plan.of(kind))} to {kind}" for kind in ChangeKind]
+    for count, what in (
+        (len(plan.refused), "that cannot be made as mapped"),
+        (len(plan.first_seen), "not made by apply"),
+        (len(plan.waiting), "waiting"),
+    ):
+        parts += [f"{count} {what}"] if count else []
+    yield ("" if plan.changes else "nothing to do: ") + ", ".join(parts)
 
 
-def summary(plan: TopicsPlan) -> str:
-    """One line."""
-    parts = [
-        f"{len(plan.of(ChangeKind.CREATE))} to create",
-        f"{len(plan.of(ChangeKind.CHANGE))} to change",
-        f"{len(plan.of(ChangeKind.DELETE))} to delete",
-    ]
-    if plan.refused:
-        parts.append(f"{len(plan.refused)} that cannot be made as mapped")
-    if plan.first_seen:
-        parts.append(f"{len(plan.first_seen)} not made by apply")
-    if plan.waiting:
-        parts.append(f"{len(plan.waiting)} waiting")
-    nothing = "" if plan.changes else "nothing to do: "
-    return f"{nothing}{', '.join(parts)}"
+def apply_json(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> dict[str, object]:
+    """What was done, for programs."""
+    changes = {change.topic: change for change in plan.changes}
+    sizes = {topic: changes[topic].size for topic in report.deleted}
+    refused, waiting, staying = (
+        [{"topic": each.topic, "reason": each.reason} for each in reasons]
+        for reasons in (plan.refused, plan.waiting, plan.staying)
+    )
+    return {
+        "cluster_id": plan.cluster_id,
+        "created": report.created,
+        "recreated": [topic for topic in report.created if changes[topic].gone_id is not None],
+        "grown": report.grown,
+        "deleted": report.deleted,
+        "deleted_data": {
+            topic: {"records": size.records, "bytes": size.size_bytes}
+            for topic, size in sizes.items()
+            if size is not None
+        },
+        "failed": [{"topic": each.topic, "reason": each.reason} for each in report.failed],
+        "refused": refused,
+        "waiting": waiting,
+        "to_move": {topic: sorted(moves) for topic, moves in plan.moves.items()},
+        "moving": {change.topic: sorted(change.moving) for change in plan.changes if change.moving},
+        "deletable": plan.deletable,
+        "staying": staying,
+        "found": [each.topic for each in notes.records if each.origin is Origin.FOUND],
+        "released": [each.topic for each in notes.records if each.origin is Origin.RELEASED],
+        "unchanged": len(plan.unchanged),
+    }
+
+
+def done_line(change: TopicChange) -> str:
+    """A change that was made."""
+    what = deletion_text(change, with_partitions=False)
+    if change.kind is ChangeKind.CREATE:
+        what = counted(len(change.after), "partition")
+    elif change.kind is ChangeKind.CHANGE:
+        what = f"{len(change.before)} → {len(change.after)} partitions"
+    return f"{_DONE[change.kind]:8} {change.topic}  {what}".rstrip()
+
+
+def apply_lines(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> Iterator[str]:
+    """What else there is to know, and the sum."""
+    for record in notes.records:
+        if record.origin is Origin.FOUND:
+            yield f"found    {record.topic}  as mapped; apply did not make it"
+        elif record.origin is Origin.RELEASED:
+            yield f"released {record.topic}  it stays in Kafka"
+    for change in plan.changes:
+        if change.moving:
+            yield f"moving   {change.topic}  {counted(len(change.moving), 'partition')}, by Kafka"
+    yield from _reason_lines("waiting ", plan.waiting)
+    yield (
+        f"{len(report.created)} created, {len(report.grown)} grown, {len(report.deleted)} deleted; "
+        f"{len(plan.unchanged)} as mapped before"
+    )
+
+
+def left_lines(plan: TopicsPlan, report: ApplyReport, *, has_file: bool) -> Iterator[str]:
+    """What was not done, and what to do; a line for each topic, for rights one for all."""
+    denied: dict[ChangeKind, list[str]] = {}
+    for failure in report.failed:
+        if failure.is_denied:
+            denied.setdefault(failure.kind, []).append(failure.topic)
+        else:
+            yield f"{failure.topic}: {_failure_text(failure)}"
+    for kind, topics in denied.items():
+        yield f"this user may not {_RIGHTS[kind]} {listed(topics)}; {GRANTING}, and run again"
+    for each in plan.refused:
+        yield f"{each.topic}: {printable(each.reason)}"
+    if plan.moves:
+        count = sum(map(len, plan.moves.values()))
+        how = "run it with the file that was written" if has_file else "give --reassignment-file"
+        yield (
+            f"{count} partitions of {listed(list(plan.moves))} are to move, which is for "
+            f"{REASSIGN}: {how}"
+        )
+
+
+def _failure_text(failure: TopicFailure) -> str:
+    reason = printable(failure.reason).rstrip(".")
+    if failure.is_accepted:
+        return f"is not as mapped: {reason}"
+    return f"was not {_DONE[failure.kind]}: {reason}; fix that and run again"
 
 
 def counted(count: int, what: str) -> str:
@@ -72,29 +162,25 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def deletion(change: TopicChange) -> str:
-    """What is lost with a topic."""
-    partitions = counted(len(change.before), "partition")
-    return partitions if change.size is None else f"{partitions}, {size_text(change.size)}"
-
-
-def size_text(size: TopicSize) -> str:
-    """Records, and bytes where they are known."""
-    records = counted(size.records, "record")
-    return records if size.size_bytes is None else f"{records}, {bytes_text(size.size_bytes)}"
+def deletion_text(change: TopicChange, *, with_partitions: bool = True) -> str:
+    """What is lost with a topic, as far as it is known."""
+    parts = [counted(len(change.before), "partition")] if with_partitions else []
+    if change.size is not None:
+        parts.append(counted(change.size.records, "record"))
+        if change.size.size_bytes is not None:
+            parts.append(bytes_text(change.size.size_bytes))
+    return ", ".join(parts)
 
 
 def bytes_text(size: int) -> str:
     """A number of bytes in the largest unit that leaves a whole number before the point."""
-    value, unit = float(size), 0
-    while value >= _UNIT and unit < len(_UNITS) - 1:
-        value, unit = value / _UNIT, unit + 1
-    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+    unit = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{size / 1024**unit:.1f} {_UNITS[unit]}" if unit else f"{size} B"
 
 
 def _about(change: TopicChange) -> str:
     if change.kind is ChangeKind.DELETE:
-        return deletion(change)
+        return deletion_text(change)
     if change.kind is ChangeKind.CREATE:
         width = len(change.after[0])
         again = "" if change.gone_id is None else f" ({GONE_FACT})"
@@ -110,30 +196,14 @@ def _about(change: TopicChange) -> str:
 
 
 def _rows(change: TopicChange) -> Iterator[str]:
-    if change.kind is ChangeKind.DELETE:
-        return
     for number, after in enumerate(change.after):
         if number >= len(change.before):
-            yield f"    + {number}  {row_text(after)}"
-        elif number in change.moving:
-            yield f"    ~ {number}  {_move(change.before[number], after)}, in progress"
+            yield f"    + {number}  {list(after)}"
         elif change.before[number] != after:
-            yield f"    ~ {number}  {_move(change.before[number], after)}"
+            progress = ", in progress" if number in change.moving else ""
+            yield f"    ~ {number}  {list(change.before[number])} → {list(after)}{progress}"
 
 
-def _move(before: Row, after: Row) -> str:
-    return f"{row_text(before)} → {row_text(after)}"
-
-
-def _reason_lines(sign: str, listed: tuple[TopicReason, ...]) -> Iterator[str]:
-    for each in listed:
+def _reason_lines(sign: str, reasons: Sequence[TopicReason]) -> Iterator[str]:
+    for each in reasons:
         yield f"{sign} {printable(each.topic)}  {printable(each.reason)}"
-
-
-def _refused_lines(refused: tuple[TopicReason, ...]) -> Iterator[str]:
-    """A topic that is gone would be created, so it has that sign, but is only on request."""
-    for each in refused:
-        if each.reason == GONE:
-            yield f"+ {printable(each.topic)}  ({GONE_FACT}): {GONE_FIX}"
-        else:
-            yield from _reason_lines("!", (each,))

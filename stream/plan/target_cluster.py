@@ -1,46 +1,38 @@
 """The Kafka cluster that `plan` looks at and `apply` works on.
 
     with Target(connection) as target:
-        cluster = target.look(topics, own=…)
+        cluster = target.look(topics)
+        failures = target.send(changes, dry=True)
 
 Rules: nothing is asked for by name that asking could make. A topic that the user may not see is an
-error: it would look as if it were not there. After a failure of the whole connection nothing more
-is sent. A topic is deleted only while it has the Kafka id that it had when that was decided.
+error: it would look as if it were not there. A topic is deleted only while it has the Kafka id that
+it had when that was decided.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import NewPartitions, NewTopic
-from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
-from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text
-from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text, is_denied
 from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
     Partition,
     Rows,
+    TargetError,
     TopicChange,
     TopicSize,
-)
-from spu_assigner.stream.plan.requests import (
-    LOST,
-    BatchOutcome,
-    Failure,
-    batched,
-    failures_of,
-    lost,
 )
 from spu_assigner.stream.plan.topic_sizes import topic_sizes, untouched
 
@@ -56,14 +48,29 @@ TRIES_MAX: Final = 20  # to have a broker's own answer
 DONE_SECONDS_MAX: Final = 5.0  # from the controller's answer to what one broker shows: milliseconds
 POLL_SECONDS: Final = 0.02
 BY_ADDRESS: Final = -1  # stands for the broker that a client was given, until its id is known
-NAMES_REPORTED_MAX: Final = 5
+_TIMES: Final = {
+    "operation_timeout": REQUEST_SECONDS_MAX / 2,
+    "request_timeout": REQUEST_SECONDS_MAX,
+}
+_OVERTAKEN: Final = (
+    KafkaError.TOPIC_ALREADY_EXISTS,  # of a creation
+    KafkaError.INVALID_PARTITIONS,  # of a growth: it has as many already
+    KafkaError.UNKNOWN_TOPIC_OR_PART,  # of a deletion
+)
+_LOST: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-class TargetError(AssignerError):
-    """The Kafka cluster whose topics are to be as mapped cannot be looked at."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFailure:
+    """A change that was not made, and what Kafka says."""
 
-
-Request = Callable[[Sequence[TopicChange]], Mapping[str, "Future[Any]"]]
+    topic: str
+    kind: ChangeKind
+    reason: str
+    is_denied: bool = False  # a right is missing
+    is_lost: bool = False  # Kafka did not answer
+    is_overtaken: bool = False  # somebody else has done it, or something else of the kind
+    is_accepted: bool = False  # Kafka has taken it, and its brokers do not show it
 
 
 class Target:
@@ -83,27 +90,15 @@ class Target:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._admin.close()
 
-    def look(
-        self,
-        topics: Iterable[str],
-        *,
-        deleted: Iterable[str] = (),
-        own: frozenset[str] = frozenset(),
-    ) -> KafkaCluster:
+    def look(self, topics: Iterable[str], *, deleted: Iterable[str] = ()) -> KafkaCluster:
         """What is there.
 
         Args:
             topics: those that are asked about: an error if one is hidden from this user.
             deleted: those that are deleted: no error if they are hidden.
-            own: topics of the product, if they are in this cluster.
 
         Raises:
             TargetError: this user may not see all of them.
@@ -128,7 +123,6 @@ class Target:
             brokers=tuple(sorted(found.brokers)),
             topics=there,
             ids=self._ids([name for name in (*topics, *deleted) if name in there]),
-            own=own,
         )
 
     def kafka_id(self) -> str:
@@ -147,11 +141,10 @@ class Target:
         raise UnreachableError(f"broker {self._broker} does not answer for itself")
 
     def each_broker(self) -> Iterator[Target]:
-        """The same cluster as its brokers tell of it, each by itself, of many some.
+        """The same cluster as each of its brokers shows it, of many brokers some.
 
-        Each is closed when the next one is asked for.
-
-        The controller's answer reaches one broker before another.
+        Each is closed when the next one is asked for. The controller's answer reaches one broker
+        before another.
 
         Raises:
             UnreachableError: no broker answers.
@@ -172,32 +165,21 @@ class Target:
         """How much data topics hold that are there.
 
         Raises:
-            TargetError: Kafka does not tell.
+            TargetError: Kafka does not say.
         """
         counts = {change.topic: len(change.before) for change in changes}
-        with self._telling(list(counts)):
-            return topic_sizes(self._admin, self._connection, counts)
+        return topic_sizes(self._admin, self._connection, counts)
 
     def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
         """Those of the topics to which nothing was ever written.
 
         Raises:
-            TargetError: Kafka does not tell.
+            TargetError: Kafka does not say.
         """
-        with self._telling(names):
-            return untouched(self._admin, {name: len(cluster.topics[name]) for name in names})
-
-    @contextmanager
-    def _telling(self, names: Sequence[str]) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as reason:
-            raise TargetError(
-                f"how much data {listed(names)} hold is not known: {error_text(reason)}"
-            ) from reason
+        return untouched(self._admin, {name: len(cluster.topics[name]) for name in names})
 
     def may_write(self, topic: str) -> bool:
-        """Whether this user may write to a topic; no, where Kafka does not tell."""
+        """Whether this user may write to a topic; no, where Kafka does not say."""
         try:
             return bool(may_write(self._admin, topic))
         except ClientError:
@@ -213,8 +195,8 @@ class Target:
         deadline = time.monotonic() + DONE_SECONDS_MAX
         while True:
             with suppress(TargetError):  # Its answer is looked for again in the end.
-                for name, told in self._described(list(pending)):
-                    topic_id = _id_if_done(pending[name], told)
+                for name, described in self._described(list(pending)):
+                    topic_id = _id_if_done(pending[name], described)
                     if topic_id is not None:
                         found[name] = topic_id
             pending = {name: change for name, change in pending.items() if name not in found}
@@ -222,92 +204,45 @@ class Target:
                 return found
             time.sleep(POLL_SECONDS)
 
-    def create(
-        self,
-        changes: Sequence[TopicChange],
-        *,
-        dry: bool,
-        before: Callable[[Sequence[TopicChange]], None] = lambda changes: None,
-    ) -> Iterator[BatchOutcome]:
-        """Make topics, or only ask whether Kafka would, batch by batch.
+    def send(self, changes: Sequence[TopicChange], *, dry: bool = False) -> list[TopicFailure]:
+        """Make changes of one kind, in one request, or only ask whether Kafka would; what fails.
 
-        Args:
-            before: called with each batch before it is sent.
+        Moves are not made. Of topics that are to be deleted those that are gone are no failure.
         """
+        if changes[0].kind is not ChangeKind.DELETE:
+            return _failures(changes, self._requested(changes, dry=dry))
+        # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
+        try:
+            ids = self._ids([change.topic for change in changes])
+        except TargetError:
+            return [lost(change) for change in changes]
+        reason = "it was deleted and made again meanwhile"
+        others = [
+            TopicFailure(topic=change.topic, kind=change.kind, reason=reason)
+            for change in changes
+            if ids.get(change.topic) not in (None, change.topic_id)
+        ]
+        same = [change for change in changes if ids.get(change.topic) == change.topic_id]
+        return others + (_failures(same, self._requested(same, dry=dry)) if same else [])
 
-        def request(batch: Sequence[TopicChange]) -> Mapping[str, Future[Any]]:
-            topics = [
-                NewTopic(
-                    change.topic,
-                    num_partitions=len(change.after),
-                    replica_assignment=[list(row) for row in change.after],
-                )
-                for change in batch
-            ]
-            futures: Mapping[str, Future[Any]] = self._admin.create_topics(
-                topics, validate_only=dry, **_TIMES
-            )
-            return futures
-
-        return self._batches(changes, request, before)
-
-    def grow(self, changes: Sequence[TopicChange], *, dry: bool) -> Iterator[BatchOutcome]:
-        """Make the partitions that are missing, or only ask whether Kafka would."""
-
-        def request(batch: Sequence[TopicChange]) -> Mapping[str, Future[Any]]:
-            grown = [
-                NewPartitions(
-                    change.topic,
-                    len(change.after),
-                    replica_assignment=[list(row) for row in change.added],
-                )
-                for change in batch
-            ]
-            futures: Mapping[str, Future[Any]] = self._admin.create_partitions(
-                grown, validate_only=dry, **_TIMES
-            )
-            return futures
-
-        return self._batches(changes, request)
-
-    def delete(self, changes: Sequence[TopicChange]) -> Iterator[BatchOutcome]:
-        """Delete topics that still have the ids of the changes; what is gone is left out."""
-
-        def request(batch: Sequence[TopicChange]) -> Mapping[str, Future[Any]]:
-            names = [change.topic for change in batch]
-            futures: Mapping[str, Future[Any]] = self._admin.delete_topics(names, **_TIMES)
-            return futures
-
-        for piece in batched(changes):
-            # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
-            try:
-                ids = self._ids([change.topic for change in piece])
-            except TargetError:
-                yield BatchOutcome(changes=piece, failures=[lost(change.topic) for change in piece])
-                continue
-            others = [each for each in piece if ids.get(each.topic) not in (None, each.topic_id)]
-            if others:
-                reason = "it was deleted and made again meanwhile"
-                failures = [Failure(topic=each.topic, reason=reason) for each in others]
-                yield BatchOutcome(changes=others, failures=failures)
-            same = [each for each in piece if ids.get(each.topic) == each.topic_id]
-            yield from self._batches(same, request)
-
-    def _batches(
-        self,
-        changes: Sequence[TopicChange],
-        request: Request,
-        before: Callable[[Sequence[TopicChange]], None] = lambda changes: None,
-    ) -> Iterator[BatchOutcome]:
-        is_lost = False
-        for batch in batched(changes):
-            if is_lost:
-                yield BatchOutcome(changes=batch, failures=[lost(change.topic) for change in batch])
-                continue
-            before(batch)
-            failures = failures_of(request(batch))
-            is_lost = len(failures) == len(batch) and all(each.is_lost for each in failures)
-            yield BatchOutcome(changes=batch, failures=failures)
+    def _requested(
+        self, changes: Sequence[TopicChange], *, dry: bool
+    ) -> Mapping[str, Future[None]]:
+        futures: Mapping[str, Future[None]]
+        lists = {each.topic: [list(row) for row in each.added] for each in changes}
+        match changes[0].kind:
+            case ChangeKind.CREATE:
+                new = [NewTopic(name, len(x), replica_assignment=x) for name, x in lists.items()]
+                futures = self._admin.create_topics(new, validate_only=dry, **_TIMES)
+            case ChangeKind.CHANGE:
+                grown = [
+                    NewPartitions(each.topic, len(each.after), replica_assignment=lists[each.topic])
+                    for each in changes
+                ]
+                futures = self._admin.create_partitions(grown, validate_only=dry, **_TIMES)
+            case ChangeKind.DELETE:
+                futures = self._admin.delete_topics(list(lists), **_TIMES)
+        return futures
 
     def _require_sight(self, names: Sequence[str]) -> None:
         denied = [
@@ -330,8 +265,9 @@ class Target:
         }
 
     def _described(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """What Kafka tells of topics, or its refusal."""
-        for batch in _pieces(names, TOPICS_MAX):
+        """What Kafka says of topics, or its refusal."""
+        rest = iter(names)
+        while batch := list(islice(rest, TOPICS_MAX)):
             futures = self._admin.describe_topics(
                 TopicCollection(batch), request_timeout=REQUEST_SECONDS_MAX
             )
@@ -339,7 +275,7 @@ class Target:
                 try:
                     yield name, future.result()
                 except KafkaException as reason:
-                    if reason.args[0].code() in LOST:
+                    if reason.args[0].code() in _LOST:
                         raise TargetError(
                             f"Kafka at {address(self._client)} does not describe its topics: "
                             f"{error_text(reason)}"
@@ -347,48 +283,43 @@ class Target:
                     yield name, reason
 
 
-_TIMES: Final = {
-    "operation_timeout": REQUEST_SECONDS_MAX / 2,
-    "request_timeout": REQUEST_SECONDS_MAX,
-}
+def lost(change: TopicChange) -> TopicFailure:
+    """Of a change that was not sent, since the request before got no answer."""
+    reason = "Kafka does not answer any more"
+    return TopicFailure(topic=change.topic, kind=change.kind, reason=reason, is_lost=True)
 
 
-def own_topics(prefix: str, *, is_elsewhere: bool) -> frozenset[str]:
-    """The product's own topics in the Kafka cluster, by their names there.
+def _failures(
+    changes: Sequence[TopicChange], futures: Mapping[str, Future[None]]
+) -> list[TopicFailure]:
+    failures = []
+    for change in changes:
+        try:
+            futures[change.topic].result()
+        except KafkaException as reason:
+            error = reason.args[0]
+            failures.append(
+                TopicFailure(
+                    topic=change.topic,
+                    kind=change.kind,
+                    reason=str(error.str()),
+                    is_denied=is_denied(error),
+                    is_lost=error.code() in _LOST,
+                    is_overtaken=error.code() in _OVERTAKEN,
+                )
+            )
+    return failures
 
-    Args:
-        is_elsewhere: whether the job's are in another one; that of `apply` is in each.
-    """
-    specs = [spec for spec in TOPICS if spec.name == APPLIED_TOPICS or not is_elsewhere]
-    return frozenset(topic_name(spec.name, prefix=prefix) for spec in specs)
 
-
-def listed(names: Sequence[str]) -> str:
-    """Some names, for a message."""
-    more = len(names) - NAMES_REPORTED_MAX
-    told = ", ".join(names[:NAMES_REPORTED_MAX])
-    return f"{told} and {more} more" if more > 0 else told
-
-
-def _pieces(names: Sequence[str], size: int) -> Iterator[list[str]]:
-    rest = iter(names)
-    while piece := list(islice(rest, size)):
-        yield piece
-
-
-def _id_if_done(change: TopicChange, told: Any) -> str | None:
-    """The id of a topic that a broker shows as planned; None: it is not so yet."""
-    if isinstance(told, KafkaException):
-        is_gone = told.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        return "" if is_gone and change.kind is ChangeKind.DELETE else None
-    rows: Rows = tuple(tuple(node.id for node in each.replicas) for each in told.partitions)
-    topic_id = str(told.topic_id)
-    match change.kind:
-        case ChangeKind.CREATE:
-            # One that is gone may be shown for a moment more by a broker that lags behind.
-            is_done = rows == change.after and topic_id != change.gone_id
-        case ChangeKind.CHANGE:
-            is_done = rows[len(change.before) :] == change.added
-        case ChangeKind.DELETE:
-            return "" if topic_id != change.topic_id else None
-    return topic_id if is_done else None
+def _id_if_done(change: TopicChange, described: Any) -> str | None:
+    """The id of a topic that a broker shows as planned, "" if deleted; None: it is not so yet."""
+    is_deletion = change.kind is ChangeKind.DELETE
+    if isinstance(described, KafkaException):
+        is_gone = described.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return "" if is_gone and is_deletion else None
+    topic_id = str(described.topic_id)
+    if is_deletion:
+        return "" if topic_id != change.topic_id else None
+    rows: Rows = tuple(tuple(node.id for node in each.replicas) for each in described.partitions)
+    # One that is gone may be shown for a moment more by a broker that lags behind.
+    return topic_id if change.is_done(rows) and topic_id != change.gone_id else None

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, error_text
 from spu_assigner.stream.kafka.retry import ask_leaders
-from spu_assigner.stream.plan.model import TopicSize
+from spu_assigner.stream.plan.model import TargetError, TopicSize
 
 _LOGGER: Final = logging.getLogger("kafka")
 _LOGGER.addHandler(logging.NullHandler())  # A failure shows as a size that is not known.
@@ -31,7 +32,7 @@ def topic_sizes(
         topics: the number of partitions of each.
 
     Raises:
-        KafkaException: the partitions' leaders do not answer.
+        TargetError: the partitions' leaders do not answer.
     """
     ends = _offsets(admin, topics, OffsetSpec.latest())
     begins = _offsets(admin, topics, OffsetSpec.earliest())
@@ -49,7 +50,7 @@ def untouched(admin: AdminClient, topics: Mapping[str, int]) -> set[str]:
     """Those of the topics to which nothing was ever written.
 
     Raises:
-        KafkaException: the partitions' leaders do not answer.
+        TargetError: the partitions' leaders do not answer.
     """
     ends = _offsets(admin, topics, OffsetSpec.latest())
     return {name for name, count in topics.items() if all(not ends[name, n] for n in range(count))}
@@ -68,7 +69,12 @@ def _offsets(
             for place, future in futures.items()
         }
 
-    return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX) if places else {}
+    try:
+        return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX) if places else {}
+    except KafkaException as reason:
+        raise TargetError(
+            f"how much data {listed(list(topics))} hold is not known: {error_text(reason)}"
+        ) from reason
 
 
 def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, int]:
@@ -83,15 +89,16 @@ def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, 
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 
-    asked = {topic: list(range(count)) for topic, count in topics.items()}
+    milliseconds = int(REQUEST_SECONDS_MAX * 1000)
     try:
         client = KafkaAdminClient(
-            request_timeout_ms=int(REQUEST_SECONDS_MAX * 1000),
-            bootstrap_timeout_ms=int(REQUEST_SECONDS_MAX * 1000),
+            request_timeout_ms=milliseconds,
+            bootstrap_timeout_ms=milliseconds,
             **connection.kafka_python(),
         )
         try:
-            answers = client.describe_log_dirs(topic_partitions=asked)
+            partitions = {topic: list(range(count)) for topic, count in topics.items()}
+            answers = client.describe_log_dirs(topic_partitions=partitions)
         finally:
             client.close()
     except (KafkaError, OSError):
@@ -101,13 +108,12 @@ def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, 
 
 def _largest(answers: Sequence[Mapping[str, Any]], topics: Mapping[str, int]) -> dict[str, int]:
     sizes: dict[tuple[str, int], int] = {}
-    for answer in answers:
-        for folder in answer["log_dirs"]:
-            for topic in folder["topics"]:
-                for partition in topic["partitions"]:
-                    place = topic["name"], partition["partition_index"]
-                    if not partition["is_future_key"]:  # A copy that is moved between disks.
-                        sizes[place] = max(sizes.get(place, 0), partition["partition_size"])
+    for folder in (folder for answer in answers for folder in answer["log_dirs"]):
+        for topic in folder["topics"]:
+            for partition in topic["partitions"]:
+                place = topic["name"], partition["partition_index"]
+                if not partition["is_future_key"]:  # A copy that is moved between disks.
+                    sizes[place] = max(sizes.get(place, 0), partition["partition_size"])
     return {
         topic: sum(sizes[topic, number] for number in range(count))
         for topic, count in topics.items()

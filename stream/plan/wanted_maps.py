@@ -8,25 +8,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
+from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MAP_SIZE_MAX, SPU_ID_MAX, is_legal_name
 from spu_assigner.core.base.records import EntryKind, ReplicaMap, Status, Wait, Waiting
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
-from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
 from spu_assigner.stream.plan.model import Maps, Rows, Wanted
+from spu_assigner.stream.recover.published import DamagedOutputError
+from spu_assigner.stream.shard.batch import entry_key
 
 LINE_SIZE_MAX: Final = 4 * MAP_SIZE_MAX  # an id takes more room as text than in Avro
 TYPES: Final = ("replica_map", "topic_status", "ring_event", "explanation")
-QUOTE_LENGTH_MAX: Final = 80
-CLUSTERS_REPORTED_MAX: Final = 5
+
+_Record = TypeVar("_Record")
 
 
 class MapsError(AssignerError):
@@ -46,86 +51,84 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
         DamagedOutputError: a value is none that the job has written.
         MapsError: there is nothing of this cluster.
     """
-    from spu_assigner.stream.kafka.client import Reader
-
     own = f"{cluster_id}/".encode()
-    creates = f"{cluster_id}/{EntryKind.WAITING}/".encode()
-    latest: dict[tuple[str, bytes], tuple[bytes | None, tuple[int, int]]] = {}
-    released: dict[bytes, int] = {}  # of each key the last release that is still to be read
-    last_released: set[bytes] = set()  # keys of which that is the last message
+    begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
+    latest: dict[str, dict[str, Message]] = {name: {} for name in begins}
+    released: dict[str, int] = {}  # when a topic was released last
     is_known = False
-    with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
+    with Reader(connection, list(begins), from_beginning=True) as reader:
         for name, message in reader.drain_messages():
             key = message.key() or b""
             is_known = is_known or key.startswith(own)
-            if key.startswith(own if name == REPLICA_MAP else creates):
-                place = int(message.partition() or 0), int(message.offset() or 0)
-                latest[name, key] = message.value(), place
-                if name == REPLICA_MAP:
-                    last_released.discard(key)
-                    if message.value() is None and tombstone_is_release(message.headers()):
-                        released[key] = max(1, message.timestamp()[1])
-                        last_released.add(key)
+            topic = key.removeprefix(begins[name]).decode("utf-8", "replace")
+            if key.startswith(begins[name]) and is_meant(topic):
+                latest[name][topic] = message
+                if name == REPLICA_MAP and _is_release(message):
+                    released[topic] = max(1, message.timestamp()[1])
     if not is_known:
         raise MapsError(
             f"no cluster {cluster_id!r} on {topic_name(REPLICA_MAP, prefix=connection.prefix)}; "
             "check its name, the brokers and the prefix"
         )
     topics: dict[str, Wanted] = {}
-    waiting: dict[str, str] = {}
-    for (name, key), (value, place) in latest.items():
-        topic = key.removeprefix(own if name == REPLICA_MAP else creates).decode("utf-8", "replace")
-        if not is_meant(topic):
-            continue
-        record = None if value is None else _record(connection, name, key, value, place)
-        if name == REPLICA_MAP:
-            wanted = Wanted(replicas=None) if record is None else _wanted(record)
-            topics[topic] = replace(
-                wanted, is_released=key in last_released, released_at=released.get(key)
-            )
-        elif isinstance(record, Waiting) and record.kind is Wait.CREATE:
-            waiting[topic] = (
-                f"its create of {record.partitions} partitions waits for room for "
-                f"{record.replication_factor} replicas of each"
-            )
+    for topic, message in latest[REPLICA_MAP].items():
+        found = checked_record(message, ReplicaMap, _key)
+        lists = None if found is None else found.replicas
+        topics[topic] = Wanted(
+            replicas=None if lists is None else tuple(map(tuple, lists.tolist())),
+            replication_factor=0 if found is None or lists is None else found.replication_factor,
+            is_released=_is_release(message),
+            released_at=released.get(topic),
+        )
+    waiting = {
+        topic: f"its create of {entry.partitions} partitions waits for room for "
+        f"{entry.replication_factor} replicas of each"
+        for topic, message in latest[ASSIGNER_STATE].items()
+        if (entry := checked_record(message, Waiting, _key)) is not None
+        and entry.kind is Wait.CREATE
+    }
     return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting)
 
 
-def _record(
-    connection: Connection, name: str, key: bytes, value: bytes, place: tuple[int, int]
-) -> ReplicaMap | Waiting:
-    from spu_assigner.schemas.errors import DecodeError
-    from spu_assigner.schemas.messages.codec import decode_record
-    from spu_assigner.stream.recover.published import DamagedOutputError
+def _is_release(message: Message) -> bool:
+    return message.value() is None and tombstone_is_release(message.headers())
 
-    told = None
+
+def _key(record: ReplicaMap | Waiting) -> bytes:
+    return entry_key(record)[1:]
+
+
+def checked_record(
+    message: Message,
+    kind: type[_Record],
+    key_of: Callable[[_Record], bytes],
+    *,
+    writer: str = "the job",
+) -> _Record | None:
+    """The record of a message; None: a tombstone.
+
+    Raises:
+        DamagedOutputError: the value is none of these, or belongs under another key.
+    """
+    value, key = message.value(), message.key() or b""
+    if value is None:
+        return None
     try:
         record = decode_record(value)
     except DecodeError as reason:
-        told = f"no record: {reason}"
+        fault = f"no record: {reason}"
     else:
-        middle = "" if name == REPLICA_MAP else f"{EntryKind.WAITING}/"
-        if isinstance(record, ReplicaMap if name == REPLICA_MAP else Waiting):
-            if f"{record.cluster_id}/{middle}{record.topic}".encode() == key:
-                return record
-            told = "what belongs under another key"
-        else:
-            told = f"a {type(record).__name__}"
+        if isinstance(record, kind) and key_of(record) == key:
+            return record
+        fault = f"a {type(record).__name__} that does not belong there"
     raise DamagedOutputError(
-        topic=topic_name(name, prefix=connection.prefix),
-        partition=place[0],
-        offset=place[1],
+        topic=str(message.topic()),
+        partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0),
         key=key,
-        told=told,
+        told=fault,
+        writer=writer,
     )
-
-
-def _wanted(record: ReplicaMap | Waiting) -> Wanted:
-    lists = record.replicas if isinstance(record, ReplicaMap) else None
-    if lists is None:
-        return Wanted(replicas=None)
-    rows = tuple(tuple(row) for row in lists.tolist())
-    return Wanted(replicas=rows, replication_factor=record.replication_factor)
 
 
 def maps_of_file(
@@ -133,109 +136,101 @@ def maps_of_file(
 ) -> Maps:
     """What `simulate` printed.
 
-    Such lines do not tell how many replicas were asked for: a list is short if another of its map
+    Such lines do not say how many replicas were asked for: a list is short if another of its map
     is longer, or if the topic's last status is `waiting`; then it is at least one replica short.
 
     Raises:
         MapsError: a line is none of `simulate`'s, or there is nothing of this cluster.
     """
-    reading = _Lines(str(file), cluster_id)
+    reading = _SimulatedLines(cluster_id)
     number = 0
     for lines in chunks_of_lines(source, size_max=LINE_SIZE_MAX):
         for line in lines:
             number += 1
-            if line.strip():
-                reading.take(number, line)
-    return reading.done(is_meant)
+            try:
+                if line.strip():
+                    reading.take(line)
+            except ValueError as fault:
+                raise MapsError(
+                    f"line {number} of {file} {printable(str(fault))}; expected the output of "
+                    "`spu-assigner simulate`"
+                ) from fault
+    if not reading.is_known:
+        others = printable(listed(sorted(reading.others)))
+        raise MapsError(f"{file} has no cluster {cluster_id!r}; it has {others}")
+    return reading.maps(is_meant)
 
 
-class _Lines:
+class _SimulatedLines:
     """Lines of `simulate` become maps."""
 
-    def __init__(self, file: str, cluster_id: str) -> None:
-        self._file = file
+    def __init__(self, cluster_id: str) -> None:
+        self.is_known = False  # whether there was a line of the cluster
+        self.others: set[str] = set()  # other clusters
         self._cluster_id = cluster_id
-        self._others: set[str] = set()
-        self._is_known = False
-        self._maps: dict[str, Rows | None] = {}
+        self._lists: dict[str, Rows | None] = {}
         self._waits: dict[str, str] = {}  # topic: what its last status says
-        self._released: set[str] = set()  # topics that were released at some time
-        self._last_released: set[str] = set()  # and are so now
+        self._released: dict[str, bool] = {}  # topics that were once: whether they are so now
 
-    def take(self, number: int, line: bytes) -> None:
+    def take(self, line: bytes) -> None:
+        """Take over a line.
+
+        Raises:
+            ValueError: it is none of `simulate`'s.
+        """
         if len(line) > LINE_SIZE_MAX:
-            raise self._error(number, f"is longer than {LINE_SIZE_MAX} bytes")
+            raise ValueError(f"is longer than {LINE_SIZE_MAX} bytes")
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as reason:
-            raise self._error(number, "is no JSON") from reason
+            raise ValueError("is no JSON") from reason
         kind = found.get("type") if isinstance(found, dict) else None
         if kind == "dead_letter":
-            raise self._error(
-                number,
+            raise ValueError(
                 f"is a dead letter: line {found.get('line')} of the events was not understood; "
-                "mend that and simulate again",
+                "fix that and simulate again"
             )
         if kind not in TYPES:
-            raise self._error(number, f"has type {kind!r}"[:QUOTE_LENGTH_MAX])
-        cluster_id = found.get("cluster_id")
-        if cluster_id != self._cluster_id:
-            self._others.add(str(cluster_id))
+            raise ValueError(f"has type {kind!r:.80}")
+        if found.get("cluster_id") != self._cluster_id:
+            self.others.add(str(found.get("cluster_id")))
             return
-        self._is_known = True
-        topic = found.get("topic")
+        self.is_known = True
+        topic, status = found.get("topic"), found.get("status")
         if kind == "replica_map":
             if not isinstance(topic, str) or not is_legal_name(topic):
-                raise self._error(number, f"has a topic that Kafka would not take ({topic!r:.80})")
-            self._maps[topic] = self._rows(number, found.get("replicas"))
-            self._last_released.discard(topic)
+                raise ValueError(f"has a topic that Kafka would not take ({topic!r:.80})")
+            lists = found.get("replicas")
+            self._lists[topic] = None if lists is None else checked_rows(lists)
+            if topic in self._released:
+                self._released[topic] = False
         elif kind == "topic_status" and isinstance(topic, str):
-            if found.get("status") == Status.WAITING:
+            if status == Status.WAITING:
                 self._waits[topic] = str(found.get("message"))
-            elif found.get("status") in (Status.ASSIGNED, Status.DELETED, Status.RELEASED):
+            elif status in (Status.ASSIGNED, Status.DELETED, Status.RELEASED):
                 self._waits.pop(topic, None)  # A refusal of something else settles nothing.
-            if found.get("status") == Status.RELEASED:
-                self._released.add(topic)
-                self._last_released.add(topic)
+            if status == Status.RELEASED:
+                self._released[topic] = True
 
-    def done(self, is_meant: Callable[[str], bool]) -> Maps:
-        if not self._is_known:
-            known = ", ".join(sorted(self._others)[:CLUSTERS_REPORTED_MAX]) or "none"
-            raise MapsError(
-                f"{self._file} has no cluster {self._cluster_id!r}; it has {printable(known)}"
-            )
+    def maps(self, is_meant: Callable[[str], bool]) -> Maps:
+        """All that the lines say."""
         topics: dict[str, Wanted] = {}
-        for topic, rows in self._maps.items():
-            width = max(map(len, rows)) if rows else 0
-            is_even = all(len(row) == width for row in rows or ())
-            asked = width + 1 if topic in self._waits and is_even else width
+        for topic, rows in self._lists.items():
+            widths = {len(row) for row in rows or ((),)}
+            is_short = topic in self._waits and len(widths) == 1
             if is_meant(topic):
                 topics[topic] = Wanted(
                     replicas=rows,
-                    replication_factor=asked,
-                    is_released=topic in self._last_released,
+                    replication_factor=max(widths) + is_short,
+                    is_released=self._released.get(topic, False),
                     released_at=0 if topic in self._released else None,
                 )
         waiting = {
-            topic: f"its create waits: {printable(told)}"
-            for topic, told in self._waits.items()
-            if is_meant(topic) and self._maps.get(topic) is None
+            topic: f"its create waits: {printable(message)}"
+            for topic, message in self._waits.items()
+            if is_meant(topic) and self._lists.get(topic) is None
         }
-        return Maps(cluster_id=self._cluster_id, topics=topics, waiting=waiting)
-
-    def _rows(self, number: int, found: Any) -> Rows | None:
-        if found is None:
-            return None
-        try:
-            return checked_rows(found)
-        except ValueError as reason:
-            raise self._error(number, f"has no replica lists: {reason}") from reason
-
-    def _error(self, number: int, found: str) -> MapsError:
-        return MapsError(
-            f"line {number} of {self._file} {printable(found)}; expected the output of "
-            "`spu-assigner simulate`"
-        )
+        return Maps(cluster_id=self._cluster_id, topics=topics, waiting=waiting, is_live=False)
 
 
 def checked_rows(found: Any) -> Rows:
@@ -245,12 +240,12 @@ def checked_rows(found: Any) -> Rows:
         ValueError: they are none.
     """
     if not isinstance(found, list) or not found:
-        raise ValueError("expected a list of lists of SPU ids, one for each partition")
+        raise ValueError("has no replica lists: expected a list of lists of SPU ids")
     for number, row in enumerate(found):
         if not isinstance(row, list) or not row:
-            raise ValueError(f"partition {number} has no list of SPU ids")
+            raise ValueError(f"has no list of SPU ids for partition {number}")
         if any(type(each) is not int or not 0 <= each <= SPU_ID_MAX for each in row):
-            raise ValueError(f"partition {number} has an id that is none of an SPU")
+            raise ValueError(f"has an id in partition {number} that is none of an SPU")
         if len(set(row)) < len(row):
-            raise ValueError(f"partition {number} has an SPU twice")
+            raise ValueError(f"has an SPU twice in partition {number}")
     return tuple(map(tuple, found))

@@ -28,7 +28,7 @@ from spu_assigner.stream.follow import loop as follow_run
 from spu_assigner.stream.follow.decision import Rules, Size
 from spu_assigner.stream.follow.kafka import require_rights
 from spu_assigner.stream.follow.loop import FollowOptions, follow
-from spu_assigner.stream.follow.rendering import Teller
+from spu_assigner.stream.follow.rendering import FollowOutput
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.lifecycle import Jars, build_session
 from spu_assigner.stream.job.sink import TransactionalSink
@@ -47,8 +47,9 @@ from spu_assigner.stream.kafka.topics import (
 )
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.apply import apply_plan
-from spu_assigner.stream.plan.model import ChangeKind, Maps, Wanted, make_plan
-from spu_assigner.stream.plan.options import sized
+from spu_assigner.stream.plan.decision import make_plan
+from spu_assigner.stream.plan.model import ChangeKind, Maps, Wanted
+from spu_assigner.stream.plan.sources import sized
 from spu_assigner.stream.plan.target_cluster import Target
 from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
 from spu_assigner.stream.recover import rebuild as recover_module
@@ -269,7 +270,7 @@ def apply_maps(settings: Settings) -> None:
             made = recorded(old, cluster.ids[old])
             applied = replace(applied, records={**applied.records, old: made})
         plan = make_plan(maps, cluster, applied=applied, delete=True, is_foreign=wide.__eq__)
-        plan = sized(plan, cluster, target)
+        plan = sized(plan, target)
         report = apply_plan(plan, target, ledger)
     assert not report.failed, report.failed
     assert all(change.size is not None for change in plan.of(ChangeKind.DELETE))
@@ -315,17 +316,14 @@ def follow_once(settings: Settings) -> None:
     """Join the broker that is there, each time with another size: there is something to send."""
     size = Size(capacity=next(CAPACITIES))
     order = FollowOptions(
-        cluster_id=CLUSTER,
-        rules=lambda kafka_cluster: Rules(
-            cluster_id=CLUSTER, kafka_cluster=kafka_cluster, grace_seconds=0, size=size
-        ),
+        rules=Rules(cluster_id=CLUSTER, grace_seconds=0, size=size),
         interval_seconds=0.1,
         once=True,
     )
     connection = settings.connection()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follow_run, "require_rights", lambda _: None)
-        follow(connection, connection, order, Teller("json"), check=lambda: None)
+        follow(connection, connection, order, FollowOutput("json"), check=lambda: None)
 
 
 WORK: dict[Role, Callable[[Settings], None]] = {

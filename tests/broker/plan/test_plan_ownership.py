@@ -20,7 +20,7 @@ from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.cloud_events import RELEASED_TYPE
 from spu_assigner.stream.kafka.topic_admin import check_topics
 from spu_assigner.stream.kafka.topics import REPLICA_MAP
-from spu_assigner.stream.plan.requests import CHANGES_MAX
+from spu_assigner.stream.plan.apply import CHANGES_MAX
 from support.job.operator import Lists, Operator, simulated
 from support.job.small_job import SmallJob
 
@@ -315,6 +315,7 @@ def test_an_old_request_for_a_topic_of_kafkas_is_ignored_once_it_is_deleted(
 
 DYING = """
 import os, signal, sys
+from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.plan import apply
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.cli import main
@@ -328,15 +329,26 @@ sys.argv = ["spu-assigner", *sys.argv[1:]]
 main()
 """
 AFTER_TWO_BATCHES = """
-take, taken = apply._Work.take, []
-def counting(self, deed, batch):
-    take(self, deed, batch)
-    taken.append(batch)
-    if len(taken) == 2:
+show, shown = apply._ApplyRun._show, []
+def counting(self, changes):
+    show(self, changes)
+    shown.append(changes)
+    if len(shown) == 2:
         die()
-apply._Work.take = counting
+apply._ApplyRun._show = counting
 """
-BEFORE_THE_RECORD = "AppliedLedger.created = lambda self, changes, ids: die()"
+RECORDING = """
+record = AppliedLedger.record
+def recording(self, records):
+    {before}
+    record(self, records)
+    {after}
+AppliedLedger.record = recording
+"""
+BEFORE_THE_RECORD = RECORDING.format(
+    before="any(each.origin is Origin.CREATED for each in records) and die()", after=""
+)
+AFTER_THE_INTENT = RECORDING.format(before="", after="records and die()")
 
 
 def killed(operator: Operator, what: str, *options: object) -> list[str]:
@@ -403,10 +415,8 @@ def test_a_creation_that_broke_off_is_not_ours_once_others_made_the_topic(
     """Killed before the request, and somebody has made one of that name, otherwise."""
     name = operator.name("t")
     job.apply([operator.events.create(name, 1, 1)])
-    assert killed(operator, "Target._batches = lambda *given: die()") == []
-    what = "intend = AppliedLedger.intend\n"
-    what += "AppliedLedger.intend = lambda self, changes: (intend(self, changes), die())"
-    assert killed(operator, what) == []
+    assert killed(operator, "Target.send = lambda *given, **options: die()") == []
+    assert killed(operator, AFTER_THE_INTENT) == []
     assert operator.lists("t") == {}
     operator.make("t", [[1, 2, 3]])
     refused = operator.apply()

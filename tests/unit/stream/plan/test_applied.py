@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
-from spu_assigner.stream.plan.applied import AppliedRecords, fold, rows_digest
+from spu_assigner.stream.plan.applied import (
+    INTENT_MS_MAX,
+    AppliedRecords,
+    Notes,
+    adopted,
+    fold,
+    notes,
+    open_intents,
+    resolved,
+    seen,
+)
 from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
@@ -17,19 +27,11 @@ from spu_assigner.stream.plan.model import (
     TopicChange,
     TopicsPlan,
     Wanted,
-)
-from spu_assigner.stream.plan.notes import (
-    INTENT_SECONDS_MAX,
-    Notes,
-    adopted,
-    notes,
-    open_intents,
-    resolved,
-    seen,
+    rows_digest,
 )
 from spu_assigner.stream.plan.topic_sizes import _largest
 
-NOW = 100 * INTENT_SECONDS_MAX * 1000
+NOW = 100 * INTENT_MS_MAX
 ROWS = ((1, 2), (2, 3))
 
 
@@ -84,9 +86,9 @@ def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() ->
     ("age_ms", "is_untouched", "cluster", "origin"),
     [
         (0, True, kafka(), Origin.CREATED),
-        (INTENT_SECONDS_MAX * 1000, True, kafka(), Origin.CREATED),
+        (INTENT_MS_MAX, True, kafka(), Origin.CREATED),
         (
-            INTENT_SECONDS_MAX * 1000 + 1,
+            INTENT_MS_MAX + 1,
             True,
             kafka(),
             Origin.FOUND,
@@ -172,19 +174,19 @@ def test_a_topic_that_is_neither_mapped_nor_in_kafka_is_forgotten() -> None:
     for wanted in (DELETED, RELEASED):
         found = notes(maps(t=wanted), NOTHING, recorded(record(Origin.CREATED)), now_ms=NOW)
         assert found == Notes(forgotten=("t",))
-    assert not notes(maps(t=DELETED), NOTHING, AppliedRecords(), now_ms=NOW)
+    assert Notes() == notes(maps(t=DELETED), NOTHING, AppliedRecords(), now_ms=NOW)
 
 
 def test_a_reserved_name_is_never_recorded() -> None:
     """It is none of ours, whatever map there is."""
     cluster = kafka(name="__offsets")
-    assert not notes(maps(__offsets=MAPPED), cluster, AppliedRecords(), now_ms=NOW)
+    assert Notes() == notes(maps(__offsets=MAPPED), cluster, AppliedRecords(), now_ms=NOW)
 
 
 def test_a_plan_records_what_it_sees_and_only_that() -> None:
     """It takes nothing over, and overwrites nothing."""
     found = notes(maps(t=MAPPED), kafka(), AppliedRecords(), now_ms=NOW)
-    assert seen(found, AppliedRecords()) == Notes(records=(record(Origin.SEEN),))
+    assert seen(found, AppliedRecords()) == (record(Origin.SEEN),)
     for applied in (recorded(OTHER), AppliedRecords(intents={"t": record(Origin.INTENT)})):
         assert not seen(found, applied)
     released = notes(maps(t=RELEASED), kafka(), recorded(record(Origin.CREATED)), now_ms=NOW)

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.plan.applied import AppliedRecords
+from spu_assigner.stream.plan.decision import GONE, NOT_OURS, RELEASED, make_plan, remaining
 from spu_assigner.stream.plan.model import (
-    GONE,
-    NOT_OURS,
-    RELEASED,
     ChangeKind,
     KafkaCluster,
     Maps,
@@ -25,8 +23,6 @@ from spu_assigner.stream.plan.model import (
     TopicSize,
     TopicsPlan,
     Wanted,
-    make_plan,
-    remaining,
 )
 from spu_assigner.stream.plan.rendering import plan_lines
 

@@ -16,6 +16,7 @@ from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings, SettingsError
 from spu_assigner.stream.plan.applied import AppliedRecords
+from spu_assigner.stream.plan.decision import make_plan
 from spu_assigner.stream.plan.model import (
     KafkaCluster,
     Maps,
@@ -23,17 +24,14 @@ from spu_assigner.stream.plan.model import (
     TopicSize,
     TopicsPlan,
     Wanted,
-    make_plan,
 )
 from spu_assigner.stream.plan.plan_file import (
     PlanFileError,
-    SavedPlan,
     StalePlanError,
     plan_json,
     read_plan,
     reassignment_json,
     require_fresh,
-    saved,
     write_json,
 )
 from spu_assigner.stream.plan.wanted_maps import MapsError, maps_of_file, matcher
@@ -127,9 +125,9 @@ def test_a_release_is_read_as_one(lines: list[dict[str, Any]], found: Wanted) ->
         (b'{"type":"dead_letter","line":7}', "line 7 of the events was not understood"),
         (b'{"type":"replica_map","cluster_id":"c1","topic":"a/b"}', "Kafka would not take"),
         (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[]}', "expected a list"),
-        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[]]}', "partition 0 "),
+        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[]]}', "partition 0"),
         (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[1],[1,true]]}', "has "),
-        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[-1]]}', "an id that"),
+        (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[-1]]}', "an id in"),
         (b'{"type":"replica_map","cluster_id":"c1","topic":"t","replicas":[[1,1]]}', "twice"),
         (b'{"type":"replica_map","cluster_id":"c2","topic":"t"}', "no cluster 'c1'; it has c2"),
         (b"", "no cluster 'c1'; it has none"),
@@ -188,14 +186,14 @@ THEN = {"old": [[1]], "same": [[3]], "wide": [[1, 2]], "foreign": [[1]]}
 APPLIED = made(*THEN)
 
 
-def kept() -> SavedPlan:
+def kept() -> TopicsPlan:
     """With all that a plan can tell."""
     plan = planned(WANTED, kafka(**THEN), delete=True, recreate=True)
     size = TopicSize(records=7, size_bytes=None)
     changes = tuple(
         replace(change, size=size) if change.topic == "old" else change for change in plan.changes
     )
-    return saved(replace(plan, changes=changes), WANTED, is_live=True)
+    return replace(plan, changes=changes)
 
 
 def test_a_saved_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -250,7 +248,7 @@ def test_a_file_that_is_no_plan_is_refused(
 
 def test_the_moves_are_written_for_kafkas_tool() -> None:
     """Its own form; new partitions are none of its business."""
-    assert reassignment_json(kept().plan) == {
+    assert reassignment_json(kept()) == {
         "version": 1,
         "partitions": [{"topic": "wide", "partition": 0, "replicas": [2, 1]}],
     }
@@ -276,7 +274,7 @@ def test_a_plan_is_fresh_while_all_is_as_it_was_or_as_it_is_to_be(
 def test_a_partition_on_its_way_is_no_change_of_the_cluster() -> None:
     """While Kafka moves it, both old and new replicas are listed, the new ones first."""
     asked = replace(WANTED, topics={"t": Wanted(replicas=((2, 3),), replication_factor=2)})
-    plan = saved(planned(asked, kafka(t=[[1, 2]])), asked, is_live=False)
+    plan = planned(asked, kafka(t=[[1, 2]]))
     require_fresh(plan, kafka(t=[[2, 3, 1]]), None, APPLIED)
     with pytest.raises(StalePlanError, match=r"partition 0 on \[1, 2\] and has it on \[2, 1, 3\]"):
         require_fresh(plan, kafka(t=[[2, 1, 3]]), None, APPLIED)
@@ -340,8 +338,7 @@ def test_a_plan_that_was_applied_does_not_create_again_what_is_gone_since() -> N
 def test_a_plan_to_create_again_what_is_gone_does_so_once() -> None:
     """It was asked for by --recreate, of that topic and no later one."""
     gone = AppliedRecords(records={**APPLIED.records, **made("new").records})
-    plan = make_plan(WANTED, kafka(**THEN), applied=gone, recreate=True)
-    again = saved(plan, WANTED, is_live=True)
+    again = make_plan(WANTED, kafka(**THEN), applied=gone, recreate=True)
     require_fresh(again, kafka(**THEN), WANTED, gone)
     later = {"new": record("new", Origin.CREATED, "a-later-one")}
     for applied in (APPLIED, AppliedRecords(records={**APPLIED.records, **later})):
@@ -369,8 +366,8 @@ def test_a_plan_whose_maps_have_changed_is_refused() -> None:
 def test_a_plan_that_was_tampered_with_touches_no_reserved_topic() -> None:
     """A file can say anything."""
     plan = kept()
-    changes = tuple(replace(each, topic="__consumer_offsets") for each in plan.plan.changes)
-    forged = replace(plan, plan=replace(plan.plan, changes=changes))
+    changes = tuple(replace(each, topic="__consumer_offsets") for each in plan.changes)
+    forged = replace(plan, changes=changes)
     with pytest.raises(StalePlanError, match="none that may be changed"):
         require_fresh(forged, kafka(**THEN), None, APPLIED)
 
