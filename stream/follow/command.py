@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, is_legal_name
-from spu_assigner.stream.config.command_options import broker_options, output_option
+from spu_assigner.stream.common.interrupts import Interrupts
+from spu_assigner.stream.config.command_options import Form, broker_options, output_option
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
-
-if TYPE_CHECKING:
-    from spu_assigner.stream.follow.decision import Rules
-    from spu_assigner.stream.follow.rendering import Form, Teller
+from spu_assigner.stream.follow.decision import Rules, Size
+from spu_assigner.stream.follow.loop import FollowOptions, follow
+from spu_assigner.stream.follow.rendering import FollowOutput
 
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SECONDS_MAX: Final = 7 * 24 * 3600.0  # as long as Kafka keeps events by default
@@ -60,8 +60,8 @@ def _cluster(_ctx: click.Context, _parameter: click.Parameter, value: str) -> st
 @click.option(
     "--watch-config",
     type=click.Path(path_type=Path),
-    help="A settings file of theirs: addresses, TLS and users. It alone says so; the environment "
-    "does not count for them then.",
+    help="A settings file of theirs: addresses, TLS and users. The environment does not count for "
+    "them then.",
 )
 @click.option(
     "--grace",
@@ -96,7 +96,7 @@ def _cluster(_ctx: click.Context, _parameter: click.Parameter, value: str) -> st
     type=click.IntRange(min=0),
     multiple=True,
     metavar="ID",
-    help="Say nothing of this broker; may be repeated.",
+    help="Announce nothing of this broker; may be repeated.",
 )
 @click.option("--adopt", is_flag=True, help="Take over SPUs that were joined by others.")
 @click.option(
@@ -112,7 +112,7 @@ def _cluster(_ctx: click.Context, _parameter: click.Parameter, value: str) -> st
 @click.option(
     "--once", is_flag=True, help="End when nothing is left to do; waits for those who are missing."
 )
-@click.option("--dry-run", is_flag=True, help="Tell what would be sent; send nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @output_option
 @broker_options
 def follow_brokers(
@@ -136,7 +136,7 @@ def follow_brokers(
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
 
-    What was said before is read out of the topics, so a start anew, or a second process, says
+    What was announced before is read from the topics, so a restart, or a second process, announces
     nothing twice. Of several processes for a cluster one leads; another takes over when it ends.
     SPUs that others joined, or made to leave, are left alone. While the watched cluster cannot be
     seen nobody leaves, nor if more than half of the brokers are missing at once.
@@ -146,24 +146,16 @@ def follow_brokers(
     Exit status: 0 done (--once), also where another process leads; 1 failed, or with --once leaves
     held back; 2 wrong usage; 130 and 143 interrupted.
     """
-    from spu_assigner.stream.common.interrupts import Interrupts
-    from spu_assigner.stream.follow.decision import Rules, Size
-    from spu_assigner.stream.follow.loop import FollowOptions, follow
-    from spu_assigner.stream.follow.rendering import Teller
-
-    teller = Teller(output, dry_run=dry_run)
-    given = Rules(
-        cluster_id=cluster_id,
-        kafka_cluster="",  # is seen
-        grace_seconds=grace_seconds,
-        size=Size(cores=cores, capacity=capacity),
-        excluded=frozenset(exclude),
-        adopts=adopt,
-        mass_leave_allowed=allow_mass_leave,
-    )
     options = FollowOptions(
-        cluster_id=cluster_id,
-        rules=_rules(given, sizes_file, teller),
+        rules=Rules(
+            cluster_id=cluster_id,
+            grace_seconds=grace_seconds,
+            size=Size(cores=cores, capacity=capacity),
+            excluded=frozenset(exclude),
+            adopts=adopt,
+            mass_leave_allowed=allow_mass_leave,
+        ),
+        sizes_file=sizes_file,
         interval_seconds=interval_seconds,
         once=once,
         dry_run=dry_run,
@@ -171,39 +163,8 @@ def follow_brokers(
     )
     watched = _watched(connection, watch_bootstrap_servers, watch_config)
     interrupts = Interrupts(lambda: None)
-    return follow(connection, watched, options, teller, check=interrupts.check)
-
-
-def _rules(given: Rules, sizes_file: Path | None, teller: Teller) -> Callable[[str], Rules]:
-    """The rules by the watched cluster's id, with what the file of sizes says now.
-
-    Raises:
-        SizesError: the file is wrong at the start; later the last good one holds.
-    """
-    from dataclasses import replace
-
-    from spu_assigner.stream.follow.decision import Size
-    from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
-
-    last = None if sizes_file is None else read_sizes(sizes_file)
-
-    def rules(kafka_cluster: str) -> Rules:
-        nonlocal last
-        if sizes_file is None or last is None:
-            return replace(given, kafka_cluster=kafka_cluster)
-        try:
-            last = read_sizes(sizes_file)
-        except SizesError as reason:
-            teller.sizes(f"{reason}; goes on with what it said before")
-        else:
-            teller.sizes(None)
-        size = Size(
-            cores=given.size.cores if last.size.cores is None else last.size.cores,
-            capacity=given.size.capacity if last.size.capacity is None else last.size.capacity,
-        )
-        return replace(given, kafka_cluster=kafka_cluster, size=size, sizes=last.by_broker)
-
-    return rules
+    output_lines = FollowOutput(output, dry_run=dry_run)
+    return follow(connection, watched, options, output_lines, check=interrupts.check)
 
 
 def _watched(connection: Connection, servers: str | None, config: Path | None) -> Connection:

@@ -1,17 +1,17 @@
-"""Which brokers are to be said to have joined or left: decided without Kafka and without a clock.
+"""Which brokers are announced as joined or left: decided without Kafka and without a clock.
 
 A function of what was announced of the SPUs, what is seen of the brokers, and how long that has
 been so.
 
 Rules:
-- A broker that is seen and was never spoken of joins. One that is back, or that has changed, joins
-  again. What neither the broker nor the settings tell of it (a rack, cores, a capacity) stays as it
-  was said last.
+- A broker that is seen and was never announced joins. One that is back, or that has changed, joins
+  again. What neither the broker nor the settings say of it (a rack, cores, a capacity) stays as it
+  was announced last.
 - A broker leaves (`OFFLINE`) once it was missing in every look for the grace time. Time in which
   nothing could be seen does not count: that we do not see a cluster says nothing of its brokers.
 - If more than half of those that should be there are missing, nobody leaves, unless that is
   allowed: so many at once are rather a fault of the view.
-- An SPU of which somebody else spoke last is his: it is left alone. SPUs that others have joined
+- An SPU that somebody else announced last is his: it is left alone. SPUs that others have joined
   can be adopted; who was made to leave by others never comes back by this.
 - The id of an event follows from what it says and from the event before it of the same SPU, so that
   whoever decides the same, again or beside another, sends the same id, and nobody uses it twice.
@@ -56,10 +56,17 @@ class Announced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What Kafka does not tell of a broker; None: nothing was set."""
+    """What Kafka does not say of a broker; None: nothing was set."""
 
     cores: int | None = None
     capacity: int | None = None
+
+    def over(self, other: Size) -> Size:
+        """This one, and what it does not say from the other."""
+        return Size(
+            cores=other.cores if self.cores is None else self.cores,
+            capacity=other.capacity if self.capacity is None else self.capacity,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +74,13 @@ class Rules:
     """What holds for one cluster."""
 
     cluster_id: str
-    kafka_cluster: str  # the watched cluster's own id
+    kafka_cluster: str = ""  # the watched cluster's own id
     grace_seconds: float
     size: Size = field(default_factory=Size)  # of each broker without one of its own
     sizes: Mapping[int, Size] = field(default_factory=dict)
     excluded: frozenset[int] = frozenset()  # these brokers are no business of ours
     adopts: bool = False
     mass_leave_allowed: bool = False
-
-    def size_of(self, broker: int) -> Size:
-        own = self.sizes.get(broker, Size())
-        return Size(
-            cores=self.size.cores if own.cores is None else own.cores,
-            capacity=self.size.capacity if own.capacity is None else own.capacity,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +112,7 @@ class Sightings:
             return replace(self, looked_at=None)
         since_last = gap + 1 if self.looked_at is None else now - self.looked_at
         seconds = self.seconds + (since_last if since_last <= gap else 0.0)
-        missing = dict(self.missing_since)
-        for broker in self.racks:
-            missing.setdefault(broker, seconds)
+        missing = {**dict.fromkeys(self.racks, seconds), **self.missing_since}
         return Sightings(
             racks=dict(racks),
             seconds=seconds,
@@ -150,7 +148,7 @@ def decide(
     """What follows from the present look; nothing if it saw nothing.
 
     Args:
-        announced: by SPU, of all that were spoken of.
+        announced: by SPU, of all that were announced.
         sight: of the brokers.
         rules: for this cluster.
         origin: names the input topic; the place of what is not in it (any more) begins so.
@@ -162,16 +160,14 @@ def decide(
     events: list[Announcement] = []
     for broker, rack in sorted(sight.racks.items()):
         known = announced.get(broker)
-        reason = _why_not(broker, rack, known, rules)
-        if reason is not None:
+        if (reason := _why_not(broker, rack, known, rules)) is not None:
             left_alone[broker] = reason
             continue
         described = _described(broker, rack, known, rules)
         if known is None or not known.online or known.described != described:
-            content = _digest(described)
             events.append(
                 SpuJoined(
-                    event_id=_event_id(origin, broker, known, f"joined-{content}"),
+                    event_id=_event_id(origin, broker, known, f"joined-{_digest(described)}"),
                     cluster_id=rules.cluster_id,
                     occurred_at=occurred_at,
                     spu_id=broker,
@@ -225,27 +221,23 @@ def crowded(
     Args:
         held: replicas by broker, as the watched cluster has them now.
     """
-    joins = [event for event in events if isinstance(event, SpuJoined)]
     return {
-        join.spu_id: (held.get(join.spu_id, 0), capacity)
-        for join in joins
-        if (capacity := join.capacity or 0) and 2 * held.get(join.spu_id, 0) > capacity
+        event.spu_id: (held.get(event.spu_id, 0), capacity)
+        for event in events
+        if isinstance(event, SpuJoined)
+        and (capacity := event.capacity or 0)
+        and 2 * held.get(event.spu_id, 0) > capacity
     }
 
 
 def followed_clusters(announced: Mapping[int, Announced]) -> Sequence[str]:
-    """The Kafka clusters whose brokers the SPUs were said to be, of those that are ours."""
-    return sorted(
-        {
-            known.described.labels[LABEL]
-            for known in announced.values()
-            if known.is_own and known.described is not None and LABEL in known.described.labels
-        }
-    )
+    """The Kafka clusters whose brokers our SPUs were announced to be."""
+    described = [known.described for known in announced.values() if known.is_own]
+    return sorted({each.labels[LABEL] for each in described if each and LABEL in each.labels})
 
 
 def _why_not(broker: int, rack: str | None, known: Announced | None, rules: Rules) -> str | None:
-    """Why nothing is said of a broker that is there; None: it is ours to speak of."""
+    """Why nothing is announced of a broker that is there; None: it is ours to announce."""
     if broker in rules.excluded:
         return "it is excluded"
     if rack is not None and len(rack) > RACK_LENGTH_MAX:
@@ -259,7 +251,7 @@ def _why_not(broker: int, rack: str | None, known: Announced | None, rules: Rule
 
 def _described(broker: int, rack: str | None, known: Announced | None, rules: Rules) -> Described:
     before = None if known is None else known.described
-    size = rules.size_of(broker)
+    size = rules.sizes.get(broker, Size()).over(rules.size)
     cores = size.cores if size.cores is not None else 1 if before is None else before.cores
     capacity = size.capacity
     if capacity is None and before is not None and before.cores == cores:
@@ -277,10 +269,6 @@ def _event_id(origin: str, broker: int, known: Announced | None, what: str) -> s
 
 
 def _digest(described: Described) -> str:
-    content = [
-        described.rack,
-        described.cores,
-        described.capacity,
-        sorted(described.labels.items()),
-    ]
+    labels = sorted(described.labels.items())
+    content = [described.rack, described.cores, described.capacity, labels]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]

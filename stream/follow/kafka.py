@@ -6,8 +6,8 @@ does not change the leader, and when it ends or falls silent, another follower l
 
 The group alone is no lock: a process that was stopped for a while still believes that it leads. So
 the leader writes in transactions under one transactional id of the cluster's. Whoever is elected
-takes that id first, which shuts an older process out for good, settles what it left open, and only
-then is read what was announced.
+takes that id first, which fences an older process and settles what it left open, and only then
+reads what was announced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from confluent_kafka import (
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.config.connection import Connection, address
-from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
+from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition, position
 from spu_assigner.stream.follow.decision import Announcement
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.client import Reader
@@ -47,6 +47,7 @@ from spu_assigner.stream.kafka.errors import (
     ClientError,
     admin_result,
     error_text,
+    is_denied,
 )
 from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
 from spu_assigner.stream.kafka.topic_admin import access_faults
@@ -64,18 +65,9 @@ _ELECTION_TOPIC: Final = ASSIGNER_COMMITS  # has one partition, and always will
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
-_DENIED: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _HOPELESS: Final = frozenset(
     {
-        *_DENIED,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.INVALID_SESSION_TIMEOUT,
         KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # members of another kind have the group
@@ -112,7 +104,7 @@ class WatchedCluster:
         return self.look()
 
     def look(self) -> ClusterSnapshot:
-        """Ask, and once more by a client made anew.
+        """Ask, and once more by a new client.
 
         librdkafka asks the broker it took for the controller, and goes on asking it when it is
         down: only a new client looks for another one.
@@ -120,19 +112,22 @@ class WatchedCluster:
         Raises:
             UnreachableError: nothing can be seen.
         """
-        try:
-            return self._asked(LOOK_SECONDS_MAX)
-        except (KafkaException, TimeoutError):
-            self.close()
-            self._admin = DiagnosedAdmin(self._settings)
-        try:
-            return self._asked(REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX)
-        except (KafkaException, TimeoutError) as reason:
-            if unknown := self._admin.unknown_hosts():
-                cause = host_not_found(unknown)
+        cause = ""
+        for seconds in (LOOK_SECONDS_MAX, REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX):
+            try:
+                asked = self._admin.describe_cluster(request_timeout=seconds)
+                found = asked.result(timeout=2 * seconds)
+            except (KafkaException, TimeoutError) as reason:
+                unknown = self._admin.unknown_hosts()
+                cause = host_not_found(unknown) if unknown else error_text(reason)
+                self._admin.close()
+                self._admin = DiagnosedAdmin(self._settings)
             else:
-                cause = error_text(reason)
-            raise UnreachableError(f"{address(self._settings)}: {cause}") from reason
+                return ClusterSnapshot(
+                    kafka_cluster=str(found.cluster_id or ""),
+                    racks={int(node.id): node.rack or None for node in found.nodes},
+                )
+        raise UnreachableError(f"{address(self._settings)}: {cause}")
 
     def replicas_held(self) -> Counter[int]:
         """How many replicas each broker holds, of the topics that this user may see.
@@ -149,50 +144,36 @@ class WatchedCluster:
         )
 
     def close(self) -> None:
-        """Ask no more."""
         self._admin.close()
-
-    def _asked(self, seconds: float) -> ClusterSnapshot:
-        found = self._admin.describe_cluster(request_timeout=seconds).result(timeout=2 * seconds)
-        return ClusterSnapshot(
-            kafka_cluster=str(found.cluster_id or ""),
-            racks={int(node.id): node.rack or None for node in found.nodes},
-        )
 
 
 class LeaderElection:
     """Membership in the group of followers, one of which leads."""
 
     def __init__(self, connection: Connection, cluster_id: str) -> None:
+        self.is_mine: bool | None = None  # whether this process leads; None: not yet known
         self._connection = connection
-        self._cluster_id = cluster_id
-        self._is_mine: bool | None = None
+        self._group = follower_name(cluster_id, prefix=connection.prefix)
         self._consumer = self._joined()
 
-    @property
-    def is_mine(self) -> bool | None:
-        """Whether this process leads; None: not yet known."""
-        return self._is_mine
-
     def poll(self, seconds: float) -> None:
-        """Hear what the group says.
+        """Take over what the group says.
 
         Raises:
             FollowError: it does not take us.
         """
         message: Message | None = self._consumer.poll(seconds)
         error = None if message is None else message.error()
-        if error is None or error.code() not in _HOPELESS:
+        if error is None or not (is_denied(error) or error.code() in _HOPELESS):
             return
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise FollowError(f"{error.str()}; {CREATE_TOPICS}")
-        name = follower_name(self._cluster_id, prefix=self._connection.prefix)
-        raise FollowError(f"group {name!r} does not take this follower: {error_text(error)}")
+        raise FollowError(f"group {self._group!r} does not take this follower: {error_text(error)}")
 
     def leave(self) -> None:
         """Stop leading and queue again."""
         self.close()
-        self._is_mine = None
+        self.is_mine = None
         self._consumer = self._joined()
 
     def close(self) -> None:
@@ -203,7 +184,7 @@ class LeaderElection:
         consumer = Consumer(
             {
                 **self._connection.client(),
-                "group.id": follower_name(self._cluster_id, prefix=self._connection.prefix),
+                "group.id": self._group,
                 "partition.assignment.strategy": "cooperative-sticky",  # a newcomer moves nothing
                 "session.timeout.ms": SESSION_SECONDS * 1000,
                 "heartbeat.interval.ms": SESSION_SECONDS * 1000 // 4,
@@ -220,16 +201,16 @@ class LeaderElection:
         return consumer
 
     def _assigned(self, consumer: Any, partitions: Sequence[TopicPartition]) -> None:
-        self._is_mine = bool(partitions) or bool(self._is_mine)
+        self.is_mine = bool(partitions) or bool(self.is_mine)
         consumer.incremental_assign([])  # Nothing is fetched.
 
     def _lost(self, consumer: Any, _partitions: Sequence[TopicPartition]) -> None:
-        self._is_mine = False
+        self.is_mine = False
         consumer.incremental_unassign([])
 
 
 class FencedProducer:
-    """The leader's producer: what it says together is there together, or not at all."""
+    """The leader's producer: what it sends together is there together, or not at all."""
 
     def __init__(self, connection: Connection, cluster_id: str) -> None:
         """Take the transactional id.
@@ -251,23 +232,23 @@ class FencedProducer:
                 "log_level": 0,  # what goes wrong is raised
             }
         )
-        with self._telling():
+        with self._as_ours():
             retry_until(self._producer.init_transactions)
 
-    def say(self, events: Sequence[Announcement]) -> list[tuple[Announcement, EventPosition]]:
+    def send(self, events: Sequence[Announcement]) -> list[tuple[Announcement, EventPosition]]:
         """Send events, in their order; where each lies then.
 
         Raises:
             OvertakenError: another follower has taken the id; nothing was sent.
             FollowError: this user may not.
-            ClientError: it is not known whether they are there; who takes the id anew can read it.
+            ClientError: it is not known whether they are there; who takes the id again can read it.
         """
         placed: list[tuple[Announcement, EventPosition]] = []
         self._undelivered = None
-        with self._telling(), raise_fatal_cause(self._producer):
+        with self._as_ours(), raise_fatal_cause(self._producer):
             self._producer.begin_transaction()
             for event in events:
-                self._send(event, placed)
+                self._produce(event, placed)
             deliver(self._producer)
             retry_until(self._producer.commit_transaction)
         return placed
@@ -277,15 +258,12 @@ class FencedProducer:
         with suppress(KafkaException):
             self._producer.abort_transaction(0)
 
-    def _send(self, event: Announcement, placed: list[tuple[Announcement, EventPosition]]) -> None:
+    def _produce(
+        self, event: Announcement, placed: list[tuple[Announcement, EventPosition]]
+    ) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                place = EventPosition(
-                    partition=int(message.partition() or 0),
-                    offset=int(message.offset() or 0),
-                    time_ms=int(message.timestamp()[1]),
-                )
-                placed.append((event, place))
+                placed.append((event, position(message)))
             elif self._undelivered is None and error.code() not in _PURGED:
                 self._undelivered = error
 
@@ -294,7 +272,7 @@ class FencedProducer:
         )
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _as_ours(self) -> Iterator[None]:
         """A client's error as ours."""
         try:
             yield
@@ -302,7 +280,7 @@ class FencedProducer:
             error = self._undelivered or reason.args[0]
             if {error.code(), reason.args[0].code()} & _FENCED:
                 raise OvertakenError("another follower has taken over") from reason
-            kind = FollowError if error.code() in _DENIED else ClientError
+            kind = FollowError if is_denied(error) else ClientError
             raise kind(f"{self._topic} does not take events: {error_text(error)}") from reason
 
 
@@ -317,8 +295,8 @@ def require_rights(connection: Connection) -> None:
         admin.metadata()  # reports best why nobody answers
         faults = access_faults(admin, Role.FOLLOWER, prefix=connection.prefix)
     if faults:
-        listed = "; ".join(map(str, faults))
-        raise AccessError(f"this user may not do what the follower does: {listed}; {GRANTING}")
+        text = "; ".join(map(str, faults))
+        raise AccessError(f"this user may not do what the follower does: {text}; {GRANTING}")
 
 
 class AnnouncedReader:
@@ -353,9 +331,8 @@ class AnnouncedReader:
 
 
 def _topic_id(connection: Connection) -> str:
-    """The beginning of the input topic's own id: one that is made anew has another."""
+    """The beginning of the input topic's own id: one that is made again has another."""
     name = topic_name(SPU_EVENTS, prefix=connection.prefix)
-    wanted = TopicCollection([name])
     with DiagnosedAdmin(connection.client()) as admin:
-        asked = admin.describe_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
+        asked = admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_SECONDS_MAX)
         return str(admin_result(asked[name], f"{name} could not be described").topic_id)[:8]

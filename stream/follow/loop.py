@@ -1,7 +1,7 @@
 """Following the brokers of a cluster: look, decide, and, as the leader, send.
 
 Rules: everybody looks, so that a leader's successor knows since when a broker is missing; only the
-leader reads what was announced, and sends. What goes wrong after the start is told, and tried again
+leader reads what was announced, and sends. What goes wrong after the start is reported, and retried
 at the next look from the beginning: take the id, read what was announced, decide.
 """
 
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.decision import (
+    Announced,
     Announcement,
     MembershipDecision,
     Rules,
@@ -34,7 +36,8 @@ from spu_assigner.stream.follow.kafka import (
     WatchedCluster,
     require_rights,
 )
-from spu_assigner.stream.follow.rendering import Teller
+from spu_assigner.stream.follow.rendering import FollowOutput, brokers_text
+from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError
 
@@ -47,32 +50,32 @@ HELD_BACK: Final = 1  # exit status
 class FollowOptions:
     """What the command was asked for."""
 
-    cluster_id: str
-    rules: Callable[[str], Rules]  # for the watched cluster's own id; asked at each look
+    rules: Rules  # without the watched cluster's own id
+    sizes_file: Path | None = None  # read again at each look
     interval_seconds: float
     once: bool = False
     dry_run: bool = False
-    accepts_cluster: bool = False  # although the SPUs were said to be another cluster's brokers
+    accepts_cluster: bool = False  # although the SPUs were announced as another cluster's brokers
 
 
 def follow(
     events: Connection,
     watched: Connection,
     options: FollowOptions,
-    teller: Teller,
+    output: FollowOutput,
     *,
     check: Callable[[], None],
 ) -> int:
     """Follow until `check` raises, or with `once` until nothing is left to do; the exit status.
 
     Raises:
+        SizesError: the file of sizes is wrong at the start.
         UnreachableError: the watched cluster cannot be seen at the start, or with `once`.
         ClientError: the same of the cluster that the events go to.
         FollowError: it cannot go on.
     """
-    with ExitStack() as stack:
-        follower = _Follower(events, WatchedCluster(watched), options, teller)
-        stack.callback(follower.close)
+    rules = RulesOfLooks(options, output)
+    with closing(_Follower(events, WatchedCluster(watched), options, rules, output)) as follower:
         follower.begin()
         while True:
             began = time.monotonic()
@@ -85,13 +88,56 @@ def follow(
             check()
 
 
-@dataclass(slots=True)
+class RulesOfLooks:
+    """The rules, with what the file of sizes says at each look; a wrong file changes nothing.
+
+    Raises:
+        SizesError: the file is wrong at the start.
+    """
+
+    def __init__(self, options: FollowOptions, output: FollowOutput) -> None:
+        self._options = options
+        self._output = output
+        self._sizes = None if options.sizes_file is None else read_sizes(options.sizes_file)
+
+    def now(self, kafka_cluster: str) -> Rules:
+        """The rules for the watched cluster's own id."""
+        given = replace(self._options.rules, kafka_cluster=kafka_cluster)
+        if self._options.sizes_file is None or self._sizes is None:
+            return given
+        wrong = None
+        try:
+            self._sizes = read_sizes(self._options.sizes_file)
+        except SizesError as reason:
+            wrong = f"{reason}; the sizes of before still hold"
+        self._output.report("sizes", wrong)
+        of_all, by_broker = self._sizes
+        return replace(given, size=of_all.over(given.size), sizes=by_broker)
+
+
 class _Session:
     """What the leader has, from winning the election to losing it."""
 
-    reader: AnnouncedReader
-    producer: FencedProducer | None  # None: nothing is to be sent
-    announced: set[str] = field(default_factory=set)  # ids of what a dry run has told
+    def __init__(self, events: Connection, cluster_id: str, *, dry_run: bool) -> None:
+        self.producer: FencedProducer | None = None  # None: nothing is to be sent
+        self.shown: set[str] = set()  # ids of what a dry run has shown
+        with ExitStack() as unless_whole:
+            # First the id: what an older leader left open is settled.
+            if not dry_run:
+                self.producer = FencedProducer(events, cluster_id)
+                unless_whole.callback(self.producer.close)
+            self.reader = AnnouncedReader(events, cluster_id)
+            unless_whole.pop_all()
+
+    def send(self, events: Sequence[Announcement]) -> Sequence[Announcement]:
+        """Send events, and take over what was sent; of a dry run, what is new."""
+        if self.producer is None:
+            new = [event for event in events if event.event_id not in self.shown]
+            self.shown.update(event.event_id for event in new)
+            return new
+        for event, place in self.producer.send(events) if events else ():
+            self.reader.announced.take(event, place)
+        return events
 
     def close(self) -> None:
         self.reader.close()
@@ -103,12 +149,19 @@ class _Follower:
     """One process that follows."""
 
     def __init__(
-        self, events: Connection, watched: WatchedCluster, options: FollowOptions, teller: Teller
+        self,
+        events: Connection,
+        watched: WatchedCluster,
+        options: FollowOptions,
+        rules: RulesOfLooks,
+        output: FollowOutput,
     ) -> None:
         self._events = events
         self._watched = watched
         self._options = options
-        self._teller = teller
+        self._cluster_id = options.rules.cluster_id
+        self._rules = rules
+        self._output = output
         self._sight = Sightings()
         self._kafka_cluster = ""
         self._election: LeaderElection | None = None
@@ -117,54 +170,66 @@ class _Follower:
 
     def begin(self) -> None:
         """The first look, and joining the election."""
+        options = self._options
         look = self._watched.first_look()
         self._kafka_cluster = look.kafka_cluster
-        self._teller.watches(look, self._options.cluster_id)
+        self._output.say(
+            f"watches Kafka cluster {look.kafka_cluster}, {brokers_text(sorted(look.racks))}, for "
+            f"cluster {self._cluster_id}"
+        )
         self._see(look)
-        if self._options.dry_run:
+        if options.dry_run:
             return
         require_rights(self._events)
-        self._election = LeaderElection(self._events, self._options.cluster_id)
-        if self._options.once:
-            deadline = time.monotonic() + ELECTION_SECONDS_MAX
-            while self._election.is_mine is None:
-                self._election.poll(POLL_SECONDS)
-                if time.monotonic() > deadline:
-                    raise ClientError(
-                        f"the group of the followers of cluster {self._options.cluster_id!r} did "
-                        f"not answer within {ELECTION_SECONDS_MAX:.0f} s; check the brokers"
-                    )
+        self._election = LeaderElection(self._events, self._cluster_id)
+        deadline = time.monotonic() + ELECTION_SECONDS_MAX
+        while options.once and self._election.is_mine is None:
+            self._election.poll(POLL_SECONDS)
+            if time.monotonic() > deadline:
+                raise ClientError(
+                    f"the group of the followers of cluster {self._cluster_id!r} did not answer "
+                    f"within {ELECTION_SECONDS_MAX:.0f} s; check the brokers"
+                )
 
     def turn(self) -> int | None:
         """Look and act; the exit status if this was all."""
-        self._look()
+        once = self._options.once
+        try:
+            self._see(self._watched.look())
+        except UnreachableError as reason:
+            if once:
+                raise
+            self._see(None)
+            self._output.blind(str(reason))
         if self._election is not None:
             self._election.poll(0)
             if not self._election.is_mine:
                 self._end_session()
-                self._teller.stands_by(self._election.is_mine)
-                return 0 if self._options.once else None
+                is_known = self._election.is_mine is False
+                known = "another follower leads" if is_known else "waits for the group"
+                self._output.report("election", f"stands by: {known}")
+                return 0 if once else None
         try:
             decision = self._act()
         except OvertakenError as reason:
             self._end_session()
-            self._teller.trouble(f"{reason}; queues again")
+            self._output.report("trouble", f"{reason}; queues again")
             if self._election is not None:
                 self._election.leave()
-            return 0 if self._options.once else None
+            return 0 if once else None
         except ClientError as reason:
             self._end_session()
-            if self._options.once:
+            if once:
                 raise
-            self._teller.trouble(f"{reason}; tries again")
+            self._output.report("trouble", f"{reason}; retries")
             return None
-        self._teller.trouble(None)
-        if not self._options.once or decision.awaited or not self._sight.is_clear:
+        self._output.report("trouble", None)
+        if not once or decision.awaited or not self._sight.is_clear:
             return None
         return HELD_BACK if decision.held else 0
 
     def rest(self, seconds: float) -> None:
-        """Wait, and hear what the group says."""
+        """Wait, and take over what the group says."""
         if self._election is None:
             time.sleep(seconds)
         else:
@@ -177,55 +242,35 @@ class _Follower:
             self._election.close()
         self._watched.close()
 
-    def _look(self) -> None:
-        try:
-            self._see(self._watched.look())
-        except UnreachableError as reason:
-            if self._options.once:
-                raise
-            self._see(None)
-            self._teller.blind(str(reason))
-
     def _see(self, look: ClusterSnapshot | None) -> None:
         if look is not None and look.kafka_cluster != self._kafka_cluster:
             raise FollowError(
                 f"the watched cluster was {self._kafka_cluster} and is {look.kafka_cluster} now; "
                 "start again once you know which is meant"
             )
-        racks: Mapping[int, str | None] | None = None if look is None else look.racks
+        racks: Mapping[int, str | None] = {} if look is None else look.racks
         if racks:
-            self._teller.sees()
+            self._output.sees()
         gap = 3 * self._options.interval_seconds + REQUEST_SECONDS_MAX
         self._sight = self._sight.after(racks, now=time.monotonic(), gap=gap)
 
     def _act(self) -> MembershipDecision:
         """Decide, and send what follows."""
+        if self._session is None:
+            self._session = self._begun_session()
         session = self._session
-        if session is None:
-            session = self._session = self._begin_session()
-        else:
-            session.reader.catch_up()
-        announced = session.reader.announced.by_spu()
-        rules = self._options.rules(self._kafka_cluster)
+        session.reader.catch_up()
         decision = decide(
-            announced,
+            session.reader.announced.by_spu(),
             self._sight,
-            rules,
+            self._rules.now(self._kafka_cluster),
             origin=session.reader.origin,
             occurred_at=time.time_ns() // 1_000_000,
         )
-        self._teller.decided(decision, self._sight)
+        self._output.decided(decision, self._sight)
         self._warn_of_crowded(decision.events)
-        if session.producer is not None:
-            if decision.events:
-                for event, place in session.producer.say(decision.events):
-                    session.reader.announced.take(event, place)
-                    self._tell(event)
-            return decision
-        for event in decision.events:
-            if event.event_id not in session.announced:
-                session.announced.add(event.event_id)
-                self._tell(event)
+        for event in session.send(decision.events):
+            self._output.event(event, missing_for=self._sight.missing_for(event.spu_id))
         return decision
 
     def _warn_of_crowded(self, events: Sequence[Announcement]) -> None:
@@ -236,35 +281,34 @@ class _Follower:
         try:
             held = self._watched.replicas_held()
         except UnreachableError as reason:
-            self._teller.uncounted(str(reason))
+            text = f"cannot count the replicas that brokers hold: {reason}"
+            self._output.report("count", text)
             return
         self._counted.update(join.event_id for join in joins)
         for broker, (count, capacity) in crowded(joins, held).items():
-            self._teller.crowded(broker, held=count, capacity=capacity)
+            self._output.crowded(broker, held=count, capacity=capacity)
 
-    def _tell(self, event: Announcement) -> None:
-        self._teller.event(event, missing_for=self._sight.missing_for(event.spu_id))
+    def _begun_session(self) -> _Session:
+        options = self._options
+        session = _Session(self._events, self._cluster_id, dry_run=options.dry_run)
+        announced = session.reader.announced.by_spu()
+        try:
+            self._check_cluster(announced)
+        except FollowError:
+            session.close()
+            raise
+        own = sum(known.is_own and known.online for known in announced.values())
+        others = sum(not known.is_own and known.online for known in announced.values())
+        what = "dry run, nothing is sent" if options.dry_run else "leads"
+        counts = f"{own} SPUs joined by this command, {others} by others"
+        self._output.report("election", f"{what}; {counts}")
+        return session
 
-    def _begin_session(self) -> _Session:
-        with ExitStack() as stack:
-            producer = None
-            # First the id: what an older leader left open is settled.
-            if not self._options.dry_run:
-                producer = FencedProducer(self._events, self._options.cluster_id)
-                stack.callback(producer.close)
-            reader = AnnouncedReader(self._events, self._options.cluster_id)
-            stack.callback(reader.close)
-            announced = reader.announced.by_spu()
-            self._check_cluster(followed_clusters(announced))
-            stack.pop_all()
-        self._teller.leads(announced, dry_run=self._options.dry_run)
-        return _Session(reader=reader, producer=producer)
-
-    def _check_cluster(self, followed: Sequence[str]) -> None:
-        others = [each for each in followed if each != self._kafka_cluster]
+    def _check_cluster(self, announced: Mapping[int, Announced]) -> None:
+        others = [each for each in followed_clusters(announced) if each != self._kafka_cluster]
         if others and not self._options.accepts_cluster:
             raise FollowError(
-                f"SPUs of cluster {self._options.cluster_id!r} are brokers of Kafka cluster "
+                f"SPUs of cluster {self._cluster_id!r} are brokers of Kafka cluster "
                 f"{others[0]}, and this is {self._kafka_cluster}; check --watch-bootstrap-servers, "
                 "or say --accept-cluster if the brokers are to be those of this one now"
             )

@@ -1,144 +1,99 @@
-"""What `follow-brokers` says: events on standard output, how things stand on standard error.
+"""What `follow-brokers` prints: events on standard output, how things stand on standard error.
 
-How things stand is told when it changes, not at each look.
+How things stand is reported when it changes, not at each look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Sequence
 
 import click
 from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.common.printable import printable
-
-if TYPE_CHECKING:
-    from spu_assigner.stream.follow.decision import (
-        Announced,
-        Announcement,
-        MembershipDecision,
-        Sightings,
-    )
-    from spu_assigner.stream.follow.kafka import ClusterSnapshot
-
-Form = Literal["table", "json"]
-NAMED_MAX: Final = 10  # brokers, in a line
+from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.config.command_options import Form
+from spu_assigner.stream.follow.decision import Announcement, MembershipDecision, Sightings
 
 
-class Teller:
-    """Tells, and remembers what it has told."""
+class FollowOutput:
+    """Prints, and remembers what was reported."""
 
     def __init__(self, form: Form, *, dry_run: bool = False) -> None:
         self._form = form
         self._dry_run = dry_run
-        self._told: dict[str, str | None] = {}  # by what it is about
-        self._missing: tuple[int, ...] = ()
+        self._reported: dict[str, str | None] = {}  # by what it is about
+        self._missing: list[int] = []
         self._crowded: set[int] = set()  # brokers, warned of
 
-    def watches(self, look: ClusterSnapshot, cluster_id: str) -> None:
-        self._say(
-            f"watches Kafka cluster {printable(look.kafka_cluster)}, "
-            f"{_brokers(sorted(look.racks))}, for cluster {printable(cluster_id)}"
-        )
+    def say(self, text: str) -> None:
+        """A line on standard error."""
+        click.echo(f"follow-brokers: {printable(text)}", err=True)
 
-    def leads(self, announced: Mapping[int, Announced], *, dry_run: bool) -> None:
-        own = sum(known.is_own and known.online for known in announced.values())
-        others = sum(not known.is_own and known.online for known in announced.values())
-        what = "dry run, nothing is sent" if dry_run else "leads"
-        self._note("election", f"{what}; {own} SPUs joined by this command, {others} by others")
-
-    def stands_by(self, is_mine: bool | None) -> None:
-        known = "another follower leads" if is_mine is False else "waits for the group"
-        self._note("election", f"stands by: {known}")
+    def report(self, about: str, text: str | None) -> None:
+        """How one thing stands, if that is new; None: there is nothing to say of it."""
+        if text is not None and self._reported.get(about) != text:
+            self.say(text)
+        self._reported[about] = text
 
     def blind(self, reason: str) -> None:
-        """Told once for each time: the reasons vary, and what follows does not."""
-        if self._told.get("sight") is None:
-            self._note(
-                "sight", f"cannot see the watched cluster: {printable(reason)}; nobody leaves"
-            )
+        """Once for each time: the reasons vary, and what follows does not."""
+        if self._reported.get("sight") is None:
+            self.report("sight", f"cannot see the watched cluster: {reason}; nobody leaves")
 
     def sees(self) -> None:
-        if self._told.get("sight") is not None:
-            self._told["sight"] = None
-            self._say("sees the watched cluster again")
-
-    def trouble(self, reason: str | None) -> None:
-        self._note("trouble", None if reason is None else printable(reason))
-
-    def sizes(self, reason: str | None) -> None:
-        """What is wrong with the file of sizes."""
-        self._note("sizes", None if reason is None else printable(reason))
+        """The watched cluster shows itself, perhaps again."""
+        if self._reported.get("sight") is not None:
+            self.say("sees the watched cluster again")
+            self._reported["sight"] = None
 
     def crowded(self, broker: int, *, held: int, capacity: int) -> None:
-        """That Kafka has used more than half of what a broker joins with; once for each."""
-        if broker in self._crowded:
-            return
-        self._crowded.add(broker)
-        self._say(
-            f"warning: broker {broker} holds {held:,} replicas in Kafka already, more than half of "
-            f"the {capacity:,} slots that it joins with, and it takes no new ones once they are "
-            "assigned; set --capacity, or --sizes for single brokers"
-        )
-
-    def uncounted(self, reason: str) -> None:
-        """That nobody knows whether a capacity is too small."""
-        self._note("count", f"cannot count the replicas that brokers hold: {printable(reason)}")
+        """Kafka has used more than half of what a broker joins with; once for each."""
+        if broker not in self._crowded:
+            self._crowded.add(broker)
+            self.say(
+                f"warning: broker {broker} holds {held:,} replicas in Kafka already, more than "
+                f"half of the {capacity:,} slots that it joins with, and it takes no new ones once "
+                "they are assigned; set --capacity, or --sizes for single brokers"
+            )
 
     def decided(self, decision: MembershipDecision, sight: Sightings) -> None:
         """What is not done, and why."""
         if not sight.is_clear:
             return
-        missing = (*decision.awaited, *decision.held)
-        back = [broker for broker in self._missing if broker in sight.racks]
-        if back:
-            self._say(f"sees {_brokers(back)} again")
-        if decision.held:
-            self._note(
-                "held",
-                f"holds back the leave of {_brokers(sorted(missing))}: more than half are missing "
-                "at once, which is rather a fault of the view; if they are gone, say "
-                "--allow-mass-leave",
-            )
-        elif new := sorted(set(missing) - set(self._missing)):
+        missing = sorted((*decision.awaited, *decision.held))
+        if back := [broker for broker in self._missing if broker in sight.racks]:
+            self.say(f"sees {brokers_text(back)} again")
+        held = (
+            f"holds back the leave of {brokers_text(missing)}: more than half are missing at once, "
+            "which is rather a fault of the view; if they are gone, say --allow-mass-leave"
+        )
+        self.report("held", held if decision.held else None)
+        new = [broker for broker in missing if broker not in self._missing]
+        if new and not decision.held:
             seconds = max(decision.awaited.values())
-            self._say(f"misses {_brokers(new)}; to leave in {seconds:.0f} s unless seen again")
-        if not decision.held:
-            self._told["held"] = None
-        self._missing = tuple(sorted(missing))
-        for broker, why in decision.left_alone.items():
-            self._note(f"alone {broker}", f"leaves broker {broker} alone: {why}")
-        for key in [key for key in self._told if key.startswith("alone ")]:
-            if int(key.removeprefix("alone ")) not in decision.left_alone:
-                del self._told[key]
+            self.say(f"misses {brokers_text(new)}; to leave in {seconds:.0f} s unless seen again")
+        self._missing = missing
+        alone = {f"broker {broker}": why for broker, why in decision.left_alone.items()}
+        for broker in [each for each in self._reported if each.startswith("broker ")]:
+            if broker not in alone:
+                del self._reported[broker]
+        for broker, why in alone.items():
+            self.report(broker, f"leaves {broker} alone: {why}")
 
     def event(self, event: Announcement, *, missing_for: float | None) -> None:
         """An event that was sent, or would be."""
         if self._form == "json":
             click.echo(event_to_json(event))
-            return
-        verb = "would " if self._dry_run else ""
-        if isinstance(event, SpuJoined):
+        elif isinstance(event, SpuJoined):
             rack = "no rack" if event.rack is None else f"rack {printable(event.rack)}"
             cores = "1 core" if event.cores == 1 else f"{event.cores} cores"
-            word = "join" if self._dry_run else "joined"
-            line = f"{verb}{word}  SPU {event.spu_id}: {rack}, {cores}, {event.capacity} slots"
+            verb = "would join" if self._dry_run else "joined"
+            click.echo(f"{verb}  SPU {event.spu_id}: {rack}, {cores}, {event.capacity} slots")
         else:
-            word = "leave" if self._dry_run else "left  "
-            line = f"{verb}{word}  SPU {event.spu_id}: missing for {missing_for or 0:.0f} s"
-        click.echo(line)
-
-    def _note(self, key: str, text: str | None) -> None:
-        if text is not None and self._told.get(key) != text:
-            self._say(text)
-        self._told[key] = text
-
-    def _say(self, text: str) -> None:
-        click.echo(f"follow-brokers: {text}", err=True)
+            verb = "would leave" if self._dry_run else "left  "
+            click.echo(f"{verb}  SPU {event.spu_id}: missing for {missing_for or 0:.0f} s")
 
 
-def _brokers(ids: list[int]) -> str:
-    named = ", ".join(map(str, ids[:NAMED_MAX]))
-    more = f" and {len(ids) - NAMED_MAX} more" if len(ids) > NAMED_MAX else ""
-    return f"{'broker' if len(ids) == 1 else 'brokers'} {named}{more}"
+def brokers_text(ids: Sequence[int]) -> str:
+    """Some brokers, in a line."""
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {listed(ids)}"

@@ -1,4 +1,4 @@
-"""The file of sizes: cores and capacities, which Kafka does not tell of its brokers.
+"""The file of sizes: cores and capacities, which Kafka does not know of its brokers.
 
 capacity = 1000        # of every broker that has none of its own below
 [brokers.3]
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from spu_assigner.stream.follow.decision import Size
 
 FILE_SIZE_MAX: Final = 1024 * 1024  # 10,000 brokers in some 40 bytes each
 _LIMITS: Final = {"cores": (1, CORES_MAX), "capacity": (0, CAPACITY_MAX)}
-_BROKERS: Final = "brokers"
 
 
 class SizesError(AssignerError):
@@ -31,19 +29,11 @@ class SizesError(AssignerError):
     exit_status = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """What a file says."""
-
-    size: Size  # of each broker without one of its own
-    by_broker: Mapping[int, Size]
-
-
-def read_sizes(file: Path) -> Sizes:
-    """Read a file whole.
+def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
+    """The size of each broker without one of its own, and those by broker.
 
     Raises:
-        SizesError: it cannot be read, or is none; it names the entry.
+        SizesError: the file cannot be read, or is none; it names the entry.
     """
     try:
         written = tomllib.loads(read_plain_file(file, size_max=FILE_SIZE_MAX).decode())
@@ -54,35 +44,28 @@ def read_sizes(file: Path) -> Sizes:
             f"the file of sizes {str(file)!r} is no TOML ({reason}); expected `capacity = 1000`, "
             "and for a broker of its own size a table `[brokers.3]`"
         ) from reason
-    brokers = written.pop(_BROKERS, {})
+    brokers = written.pop("brokers", {})
     if not isinstance(brokers, dict):
-        raise _refused(file, _BROKERS, brokers, "tables such as [brokers.3]")
-    return Sizes(
-        size=_size(file, "", written),
-        by_broker={
-            _broker(file, name): _size(file, f"{_BROKERS}.{name}.", entries)
-            for name, entries in brokers.items()
-        },
-    )
-
-
-def _broker(file: Path, name: str) -> int:
-    if not (name.isascii() and name.isdecimal() and int(name[:11]) <= SPU_ID_MAX):
-        raise _refused(file, _BROKERS, name, f"a broker's id, 0 to {SPU_ID_MAX}")
-    return int(name)
+        raise _wrong(file, "brokers", brokers, "tables such as [brokers.3]")
+    for name in brokers:
+        if not (name.isascii() and name.isdecimal() and int(name[:11]) <= SPU_ID_MAX):
+            raise _wrong(file, "brokers", name, f"a broker's id, 0 to {SPU_ID_MAX}")
+    of_brokers = {int(name): _size(file, f"brokers.{name}", brokers[name]) for name in brokers}
+    return _size(file, "", written), of_brokers
 
 
 def _size(file: Path, place: str, entries: Any) -> Size:
     if not isinstance(entries, dict):
-        raise _refused(file, place.rstrip("."), entries, "a table with cores or capacity")
+        raise _wrong(file, place, entries, "a table with cores or capacity")
     for name, value in entries.items():
+        entry = f"{place}.{name}".lstrip(".")
         if name not in _LIMITS:
-            raise _refused(file, f"{place}{name}", value, "cores, capacity or brokers")
+            raise _wrong(file, entry, value, "cores, capacity or brokers")
         least, most = _LIMITS[name]
         if type(value) is not int or not least <= value <= most:
-            raise _refused(file, f"{place}{name}", value, f"{least} to {most}")
-    return Size(cores=entries.get("cores"), capacity=entries.get("capacity"))
+            raise _wrong(file, entry, value, f"{least} to {most}")
+    return Size(**entries)
 
 
-def _refused(file: Path, entry: str, value: object, expected: str) -> SizesError:
+def _wrong(file: Path, entry: str, value: object, expected: str) -> SizesError:
     return SizesError(f"{entry} in {str(file)!r} is {bounded_repr(value)}; expected {expected}")

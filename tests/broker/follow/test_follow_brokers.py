@@ -192,11 +192,11 @@ def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_not
 def test_a_leader_of_before_is_shut_out(followed: Followed) -> None:
     """One that was stopped for a while still believes that it leads; nothing of it is seen."""
     older = FencedProducer(followed.connection, "c1")
-    older.say([joined(1)])
+    older.send([joined(1)])
     newer = FencedProducer(followed.connection, "c1")
     with pytest.raises(OvertakenError):
-        older.say([joined(2), joined(3)])
-    newer.say([joined(4)])
+        older.send([joined(2), joined(3)])
+    newer.send([joined(4)])
     newer.close()
     older.close()
     followed.waits_for([("SpuJoined", 1), ("SpuJoined", 4)])

@@ -80,7 +80,7 @@ class Life:
 
 
 def place(offset: int) -> EventPosition:
-    return EventPosition(partition=0, offset=offset, time_ms=offset)
+    return EventPosition(0, offset, offset)
 
 
 def without(*ids: int) -> Racks:
@@ -219,9 +219,8 @@ def test_what_nobody_tells_stays_as_it_was() -> None:
 
 def test_a_size_of_its_own_goes_before_that_of_all() -> None:
     """Field by field: a broker may have more cores and the capacity of all."""
-    rules = replace(RULES, size=Size(cores=2, capacity=5), sizes={1: Size(cores=4)})
-    assert rules.size_of(1) == Size(cores=4, capacity=5)
-    assert rules.size_of(2) == Size(cores=2, capacity=5)
+    assert Size(cores=4).over(Size(cores=2, capacity=5)) == Size(cores=4, capacity=5)
+    assert Size().over(Size(cores=2)) == Size(cores=2)
 
 
 def by_hand(spu_id: int, event_id: str = "hand") -> SpuJoined:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,16 @@ from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
-from spu_assigner.stream.follow.command import _rules, _watched
+from spu_assigner.stream.follow.command import _watched
 from spu_assigner.stream.follow.decision import (
-    Announced,
     MembershipDecision,
     Rules,
     Sightings,
     Size,
 )
-from spu_assigner.stream.follow.rendering import Teller
-from spu_assigner.stream.follow.sizes_file import Sizes, SizesError, read_sizes
+from spu_assigner.stream.follow.loop import FollowOptions, RulesOfLooks
+from spu_assigner.stream.follow.rendering import FollowOutput
+from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
 from spu_assigner.stream.kafka import connection_diagnosis
 
 COMMAND = ["follow-brokers", "--cluster", "c1"]
@@ -76,9 +77,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_file_of_sizes_has_one_for_all_and_some_of_their_own(file: Path) -> None:
     """As the module shows it."""
     file.write_text("capacity = 1000\n[brokers.3]\ncores = 8\ncapacity = 4000\n")
-    assert read_sizes(file) == Sizes(
-        size=Size(capacity=1000), by_broker={3: Size(cores=8, capacity=4000)}
-    )
+    assert read_sizes(file) == (Size(capacity=1000), {3: Size(cores=8, capacity=4000)})
 
 
 @pytest.mark.parametrize(
@@ -107,18 +106,19 @@ def test_sizes_are_read_again_and_a_wrong_file_changes_nothing(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A slip of the pen must not resize a cluster, nor end the follower."""
-    given = Rules(cluster_id="c1", kafka_cluster="", grace_seconds=1, size=Size(cores=2))
     file.write_text("capacity = 10")
-    rules = _rules(given, file, Teller("table"))
-    assert rules("k").size_of(1) == Size(cores=2, capacity=10)
-    file.write_text("capacity = 20")
-    assert rules("k").size_of(1) == Size(cores=2, capacity=20)
+    given = Rules(cluster_id="c1", grace_seconds=1, size=Size(cores=2))
+    options = FollowOptions(rules=given, sizes_file=file, interval_seconds=1)
+    rules = RulesOfLooks(options, FollowOutput("table"))
+    expected = replace(given, kafka_cluster="k", size=Size(cores=2, capacity=10))
+    assert rules.now("k") == expected
+    file.write_text("[brokers.3]\ncapacity = 20")
+    expected = replace(expected, size=Size(cores=2), sizes={3: Size(capacity=20)})
+    assert rules.now("k") == expected
     file.write_text("capacity = x")
     for _ in range(2):
-        assert rules("k").size_of(1) == Size(cores=2, capacity=20)
-    told = capsys.readouterr().err
-    assert told.count("goes on with what it said before") == 1
-    assert rules("k").kafka_cluster == "k"
+        assert rules.now("k") == expected
+    assert capsys.readouterr().err.count("the sizes of before still hold") == 1
 
 
 def test_the_watched_cluster_has_its_own_settings_or_those_of_the_other(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_the_watched_cluster_has_its_own_settings_or_those_of_the_other(tmp_path
 
 
 def placed(partition: int, offset: int, time_ms: int) -> EventPosition:
-    return EventPosition(partition=partition, offset=offset, time_ms=time_ms)
+    return EventPosition(partition, offset, time_ms)
 
 
 def joined(event_id: str = "j", spu_id: int = 1, **fields: int) -> SpuJoined:
@@ -176,7 +176,7 @@ def test_what_was_said_last_is_what_the_job_follows(
 
 
 def tell(form: str, dry_run: bool = False) -> Callable[..., None]:
-    return Teller(form, dry_run=dry_run).event  # type: ignore[arg-type]  # a form
+    return FollowOutput(form, dry_run=dry_run).event  # type: ignore[arg-type]  # a form
 
 
 def test_events_are_told_for_people_and_as_simulate_reads_them(
@@ -200,10 +200,10 @@ def test_events_are_told_for_people_and_as_simulate_reads_them(
 
 def test_a_crowded_broker_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
     """It joins again with each restart; JSON on standard output stays JSON."""
-    teller = Teller("json")
+    output = FollowOutput("json")
     for capacity in (6_998, 7_000):
-        teller.crowded(1, held=3_500, capacity=capacity)
-    teller.crowded(2, held=9, capacity=5)
+        output.crowded(1, held=3_500, capacity=capacity)
+    output.crowded(2, held=9, capacity=5)
     told = capsys.readouterr()
     assert told.out == ""
     assert [line.split(",")[0] for line in told.err.splitlines()] == [
@@ -216,7 +216,7 @@ def test_a_crowded_broker_is_warned_of_once(capsys: pytest.CaptureFixture[str]) 
 
 def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
     """A line at each look would hide what matters."""
-    teller = Teller("table")
+    output = FollowOutput("table")
     there = Sightings().after({1: None, 2: "a"}, now=0, gap=1)
     away = there.after({1: None}, now=1, gap=1)
     for decision, sight in (
@@ -226,14 +226,13 @@ def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[
         (MembershipDecision(held=(2, 3), left_alone={1: "it is excluded"}), away),
         (MembershipDecision(held=(2, 3), left_alone={1: "it is excluded"}), away),
     ):
-        teller.decided(decision, sight)
+        output.decided(decision, sight)
     for _ in range(2):
-        teller.blind("x:1: no answer")
+        output.blind("x:1: no answer")
     for _ in range(2):
-        teller.sees()
-    for is_mine in (None, False, False):
-        teller.stands_by(is_mine)
-    teller.leads({1: Announced(online=True, is_own=True, described=None, place="")}, dry_run=False)
+        output.sees()
+    for text in ("stands by", "stands by", "leads", None, "leads"):
+        output.report("election", text)
     lines = [line.removeprefix("follow-brokers: ") for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "misses broker 2; to leave in 60 s unless seen again",
@@ -243,7 +242,7 @@ def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[
         "leaves broker 1 alone: it is excluded",
         "cannot see the watched cluster: x:1: no answer; nobody leaves",
         "sees the watched cluster again",
-        "stands by: waits for the group",
-        "stands by: another follower leads",
-        "leads; 1 SPUs joined by this command, 0 by others",
+        "stands by",
+        "leads",
+        "leads",
     ]
