@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, is_legal_name
@@ -14,8 +14,8 @@ from spu_assigner.stream.config.command_options import Form, broker_options, out
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.follow.decision import Rules, Size
-from spu_assigner.stream.follow.loop import FollowOptions, follow
+from spu_assigner.stream.follow.decision import FollowOptions, Size
+from spu_assigner.stream.follow.loop import follow
 from spu_assigner.stream.follow.rendering import FollowOutput
 
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -117,22 +117,14 @@ def _cluster(_ctx: click.Context, _parameter: click.Parameter, value: str) -> st
 @broker_options
 def follow_brokers(
     *,
-    cluster_id: str,
+    connection: Connection,
     watch_bootstrap_servers: str | None,
     watch_config: Path | None,
-    grace_seconds: float,
-    interval_seconds: float,
+    output: Form,
     capacity: int | None,
     cores: int | None,
-    sizes_file: Path | None,
     exclude: tuple[int, ...],
-    adopt: bool,
-    allow_mass_leave: bool,
-    accept_cluster: bool,
-    once: bool,
-    dry_run: bool,
-    output: Form,
-    connection: Connection,
+    **given: Any,
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
 
@@ -146,25 +138,13 @@ def follow_brokers(
     Exit status: 0 done (--once), also where another process leads; 1 failed, or with --once leaves
     held back; 2 wrong usage; 130 and 143 interrupted.
     """
-    options = FollowOptions(
-        rules=Rules(
-            cluster_id=cluster_id,
-            grace_seconds=grace_seconds,
-            size=Size(cores=cores, capacity=capacity),
-            excluded=frozenset(exclude),
-            adopts=adopt,
-            mass_leave_allowed=allow_mass_leave,
-        ),
-        sizes_file=sizes_file,
-        interval_seconds=interval_seconds,
-        once=once,
-        dry_run=dry_run,
-        accepts_cluster=accept_cluster,
-    )
+    size, excluded = Size(cores=cores, capacity=capacity), frozenset(exclude)
+    options = FollowOptions(size=size, excluded=excluded, **given)
     watched = _watched(connection, watch_bootstrap_servers, watch_config)
-    interrupts = Interrupts(lambda: None)
-    output_lines = FollowOutput(output, dry_run=dry_run)
-    return follow(connection, watched, options, output_lines, check=interrupts.check)
+    check = Interrupts(lambda: None).check
+    return follow(
+        connection, watched, options, FollowOutput(output, dry_run=options.dry_run), check=check
+    )
 
 
 def _watched(connection: Connection, servers: str | None, config: Path | None) -> Connection:

@@ -23,6 +23,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
@@ -70,17 +71,22 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What holds for one cluster."""
+class FollowOptions:
+    """What the command was asked for."""
 
     cluster_id: str
-    kafka_cluster: str = ""  # the watched cluster's own id
+    kafka_cluster: str = ""  # the watched cluster's own id, once it was seen
     grace_seconds: float
+    interval_seconds: float = 5.0
     size: Size = field(default_factory=Size)  # of each broker without one of its own
     sizes: Mapping[int, Size] = field(default_factory=dict)
+    sizes_file: Path | None = None  # read again at each look
     excluded: frozenset[int] = frozenset()  # these brokers are no business of ours
-    adopts: bool = False
-    mass_leave_allowed: bool = False
+    adopt: bool = False
+    allow_mass_leave: bool = False
+    accept_cluster: bool = False  # although the SPUs were announced as another cluster's brokers
+    once: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +146,7 @@ class MembershipDecision:
 def decide(
     announced: Mapping[int, Announced],
     sight: Sightings,
-    rules: Rules,
+    options: FollowOptions,
     *,
     origin: str,
     occurred_at: int,
@@ -150,7 +156,6 @@ def decide(
     Args:
         announced: by SPU, of all that were announced.
         sight: of the brokers.
-        rules: for this cluster.
         origin: names the input topic; the place of what is not in it (any more) begins so.
         occurred_at: for the events, ms since 1970.
     """
@@ -160,15 +165,15 @@ def decide(
     events: list[Announcement] = []
     for broker, rack in sorted(sight.racks.items()):
         known = announced.get(broker)
-        if (reason := _why_not(broker, rack, known, rules)) is not None:
+        if (reason := _why_not(broker, rack, known, options)) is not None:
             left_alone[broker] = reason
             continue
-        described = _described(broker, rack, known, rules)
+        described = _described(broker, rack, known, options)
         if known is None or not known.online or known.described != described:
             events.append(
                 SpuJoined(
                     event_id=_event_id(origin, broker, known, f"joined-{_digest(described)}"),
-                    cluster_id=rules.cluster_id,
+                    cluster_id=options.cluster_id,
                     occurred_at=occurred_at,
                     spu_id=broker,
                     rack=described.rack,
@@ -180,17 +185,17 @@ def decide(
     wanted = [
         broker
         for broker, known in sorted(announced.items())
-        if known.online and known.is_own and broker not in rules.excluded
+        if known.online and known.is_own and broker not in options.excluded
     ]
     missing = {broker: sight.missing_for(broker) for broker in wanted}
     gone = {broker: seconds for broker, seconds in missing.items() if seconds is not None}
-    due = [broker for broker, seconds in gone.items() if seconds >= rules.grace_seconds]
+    due = [broker for broker, seconds in gone.items() if seconds >= options.grace_seconds]
     is_mass = len(gone) > 1 and 2 * len(gone) > len(wanted)
-    held = tuple(due) if is_mass and not rules.mass_leave_allowed else ()
+    held = tuple(due) if is_mass and not options.allow_mass_leave else ()
     events += [
         SpuLeft(
             event_id=_event_id(origin, broker, announced[broker], "left"),
-            cluster_id=rules.cluster_id,
+            cluster_id=options.cluster_id,
             occurred_at=occurred_at,
             spu_id=broker,
             mode=LeaveMode.OFFLINE,
@@ -202,7 +207,7 @@ def decide(
         events=tuple(events),
         held=held,
         awaited={
-            broker: rules.grace_seconds - seconds
+            broker: options.grace_seconds - seconds
             for broker, seconds in gone.items()
             if broker not in due
         },
@@ -236,9 +241,11 @@ def followed_clusters(announced: Mapping[int, Announced]) -> Sequence[str]:
     return sorted({each.labels[LABEL] for each in described if each and LABEL in each.labels})
 
 
-def _why_not(broker: int, rack: str | None, known: Announced | None, rules: Rules) -> str | None:
+def _why_not(
+    broker: int, rack: str | None, known: Announced | None, options: FollowOptions
+) -> str | None:
     """Why nothing is announced of a broker that is there; None: it is ours to announce."""
-    if broker in rules.excluded:
+    if broker in options.excluded:
         return "it is excluded"
     if rack is not None and len(rack) > RACK_LENGTH_MAX:
         return f"its rack has {len(rack)} characters; expected {RACK_LENGTH_MAX} at most"
@@ -246,12 +253,14 @@ def _why_not(broker: int, rack: str | None, known: Announced | None, rules: Rule
         return None
     if not known.online:
         return "somebody else made it leave; it comes back when he joins it"
-    return None if rules.adopts else "somebody else joined it; --adopt takes it over"
+    return None if options.adopt else "somebody else joined it; --adopt takes it over"
 
 
-def _described(broker: int, rack: str | None, known: Announced | None, rules: Rules) -> Described:
+def _described(
+    broker: int, rack: str | None, known: Announced | None, options: FollowOptions
+) -> Described:
     before = None if known is None else known.described
-    size = rules.sizes.get(broker, Size()).over(rules.size)
+    size = options.sizes.get(broker, Size()).over(options.size)
     cores = size.cores if size.cores is not None else 1 if before is None else before.cores
     capacity = size.capacity
     if capacity is None and before is not None and before.cores == cores:
@@ -260,7 +269,7 @@ def _described(broker: int, rack: str | None, known: Announced | None, rules: Ru
         rack=rack or (None if before is None else before.rack),
         cores=cores,
         capacity=default_capacity(cores) if capacity is None else capacity,
-        labels={**({} if before is None else before.labels), LABEL: rules.kafka_cluster},
+        labels={**({} if before is None else before.labels), LABEL: options.kafka_cluster},
     )
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined
@@ -19,9 +18,10 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.decision import (
     Announced,
     Announcement,
+    FollowOptions,
     MembershipDecision,
-    Rules,
     Sightings,
+    Size,
     crowded,
     decide,
     followed_clusters,
@@ -46,18 +46,6 @@ ELECTION_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's s
 HELD_BACK: Final = 1  # exit status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowOptions:
-    """What the command was asked for."""
-
-    rules: Rules  # without the watched cluster's own id
-    sizes_file: Path | None = None  # read again at each look
-    interval_seconds: float
-    once: bool = False
-    dry_run: bool = False
-    accepts_cluster: bool = False  # although the SPUs were announced as another cluster's brokers
-
-
 def follow(
     events: Connection,
     watched: Connection,
@@ -74,8 +62,8 @@ def follow(
         ClientError: the same of the cluster that the events go to.
         FollowError: it cannot go on.
     """
-    rules = RulesOfLooks(options, output)
-    with closing(_Follower(events, WatchedCluster(watched), options, rules, output)) as follower:
+    sizes = SizesOfLooks(options, output)
+    with closing(_Follower(events, WatchedCluster(watched), options, sizes, output)) as follower:
         follower.begin()
         while True:
             began = time.monotonic()
@@ -88,8 +76,8 @@ def follow(
             check()
 
 
-class RulesOfLooks:
-    """The rules, with what the file of sizes says at each look; a wrong file changes nothing.
+class SizesOfLooks:
+    """The options, with what the file of sizes says at each look; a wrong file changes nothing.
 
     Raises:
         SizesError: the file is wrong at the start.
@@ -98,21 +86,19 @@ class RulesOfLooks:
     def __init__(self, options: FollowOptions, output: FollowOutput) -> None:
         self._options = options
         self._output = output
-        self._sizes = None if options.sizes_file is None else read_sizes(options.sizes_file)
+        self._file = options.sizes_file
+        self._sizes = (Size(), {}) if self._file is None else read_sizes(self._file)
 
-    def now(self, kafka_cluster: str) -> Rules:
-        """The rules for the watched cluster's own id."""
-        given = replace(self._options.rules, kafka_cluster=kafka_cluster)
-        if self._options.sizes_file is None or self._sizes is None:
-            return given
+    def now(self, kafka_cluster: str) -> FollowOptions:
+        """The options for the watched cluster's own id."""
         wrong = None
         try:
-            self._sizes = read_sizes(self._options.sizes_file)
+            self._sizes = self._sizes if self._file is None else read_sizes(self._file)
         except SizesError as reason:
             wrong = f"{reason}; the sizes of before still hold"
         self._output.report("sizes", wrong)
-        of_all, by_broker = self._sizes
-        return replace(given, size=of_all.over(given.size), sizes=by_broker)
+        size = self._sizes[0].over(self._options.size)
+        return replace(self._options, kafka_cluster=kafka_cluster, size=size, sizes=self._sizes[1])
 
 
 class _Session:
@@ -153,14 +139,14 @@ class _Follower:
         events: Connection,
         watched: WatchedCluster,
         options: FollowOptions,
-        rules: RulesOfLooks,
+        sizes: SizesOfLooks,
         output: FollowOutput,
     ) -> None:
         self._events = events
         self._watched = watched
         self._options = options
-        self._cluster_id = options.rules.cluster_id
-        self._rules = rules
+        self._cluster_id = options.cluster_id
+        self._sizes = sizes
         self._output = output
         self._sight = Sightings()
         self._kafka_cluster = ""
@@ -263,7 +249,7 @@ class _Follower:
         decision = decide(
             session.reader.announced.by_spu(),
             self._sight,
-            self._rules.now(self._kafka_cluster),
+            self._sizes.now(self._kafka_cluster),
             origin=session.reader.origin,
             occurred_at=time.time_ns() // 1_000_000,
         )
@@ -306,7 +292,7 @@ class _Follower:
 
     def _check_cluster(self, announced: Mapping[int, Announced]) -> None:
         others = [each for each in followed_clusters(announced) if each != self._kafka_cluster]
-        if others and not self._options.accepts_cluster:
+        if others and not self._options.accept_cluster:
             raise FollowError(
                 f"SPUs of cluster {self._cluster_id!r} are brokers of Kafka cluster "
                 f"{others[0]}, and this is {self._kafka_cluster}; check --watch-bootstrap-servers, "

@@ -25,9 +25,9 @@ from spu_assigner.core.base.events import SpuJoined, TopicDelete
 from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, Origin
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow import loop as follow_run
-from spu_assigner.stream.follow.decision import Rules, Size
+from spu_assigner.stream.follow.decision import FollowOptions, Size
 from spu_assigner.stream.follow.kafka import require_rights
-from spu_assigner.stream.follow.loop import FollowOptions, follow
+from spu_assigner.stream.follow.loop import follow
 from spu_assigner.stream.follow.rendering import FollowOutput
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.lifecycle import Jars, build_session
@@ -315,11 +315,7 @@ def mark_as_before_0_3(secured: Secured) -> None:
 def follow_once(settings: Settings) -> None:
     """Join the broker that is there, each time with another size: there is something to send."""
     size = Size(capacity=next(CAPACITIES))
-    order = FollowOptions(
-        rules=Rules(cluster_id=CLUSTER, grace_seconds=0, size=size),
-        interval_seconds=0.1,
-        once=True,
-    )
+    order = FollowOptions(cluster_id=CLUSTER, grace_seconds=0, size=size, once=True)
     connection = settings.connection()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follow_run, "require_rights", lambda _: None)

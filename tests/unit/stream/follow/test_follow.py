@@ -15,8 +15,8 @@ from spu_assigner.stream.follow.decision import (
     LABEL,
     MARK,
     Announcement,
+    FollowOptions,
     MembershipDecision,
-    Rules,
     Sightings,
     Size,
     crowded,
@@ -25,7 +25,7 @@ from spu_assigner.stream.follow.decision import (
 )
 
 GRACE, GAP = 3.0, 10.0
-RULES = Rules(cluster_id="c", kafka_cluster="k", grace_seconds=GRACE)
+RULES = FollowOptions(cluster_id="c", kafka_cluster="k", grace_seconds=GRACE)
 Racks = Mapping[int, str | None]
 ALL: Racks = {1: "a", 2: "b", 3: "c"}
 
@@ -33,7 +33,7 @@ ALL: Racks = {1: "a", 2: "b", 3: "c"}
 class Life:
     """A follower and the input it writes to, a look a second."""
 
-    def __init__(self, rules: Rules = RULES) -> None:
+    def __init__(self, rules: FollowOptions = RULES) -> None:
         self.rules = rules
         self.now = 0
         self.sent: list[Announcement] = []
@@ -170,7 +170,7 @@ def test_more_than_half_at_once_do_not_leave() -> None:
     life.looks(without(1, 2), 10)
     assert life.said_last() == joins([1, 2, 3])
     assert life.decide().held == (1, 2)
-    life.rules = replace(RULES, mass_leave_allowed=True)
+    life.rules = replace(RULES, allow_mass_leave=True)
     life.look(without(1, 2))
     assert life.said_last()[3:] == [("SpuLeft", 1), ("SpuLeft", 2)]
 
@@ -240,7 +240,7 @@ def test_what_others_joined_is_left_alone() -> None:
 
 def test_what_is_adopted_keeps_its_size_and_leaves_like_others() -> None:
     """Kafka knows the rack, and nothing of the size."""
-    life = Life(replace(RULES, adopts=True))
+    life = Life(replace(RULES, adopt=True))
     life.by_hand(replace(by_hand(2), labels={"row": "7"}))
     life.looks(ALL, 2)
     assert life.said_last() == joins([1, 2, 3])
@@ -255,7 +255,7 @@ def test_what_is_adopted_keeps_its_size_and_leaves_like_others() -> None:
 @pytest.mark.parametrize("adopts", [False, True])
 def test_whom_others_made_leave_stays_away(adopts: bool) -> None:
     """A drain must not be undone because the broker still runs."""
-    life = Life(replace(RULES, adopts=adopts))
+    life = Life(replace(RULES, adopt=adopts))
     life.look(ALL)
     drained = SpuLeft(event_id="d", cluster_id="c", spu_id=2, mode=LeaveMode.DECOMMISSION)
     life.by_hand(drained)
@@ -403,7 +403,7 @@ def test_after_a_while_of_clear_sight_the_ring_is_who_is_there(
     looks: list[Racks | str | None],
 ) -> None:
     """Whatever was before; what is held back is the one thing that may differ."""
-    life = Life(replace(RULES, mass_leave_allowed=True))
+    life = Life(replace(RULES, allow_mass_leave=True))
     for look in looks:
         if look == "restart":
             life.start_anew()

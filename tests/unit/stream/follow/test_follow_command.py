@@ -15,12 +15,12 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.command import _watched
 from spu_assigner.stream.follow.decision import (
+    FollowOptions,
     MembershipDecision,
-    Rules,
     Sightings,
     Size,
 )
-from spu_assigner.stream.follow.loop import FollowOptions, RulesOfLooks
+from spu_assigner.stream.follow.loop import SizesOfLooks
 from spu_assigner.stream.follow.rendering import FollowOutput
 from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
 from spu_assigner.stream.kafka import connection_diagnosis
@@ -107,9 +107,8 @@ def test_sizes_are_read_again_and_a_wrong_file_changes_nothing(
 ) -> None:
     """A slip of the pen must not resize a cluster, nor end the follower."""
     file.write_text("capacity = 10")
-    given = Rules(cluster_id="c1", grace_seconds=1, size=Size(cores=2))
-    options = FollowOptions(rules=given, sizes_file=file, interval_seconds=1)
-    rules = RulesOfLooks(options, FollowOutput("table"))
+    given = FollowOptions(cluster_id="c1", grace_seconds=1, size=Size(cores=2), sizes_file=file)
+    rules = SizesOfLooks(given, FollowOutput("table"))
     expected = replace(given, kafka_cluster="k", size=Size(cores=2, capacity=10))
     assert rules.now("k") == expected
     file.write_text("[brokers.3]\ncapacity = 20")

@@ -116,7 +116,7 @@ def test_a_release_is_read_as_one(lines: list[dict[str, Any]], found: Wanted) ->
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "fault"),
     [
         (b"{", "line 1 of maps.jsonl is no JSON"),
         (b"[" * 100_000, "line 1 of maps.jsonl is no JSON"),
@@ -133,11 +133,11 @@ def test_a_release_is_read_as_one(lines: list[dict[str, Any]], found: Wanted) ->
         (b"", "no cluster 'c1'; it has none"),
     ],
 )
-def test_lines_that_are_none_of_simulates_are_told(line: bytes, told: str) -> None:
+def test_lines_that_are_none_of_simulates_are_reported(line: bytes, fault: str) -> None:
     """A topic that was passed over in silence would look as if it had no map."""
     with pytest.raises(MapsError) as caught:
         read(line)
-    assert told in str(caught.value)
+    assert fault in str(caught.value)
 
 
 def kafka(**topics: list[list[int]]) -> KafkaCluster:
@@ -187,7 +187,7 @@ APPLIED = made(*THEN)
 
 
 def kept() -> TopicsPlan:
-    """With all that a plan can tell."""
+    """With all that a plan can say."""
     plan = planned(WANTED, kafka(**THEN), delete=True, recreate=True)
     size = TopicSize(records=7, size_bytes=None)
     changes = tuple(
@@ -203,7 +203,7 @@ def test_a_saved_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     """And nothing is left beside it."""
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "none" / "plan.json", tmp_path / "folder"):
@@ -254,21 +254,68 @@ def test_the_moves_are_written_for_kafkas_tool() -> None:
     }
 
 
+SAME = kafka(**THEN)
+ANEW = {topic: replace(SAME, ids={**SAME.ids, topic: "another"}) for topic in ("old", "wide")}
+
+
+def now(**topics: list[list[int]] | None) -> KafkaCluster:
+    """What is there, but for these."""
+    found = {name: lists for name, lists in {**THEN, **topics}.items() if lists is not None}
+    return kafka(**found)
+
+
+def mapped(**topics: Wanted) -> Maps:
+    return replace(WANTED, topics={**WANTED.topics, **topics})
+
+
+MADE_SINCE = AppliedRecords(records={**APPLIED.records, **made("new").records})
+ONE = Wanted(replicas=((1,),), replication_factor=1)
+RELEASED = Wanted(replicas=None, is_released=True, released_at=11)
+
+
 @pytest.mark.parametrize(
-    "now",
+    ("cluster", "maps", "applied", "fault"),
     [
-        {},
-        {"new": [[1, 2]]},  # created already
-        {"wide": [[1, 2], [3, 1]]},  # grown already
-        {"wide": [[2, 1]]},  # moved already
-        {"foreign": [[2], [3]], "other": [[1]]},  # none of the plan's business
+        (SAME, WANTED, APPLIED, None),
+        # Done already: a run that broke off can be finished by the same plan.
+        (now(new=[[1, 2]]), WANTED, MADE_SINCE, None),
+        (now(wide=[[1, 2], [3, 1]]), WANTED, APPLIED, None),
+        (now(wide=[[2, 1]]), WANTED, APPLIED, None),
+        # None of the plan's business.
+        (now(foreign=[[2], [3]], other=[[1]]), mapped(another=ONE), APPLIED, None),
+        # What would be done now was decided on something else.
+        (now(new=[[2, 1]]), WANTED, APPLIED, "topic new is there, made otherwise"),
+        (now(same=[[1]]), None, APPLIED, "topic same had partition 0 on [3] and has it on [1]"),
+        (now(wide=[[3, 2]]), None, APPLIED, "wide had partition 0 on [1, 2] and has it on [3, 2]"),
+        (now(wide=[[1, 2], [2, 3]]), None, APPLIED, "partition 1 on [3, 1] and has it on [2, 3]"),
+        (now(wide=[[1, 2]] * 3), None, APPLIED, "topic wide had 1 partitions and has 3"),
+        (now(old=[[2]]), None, APPLIED, "topic old had partition 0 on [1] and has it on [2]"),
+        (now(same=None), None, APPLIED, "topic same is gone"),
+        (now(wide=None), None, APPLIED, "topic wide is gone"),
+        (ANEW["old"], None, APPLIED, "topic old was deleted and made again"),
+        (ANEW["wide"], None, APPLIED, "topic wide was deleted and made again"),
+        (replace(SAME, kafka_id="other"), WANTED, APPLIED, "for Kafka cluster k, this is other"),
+        (replace(SAME, brokers=(1, 3)), None, APPLIED, "brokers were [1, 2, 3] and are [1, 3]"),
+        (SAME, mapped(old=ONE), APPLIED, "the map of topic old has changed"),
+        # Only what apply made is deleted, though a file can be written by hand.
+        (SAME, None, AppliedRecords(), "topic old was not made by apply"),
+        (SAME, None, made("old", origin=Origin.FOUND), "topic old was not made by apply"),
+        (SAME, mapped(old=RELEASED), APPLIED, "topic old was released"),
+        # It was created by this plan, and would come back empty.
+        (SAME, None, MADE_SINCE, "topic new was in Kafka since and is gone, with its data"),
     ],
 )
-def test_a_plan_is_fresh_while_all_is_as_it_was_or_as_it_is_to_be(
-    now: dict[str, list[list[int]]],
+def test_a_plan_is_applied_while_all_is_as_it_was_or_as_it_is_to_be(
+    cluster: KafkaCluster, maps: Maps | None, applied: AppliedRecords, fault: str | None
 ) -> None:
-    """So that a run that broke off can be finished by the same plan."""
-    require_fresh(kept(), kafka(**{**THEN, **now}), WANTED, APPLIED)
+    """Whatever else has changed makes it stale, and nothing is done."""
+    if fault is None:
+        require_fresh(kept(), cluster, maps, applied)
+        return
+    with pytest.raises(StalePlanError) as caught:
+        require_fresh(kept(), cluster, maps, applied)
+    assert fault in str(caught.value)
+    assert str(caught.value).endswith("nothing was done, plan again")
 
 
 def test_a_partition_on_its_way_is_no_change_of_the_cluster() -> None:
@@ -280,138 +327,52 @@ def test_a_partition_on_its_way_is_no_change_of_the_cluster() -> None:
         require_fresh(plan, kafka(t=[[2, 1, 3]]), None, APPLIED)
 
 
-@pytest.mark.parametrize(
-    ("now", "told"),
-    [
-        ({"new": [[2, 1]]}, "topic new is there, made otherwise"),
-        ({"same": [[1]]}, "topic same had partition 0 on [3] and has it on [1]"),
-        ({"wide": [[3, 2]]}, "topic wide had partition 0 on [1, 2] and has it on [3, 2]"),
-        ({"wide": [[1, 2], [2, 3]]}, "topic wide had partition 1 on [3, 1] and has it on [2, 3]"),
-        ({"wide": [[1, 2]] * 3}, "topic wide had 1 partitions and has 3"),
-        ({"old": [[2]]}, "topic old had partition 0 on [1] and has it on [2]"),
-        ({"same": None}, "topic same is gone"),
-        ({"wide": None}, "topic wide is gone"),
-    ],
-)
-def test_a_plan_of_topics_that_have_changed_is_refused(
-    now: dict[str, list[list[int]] | None], told: str
-) -> None:
-    """What would be done now was decided on something else."""
-    topics = {name: lists for name, lists in {**THEN, **now}.items() if lists is not None}
-    with pytest.raises(StalePlanError) as caught:
-        require_fresh(kept(), kafka(**topics), WANTED, APPLIED)
-    assert told in str(caught.value)
-    assert str(caught.value).endswith("nothing was done, plan again")
-
-
-def test_a_topic_that_was_made_again_is_not_touched_by_an_old_plan() -> None:
-    """It is another topic under the same name, told by Kafka's id of it."""
-    ids = kafka(**THEN).ids
-    for topic in ("old", "wide"):
-        cluster = replace(kafka(**THEN), ids={**ids, topic: "another"})
-        with pytest.raises(StalePlanError, match=f"{topic} was deleted and made again"):
-            require_fresh(kept(), cluster, WANTED, APPLIED)
-    cluster = replace(kafka(**THEN), ids={**ids, "old": "another"})
-    with pytest.raises(StalePlanError, match="old was deleted and made again"):
-        require_fresh(kept(), cluster, WANTED, APPLIED)
-
-
-def test_a_plan_deletes_only_what_apply_made_whatever_its_file_says() -> None:
-    """A file can be written by hand, and a topic be released after it was planned."""
-    for applied in (AppliedRecords(), made("old", origin=Origin.FOUND)):
-        with pytest.raises(StalePlanError, match="topic old was not made by apply"):
-            require_fresh(kept(), kafka(**THEN), WANTED, applied)
-    released = Wanted(replicas=None, is_released=True, released_at=11)
-    now = replace(WANTED, topics={**WANTED.topics, "old": released})
-    with pytest.raises(StalePlanError, match="topic old was released"):
-        require_fresh(kept(), kafka(**THEN), now, APPLIED)
-
-
-def test_a_plan_that_was_applied_does_not_create_again_what_is_gone_since() -> None:
-    """It came back empty, without a word."""
-    since = AppliedRecords(records={**APPLIED.records, **made("new").records})
-    require_fresh(kept(), kafka(**THEN, new=[[1, 2]]), WANTED, since)
-    with pytest.raises(StalePlanError, match="topic new was in Kafka since and is gone, with its"):
-        require_fresh(kept(), kafka(**THEN), WANTED, since)
-
-
 def test_a_plan_to_create_again_what_is_gone_does_so_once() -> None:
     """It was asked for by --recreate, of that topic and no later one."""
-    gone = AppliedRecords(records={**APPLIED.records, **made("new").records})
-    again = make_plan(WANTED, kafka(**THEN), applied=gone, recreate=True)
-    require_fresh(again, kafka(**THEN), WANTED, gone)
+    again = make_plan(WANTED, SAME, applied=MADE_SINCE, recreate=True)
+    require_fresh(again, SAME, WANTED, MADE_SINCE)
     later = {"new": record("new", Origin.CREATED, "a-later-one")}
     for applied in (APPLIED, AppliedRecords(records={**APPLIED.records, **later})):
         with pytest.raises(StalePlanError, match="topic new was in Kafka since and is gone"):
-            require_fresh(again, kafka(**THEN), WANTED, applied)
-
-
-def test_a_plan_is_for_its_own_kafka_cluster_and_its_brokers() -> None:
-    """A broker that came or went since may have changed what is right."""
-    with pytest.raises(StalePlanError, match="for Kafka cluster k, this is other"):
-        require_fresh(kept(), replace(kafka(**THEN), kafka_id="other"), WANTED, APPLIED)
-    with pytest.raises(StalePlanError, match=r"brokers were \[1, 2, 3\] and are \[1, 3\]"):
-        require_fresh(kept(), replace(kafka(**THEN), brokers=(1, 3)), WANTED, APPLIED)
-
-
-def test_a_plan_whose_maps_have_changed_is_refused() -> None:
-    """An SPU may have been decommissioned since; other topics' maps do not matter."""
-    other = {**WANTED.topics, "another": Wanted(replicas=((1,),), replication_factor=1)}
-    require_fresh(kept(), kafka(**THEN), replace(WANTED, topics=other), APPLIED)
-    changed = {**WANTED.topics, "old": Wanted(replicas=((1,),), replication_factor=1)}
-    with pytest.raises(StalePlanError, match="the map of topic old has changed"):
-        require_fresh(kept(), kafka(**THEN), replace(WANTED, topics=changed), APPLIED)
+            require_fresh(again, SAME, WANTED, applied)
 
 
 def test_a_plan_that_was_tampered_with_touches_no_reserved_topic() -> None:
     """A file can say anything."""
     plan = kept()
     changes = tuple(replace(each, topic="__consumer_offsets") for each in plan.changes)
-    forged = replace(plan, changes=changes)
     with pytest.raises(StalePlanError, match="none that may be changed"):
-        require_fresh(forged, kafka(**THEN), None, APPLIED)
+        require_fresh(replace(plan, changes=changes), SAME, None, APPLIED)
+
+
+NO_TARGET = {"SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "x"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ", "told"),
+    ("arguments", "environ", "status", "fault"),
     [
-        (["plan"], {}, "Missing option '--cluster'"),
-        (["plan", "--no-such"], {}, "No such option"),
-        (["plan", "x"], {}, "unexpected extra argument"),
-        (["plan", "--cluster", "c1", "-b", "nowhere"], {}, "--bootstrap-servers is 'nowhere'"),
-        (["plan", "--cluster", "c1", "--maps", "/none"], {}, "cannot read '/none'"),
-        (["plan", "--cluster", "c1", "--config", "/none"], {}, "settings file /none"),
-        (
-            ["plan", "--cluster", "c1"],
-            {"SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "x"},
-            "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS is 'x'",
-        ),
+        # 2 says that there is something to do: a script must not take a typing error for that.
+        (["plan"], {}, 1, "Missing option '--cluster'"),
+        (["plan", "--no-such"], {}, 1, "No such option"),
+        (["plan", "x"], {}, 1, "unexpected extra argument"),
+        (["plan", "--cluster", "c1", "-b", "nowhere"], {}, 1, "--bootstrap-servers is 'nowhere'"),
+        (["plan", "--cluster", "c1", "--maps", "/none"], {}, 1, "cannot read '/none'"),
+        (["plan", "--cluster", "c1", "--config", "/none"], {}, 1, "settings file /none"),
+        (["plan", "--cluster", "c1"], NO_TARGET, 1, "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS is 'x'"),
+        (["apply", "--no-such"], {}, 2, "No such option"),
+        (["apply"], {}, 2, "Missing option '--cluster'"),
+        (["apply", "plan.json", "--delete"], {}, 2, "PLAN says what to do"),
+        (["apply", "plan.json", "--recreate"], {}, 2, "PLAN says what to do"),
+        (["apply", "plan.json", "--foreign", "t*"], {}, 2, "PLAN says what to do"),
     ],
 )
-def test_of_plan_no_error_ends_with_two(
-    arguments: list[str], environ: dict[str, str], told: str
+def test_wrong_usage_ends_with_two_and_of_plan_with_one(
+    arguments: list[str], environ: dict[str, str], status: int, fault: str
 ) -> None:
-    """2 says that there is something to do: a script must not take a typing error for that."""
+    """On standard error, before Kafka is asked."""
     done = CliRunner().invoke(cli, arguments, env=environ)
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert told in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["apply", "--no-such"], "No such option"),
-        (["apply"], "Missing option '--cluster'"),
-        (["apply", "plan.json", "--delete"], "PLAN says what to do"),
-        (["apply", "plan.json", "--recreate"], "PLAN says what to do"),
-        (["apply", "plan.json", "--foreign", "t*"], "PLAN says what to do"),
-    ],
-)
-def test_of_apply_wrong_usage_ends_with_two(arguments: list[str], told: str) -> None:
-    """As of every other command."""
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 2
-    assert told in done.stderr
+    assert (done.exit_code, done.stdout) == (status, "")
+    assert fault in done.stderr
 
 
 def test_a_target_has_settings_of_its_own(tmp_path: Path) -> None:
@@ -446,8 +407,8 @@ def test_a_target_has_settings_of_its_own(tmp_path: Path) -> None:
     assert Settings.load(environ=environ).connection().client()["sasl.password"] == "here"
 
 
-def test_a_wrong_setting_of_a_target_is_told_by_its_own_name() -> None:
-    """The line must lead to the place to mend."""
+def test_a_wrong_setting_of_a_target_is_reported_by_its_own_name() -> None:
+    """The line must lead to the place to fix."""
     with pytest.raises(SettingsError, match=r"^SPU_ASSIGNER_TARGET_SASL_MECHANISM is 'X'"):
         Settings.load(environ={"SPU_ASSIGNER_TARGET_SASL_MECHANISM": "X"}, is_target=True)
     with pytest.raises(AssignerError, match=r"^--target-bootstrap-servers is 'x'"):
