@@ -16,7 +16,6 @@ from typing import Final
 from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.decision import (
-    Announced,
     Announcement,
     FollowOptions,
     MembershipDecision,
@@ -145,14 +144,12 @@ class _Follower:
         self._events = events
         self._watched = watched
         self._options = options
-        self._cluster_id = options.cluster_id
         self._sizes = sizes
         self._output = output
         self._sight = Sightings()
         self._kafka_cluster = ""
         self._election: LeaderElection | None = None
         self._session: _Session | None = None
-        self._counted: set[str] = set()  # ids of the joins that the warning was considered for
 
     def begin(self) -> None:
         """The first look, and joining the election."""
@@ -161,19 +158,19 @@ class _Follower:
         self._kafka_cluster = look.kafka_cluster
         self._output.say(
             f"watches Kafka cluster {look.kafka_cluster}, {brokers_text(sorted(look.racks))}, for "
-            f"cluster {self._cluster_id}"
+            f"cluster {options.cluster_id}"
         )
         self._see(look)
         if options.dry_run:
             return
         require_rights(self._events)
-        self._election = LeaderElection(self._events, self._cluster_id)
+        self._election = LeaderElection(self._events, options.cluster_id)
         deadline = time.monotonic() + ELECTION_SECONDS_MAX
         while options.once and self._election.is_mine is None:
             self._election.poll(POLL_SECONDS)
             if time.monotonic() > deadline:
                 raise ClientError(
-                    f"the group of the followers of cluster {self._cluster_id!r} did not answer "
+                    f"the group of the followers of cluster {options.cluster_id!r} did not answer "
                     f"within {ELECTION_SECONDS_MAX:.0f} s; check the brokers"
                 )
 
@@ -260,44 +257,41 @@ class _Follower:
         return decision
 
     def _warn_of_crowded(self, events: Sequence[Announcement]) -> None:
-        """Before a broker joins with a capacity that Kafka has half used: once for each broker."""
+        """Before a broker joins with a capacity that Kafka has half used."""
         joins = [event for event in events if isinstance(event, SpuJoined)]
-        if all(join.event_id in self._counted for join in joins):
-            return
         try:
-            held = self._watched.replicas_held()
+            held = self._watched.replicas_held() if joins else {}
         except UnreachableError as reason:
             text = f"cannot count the replicas that brokers hold: {reason}"
             self._output.report("count", text)
             return
-        self._counted.update(join.event_id for join in joins)
         for broker, (count, capacity) in crowded(joins, held).items():
-            self._output.crowded(broker, held=count, capacity=capacity)
+            self._output.report(
+                f"capacity of {broker}",
+                f"warning: broker {broker} holds {count:,} replicas in Kafka already, more than "
+                f"half of the {capacity:,} slots that it joins with, and it takes no new ones once "
+                "they are assigned; set --capacity, or --sizes for single brokers",
+            )
 
     def _begun_session(self) -> _Session:
         options = self._options
-        session = _Session(self._events, self._cluster_id, dry_run=options.dry_run)
+        session = _Session(self._events, options.cluster_id, dry_run=options.dry_run)
         announced = session.reader.announced.by_spu()
-        try:
-            self._check_cluster(announced)
-        except FollowError:
+        others = [each for each in followed_clusters(announced) if each != self._kafka_cluster]
+        if others and not options.accept_cluster:
             session.close()
-            raise
-        own = sum(known.is_own and known.online for known in announced.values())
-        others = sum(not known.is_own and known.online for known in announced.values())
+            raise FollowError(
+                f"SPUs of cluster {options.cluster_id!r} are brokers of Kafka cluster {others[0]}, "
+                f"and this is {self._kafka_cluster}; check --watch-bootstrap-servers, or say "
+                "--accept-cluster if the brokers are to be those of this one now"
+            )
+        online = [known.is_own for known in announced.values() if known.online]
         what = "dry run, nothing is sent" if options.dry_run else "leads"
-        counts = f"{own} SPUs joined by this command, {others} by others"
+        counts = (
+            f"{online.count(True)} SPUs joined by this command, {online.count(False)} by others"
+        )
         self._output.report("election", f"{what}; {counts}")
         return session
-
-    def _check_cluster(self, announced: Mapping[int, Announced]) -> None:
-        others = [each for each in followed_clusters(announced) if each != self._kafka_cluster]
-        if others and not self._options.accept_cluster:
-            raise FollowError(
-                f"SPUs of cluster {self._cluster_id!r} are brokers of Kafka cluster "
-                f"{others[0]}, and this is {self._kafka_cluster}; check --watch-bootstrap-servers, "
-                "or say --accept-cluster if the brokers are to be those of this one now"
-            )
 
     def _end_session(self) -> None:
         session, self._session = self._session, None

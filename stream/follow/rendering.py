@@ -23,7 +23,6 @@ class FollowOutput:
         self._dry_run = dry_run
         self._reported: dict[str, str | None] = {}  # by what it is about
         self._missing: list[int] = []
-        self._crowded: set[int] = set()  # brokers, warned of
 
     def say(self, text: str) -> None:
         """A line on standard error."""
@@ -46,16 +45,6 @@ class FollowOutput:
             self.say("sees the watched cluster again")
             self._reported["sight"] = None
 
-    def crowded(self, broker: int, *, held: int, capacity: int) -> None:
-        """Kafka has used more than half of what a broker joins with; once for each."""
-        if broker not in self._crowded:
-            self._crowded.add(broker)
-            self.say(
-                f"warning: broker {broker} holds {held:,} replicas in Kafka already, more than "
-                f"half of the {capacity:,} slots that it joins with, and it takes no new ones once "
-                "they are assigned; set --capacity, or --sizes for single brokers"
-            )
-
     def decided(self, decision: MembershipDecision, sight: Sightings) -> None:
         """What is not done, and why."""
         if not sight.is_clear:
@@ -73,12 +62,13 @@ class FollowOutput:
             seconds = max(decision.awaited.values())
             self.say(f"misses {brokers_text(new)}; to leave in {seconds:.0f} s unless seen again")
         self._missing = missing
-        alone = {f"broker {broker}": why for broker, why in decision.left_alone.items()}
-        for broker in [each for each in self._reported if each.startswith("broker ")]:
-            if broker not in alone:
-                del self._reported[broker]
-        for broker, why in alone.items():
-            self.report(broker, f"leaves {broker} alone: {why}")
+        alone = {
+            f"broker {broker}": f"leaves broker {broker} alone: {why}"
+            for broker, why in decision.left_alone.items()
+        }
+        before = [about for about in self._reported if about.startswith("broker ")]
+        for about in dict.fromkeys([*alone, *before]):
+            self.report(about, alone.get(about))
 
     def event(self, event: Announcement, *, missing_for: float | None) -> None:
         """An event that was sent, or would be."""

@@ -1,4 +1,4 @@
-"""Who is said to join and leave: lists of looks in, events out."""
+"""Who is announced to join and leave: lists of looks in, events out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spu_assigner.stream.follow.decision import (
 )
 
 GRACE, GAP = 3.0, 10.0
-RULES = FollowOptions(cluster_id="c", kafka_cluster="k", grace_seconds=GRACE)
+OPTIONS = FollowOptions(cluster_id="c", kafka_cluster="k", grace_seconds=GRACE)
 Racks = Mapping[int, str | None]
 ALL: Racks = {1: "a", 2: "b", 3: "c"}
 
@@ -33,25 +33,25 @@ ALL: Racks = {1: "a", 2: "b", 3: "c"}
 class Life:
     """A follower and the input it writes to, a look a second."""
 
-    def __init__(self, rules: FollowOptions = RULES) -> None:
-        self.rules = rules
+    def __init__(self, options: FollowOptions = OPTIONS) -> None:
+        self.options = options
         self.now = 0
         self.sent: list[Announcement] = []
         self.log: list[SpuJoined | SpuLeft] = []
         self.assigner = Assigner()
-        self.start_anew()
+        self.restart()
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         """All is forgotten but what lies in the input."""
         self.sight = Sightings()
-        self.said = AnnouncedOfCluster("c", origin="t.begin-0")
+        self.reader = AnnouncedOfCluster("c", origin="t.begin-0")
         for offset, event in enumerate(self.log):
-            self.said.take(event, place(offset))
+            self.reader.take(event, place(offset))
 
     def by_hand(self, event: SpuJoined | SpuLeft) -> None:
         self.log.append(event)
         self.assigner.apply(event)
-        self.said.take(event, place(len(self.log) - 1))
+        self.reader.take(event, place(len(self.log) - 1))
 
     def look(self, racks: Racks | None) -> MembershipDecision:
         self.now += 1
@@ -63,8 +63,8 @@ class Life:
         return decision
 
     def decide(self) -> MembershipDecision:
-        said = self.said.by_spu()
-        return decide(said, self.sight, self.rules, origin="t.begin-0", occurred_at=0)
+        known = self.reader.by_spu()
+        return decide(known, self.sight, self.options, origin="t.begin-0", occurred_at=0)
 
     def looks(self, racks: Racks | None, count: int) -> None:
         for _ in range(count):
@@ -75,7 +75,7 @@ class Life:
         """What the job makes of it."""
         return sorted(self.assigner.clusters["c"].ring.ids.tolist())
 
-    def said_last(self) -> list[tuple[str, int]]:
+    def announced(self) -> list[tuple[str, int]]:
         return [(type(event).__name__, event.spu_id) for event in self.sent]
 
 
@@ -91,11 +91,15 @@ def joins(ids: Iterable[int]) -> list[tuple[str, int]]:
     return [("SpuJoined", broker) for broker in ids]
 
 
+def leaves(ids: Iterable[int]) -> list[tuple[str, int]]:
+    return [("SpuLeft", broker) for broker in ids]
+
+
 def test_brokers_join_with_their_racks_and_once() -> None:
-    """The first look says all; the next ones nothing."""
+    """The first look announces all; the next ones nothing."""
     life = Life()
     life.looks(ALL, 3)
-    assert life.said_last() == joins([1, 2, 3])
+    assert life.announced() == joins([1, 2, 3])
     first = life.sent[0]
     assert isinstance(first, SpuJoined)
     assert (first.rack, first.cores, first.capacity) == ("a", 1, 6_998)
@@ -103,42 +107,47 @@ def test_brokers_join_with_their_racks_and_once() -> None:
     assert life.ring == [1, 2, 3]
 
 
-def test_a_broker_leaves_after_the_grace_time_and_not_before() -> None:
-    """A restart is shorter, and moves nothing."""
+BACK = [("SpuLeft", 2), ("SpuJoined", 2)]
+
+
+@pytest.mark.parametrize(
+    ("looks", "events"),
+    [
+        ([(without(3), 3)], []),  # the first of the looks may be the moment it went
+        ([(without(3), 4)], leaves([3])),
+        ([(without(2), 3), (ALL, 1)] * 5, []),  # only a time without any sight of it counts
+        ([(without(2), 4), (ALL, 1)] * 2, BACK * 2),
+        ([(without(1, 2), 10)], []),  # more than half: so it looks through a hole in the network
+        ([(without(1), 2), (without(1, 2), 10)], []),  # a rack goes dark within seconds
+        ([(without(1), 5), (without(1, 2), 5)], leaves([1, 2])),  # is taken down slowly
+    ],
+)
+def test_a_broker_leaves_once_it_was_missing_for_the_grace_time(
+    looks: list[tuple[Racks, int]], events: list[tuple[str, int]]
+) -> None:
+    """After the joins of all three."""
     life = Life()
     life.look(ALL)
-    life.looks(without(3), 3)  # The first of them may be the moment it went.
-    assert life.said_last() == joins([1, 2, 3])
-    assert life.decide().awaited == {3: 1.0}
-    life.look(without(3))
-    assert life.said_last()[3:] == [("SpuLeft", 3)]
-    left = life.sent[-1]
-    assert isinstance(left, SpuLeft)
-    assert left.mode is LeaveMode.OFFLINE
-    assert life.ring == [1, 2]
-
-
-def test_a_broker_that_is_back_within_the_grace_time_was_never_away() -> None:
-    """However often: only a time without any sight of it counts."""
-    life = Life()
-    life.look(ALL)
-    for _ in range(5):
-        life.looks(without(2), 3)
-        life.look(ALL)
-    assert life.said_last() == joins([1, 2, 3])
-
-
-def test_who_left_and_is_back_joins_again_under_another_id() -> None:
-    """The job would take the same id for a copy and change nothing."""
-    life = Life()
-    life.look(ALL)
-    for _ in range(2):
-        life.looks(without(2), 4)
-        life.look(ALL)
-    back = [("SpuLeft", 2), ("SpuJoined", 2)]
-    assert life.said_last() == [*joins([1, 2, 3]), *back, *back]
+    for racks, count in looks:
+        life.looks(racks, count)
+    assert life.announced()[3:] == events
     assert len({event.event_id for event in life.sent}) == len(life.sent)
-    assert life.ring == [1, 2, 3]
+    assert all(isinstance(each, SpuJoined) or each.mode is LeaveMode.OFFLINE for each in life.sent)
+    gone = {broker for kind, broker in events if kind == "SpuLeft"} - set(looks[-1][0])
+    assert life.ring == sorted(set(ALL) - gone)
+
+
+def test_a_decision_says_what_it_waits_for_and_holds_back() -> None:
+    """For who reads along; `--allow-mass-leave` is the word that lets them go."""
+    life = Life()
+    life.look(ALL)
+    life.looks(without(3), 3)
+    assert life.decide().awaited == {3: 1.0}
+    life.looks(without(1, 3), 4)
+    assert life.decide().held == (1, 3)
+    life.options = replace(OPTIONS, allow_mass_leave=True)
+    life.look(without(1, 3))
+    assert life.announced()[3:] == leaves([1, 3])
 
 
 def test_what_cannot_be_seen_does_not_leave() -> None:
@@ -149,9 +158,9 @@ def test_what_cannot_be_seen_does_not_leave() -> None:
     life.looks(None, 100)
     life.looks({}, 100)  # A cluster that says it has no brokers was not seen.
     life.look(without(3))
-    assert life.said_last() == joins([1, 2, 3])
+    assert life.announced() == joins([1, 2, 3])
     life.looks(without(3), 2)
-    assert life.said_last()[3:] == [("SpuLeft", 3)]
+    assert life.announced()[3:] == leaves([3])
 
 
 def test_a_process_that_was_stopped_did_not_see_what_went_on() -> None:
@@ -163,44 +172,14 @@ def test_a_process_that_was_stopped_did_not_see_what_went_on() -> None:
     assert life.look(without(3)).events == ()
 
 
-def test_more_than_half_at_once_do_not_leave() -> None:
-    """So it looks through a hole in the network; a single one is no mass."""
-    life = Life()
-    life.look(ALL)
-    life.looks(without(1, 2), 10)
-    assert life.said_last() == joins([1, 2, 3])
-    assert life.decide().held == (1, 2)
-    life.rules = replace(RULES, allow_mass_leave=True)
-    life.look(without(1, 2))
-    assert life.said_last()[3:] == [("SpuLeft", 1), ("SpuLeft", 2)]
-
-
-def test_those_who_go_shortly_after_each_other_are_counted_together() -> None:
-    """A rack goes dark within seconds, not in one."""
-    life = Life()
-    life.look(ALL)
-    life.looks(without(1), 2)
-    life.looks(without(1, 2), 10)
-    assert life.said_last() == joins([1, 2, 3])
-
-
-def test_one_after_the_other_may_go() -> None:
-    """A cluster that is taken down slowly is no mass."""
-    life = Life()
-    life.look(ALL)
-    life.looks(without(1), 5)
-    life.looks(without(1, 2), 5)
-    assert life.said_last()[3:] == [("SpuLeft", 1), ("SpuLeft", 2)]
-
-
 def test_a_broker_in_another_rack_or_of_another_size_joins_again() -> None:
     """A join of a known id updates it."""
     life = Life()
     life.look(ALL)
     life.look({**ALL, 2: "z"})
-    life.rules = replace(RULES, sizes={3: Size(capacity=7, cores=2)})
+    life.options = replace(OPTIONS, sizes={3: Size(capacity=7, cores=2)})
     life.looks({**ALL, 2: "z"}, 2)
-    assert life.said_last()[3:] == [("SpuJoined", 2), ("SpuJoined", 3)]
+    assert life.announced()[3:] == [("SpuJoined", 2), ("SpuJoined", 3)]
     moved, grown = life.sent[3:]
     assert isinstance(moved, SpuJoined)
     assert isinstance(grown, SpuJoined)
@@ -208,13 +187,13 @@ def test_a_broker_in_another_rack_or_of_another_size_joins_again() -> None:
     assert (grown.cores, grown.capacity) == (2, 7)
 
 
-def test_what_nobody_tells_stays_as_it_was() -> None:
+def test_what_nobody_sets_stays_as_it_was() -> None:
     """A start without --capacity does not resize a cluster, nor take its racks away."""
-    life = Life(replace(RULES, size=Size(capacity=10)))
+    life = Life(replace(OPTIONS, size=Size(capacity=10)))
     life.look(ALL)
-    life.rules = RULES
+    life.options = OPTIONS
     life.looks(dict.fromkeys(ALL), 2)
-    assert life.said_last() == joins([1, 2, 3])
+    assert life.announced() == joins([1, 2, 3])
 
 
 def test_a_size_of_its_own_goes_before_that_of_all() -> None:
@@ -233,67 +212,67 @@ def test_what_others_joined_is_left_alone() -> None:
     life.by_hand(by_hand(2))
     life.look(ALL)
     life.looks(without(2), 10)
-    assert life.said_last() == joins([1, 3])
+    assert life.announced() == joins([1, 3])
     life.look(ALL)
     assert "--adopt" in life.decide().left_alone[2]
 
 
 def test_what_is_adopted_keeps_its_size_and_leaves_like_others() -> None:
     """Kafka knows the rack, and nothing of the size."""
-    life = Life(replace(RULES, adopt=True))
+    life = Life(replace(OPTIONS, adopt=True))
     life.by_hand(replace(by_hand(2), labels={"row": "7"}))
     life.looks(ALL, 2)
-    assert life.said_last() == joins([1, 2, 3])
+    assert life.announced() == joins([1, 2, 3])
     adopted = life.sent[1]
     assert isinstance(adopted, SpuJoined)
     assert (adopted.rack, adopted.capacity) == ("b", 9)
     assert adopted.labels == {"row": "7", LABEL: "k"}
     life.looks(without(2), 4)
-    assert life.said_last()[3:] == [("SpuLeft", 2)]
+    assert life.announced()[3:] == [("SpuLeft", 2)]
 
 
 @pytest.mark.parametrize("adopts", [False, True])
 def test_whom_others_made_leave_stays_away(adopts: bool) -> None:
     """A drain must not be undone because the broker still runs."""
-    life = Life(replace(RULES, adopt=adopts))
+    life = Life(replace(OPTIONS, adopt=adopts))
     life.look(ALL)
     drained = SpuLeft(event_id="d", cluster_id="c", spu_id=2, mode=LeaveMode.DECOMMISSION)
     life.by_hand(drained)
     life.looks(ALL, 3)
-    life.start_anew()
+    life.restart()
     life.looks(ALL, 3)
-    assert life.said_last() == joins([1, 2, 3])
+    assert life.announced() == joins([1, 2, 3])
     assert "made it leave" in life.decide().left_alone[2]
 
 
 def test_excluded_brokers_neither_join_nor_leave() -> None:
-    """Nothing is said of them, whatever was."""
-    life = Life(replace(RULES, excluded=frozenset({1})))
+    """Nothing is announced of them, whatever was."""
+    life = Life(replace(OPTIONS, excluded=frozenset({1})))
     life.look(ALL)
-    life.rules = replace(RULES, excluded=frozenset({1, 2}))
+    life.options = replace(OPTIONS, excluded=frozenset({1, 2}))
     life.looks(without(2), 10)
-    assert life.said_last() == joins([2, 3])
+    assert life.announced() == joins([2, 3])
 
 
 def test_a_rack_that_the_job_would_refuse_is_not_sent() -> None:
     """It would be refused at each look; the others join."""
     life = Life()
     decision = life.look({1: "a", 2: "b" * 129})
-    assert life.said_last() == joins([1])
+    assert life.announced() == joins([1])
     assert "129 characters" in decision.left_alone[2]
 
 
-def test_a_start_anew_says_nothing_again_and_waits_anew() -> None:
-    """What was said lies in the input; for how long somebody is missing does not."""
+def test_a_restart_announces_nothing_again_and_waits_again() -> None:
+    """What was announced lies in the input; for how long somebody is missing does not."""
     life = Life()
     life.look(ALL)
     life.looks(without(3), 3)
-    life.start_anew()
+    life.restart()
     life.looks(without(3), 3)
-    assert life.said_last() == joins([1, 2, 3])
+    assert life.announced() == joins([1, 2, 3])
     life.look(without(3))
-    assert life.said_last()[3:] == [("SpuLeft", 3)]
-    life.start_anew()
+    assert life.announced()[3:] == [("SpuLeft", 3)]
+    life.restart()
     life.looks(without(3), 10)
     assert len(life.sent) == 4
 
@@ -322,21 +301,21 @@ def test_a_capacity_of_which_kafka_has_used_more_than_half_is_crowded(
     capacity: int, held: int, is_crowded: bool
 ) -> None:
     """Slots that are gone too soon are noticed when a create is refused."""
-    life = Life(replace(RULES, size=Size(capacity=capacity)))
+    life = Life(replace(OPTIONS, size=Size(capacity=capacity)))
     events = life.look({1: None, 2: None}).events
     expected = {1: (held, capacity)} if is_crowded else {}
     assert crowded(events, {1: held, 3: 10_000}) == expected
 
 
-def test_the_clusters_of_spus_that_are_ours_are_told() -> None:
+def test_the_clusters_of_spus_that_are_ours_are_known() -> None:
     """Another address for the same cluster would make all of them leave."""
     life = Life()
     life.look(ALL)
     life.by_hand(replace(by_hand(3), labels={"row": "7"}))
-    assert followed_clusters(life.said.by_spu()) == ["k"]
-    life.rules = replace(RULES, kafka_cluster="k2")
+    assert followed_clusters(life.reader.by_spu()) == ["k"]
+    life.options = replace(OPTIONS, kafka_cluster="k2")
     life.look(without(2))
-    assert followed_clusters(life.said.by_spu()) == ["k", "k2"]
+    assert followed_clusters(life.reader.by_spu()) == ["k", "k2"]
 
 
 LOOKS = st.lists(
@@ -359,7 +338,7 @@ def test_no_life_breaks_a_promise(looks: list[Racks | str | None], spu_id: int) 
     clear = False
     for number, look in enumerate(looks):
         if look == "restart":
-            life.start_anew()
+            life.restart()
             missing, before, clear = dict.fromkeys(range(5), 0.0), {}, False
             continue
         if isinstance(look, str):
@@ -382,7 +361,7 @@ def test_no_life_breaks_a_promise(looks: list[Racks | str | None], spu_id: int) 
                 assert missing[event.spu_id] >= GRACE
             else:
                 assert event.spu_id in (look or {})
-        assert life.decide().events == ()  # What was said is known.
+        assert life.decide().events == ()  # What was announced is known.
         if sees:
             before, clear = look or {}, True
         else:
@@ -392,7 +371,7 @@ def test_no_life_breaks_a_promise(looks: list[Racks | str | None], spu_id: int) 
 
 
 def is_his(life: Life, event: Announcement) -> bool:
-    """Whether somebody else spoke last of the SPU before this event was sent."""
+    """Whether somebody else announced the SPU last before this event was sent."""
     earlier = [each for each in life.log if each.spu_id == event.spu_id]
     at = earlier.index(event)
     return at > 0 and not earlier[at - 1].event_id.startswith(MARK)
@@ -403,10 +382,10 @@ def test_after_a_while_of_clear_sight_the_ring_is_who_is_there(
     looks: list[Racks | str | None],
 ) -> None:
     """Whatever was before; what is held back is the one thing that may differ."""
-    life = Life(replace(RULES, allow_mass_leave=True))
+    life = Life(replace(OPTIONS, allow_mass_leave=True))
     for look in looks:
         if look == "restart":
-            life.start_anew()
+            life.restart()
         elif not isinstance(look, str):
             life.look(look)
     life.looks(ALL, 6)

@@ -1,4 +1,4 @@
-"""What `follow-brokers` takes, refuses and tells, without a broker."""
+"""What `follow-brokers` takes, refuses and prints, without a broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMAND = ["follow-brokers", "--cluster", "c1"]
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "fault"),
     [
         (["--grace", "soon"], "'soon' is no time; expected 0s to 7 days, such as 90s or 2m"),
         (["--grace", "8000h"], "'8000h' is no time"),
@@ -45,11 +45,11 @@ COMMAND = ["follow-brokers", "--cluster", "c1"]
         ),
     ],
 )
-def test_wrong_usage_is_one_line_and_status_2(given: list[str], told: str) -> None:
+def test_wrong_usage_is_one_line_and_status_2(given: list[str], fault: str) -> None:
     """Before anything is asked of Kafka."""
     done = CliRunner().invoke(cli, [*COMMAND, *given])
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert fault in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -81,7 +81,7 @@ def test_a_file_of_sizes_has_one_for_all_and_some_of_their_own(file: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fault"),
     [
         ("capacity = ", "is no TOML"),
         ("capacity = -1", "capacity in .* is -1; expected 0 to 2147483647"),
@@ -95,10 +95,12 @@ def test_a_file_of_sizes_has_one_for_all_and_some_of_their_own(file: Path) -> No
         ("[brokers.3]\nrack = 'a'", "brokers.3.rack in .* is 'a'; expected cores"),
     ],
 )
-def test_a_wrong_file_of_sizes_is_told_with_its_entry(file: Path, text: str, told: str) -> None:
+def test_a_wrong_file_of_sizes_is_reported_with_its_entry(
+    file: Path, text: str, fault: str
+) -> None:
     """It is written by hand."""
     file.write_text(text)
-    with pytest.raises(SizesError, match=told):
+    with pytest.raises(SizesError, match=fault):
         read_sizes(file)
 
 
@@ -164,29 +166,29 @@ def left(event_id: str = "l") -> SpuLeft:
     ],
     ids=["in order", "another partition", "as read", "a copy", "a refused join"],
 )
-def test_what_was_said_last_is_what_the_job_follows(
+def test_what_was_announced_last_is_what_the_job_follows(
     events: list[tuple[SpuJoined | SpuLeft, EventPosition]], online: bool
 ) -> None:
     """Partitions by the broker's time; a copy and what is refused say nothing."""
-    said = AnnouncedOfCluster("c1", origin="t.begin-0")
+    reader = AnnouncedOfCluster("c1", origin="t.begin-0")
     for event, place in events:
-        said.take(event, place)
-    assert said.by_spu()[1].online is online
+        reader.take(event, place)
+    assert reader.by_spu()[1].online is online
 
 
-def tell(form: str, dry_run: bool = False) -> Callable[..., None]:
+def printer(form: str, dry_run: bool = False) -> Callable[..., None]:
     return FollowOutput(form, dry_run=dry_run).event  # type: ignore[arg-type]  # a form
 
 
-def test_events_are_told_for_people_and_as_simulate_reads_them(
+def test_events_are_printed_for_people_and_as_simulate_reads_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A dry run shows what would be."""
-    tell("table")(joined(capacity=3), missing_for=None)
-    tell("table")(left(), missing_for=61.2)
-    tell("table", dry_run=True)(joined(capacity=3, cores=2), missing_for=None)
-    tell("table", dry_run=True)(left(), missing_for=61.2)
-    tell("json")(left(), missing_for=61.2)
+    printer("table")(joined(capacity=3), missing_for=None)
+    printer("table")(left(), missing_for=61.2)
+    printer("table", dry_run=True)(joined(capacity=3, cores=2), missing_for=None)
+    printer("table", dry_run=True)(left(), missing_for=61.2)
+    printer("json")(left(), missing_for=61.2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [
         "joined  SPU 1: no rack, 1 core, 3 slots",
@@ -197,23 +199,7 @@ def test_events_are_told_for_people_and_as_simulate_reads_them(
     assert event_from_json(lines[4]) == left()
 
 
-def test_a_crowded_broker_is_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """It joins again with each restart; JSON on standard output stays JSON."""
-    output = FollowOutput("json")
-    for capacity in (6_998, 7_000):
-        output.crowded(1, held=3_500, capacity=capacity)
-    output.crowded(2, held=9, capacity=5)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert [line.split(",")[0] for line in told.err.splitlines()] == [
-        "follow-brokers: warning: broker 1 holds 3",
-        "follow-brokers: warning: broker 2 holds 9 replicas in Kafka already",
-    ]
-    assert "holds 3,500 replicas in Kafka already, more than half of the 6,998 slots" in told.err
-    assert told.err.count("set --capacity, or --sizes for single brokers") == 2
-
-
-def test_how_things_stand_is_told_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_things_stand_is_reported_when_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
     """A line at each look would hide what matters."""
     output = FollowOutput("table")
     there = Sightings().after({1: None, 2: "a"}, now=0, gap=1)
