@@ -22,51 +22,32 @@ from spu_assigner.stream.plan.applied import (
 from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
-    Maps,
-    Partition,
     TopicChange,
     TopicsPlan,
     Wanted,
     rows_digest,
 )
 from spu_assigner.stream.plan.topic_sizes import _largest
+from support.job import plans
+from support.job.plans import kafka, maps, recorded, wanted
 
 NOW = 100 * INTENT_MS_MAX
 ROWS = ((1, 2), (2, 3))
 
 
 def record(origin: Origin, **fields: Any) -> AppliedTopic:
-    """Of the topic that `kafka` has."""
-    given: dict[str, Any] = {
-        "cluster_id": "c1",
-        "topic": "t",
-        "topic_id": None if origin is Origin.INTENT else "id-of-t",
-        "origin": origin,
-        "recorded_at": NOW,
-        "lists": rows_digest(ROWS),
-    }
-    return AppliedTopic(**{**given, **fields})
+    """Of the topic that `KAFKA` has."""
+    given = {"topic_id": None} if origin is Origin.INTENT else {}
+    of_rows = replace(plans.record("t", origin), recorded_at=NOW, lists=rows_digest(ROWS))
+    return replace(of_rows, **{**given, **fields})
 
 
-def kafka(rows: tuple[tuple[int, ...], ...] = ROWS, name: str = "t") -> KafkaCluster:
-    parts = tuple(Partition(replicas=row, in_sync=frozenset(row)) for row in rows)
-    return KafkaCluster(
-        kafka_id="k", brokers=(1, 2, 3), topics={name: parts}, ids={name: f"id-of-{name}"}
-    )
+KAFKA = kafka({"t": [*ROWS]})
+OTHERWISE = kafka({"t": [[1, 2], [3, 2]]})
+NOTHING = kafka({})
 
 
-NOTHING = KafkaCluster(kafka_id="k", brokers=(1, 2, 3), topics={})
-
-
-def maps(**topics: Wanted) -> Maps:
-    return Maps(cluster_id="c1", topics=topics)
-
-
-def recorded(*records: AppliedTopic) -> AppliedRecords:
-    return AppliedRecords(records={each.topic: each for each in records})
-
-
-MAPPED = Wanted(replicas=ROWS, replication_factor=2)
+MAPPED = wanted(ROWS)
 DELETED = Wanted(replicas=None)
 RELEASED = Wanted(replicas=None, is_released=True, released_at=NOW)
 
@@ -85,16 +66,11 @@ def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() ->
 @pytest.mark.parametrize(
     ("age_ms", "is_untouched", "cluster", "origin"),
     [
-        (0, True, kafka(), Origin.CREATED),
-        (INTENT_MS_MAX, True, kafka(), Origin.CREATED),
-        (
-            INTENT_MS_MAX + 1,
-            True,
-            kafka(),
-            Origin.FOUND,
-        ),  # by somebody, since then
-        (0, False, kafka(), Origin.FOUND),  # somebody's data are in it
-        (0, True, kafka(((1, 2), (3, 2))), None),  # it is not what was intended
+        (0, True, KAFKA, Origin.CREATED),
+        (INTENT_MS_MAX, True, KAFKA, Origin.CREATED),
+        (INTENT_MS_MAX + 1, True, KAFKA, Origin.FOUND),  # by somebody, since then
+        (0, False, KAFKA, Origin.FOUND),  # somebody's data are in it
+        (0, True, OTHERWISE, None),  # it is not what was intended
         (0, True, NOTHING, None),
     ],
 )
@@ -116,14 +92,14 @@ def test_a_creation_that_broke_off_is_ours_only_if_no_data_can_be_concerned(
 def test_an_intent_of_a_topic_that_is_recorded_says_nothing(origin: Origin) -> None:
     """It is another run's, or an old one's."""
     applied = replace(recorded(record(origin)), intents={"t": record(Origin.INTENT)})
-    assert resolved(applied, kafka(), untouched={"t"}, now_ms=NOW) == (applied, ())
+    assert resolved(applied, KAFKA, untouched={"t"}, now_ms=NOW) == (applied, ())
 
 
 def test_a_topic_made_again_by_others_while_an_intent_is_open_is_looked_into() -> None:
     """A record of an earlier topic of the name says nothing of this one."""
     earlier = recorded(record(Origin.CREATED, topic_id="an-earlier-one"))
     applied = replace(earlier, intents={"t": record(Origin.INTENT)})
-    _, settled = resolved(applied, kafka(), untouched=set(), now_ms=NOW)
+    _, settled = resolved(applied, KAFKA, untouched=set(), now_ms=NOW)
     assert [each.origin for each in settled] == [Origin.FOUND]
 
 
@@ -131,65 +107,65 @@ OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "cluster", "before", "noted"),
+    ("asked", "cluster", "before", "noted"),
     [
         # As mapped, and not known: found.
-        (MAPPED, kafka(), [], Origin.FOUND),
-        (MAPPED, kafka(), [record(Origin.SEEN)], Origin.FOUND),
-        (MAPPED, kafka(), [record(Origin.RELEASED)], Origin.FOUND),
-        (MAPPED, kafka(), [OTHER], Origin.FOUND),
+        (MAPPED, KAFKA, [], Origin.FOUND),
+        (MAPPED, KAFKA, [record(Origin.SEEN)], Origin.FOUND),
+        (MAPPED, KAFKA, [record(Origin.RELEASED)], Origin.FOUND),
+        (MAPPED, KAFKA, [OTHER], Origin.FOUND),
         # Known already, or not as mapped, or not there: nothing.
-        (MAPPED, kafka(), [record(Origin.CREATED)], None),
-        (MAPPED, kafka(), [record(Origin.FOUND)], None),
-        (MAPPED, kafka(((1, 2), (3, 2))), [], None),
+        (MAPPED, KAFKA, [record(Origin.CREATED)], None),
+        (MAPPED, KAFKA, [record(Origin.FOUND)], None),
+        (MAPPED, OTHERWISE, [], None),
         (MAPPED, NOTHING, [record(Origin.CREATED)], None),
         # Released: no concern any more, and for good.
-        (RELEASED, kafka(), [record(Origin.CREATED)], Origin.RELEASED),
-        (RELEASED, kafka(), [record(Origin.FOUND)], Origin.RELEASED),
-        (RELEASED, kafka(), [record(Origin.RELEASED)], None),
-        (RELEASED, kafka(), [], None),
+        (RELEASED, KAFKA, [record(Origin.CREATED)], Origin.RELEASED),
+        (RELEASED, KAFKA, [record(Origin.FOUND)], Origin.RELEASED),
+        (RELEASED, KAFKA, [record(Origin.RELEASED)], None),
+        (RELEASED, KAFKA, [], None),
         # Released and asked for again, with no apply between: not ours to delete.
         (
             replace(MAPPED, released_at=NOW),
-            kafka(),
+            KAFKA,
             [record(Origin.CREATED)],
             Origin.FOUND,
         ),
-        (replace(MAPPED, released_at=NOW), kafka(), [record(Origin.FOUND)], None),
+        (replace(MAPPED, released_at=NOW), KAFKA, [record(Origin.FOUND)], None),
         # Deleted, and still there.
-        (DELETED, kafka(), [record(Origin.CREATED)], None),
-        (DELETED, kafka(), [], None),
+        (DELETED, KAFKA, [record(Origin.CREATED)], None),
+        (DELETED, KAFKA, [], None),
     ],
 )
 def test_what_apply_records_of_a_topic_that_it_finds(
-    wanted: Wanted, cluster: KafkaCluster, before: list[AppliedTopic], noted: Origin | None
+    asked: Wanted, cluster: KafkaCluster, before: list[AppliedTopic], noted: Origin | None
 ) -> None:
     """Before it changes anything."""
-    found = notes(maps(t=wanted), cluster, recorded(*before), now_ms=NOW)
+    found = notes(maps({"t": asked}), cluster, recorded(*before), now_ms=NOW)
     assert found == Notes(records=() if noted is None else (record(noted),))
 
 
 def test_a_topic_that_is_neither_mapped_nor_in_kafka_is_forgotten() -> None:
     """Else its name, asked for again, would seem to have lost its data."""
-    for wanted in (DELETED, RELEASED):
-        found = notes(maps(t=wanted), NOTHING, recorded(record(Origin.CREATED)), now_ms=NOW)
+    for asked in (DELETED, RELEASED):
+        found = notes(maps({"t": asked}), NOTHING, recorded(record(Origin.CREATED)), now_ms=NOW)
         assert found == Notes(forgotten=("t",))
-    assert Notes() == notes(maps(t=DELETED), NOTHING, AppliedRecords(), now_ms=NOW)
+    assert Notes() == notes(maps({"t": DELETED}), NOTHING, AppliedRecords(), now_ms=NOW)
 
 
 def test_a_reserved_name_is_never_recorded() -> None:
     """It is none of ours, whatever map there is."""
-    cluster = kafka(name="__offsets")
-    assert Notes() == notes(maps(__offsets=MAPPED), cluster, AppliedRecords(), now_ms=NOW)
+    cluster = kafka({"__offsets": [*ROWS]})
+    assert Notes() == notes(maps({"__offsets": MAPPED}), cluster, AppliedRecords(), now_ms=NOW)
 
 
 def test_a_plan_records_what_it_sees_and_only_that() -> None:
     """It takes nothing over, and overwrites nothing."""
-    found = notes(maps(t=MAPPED), kafka(), AppliedRecords(), now_ms=NOW)
+    found = notes(maps({"t": MAPPED}), KAFKA, AppliedRecords(), now_ms=NOW)
     assert seen(found, AppliedRecords()) == (record(Origin.SEEN),)
     for applied in (recorded(OTHER), AppliedRecords(intents={"t": record(Origin.INTENT)})):
         assert not seen(found, applied)
-    released = notes(maps(t=RELEASED), kafka(), recorded(record(Origin.CREATED)), now_ms=NOW)
+    released = notes(maps({"t": RELEASED}), KAFKA, recorded(record(Origin.CREATED)), now_ms=NOW)
     assert not seen(released, recorded(record(Origin.CREATED)))
 
 

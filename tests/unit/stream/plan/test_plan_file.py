@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings, SettingsError
 from spu_assigner.stream.plan.applied import AppliedRecords
@@ -20,7 +20,6 @@ from spu_assigner.stream.plan.decision import make_plan
 from spu_assigner.stream.plan.model import (
     KafkaCluster,
     Maps,
-    Partition,
     TopicSize,
     TopicsPlan,
     Wanted,
@@ -35,6 +34,7 @@ from spu_assigner.stream.plan.plan_file import (
     write_json,
 )
 from spu_assigner.stream.plan.wanted_maps import MapsError, maps_of_file, matcher
+from support.job.plans import kafka, maps, record, recorded, wanted
 
 EVENTS = [
     *({"type": "spu_joined", "event_id": f"j{n}", "cluster_id": "c1", "spu_id": n} for n in (1, 2)),
@@ -140,45 +140,24 @@ def test_lines_that_are_none_of_simulates_are_reported(line: bytes, fault: str) 
     assert fault in str(caught.value)
 
 
-def kafka(**topics: list[list[int]]) -> KafkaCluster:
-    parts = {
-        name: tuple(Partition(replicas=tuple(row), in_sync=frozenset(row)) for row in lists)
-        for name, lists in topics.items()
-    }
-    ids = {name: f"id-of-{name}" for name in topics}
-    return KafkaCluster(kafka_id="k", brokers=(1, 2, 3), topics=parts, ids=ids)
-
-
-def record(topic: str, origin: Origin, topic_id: str | None = None) -> AppliedTopic:
-    return AppliedTopic(
-        cluster_id="c1",
-        topic=topic,
-        topic_id=topic_id or f"id-of-{topic}",
-        origin=origin,
-        recorded_at=10,
-        lists="",
-    )
-
-
 def made(*topics: str, origin: Origin = Origin.CREATED) -> AppliedRecords:
-    return AppliedRecords(records={topic: record(topic, origin) for topic in topics})
+    return recorded(*(record(topic, origin) for topic in topics))
 
 
-def planned(maps: Maps, cluster: KafkaCluster, **options: Any) -> TopicsPlan:
+def planned(asked: Maps, cluster: KafkaCluster, **options: Any) -> TopicsPlan:
     """Of topics that apply made."""
-    return make_plan(maps, cluster, applied=made(*cluster.topics), **options)
+    return make_plan(asked, cluster, applied=made(*cluster.topics), **options)
 
 
-WANTED = Maps(
-    cluster_id="c1",
-    topics={
-        "new": Wanted(replicas=((1, 2),), replication_factor=2),
-        "old": Wanted(replicas=None),
-        "same": Wanted(replicas=((3,),), replication_factor=1),
-        "wide": Wanted(replicas=((2, 1), (3, 1)), replication_factor=2),
-        "bad": Wanted(replicas=((9,),), replication_factor=1),
+WANTED = maps(
+    {
+        "new": [[1, 2]],
+        "old": None,
+        "same": [[3]],
+        "wide": [[2, 1], [3, 1]],
+        "bad": [[9]],
     },
-    waiting={"late": "its create waits"},
+    late="its create waits",
 )
 THEN = {"old": [[1]], "same": [[3]], "wide": [[1, 2]], "foreign": [[1]]}
 
@@ -188,7 +167,7 @@ APPLIED = made(*THEN)
 
 def kept() -> TopicsPlan:
     """With all that a plan can say."""
-    plan = planned(WANTED, kafka(**THEN), delete=True, recreate=True)
+    plan = planned(WANTED, kafka(THEN), delete=True, recreate=True)
     size = TopicSize(records=7, size_bytes=None)
     changes = tuple(
         replace(change, size=size) if change.topic == "old" else change for change in plan.changes
@@ -254,14 +233,14 @@ def test_the_moves_are_written_for_kafkas_tool() -> None:
     }
 
 
-SAME = kafka(**THEN)
+SAME = kafka(THEN)
 ANEW = {topic: replace(SAME, ids={**SAME.ids, topic: "another"}) for topic in ("old", "wide")}
 
 
 def now(**topics: list[list[int]] | None) -> KafkaCluster:
     """What is there, but for these."""
     found = {name: lists for name, lists in {**THEN, **topics}.items() if lists is not None}
-    return kafka(**found)
+    return kafka(found)
 
 
 def mapped(**topics: Wanted) -> Maps:
@@ -269,12 +248,12 @@ def mapped(**topics: Wanted) -> Maps:
 
 
 MADE_SINCE = AppliedRecords(records={**APPLIED.records, **made("new").records})
-ONE = Wanted(replicas=((1,),), replication_factor=1)
+ONE = wanted([[1]])
 RELEASED = Wanted(replicas=None, is_released=True, released_at=11)
 
 
 @pytest.mark.parametrize(
-    ("cluster", "maps", "applied", "fault"),
+    ("cluster", "now_mapped", "applied", "fault"),
     [
         (SAME, WANTED, APPLIED, None),
         # Done already: a run that broke off can be finished by the same plan.
@@ -306,25 +285,25 @@ RELEASED = Wanted(replicas=None, is_released=True, released_at=11)
     ],
 )
 def test_a_plan_is_applied_while_all_is_as_it_was_or_as_it_is_to_be(
-    cluster: KafkaCluster, maps: Maps | None, applied: AppliedRecords, fault: str | None
+    cluster: KafkaCluster, now_mapped: Maps | None, applied: AppliedRecords, fault: str | None
 ) -> None:
     """Whatever else has changed makes it stale, and nothing is done."""
     if fault is None:
-        require_fresh(kept(), cluster, maps, applied)
+        require_fresh(kept(), cluster, now_mapped, applied)
         return
     with pytest.raises(StalePlanError) as caught:
-        require_fresh(kept(), cluster, maps, applied)
+        require_fresh(kept(), cluster, now_mapped, applied)
     assert fault in str(caught.value)
     assert str(caught.value).endswith("nothing was done, plan again")
 
 
 def test_a_partition_on_its_way_is_no_change_of_the_cluster() -> None:
     """While Kafka moves it, both old and new replicas are listed, the new ones first."""
-    asked = replace(WANTED, topics={"t": Wanted(replicas=((2, 3),), replication_factor=2)})
-    plan = planned(asked, kafka(t=[[1, 2]]))
-    require_fresh(plan, kafka(t=[[2, 3, 1]]), None, APPLIED)
+    asked = maps({"t": [[2, 3]]})
+    plan = planned(asked, kafka({"t": [[1, 2]]}))
+    require_fresh(plan, kafka({"t": [[2, 3, 1]]}), None, APPLIED)
     with pytest.raises(StalePlanError, match=r"partition 0 on \[1, 2\] and has it on \[2, 1, 3\]"):
-        require_fresh(plan, kafka(t=[[2, 1, 3]]), None, APPLIED)
+        require_fresh(plan, kafka({"t": [[2, 1, 3]]}), None, APPLIED)
 
 
 def test_a_plan_to_create_again_what_is_gone_does_so_once() -> None:
