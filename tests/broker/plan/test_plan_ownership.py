@@ -291,26 +291,6 @@ def test_a_topic_that_only_a_plan_has_seen_is_missed_when_it_is_gone(
     assert list(operator.lists("gone", "kept")) == ["kept"]
 
 
-@pytest.mark.smoke
-def test_an_old_request_for_a_topic_of_kafkas_is_ignored_once_it_is_deleted(
-    operator: Operator, tmp_path: Path
-) -> None:
-    """Old releases granted it; its tombstone made every later plan end with status 1."""
-    file, events = tmp_path / "maps.jsonl", operator.events
-    name = "__consumer_offsets"
-    line = {"type": "replica_map", "cluster_id": "c1", "topic": name, "replicas": None}
-    simulated(file, [*events.joins(1, 2, 3), events.create(operator.name("t"), 1, 1)])
-    with file.open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(line) + "\n")
-    before = operator.plan("--maps", file).stdout
-    assert name not in before
-    for options in ((), ("--delete",)):
-        assert operator.plan("--maps", file, *options).exit_code == 2
-    done = operator.apply("--maps", file, "--delete", "--yes")
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert operator.plan("--maps", file, "--delete").exit_code == 0
-
-
 # Runs that break off, and runs at the same time.
 
 DYING = """
