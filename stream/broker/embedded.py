@@ -4,7 +4,7 @@
         ...  # clients connect to broker.bootstrap_servers
 
 Without a data folder it keeps its data in a temporary one and leaves nothing behind. With one, the
-next broker on that folder goes on with the same records, on the same ports where they are free.
+next broker on that folder resumes with the same records, on the same ports where they are free.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ class EmbeddedBroker:
         port: the client port; None for the one the folder remembers if free, else any free one.
         heap_mb: the JVM's heap.
         settings: further lines of `server.properties`.
-        environ: the environment to find Java and the cache with; this process's by default.
     """
 
     def __init__(
@@ -64,13 +63,11 @@ class EmbeddedBroker:
         port: int | None = None,
         heap_mb: int = HEAP_MB,
         settings: Mapping[str, str] | None = None,
-        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._port = port
         self._heap_mb = heap_mb
         self._settings = dict(settings or {})
-        self._environ = environ
         self._process: BrokerProcess | None = None
 
     @property
@@ -85,7 +82,7 @@ class EmbeddedBroker:
 
     @property
     def log_path(self) -> Path:
-        """Everything the broker says."""
+        """Where the broker logs."""
         return self._begun().log
 
     @property
@@ -98,7 +95,7 @@ class EmbeddedBroker:
         Raises:
             BrokerError: it does not come up; the message says why and names its log.
             JavaError, JarError: what it runs on cannot be had.
-        FolderError: others can write to its data folder.
+            FolderError: others can write to its data folder.
         """
         if self.is_running:
             raise BrokerError(f"the broker already runs on {self.bootstrap_servers}")
@@ -106,7 +103,7 @@ class EmbeddedBroker:
             self._process.kill()  # It may have ended by itself: its pipes are closed here.
             self._process.start()
             return self
-        java, jars, image = prepare(self._environ)
+        java, jars, image = prepare()
         folder = self._data_dir or Path(tempfile.mkdtemp(prefix="spu-assigner-broker-"))
         folder = folder.absolute()
         private_folder(folder)

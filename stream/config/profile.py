@@ -3,9 +3,9 @@
 A profile is a set of values that belong together. What each is worth is measured by `make
 profiles`: the job beside the same one with the other profile's value.
 
-The number of shards is fixed by a checkpoint at its first start. A profile that is asked for by
-name and keeps the state otherwise than a checkpoint has it is refused; where none is named, the
-job takes the default profile's other values in however many shards there are.
+The number of shards is fixed by a checkpoint at its first start. A profile that is named
+and wants another number is refused; where none is named, the job takes the default profile's other
+values in however many shards there are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 SHARDS_AT_FIRST_MAX: Final = 8  # every batch costs a task a shard; more only when asked for
@@ -37,26 +36,24 @@ class Tuning:
 
 
 DEFAULT_PROFILE: Final = Profile.THROUGHPUT
-TUNINGS: Final[Mapping[Profile, Tuning]] = MappingProxyType(
-    {
-        Profile.LATENCY: Tuning(
-            # A batch of one event costs a task and a commit of the state for each shard.
-            shards_max=1,
-            # No shuffle between reading and answering: a stage less to plan, start and clear up.
-            in_one_task=True,
-            # In a backlog whoever asks now waits for what was asked before, and for its batch.
-            topic_events_per_batch=20_000,
-        ),
-        Profile.THROUGHPUT: Tuning(
-            # Shards work side by side, each in a process of its own.
-            shards_max=SHARDS_AT_FIRST_MAX,
-            # Input partitions are read side by side as well.
-            in_one_task=False,
-            # Each batch costs what it costs without an event: to plan, to start tasks, to commit.
-            topic_events_per_batch=50_000,
-        ),
-    }
-)
+TUNINGS: Final[Mapping[Profile, Tuning]] = {
+    Profile.LATENCY: Tuning(
+        # A batch of one event costs a task and a commit of the state for each shard.
+        shards_max=1,
+        # No shuffle between reading and answering: a stage less to plan, start and clear up.
+        in_one_task=True,
+        # In a backlog a new request waits for the earlier ones, and for its batch.
+        topic_events_per_batch=20_000,
+    ),
+    Profile.THROUGHPUT: Tuning(
+        # Shards work side by side, each in a process of its own.
+        shards_max=SHARDS_AT_FIRST_MAX,
+        # Input partitions are read side by side as well.
+        in_one_task=False,
+        # Each batch has a cost that does not depend on its events: to plan, start tasks, commit.
+        topic_events_per_batch=50_000,
+    ),
+}
 
 
 def tuning(profile: Profile | None) -> Tuning:

@@ -214,12 +214,6 @@ class Reader:
         self._consumer.close()
         self._admin.close()
 
-    def has_all(self, topic: str) -> bool:
-        """Whether nothing of a topic that is read from its beginning was dropped there before."""
-        return all(
-            offset == 0 for place, offset in self._begins.items() if self._short[place[0]] == topic
-        )
-
     def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Of each topic, without the prefix, and partition: where reading began, and how far it is.
 

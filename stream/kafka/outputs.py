@@ -68,7 +68,10 @@ def read_cluster(connection: Connection, cluster_id: str, topic: str) -> Cluster
         with Reader(connection, names, from_beginning=True, keys=keys) as reader:
             for name, message in reader.drain_messages():
                 reading.take(name, message)
-            found = reading.done(is_whole=reader.has_all(RING_EVENTS))
+            begins = [
+                begin for (name, _), (begin, _) in reader.spans().items() if name == RING_EVENTS
+            ]
+            found = reading.done(is_whole=not any(begins))
         groups = found.outputs.groups
         if not groups or groups[-1].events[-1].ring_size == found.outputs.state.ring.size:
             break
