@@ -67,6 +67,10 @@ class LineError(DecodeError):
         return self
 
 
+class SchemaError(AssignerError):
+    """A schema or the registry of them breaks one of the rules of `schemas.avro`."""
+
+
 class EncodeError(AssignerError):
     """An event cannot be written as Avro: the schema cannot hold it, or it has too many bytes."""
 

@@ -19,6 +19,17 @@ SpuId = NewType("SpuId", int)
 
 LEGAL_NAME = "1 to 249 of [a-zA-Z0-9._-], not '.' or '..'"
 
+_KNOWN_CLUSTERS_MAX: Final = 4_096
+_KNOWN_CLUSTERS: Final[set[str]] = set()  # legal names: each event has one, and they are few
+
+
+def _check_cluster(cluster_id: str) -> None:
+    if not is_legal_name(cluster_id):
+        raise InvalidEventError(field="cluster_id", value=cluster_id, expected=LEGAL_NAME)
+    if len(_KNOWN_CLUSTERS) == _KNOWN_CLUSTERS_MAX:
+        _KNOWN_CLUSTERS.clear()
+    _KNOWN_CLUSTERS.add(cluster_id)
+
 
 class Policy(FastStrEnum):
     """The rule that turns ring, chain index and request into a replica map."""
@@ -59,15 +70,17 @@ class BaseEvent:
     occurred_at: int | None = None
 
     def __post_init__(self) -> None:
-        if not is_legal_name(self.cluster_id):
-            raise InvalidEventError(field="cluster_id", value=self.cluster_id, expected=LEGAL_NAME)
+        if self.cluster_id not in _KNOWN_CLUSTERS:
+            _check_cluster(self.cluster_id)
         if not 1 <= len(self.event_id) <= EVENT_ID_LENGTH_MAX:
             raise InvalidEventError(
                 field="event_id",
                 value=self.event_id,
                 expected=f"1 to {EVENT_ID_LENGTH_MAX} characters",
             )
-        if not is_text(self.event_id):  # It is remembered by its bytes.
+        if not (
+            self.event_id.isascii() or is_text(self.event_id)
+        ):  # It is remembered by its bytes.
             raise InvalidEventError(
                 field="event_id",
                 value=self.event_id,

@@ -23,9 +23,7 @@ def fast_constructor(frozen: Callable[Given, Made]) -> Callable[Given, Made]:
     makes an event this way has checked what it checks.
     """
     cls: Any = frozen
-    plain = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-    twin = type(f"Open{cls.__name__}", (cls,), plain)
-    names: dict[str, Any] = {"_new": object.__new__, "_twin": twin, "_class": cls}
+    names: dict[str, Any] = {"_new": object.__new__, "_twin": open_twin(cls), "_class": cls}
     parameters = []
     for field in fields(cls):
         if field.default_factory is not MISSING:
@@ -48,3 +46,9 @@ def fast_constructor(frozen: Callable[Given, Made]) -> Callable[Given, Made]:
     exec("\n".join(lines), names)  # noqa: S102  # as `dataclass` does; the names are the class's
     make: Callable[Given, Made] = names["make"]
     return make
+
+
+def open_twin(cls: type) -> type:
+    """A class of the same fields that is not frozen, for an object whose class is then changed."""
+    plain = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+    return type(f"Open{cls.__name__}", (cls,), plain)

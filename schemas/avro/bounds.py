@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from spu_assigner.schemas.avro.strict_reading import SchemaError
+from spu_assigner.schemas.errors import SchemaError
 
 DEPTH_MAX: Final = 32  # ours are 7 deep
 NODES_MAX: Final = 2_000  # of the expanded schema; ours have up to 60

@@ -28,7 +28,8 @@ from fastavro.schema import (
 )
 from spu_assigner.schemas.avro.bounds import check_bounds
 from spu_assigner.schemas.avro.evolution import breaks
-from spu_assigner.schemas.avro.strict_reading import SchemaError, compile_reader
+from spu_assigner.schemas.avro.readers import compile_reader
+from spu_assigner.schemas.errors import SchemaError
 
 FOLDER: Final = Path(__file__).parents[1]  # schemas/
 FILE_NAME: Final = "registry.json"

@@ -2,8 +2,8 @@
 
 fastavro accepts silently negative enum and union indexes, longs in place of ints, booleans beyond 1
 and what not. The readers here refuse them. A reader takes bytes and a position, and gives the value
-and the position after it. It relies on each value taking at least one byte and on schemas without
-recursion, which `compile_reader` checks.
+and the position after it. It relies on each value taking at least one byte, which `compile_reader`
+checks.
 """
 
 from __future__ import annotations
@@ -11,19 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.avro.meaning import Reader
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
-
-Reader = Callable[[bytes, int], tuple[Any, int]]
 
 VARINT_SIZE_MAX: Final = 10  # 64 bits in groups of 7
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
 _UINT64_MAX: Final = 2**64 - 1
-
-
-class SchemaError(AssignerError):
-    """A schema or the registry of them breaks one of this package's rules."""
 
 
 def undecodable(message: str) -> DecodeError:
@@ -90,15 +84,8 @@ def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
 
 def read_text(data: bytes, position: int) -> tuple[str, int]:
     """A length and so many bytes of UTF-8."""
-    byte = data[position]
-    if byte & 0x81:  # longer than 63 bytes, or negative
-        raw, end = read_bytes(data, position)
-        return raw.decode(), end
-    position += 1
-    end = position + (byte >> 1)
-    if end > len(data):
-        raise undecodable(f"a length is {byte >> 1}; {len(data) - position} bytes are left")
-    return data[position:end].decode(), end
+    raw, end = read_bytes(data, position)
+    return raw.decode(), end
 
 
 def read_boolean(data: bytes, position: int) -> tuple[bool, int]:
@@ -109,101 +96,15 @@ def read_boolean(data: bytes, position: int) -> tuple[bool, int]:
     return byte == 1, position + 1
 
 
-def read_block(data: bytes, position: int) -> tuple[int, int | None, int]:
-    """The head of a block of an array or map: count of items, end if it is given, position."""
-    count, position = read_long(data, position)
-    end = None
-    if count < 0:
-        count = -count
-        size, position = read_long(data, position)
-        end = position + size
-        if size < 0 or end > len(data):
-            raise undecodable(f"a block has {size} bytes; {len(data) - position} are left")
-    if count > len(data) - position:  # Each item takes a byte or more.
-        raise undecodable(f"a block has {count} items; {len(data) - position} bytes are left")
-    return count, end, position
-
-
-def compile_reader(schema: Any) -> Reader:
-    """A strict reader of one expanded schema (no references to named types).
-
-    Records and maps become dicts, arrays lists, enums their symbols, unions their branch's value.
-
-    Raises:
-        SchemaError: a recursive schema, a type of zero width, or one this package does not use.
-    """
-    match schema:
-        case "int" | {"type": "int"}:
-            return read_int
-        case "long" | {"type": "long"}:
-            return read_long
-        case "string" | {"type": "string"}:
-            return read_text
-        case "boolean" | {"type": "boolean"}:
-            return read_boolean
-        case "bytes" | {"type": "bytes"}:
-            return read_bytes
-        case list():
-            return union_reader([_branch_reader(branch) for branch in schema])
-        case {"type": "record", "fields": [_, *_] as fields}:
-            return record_reader([(each["name"], compile_reader(each["type"])) for each in fields])
-        case {"type": "enum", "symbols": symbols}:
-            return _enum(symbols)
-        case {"type": "fixed", "size": int(size)} if size > 0:
-            return _fixed(size)
-        case {"type": "array", "items": items}:
-            return array_reader(compile_reader(items))
-        case {"type": "map", "values": values}:
-            return _map(compile_reader(values))
-        case _:
-            raise SchemaError(f"cannot read {schema!r}: recursive, of zero width, or unused here")
-
-
-def record_reader(fields: list[tuple[str, Reader]]) -> Reader:
-    """A reader of a record of these fields; it gives a dict."""
-
-    def read(data: bytes, position: int) -> tuple[dict[str, Any], int]:
-        values = {}
-        for name, read_field in fields:
-            values[name], position = read_field(data, position)
-        return values, position
-
-    return read
-
-
-def _branch_reader(branch: Any) -> Reader | None:
-    return None if branch in ("null", {"type": "null"}) else compile_reader(branch)
-
-
-def union_reader(readers: list[Reader | None]) -> Reader:
-    """A reader of a union of these branches; None is null."""
+def fixed_reader(size: int, load: Callable[[bytes], Any] | None = None) -> Reader:
+    """A reader of so many bytes, or of what they stand for."""
 
     def read(data: bytes, position: int) -> tuple[Any, int]:
-        index, position = read_long(data, position)
-        if not 0 <= index < len(readers):
-            raise undecodable(f"a union's branch is {index}; expected 0 to {len(readers) - 1}")
-        read_branch = readers[index]
-        return (None, position) if read_branch is None else read_branch(data, position)
-
-    return read
-
-
-def _enum(symbols: list[str]) -> Reader:
-    def read(data: bytes, position: int) -> tuple[str, int]:
-        index, position = read_long(data, position)
-        if not 0 <= index < len(symbols):
-            raise undecodable(f"an enum's index is {index}; expected 0 to {len(symbols) - 1}")
-        return symbols[index], position
-
-    return read
-
-
-def _fixed(size: int) -> Reader:
-    def read(data: bytes, position: int) -> tuple[bytes, int]:
         end = position + size
         if end > len(data):
             raise undecodable(f"{size} bytes are expected; {len(data) - position} are left")
-        return data[position:end], end
+        raw = data[position:end]
+        return (raw if load is None else load(raw)), end
 
     return read
 
@@ -214,35 +115,43 @@ def array_reader(read_item: Reader, *, kept_max: int | None = None) -> Reader:
     def read(data: bytes, position: int) -> tuple[list[Any], int]:
         items: list[Any] = []
         while True:
-            count, end, position = read_block(data, position)
+            count, position = read_long(data, position)
             if count == 0:
-                return items, _block_end(end, position)
+                return items, position
+            end = None
+            if count < 0:
+                count = -count
+                size, position = read_long(data, position)
+                end = position + size
+                if size < 0 or end > len(data):
+                    raise undecodable(f"a block has {size} bytes; {len(data) - position} are left")
+            if count > len(data) - position:  # Each item takes a byte or more.
+                left = len(data) - position
+                raise undecodable(f"a block has {count} items; {left} bytes are left")
             for _ in range(count):
                 item, position = read_item(data, position)
                 items.append(item if kept_max is None or len(items) < kept_max else None)
-            _block_end(end, position)
+            if end is not None and end != position:
+                raise undecodable(f"a block ends at byte {position}; its size says {end}")
 
     return read
 
 
-def _map(read_value: Reader) -> Reader:
+def map_reader(read_value: Reader) -> Reader:
+    """A reader of a map, whose keys are all different: the bytes are those of an array of pairs."""
+
+    def read_pair(data: bytes, position: int) -> tuple[tuple[str, Any], int]:
+        name, position = read_text(data, position)
+        value, position = read_value(data, position)
+        return (name, value), position
+
+    read_pairs = array_reader(read_pair)
+
     def read(data: bytes, position: int) -> tuple[dict[str, Any], int]:
-        members: dict[str, Any] = {}
-        while True:
-            count, end, position = read_block(data, position)
-            if count == 0:
-                return members, _block_end(end, position)
-            for _ in range(count):
-                name, position = read_text(data, position)
-                if name in members:
-                    raise undecodable(f"a map has the key {name!r} twice")
-                members[name], position = read_value(data, position)
-            _block_end(end, position)
+        pairs, position = read_pairs(data, position)
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            raise undecodable(f"a map of {len(pairs)} members has a key twice")
+        return members, position
 
     return read
-
-
-def _block_end(end: int | None, position: int) -> int:
-    if end is not None and end != position:
-        raise undecodable(f"a block ends at byte {position}; its size says {end}")
-    return position

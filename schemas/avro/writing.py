@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.schemas.avro.strict_reading import INT_MAX, INT_MIN
 from spu_assigner.schemas.errors import EncodeError
 
 LONG_MIN: Final = -(2**63)
@@ -18,8 +20,6 @@ _THREE_BYTES: Final = 2**21  # and more again
 
 
 def _varint(value: int) -> bytes:
-    if not LONG_MIN <= value <= LONG_MAX:
-        raise EncodeError(f"{value} does not fit in 64 bits")
     value = (value << 1) ^ (value >> 63)
     if _TWO_BYTES <= value < _THREE_BYTES:  # Usual: a chain's index.
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
@@ -34,9 +34,24 @@ def _varint(value: int) -> bytes:
 PREPARED_LONGS: Final = {value: _varint(value) for value in range(_PREPARED_COUNT)}
 
 
-def long_bytes(value: int) -> bytes:
-    """A long or an int."""
-    return PREPARED_LONGS.get(value) or _varint(value)
+def long_bytes(value: int, name: str = "a number") -> bytes:
+    """A long; `name` is for the message of the error."""
+    prepared = PREPARED_LONGS.get(value)
+    if prepared is not None:
+        return prepared
+    if not LONG_MIN <= value <= LONG_MAX:
+        raise EncodeError(f"{name} is {bounded_repr(value)}; expected 64 bits")
+    return _varint(value)
+
+
+def int_bytes(value: int, name: str) -> bytes:
+    """An int, likewise."""
+    prepared = PREPARED_LONGS.get(value)
+    if prepared is not None:
+        return prepared
+    if not INT_MIN <= value <= INT_MAX:
+        raise EncodeError(f"{name} is {bounded_repr(value)}; expected {INT_MIN} to {INT_MAX}")
+    return _varint(value)
 
 
 def text_bytes(text: str) -> bytes:
@@ -56,21 +71,6 @@ def bytes_bytes(raw: bytes) -> bytes:
     return long_bytes(len(raw)) + raw
 
 
-def boolean_byte(value: bool) -> bytes:
-    """A boolean."""
-    return b"\x01" if value else b"\x00"
-
-
-def nullable_long(value: int | None) -> bytes:
-    """A union of null and long (or int)."""
-    return b"\x00" if value is None else b"\x02" + long_bytes(value)
-
-
-def nullable_text(text: str | None) -> bytes:
-    """A union of null and string."""
-    return b"\x00" if text is None else b"\x02" + text_bytes(text)
-
-
 def array_bytes(items: Sequence[bytes]) -> bytes:
-    """An array in one block."""
+    """An array in one block, or a map as its members."""
     return long_bytes(len(items)) + b"".join(items) + b"\x00" if items else b"\x00"

@@ -8,23 +8,24 @@ strictly is a `DecodeError`. Messages of earlier versions of a schema resolve to
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from io import BytesIO
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-import fastavro
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, TopicCreate
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import GrantedCreate, ReplicaMap, Status, TopicStatus
+from spu_assigner.schemas.avro.meaning import Reader, Writer
 from spu_assigner.schemas.avro.registry import Registered, Registry
-from spu_assigner.schemas.avro.strict_reading import Reader, compile_reader, read_whole
+from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.messages.decoding import BUILDERS, HOT_READERS, Builder
-from spu_assigner.schemas.messages.encoding import MESSAGE_BODIES, Message, granted_create_bodies
-from spu_assigner.schemas.messages.event_encoding import EVENT_BODIES
+from spu_assigner.schemas.messages.bodies import (
+    REGISTRY,
+    TYPE_NAMES,
+    granted_create_bodies,
+    reader_of,
+    writer_of,
+)
+from spu_assigner.schemas.messages.meanings import Message
 from spu_assigner.schemas.messages.wire import Wire
 
 EventKind = Literal["spu", "topic"]
@@ -49,14 +50,9 @@ EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input 
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entrance:
-    """How the messages of one version of one schema are read."""
-
-    type_name: str
-    kind: EventKind | None  # None: no event
-    header_size: int
-    read: Reader
+# How the messages of one version of one schema are read: its type, the input that it may come on
+# (None: it is no event), the size of the header, and the reader.
+_Entrance = tuple[str, EventKind | None, int, Reader]
 
 
 def decode_event(data: bytes | None, *, kind: EventKind) -> Event:
@@ -69,19 +65,17 @@ def decode_event(data: bytes | None, *, kind: EventKind) -> Event:
         raise DecodeError(DeadLetterCode.NULL_VALUE, "the value is null; expected an event")
     if type(data) is not bytes:
         data = bytes(data)
-    entrance = _ENTRANCES.get(data[:_CONFLUENT_SIZE]) or _entrance(data)
-    if entrance.kind != kind:
-        expected = ", ".join(name for name, its_kind in EVENT_KINDS.items() if its_kind == kind)
-        raise DecodeError(
-            DeadLetterCode.WRONG_TYPE, f"the value is a {entrance.type_name}; expected {expected}"
-        )
+    type_name, found, header_size, read = _ENTRANCES.get(data[:_CONFLUENT_SIZE]) or _entrance(data)
+    if found != kind:
+        expected = ", ".join(name for name, each in EVENT_KINDS.items() if each == kind)
+        raise _wrong_type(type_name, expected)
     size = len(data)
     if size > MESSAGE_SIZE_MAX and (
-        size > MANUAL_MESSAGE_SIZE_MAX or entrance.type_name != "TopicCreate"
+        size > MANUAL_MESSAGE_SIZE_MAX or type_name != "TopicCreate"
     ):  # A TopicCreate without manual lists cannot be as long: its names have limits.
         raise _too_large(size)
     try:
-        event: Event = read_whole(entrance.read, data, entrance.header_size)
+        event: Event = read_whole(read, data, header_size)
     except InvalidEventError as error:
         raise DecodeError(DeadLetterCode.INVALID_EVENT, str(error)) from error
     return event
@@ -94,8 +88,8 @@ def encode_event(event: Event, *, wire: Wire = Wire.CONFLUENT) -> bytes:
         EncodeError: a number beyond the schema's, lists that are no manual lists, or over 64 KiB
             (1 MiB with manual lists).
     """
-    type_name, body = EVENT_BODIES[type(event)]
-    data = _HEADERS[wire][type_name] + body(event)
+    header, write = _ENCODINGS[wire][type(event)]
+    data = header + write(event)
     if len(data) > MESSAGE_SIZE_MAX:
         manual = isinstance(event, TopicCreate) and event.replicas is not None
         limit = MANUAL_MESSAGE_SIZE_MAX if manual else MESSAGE_SIZE_MAX
@@ -112,12 +106,10 @@ def decode_record(data: bytes) -> Message:
     """
     if type(data) is not bytes:
         data = bytes(data)
-    entrance = _ENTRANCES.get(data[:_CONFLUENT_SIZE]) or _entrance(data)
-    if entrance.kind is not None:
-        raise DecodeError(
-            DeadLetterCode.WRONG_TYPE, f"the value is a {entrance.type_name}; expected a record"
-        )
-    record: Message = read_whole(entrance.read, data, entrance.header_size)
+    type_name, kind, header_size, read = _ENTRANCES.get(data[:_CONFLUENT_SIZE]) or _entrance(data)
+    if kind is not None:
+        raise _wrong_type(type_name, "a record")
+    record: Message = read_whole(read, data, header_size)
     return record
 
 
@@ -127,59 +119,51 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
     Raises:
         EncodeError: the map is deleted.
     """
-    header, body = _RECORDS[wire][type(record)]
-    if _is_release(record):
+    header, write = _ENCODINGS[wire][type(record)]
+    if type(record) is TopicStatus and record.status is Status.RELEASED:
         header = _RELEASE_HEADERS[wire]
-    return header + body(record)
+    return header + write(record)
 
 
-def encoder(wire: Wire) -> Callable[[Message], bytes]:
-    """`encode_record` for one encoding: it is asked for two messages of each event."""
-    records, release_header = _RECORDS[wire], _RELEASE_HEADERS[wire]
-
-    def encode(record: Message) -> bytes:
-        header, body = records[type(record)]
-        return (release_header if _is_release(record) else header) + body(record)
-
-    return encode
-
-
-def granted_create_encoder(wire: Wire) -> Callable[[GrantedCreate], tuple[bytes, bytes]]:
+def encode_granted_create(record: GrantedCreate, *, wire: Wire) -> tuple[bytes, bytes]:
     """What `encode_record` gives for the map and the status that a granted create stands for."""
-    map_header, status_header = (_RECORDS[wire][each][0] for each in (ReplicaMap, TopicStatus))
-
-    def encode(record: GrantedCreate) -> tuple[bytes, bytes]:
-        map_body, status_body = granted_create_bodies(record)
-        return map_header + map_body, status_header + status_body
-
-    return encode
-
-
-def _is_release(record: Message) -> bool:
-    return type(record) is TopicStatus and record.status is Status.RELEASED
+    map_body, status_body = granted_create_bodies(record)
+    map_header, status_header = _GRANTED_HEADERS[wire]
+    return map_header + map_body, status_header + status_body
 
 
 def type_name_of(record: Message | Event) -> str:
     """The name of its schema."""
-    bodies: dict[Any, tuple[str, Any]] = {**EVENT_BODIES, **MESSAGE_BODIES}
-    return bodies[type(record)][0]
+    return TYPE_NAMES[type(record)]
 
 
 def _entrance(data: bytes) -> _Entrance:
-    entrance = _ENTRANCES.get(data[:_SINGLE_OBJECT_SIZE])
-    if entrance is not None:
-        return entrance
-    if data.startswith(_CONFLUENT_MARK) and len(data) >= _CONFLUENT_SIZE:
-        found = f"schema id {int.from_bytes(data[1:_CONFLUENT_SIZE], 'big')}"
-        raise DecodeError(DeadLetterCode.UNKNOWN_SCHEMA, f"{found} is not in the registry")
-    if data.startswith(_SINGLE_OBJECT_MARK) and len(data) >= _SINGLE_OBJECT_SIZE:
-        found = f"schema fingerprint {data[2:_SINGLE_OBJECT_SIZE].hex()}"
-        raise DecodeError(DeadLetterCode.UNKNOWN_SCHEMA, f"{found} is not in the registry")
-    raise DecodeError(
-        DeadLetterCode.UNDECODABLE,
-        f"{len(data)} bytes that begin with {data[:10].hex() or 'nothing'}; "
-        "expected 00 and a schema id, or c301 and a fingerprint",
-    )
+    """The entrance of a message; made when the first message of its kind is read."""
+    size = _CONFLUENT_SIZE if data.startswith(_CONFLUENT_MARK) else _SINGLE_OBJECT_SIZE
+    header = data[:size]
+    if header in _ENTRANCES:
+        return _ENTRANCES[header]
+    if (entry := _VERSIONS.get(header)) is not None:
+        name = entry.type_name
+        read = reader_of(entry, REGISTRY.current(name))
+        made = _ENTRANCES[header] = name, EVENT_KINDS.get(name), size, read
+        return made
+    if len(header) < size or not header.startswith((_CONFLUENT_MARK, _SINGLE_OBJECT_MARK)):
+        raise DecodeError(
+            DeadLetterCode.UNDECODABLE,
+            f"{len(data)} bytes that begin with {data[:10].hex() or 'nothing'}; "
+            "expected 00 and a schema id, or c301 and a fingerprint",
+        )
+    if size == _CONFLUENT_SIZE:
+        found = f"schema id {int.from_bytes(header[1:], 'big')}"
+    else:
+        found = f"schema fingerprint {header[2:].hex()}"
+    raise DecodeError(DeadLetterCode.UNKNOWN_SCHEMA, f"{found} is not in the registry")
+
+
+def _wrong_type(type_name: str, expected: str) -> DecodeError:
+    message = f"the value is a {type_name}; expected {expected}"
+    return DecodeError(DeadLetterCode.WRONG_TYPE, message)
 
 
 def _too_large(size: int) -> DecodeError:
@@ -208,74 +192,25 @@ def single_object_header(entry: Registered) -> bytes:
     return _SINGLE_OBJECT_MARK + bytes.fromhex(entry.fingerprint)
 
 
-def entrances(registry: Registry) -> dict[bytes, _Entrance]:
-    """How to read every version of every schema, by the header of the message."""
-    found = {}
-    for entry in registry.entries:
-        current = registry.current(entry.type_name)
-        read = _reader(entry, current, BUILDERS[entry.type_name])
-        for header in (confluent_header(entry), single_object_header(entry)):
-            found[header] = _Entrance(
-                type_name=entry.type_name,
-                kind=EVENT_KINDS.get(entry.type_name),
-                header_size=len(header),
-                read=read,
-            )
-    return found
-
-
-def _reader(entry: Registered, current: Registered, build: Builder) -> Reader:
-    """A reader of one version that gives what the current version would."""
-    hot = HOT_READERS.get(entry.type_name)
-    if entry is current and hot is not None:
-        return hot(entry.expanded)
-    read_fields = compile_reader(entry.expanded)
-    resolve = None
-    if entry is not current and not differ_in_symbols(entry.expanded, current.expanded):
-        writer = fastavro.parse_schema(entry.schema, _write_hint=False)
-        reader = fastavro.parse_schema(current.schema, _write_hint=False)
-        resolve = partial(fastavro.schemaless_reader, writer_schema=writer, reader_schema=reader)
-
-    def read(data: bytes, position: int) -> tuple[Any, int]:
-        fields, end = read_fields(data, position)
-        if resolve is not None:  # fastavro sees only what the strict reader has passed.
-            fields = resolve(BytesIO(data[position:end]))
-        return build(fields), end
-
-    return read
-
-
-def differ_in_symbols(one: Any, other: Any) -> bool:
-    """Whether two schemas differ in symbols of enums alone: then a value is the same in both."""
-    match one, other:
-        case dict(), dict():
-            return one.keys() == other.keys() and all(
-                name == "symbols" or differ_in_symbols(one[name], other[name]) for name in one
-            )
-        case list(), list():
-            pairs = zip(one, other, strict=False)
-            return len(one) == len(other) and all(differ_in_symbols(*pair) for pair in pairs)
-        case _:
-            return bool(one == other)
-
-
-_REGISTRY: Final = Registry.load()
 _HEADER_MAKERS: Final = {
     Wire.CONFLUENT: confluent_header,
     Wire.SINGLE_OBJECT: single_object_header,
 }
-_ENTRANCES: Final = entrances(_REGISTRY)
-_HEADERS: Final[dict[Wire, dict[str, bytes]]] = {
-    wire: {name: make(written_version(_REGISTRY, name)) for name in _REGISTRY.type_names}
+_VERSIONS: Final = {
+    make(entry): entry for entry in REGISTRY.entries for make in _HEADER_MAKERS.values()
+}
+_ENTRANCES: Final[dict[bytes, _Entrance]] = {}  # by header
+_RELEASE_HEADERS: Final = {
+    wire: make(REGISTRY.current("TopicStatus")) for wire, make in _HEADER_MAKERS.items()
+}
+_ENCODINGS: Final[dict[Wire, dict[type[Event | Message], tuple[bytes, Writer]]]] = {
+    wire: {
+        cls: (make(written_version(REGISTRY, name)), writer_of(name))
+        for cls, name in TYPE_NAMES.items()
+    }
     for wire, make in _HEADER_MAKERS.items()
 }
-_RELEASE_HEADERS: Final = {
-    wire: make(_REGISTRY.current("TopicStatus")) for wire, make in _HEADER_MAKERS.items()
-}
-_RECORDS: Final[dict[Wire, dict[type[Message], tuple[bytes, Callable[[Any], bytes]]]]] = {
-    wire: {
-        record_type: (_HEADERS[wire][type_name], body)
-        for record_type, (type_name, body) in MESSAGE_BODIES.items()
-    }
-    for wire in Wire
+_GRANTED_HEADERS: Final = {
+    wire: (encodings[ReplicaMap][0], encodings[TopicStatus][0])
+    for wire, encodings in _ENCODINGS.items()
 }

@@ -13,12 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import NARROW_MAX, IdMatrix, ReplicaLists, Table
-from spu_assigner.schemas.avro.strict_reading import (
-    Reader,
-    compile_reader,
-    read_long,
-    undecodable,
-)
+from spu_assigner.schemas.avro.meaning import Reader
+from spu_assigner.schemas.avro.readers import compile_reader
+from spu_assigner.schemas.avro.strict_reading import read_long, undecodable
 from spu_assigner.schemas.avro.writing import PREPARED_LONGS, array_bytes, long_bytes
 
 _CACHE_KEY: Final = "avro"  # of Table.cache: (bytes of all rows, where each row begins)
@@ -31,11 +28,6 @@ _FROM_ZIGZAG: Final = bytes(each >> 1 for each in range(256))
 _NEGATIVE: Final = bytes(range(1, 256, 2))
 _UINT32_MAX: Final = 2**32 - 1
 _INT_SIZE_MAX: Final = 5  # bytes of a varint of 32 bits
-
-
-def nullable_lists(lists: ReplicaLists | None) -> bytes:
-    """A union of null and an array of arrays of int."""
-    return b"\x00" if lists is None else b"\x02" + lists_bytes(lists)
 
 
 def lists_bytes(lists: ReplicaLists) -> bytes:
@@ -170,16 +162,16 @@ def lists_of(lists: list[list[int]]) -> ReplicaLists:
     return ReplicaLists.of_lists(lists)
 
 
-def even_lists_of(lists: list[list[int]]) -> ReplicaLists:
-    """Plain lists as they were decoded, all of one length.
+def read_even_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
+    """Replica lists, all of one length.
 
     Raises:
-        DecodeError: UNDECODABLE, no lists, an empty list, or lists of different length.
+        DecodeError: UNDECODABLE, also for no lists, empty ones, ids below 0, or several lengths.
     """
-    replicas = lists_of(lists)
-    if replicas.ragged:
-        raise undecodable(f"{len(lists)} replica lists have several lengths; expected one")
-    return replicas
+    lists, position = read_lists(data, position)
+    if lists.ragged:
+        raise undecodable(f"{lists.count} replica lists have several lengths; expected one")
+    return lists, position
 
 
 def _narrow_rows(data: bytes, first: int, count: int, width: int) -> bytes | None:

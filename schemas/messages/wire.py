@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX
 from spu_assigner.schemas.errors import shortened
 
 
-class Wire(StrEnum):
+class Wire(FastStrEnum):
     """The encoding that is written; both are read."""
 
     CONFLUENT = "confluent"  # 0x00, schema id in 4 bytes, Avro

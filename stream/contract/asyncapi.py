@@ -29,7 +29,7 @@ from spu_assigner.schemas.messages.codec import (
     encode_record,
     single_object_header,
 )
-from spu_assigner.schemas.messages.encoding import Message
+from spu_assigner.schemas.messages.meanings import Message
 from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, DeadLetter, Wire
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.kafka.cloud_events import marker_headers

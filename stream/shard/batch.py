@@ -35,8 +35,8 @@ from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import (
     EventKind,
     decode_event,
-    encoder,
-    granted_create_encoder,
+    encode_granted_create,
+    encode_record,
 )
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.kafka.topics import TOPICS
@@ -174,8 +174,6 @@ class ShardBatch:
         self._reserved_names = own_names(options.topic_prefix)
         self._bundler = Bundler()
         self._full: list[bytes] = []  # bundles that are to be given
-        self._encode = encoder(options.wire)
-        self._encode_granted = granted_create_encoder(options.wire)
         self._topics = {
             source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
         }
@@ -219,9 +217,8 @@ class ShardBatch:
                 # Any key may have come, as large as a message; a dead letter has a limit too.
                 key = keys[index]
                 key = None if key is None else key[:DEAD_LETTER_KEY_SIZE_MAX]
-                self._put(
-                    MessageKind.DEAD_LETTER, place + b"0", key, self._encode(letter), times[index]
-                )
+                data = encode_record(letter, wire=self._options.wire)
+                self._put(MessageKind.DEAD_LETTER, place + b"0", key, data, times[index])
                 self._dead_letters[str(error.code)] += 1
             if full:
                 yield from full
@@ -283,12 +280,12 @@ class ShardBatch:
             reserved_names=self._reserved_names,
         )
         self._repeated += not records
-        ordinal, put, encode = 0, self._put, self._encode
+        ordinal, put, wire = 0, self._put, self._options.wire
         for record in answering_records(records):  # Other changes are published at the batch's end.
             match record:
                 case GrantedCreate():
                     name = b"%b/%b" % (key, record.event.topic.encode())
-                    map_value, status_value = self._encode_granted(record)
+                    map_value, status_value = encode_granted_create(record, wire=wire)
                     self.entries[map_key(name)] = map_value
                     put(_REPLICA_MAP, place + b"0", name, map_value, time_ms)
                     put(_TOPIC_STATUS, place + b"1", name, status_value, time_ms)
@@ -296,16 +293,18 @@ class ShardBatch:
                     ordinal += 1
                 case ReplicaMap():
                     name = b"%b/%b" % (key, record.topic.encode())
-                    data = None if record.replicas is None else encode(record)
+                    data = None if record.replicas is None else encode_record(record, wire=wire)
                     self.entries[map_key(name)] = data
                     kind = _TOPIC_RELEASED if record.is_released else _REPLICA_MAP
                     put(kind, b"%b%d" % (place, ordinal), name, data, time_ms)
                 case TopicStatus():
                     name = b"%b/%b" % (key, record.topic.encode())
-                    put(_TOPIC_STATUS, b"%b%d" % (place, ordinal), name, encode(record), time_ms)
+                    value = encode_record(record, wire=wire)
+                    put(_TOPIC_STATUS, b"%b%d" % (place, ordinal), name, value, time_ms)
                     self._answers[_answered(event, record)] += 1
                 case RingEvent():
-                    put(_RING_EVENT, b"%b%d" % (place, ordinal), key, encode(record), time_ms)
+                    value = encode_record(record, wire=wire)
+                    put(_RING_EVENT, b"%b%d" % (place, ordinal), key, value, time_ms)
             ordinal += 1
         if records:
             self._touched[cluster_id] = (place, ordinal, time_ms)
@@ -319,7 +318,7 @@ class ShardBatch:
                 key = f"{cluster_id}/{name}".encode()
                 value = None
                 if not isinstance(entry, EntryGone):
-                    value = self._encode(entry)
+                    value = encode_record(entry, wire=self._options.wire)
                 self.entries[state_key(key)] = value
                 self._put(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
                 ordinal += 1

@@ -19,7 +19,7 @@ from spu_assigner.core.base.records import (
     Waiting,
 )
 from spu_assigner.schemas.messages.codec import decode_record, type_name_of
-from spu_assigner.schemas.messages.encoding import Message as Record
+from spu_assigner.schemas.messages.meanings import Message as Record
 from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, DeadLetter
 from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind
 from spu_assigner.stream.verify.batch_walk import Placed

@@ -16,28 +16,27 @@ from fastavro.utils import generate_many
 from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy, SpuJoined, TopicCreate
 from spu_assigner.core.base.records import Mode, Order, RingChange, Status, Wait
 from spu_assigner.schemas.avro.evolution import breaks
+from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, fingerprint_of, main
-from spu_assigner.schemas.avro.strict_reading import SchemaError, compile_reader, read_whole
+from spu_assigner.schemas.avro.strict_reading import read_whole
+from spu_assigner.schemas.errors import SchemaError
+from spu_assigner.schemas.messages.bodies import TYPE_NAMES as NAMES_OF_TYPES
+from spu_assigner.schemas.messages.bodies import reader_of
 from spu_assigner.schemas.messages.codec import (
     confluent_header,
     decode_event,
     decode_record,
     encode_event,
     encode_record,
-    entrances,
-    single_object_header,
     type_name_of,
     written_version,
 )
-from spu_assigner.schemas.messages.decoding import BUILDERS, HOT_READERS
-from spu_assigner.schemas.messages.encoding import MESSAGE_BODIES
-from spu_assigner.schemas.messages.event_encoding import EVENT_BODIES
+from spu_assigner.schemas.messages.meanings import EVENT_TYPES
 from spu_assigner.schemas.messages.wire import Origin
 from support.events.builders import Events
 
 REGISTRY = Registry.load()
 TYPE_NAMES = REGISTRY.type_names
-EVENT_NAMES = [name for name, _ in EVENT_BODIES.values()]
 
 
 # What is there.
@@ -54,8 +53,7 @@ def test_every_type_has_a_schema_an_example_and_a_codec() -> None:
     names = sorted(TYPE_NAMES)
     assert sorted(path.stem for path in FOLDER.glob("*.avsc")) == names
     assert sorted(path.stem for path in (FOLDER / "examples").glob("*.json")) == names
-    assert sorted(BUILDERS) == names
-    assert sorted(name for name, _ in (EVENT_BODIES | MESSAGE_BODIES).values()) == names
+    assert sorted(NAMES_OF_TYPES.values()) == names
 
 
 @pytest.mark.parametrize("type_name", TYPE_NAMES)
@@ -67,7 +65,7 @@ def test_an_example_is_what_the_schema_says_and_what_the_codec_writes(type_name:
     body = BytesIO()
     fastavro.schemaless_writer(body, parsed, fields)
     data = confluent_header(written_version(REGISTRY, type_name)) + body.getvalue()
-    if type_name in EVENT_NAMES:
+    if type_name in EVENT_TYPES:
         event = decode_event(data, kind="spu" if type_name.startswith("Spu") else "topic")
         assert encode_event(event) == data
     else:
@@ -174,7 +172,6 @@ def registry_with_history(type_name: str, older: dict[str, Any]) -> Registry:
     return registry.with_schema(type_name, json.loads((FOLDER / f"{type_name}.avsc").read_text()))
 
 
-@pytest.mark.parametrize("header_of", [confluent_header, single_object_header])
 @pytest.mark.parametrize(
     ("older", "fields", "event"),
     [
@@ -191,7 +188,7 @@ def registry_with_history(type_name: str, older: dict[str, Any]) -> Registry:
     ],
 )
 def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
-    older: dict[str, Any], fields: dict[str, Any], event: Any, header_of: Any
+    older: dict[str, Any], fields: dict[str, Any], event: Any
 ) -> None:
     """A producer is updated when its team likes."""
     registry = registry_with_history(type_name_of(event), older)
@@ -199,9 +196,8 @@ def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
     assert (first.version, second.version) == (1, 2)
     body = BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(first.schema), fields)
-    data = header_of(first) + body.getvalue()
-    entrance = entrances(registry)[header_of(first)]
-    assert read_whole(entrance.read, data, entrance.header_size) == event
+    data = body.getvalue()
+    assert read_whole(reader_of(first, second), data, 0) == event
 
 
 @pytest.mark.parametrize("type_name", TYPE_NAMES)
@@ -314,16 +310,6 @@ def test_a_schema_that_could_exhaust_a_reader_is_refused(schema: Any) -> None:
     """Recursion and items of no width let a few bytes claim endless values."""
     with pytest.raises(SchemaError):
         compile_reader(schema)
-
-
-def test_the_fast_readers_refuse_a_schema_they_were_not_written_for() -> None:
-    """Whoever moves a field learns it at once."""
-    schema = record(A, B)
-    with pytest.raises(ValueError, match="the reader must be changed with it"):
-        HOT_READERS["TopicCreate"](schema)
-    reason = {"name": "reason", "type": ["null", record(A, B, name="Reason")]}
-    with pytest.raises(ValueError, match="the reader must be changed with it"):
-        HOT_READERS["ReplicaMap"](record(A, reason))
 
 
 # Writing the registry.

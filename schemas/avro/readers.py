@@ -1,0 +1,246 @@
+"""A strict reader of a schema, and of the messages of its earlier versions.
+
+Each record's reader is one function made of source: short texts and numbers are read in its lines,
+all else by the functions of `strict_reading`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from io import BytesIO
+from typing import Any, Final
+
+import fastavro
+from spu_assigner.core.base.fast_constructor import open_twin
+from spu_assigner.schemas.avro.meaning import NO_FORM, PLAIN, Meaning, Reader, Source, short_name
+from spu_assigner.schemas.avro.strict_reading import (
+    array_reader,
+    fixed_reader,
+    map_reader,
+    read_boolean,
+    read_bytes,
+    read_int,
+    read_long,
+    read_text,
+    undecodable,
+)
+from spu_assigner.schemas.errors import DecodeError, SchemaError
+
+REMEMBERED_MAX: Final = 4_096  # texts of a field, or tails of a record
+TAIL_SIZE_MAX: Final = 64  # bytes; one without manual lists, or without moves, is shorter
+
+_READERS: Final[dict[Any, Reader]] = {
+    "int": read_int,
+    "long": read_long,
+    "string": read_text,
+    "boolean": read_boolean,
+    "bytes": read_bytes,
+}
+
+
+def compile_reader(schema: Any, meaning: Meaning = PLAIN, *, current: Any = None) -> Reader:
+    """A reader of one expanded schema (no references to named types).
+
+    With `current`, a later version, it gives what a message of that version would: fields that came
+    since have their defaults, fields that went are dropped.
+
+    Raises:
+        SchemaError: a recursive schema, a type of zero width, or one this package does not use.
+    """
+    current = schema if current is None else _counterpart(schema, current)
+    match schema:
+        case str() if schema in _READERS:
+            return _READERS[schema]
+        case {"type": str(name)} if name in _READERS:
+            return _READERS[name]
+        case {"type": "record", "fields": [_, *_] as written}:
+            return _record_reader(schema, written, current["fields"], meaning)
+        case {"type": "fixed", "size": int(size)} if size > 0:
+            return fixed_reader(size, meaning.forms.get(short_name(schema), NO_FORM).load)
+        case {"type": "array", "items": items}:
+            return array_reader(compile_reader(items, meaning, current=current["items"]))
+        case {"type": "map", "values": values}:
+            return map_reader(compile_reader(values, meaning, current=current["values"]))
+        case list() | {"type": "enum"}:
+            source = Source("def made(data, position):")
+            _add_value(source, "value", schema, current, meaning)
+            source.add("return value, position")
+            return source.function()  # type: ignore[no-any-return]
+        case _:
+            raise SchemaError(f"cannot read {schema!r}: recursive, of zero width, or unused here")
+
+
+def _counterpart(schema: Any, current: Any) -> Any:
+    """The type of the later version that a value has; its union's branch, if it is one."""
+    if not isinstance(current, list) or isinstance(schema, list):
+        return current
+    for branch in current:
+        if branch == schema or (short_name(branch) and short_name(branch) == short_name(schema)):
+            return branch
+    return schema  # A number that became a long.
+
+
+def _record_reader(
+    schema: Any, written: list[Any], current: list[Any], meaning: Meaning, *, is_tail: bool = False
+) -> Reader:
+    """A reader of a record, or of the last fields of one, which it gives as a tuple."""
+    name = short_name(schema)
+    current_types = {field["name"]: field["type"] for field in current}
+    source = Source("def made(data, position):")
+    variables: dict[str, str] = {}  # of each field
+    for index, field in enumerate(written):
+        if field["name"] == meaning.tails.get(name) and not is_tail:
+            rest = [each for each in current if each["name"] not in variables]
+            targets = {each["name"]: f"rest_{place}" for place, each in enumerate(rest)}
+            _add_tail(source, _record_reader(schema, written[index:], rest, meaning, is_tail=True))
+            source.add(f"{', '.join(targets.values())}, = tail")
+            variables |= targets
+            break
+        variables[field["name"]] = f"field_{index}"
+        type_ = current_types.get(field["name"], field["type"])
+        key = f"{name}.{field['name']}"
+        _add_value(source, f"field_{index}", field["type"], type_, meaning, key=key)
+    for field in current:
+        if field["name"] not in variables:
+            variables[field["name"]] = source.name(_default(name, field, meaning))
+    values = {each: variables[each] for each in current_types}
+    if is_tail:
+        source.add(f"return ({', '.join(values.values())},), position")
+    else:
+        _add_object(source, name, values, meaning)
+    return source.function()  # type: ignore[no-any-return]
+
+
+def _add_object(source: Source, name: str, values: dict[str, str], meaning: Meaning) -> None:
+    """The lines that make a record's object of the variables of its fields."""
+    cls = meaning.classes.get(name)
+    if cls is None:
+        source.add(f"value = {{{', '.join(f'{each!r}: {values[each]}' for each in values)}}}")
+    else:
+        source.add(f"value = {source.name(object.__new__)}({source.name(open_twin(cls))})")
+        for field in fields(cls):
+            if field.name not in values and field.default is MISSING:
+                raise SchemaError(f"{name} has no field {field.name}, which its class has")
+            value = values.get(field.name) or source.name(field.default)
+            source.add(f"value.{field.name} = {value}")
+        source.add(f"value.__class__ = {source.name(cls)}")
+        if hasattr(cls, "__post_init__"):
+            source.add("value.__post_init__()")
+    if (load := meaning.forms.get(name, NO_FORM).load) is not None:
+        source.add(f"value = {source.name(load)}(value)")
+    source.add("return value, position")
+
+
+def _default(name: str, field: Any, meaning: Meaning) -> Any:
+    """A field's default, as if it had been read."""
+    body = BytesIO()
+    fastavro.schemaless_writer(body, field["type"], field["default"])
+    schema = {"type": "record", "name": name}
+    read = _record_reader(schema, [field], [field], meaning, is_tail=True)
+    (value,), _ = read(body.getvalue(), 0)
+    return value
+
+
+def _add_tail(source: Source, read: Reader) -> None:
+    """The lines that look up by its bytes what ends the message."""
+    known: dict[bytes, Any] = {}
+
+    def read_tail(data: bytes, position: int) -> tuple[Any, int]:
+        tail, end = read(data, position)
+        if end == len(data) <= position + TAIL_SIZE_MAX:
+            _remember(known, data[position:], tail)
+        return tail, end
+
+    source.add(
+        f"tail = {source.name(known)}.get(data[position : position + {TAIL_SIZE_MAX + 1}])",
+        "if tail is None:",
+        f"    tail, position = {source.name(read_tail)}(data, position)",
+        "else:",
+        "    position = len(data)",
+    )
+
+
+def _remember(known: dict[bytes, Any], raw: bytes, value: Any) -> Any:
+    if len(known) == REMEMBERED_MAX:
+        known.clear()
+    known[raw] = value
+    return value
+
+
+def _add_value(
+    source: Source,
+    target: str,
+    schema: Any,
+    current: Any,
+    meaning: Meaning,
+    *,
+    key: str = "",
+    depth: int = 1,
+) -> None:
+    """The lines that read a value into a variable; `key` is "Record.field"."""
+
+    def add(*lines: str) -> None:
+        source.add(*lines, depth=depth)
+
+    form = meaning.forms.get(key, NO_FORM)
+    if isinstance(schema, list):
+        add(*_number_lines("index", source.name(read_long)))
+        for number, branch in enumerate(schema):
+            add(f"{'elif' if number else 'if'} index == {number}:")
+            if branch in ("null", {"type": "null"}):
+                source.add(f"{target} = None", depth=depth + 1)
+            else:
+                type_ = _counterpart(branch, current)
+                _add_value(source, target, branch, type_, meaning, key=key, depth=depth + 1)
+        add(
+            "else:",
+            f'    raise {source.name(_wrong_index)}("a union\'s branch", index, {len(schema)})',
+        )
+        return
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind == "enum":
+        enum = meaning.enums.get(short_name(schema))
+        symbols = [each if enum is None else enum[each] for each in schema["symbols"]]
+        add(
+            *_number_lines("index", source.name(read_long)),
+            f"if not 0 <= index < {len(symbols)}:",
+            f'    raise {source.name(_wrong_index)}("an enum\'s index", index, {len(symbols)})',
+            f"{target} = {source.name(symbols)}[index]",
+        )
+    elif kind in ("int", "long"):
+        add(*_number_lines(target, source.name(_READERS[kind])))
+    elif kind == "string":
+        raw = "data[position + 1 : end]"
+        text = f"{raw}.decode()"
+        if key.rpartition(".")[2] in meaning.texts:
+            known = source.name({})
+            text = f"{known}.get({raw}) or {source.name(_remember)}({known}, {raw}, {text})"
+        add(
+            "size = data[position]",
+            "end = position + 1 + (size >> 1)",
+            "if size & 0x81 or end > len(data):",  # longer than 63 bytes, negative, or cut
+            f"    {target}, position = {source.name(read_text)}(data, position)",
+            "else:",
+            f"    {target} = {text}",
+            "    position = end",
+        )
+    else:
+        read = form.read or compile_reader(schema, meaning, current=current)
+        add(f"{target}, position = {source.name(read)}(data, position)")
+    if form.load is not None:
+        add(f"{target} = {source.name(form.load)}({target})")
+
+
+def _number_lines(target: str, read: str) -> list[str]:
+    return [
+        "byte = data[position]",
+        "if byte < 0x80:",
+        f"    {target} = (byte >> 1) ^ -(byte & 1)",
+        "    position += 1",
+        "else:",
+        f"    {target}, position = {read}(data, position)",
+    ]
+
+
+def _wrong_index(what: str, index: int, count: int) -> DecodeError:
+    return undecodable(f"{what} is {index}; expected 0 to {count - 1}")

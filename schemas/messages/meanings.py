@@ -1,0 +1,195 @@
+"""What the schemas mean: the classes of records, the words of enums, and what else is held in
+another form than the schema's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
+    ClusterRebalance,
+    Event,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+    TopicRelease,
+)
+from spu_assigner.core.base.limits import PARTITIONS_MAX
+from spu_assigner.core.base.records import (
+    Answer,
+    Chain,
+    ChainEntry,
+    Entry,
+    Mode,
+    Move,
+    Order,
+    Reason,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    SeenEntry,
+    SpuChanged,
+    Status,
+    TopicStatus,
+    Wait,
+    Waiting,
+)
+from spu_assigner.schemas.avro.meaning import Form, Meaning
+from spu_assigner.schemas.avro.readers import compile_reader
+from spu_assigner.schemas.avro.strict_reading import array_reader, undecodable
+from spu_assigner.schemas.avro.writing import LONG_MAX, LONG_MIN
+from spu_assigner.schemas.errors import EncodeError
+from spu_assigner.schemas.messages.replica_lists import lists_bytes, read_even_lists, read_lists
+from spu_assigner.schemas.messages.wire import (
+    AppliedTopic,
+    CommitMarker,
+    DeadLetter,
+    Origin,
+    PartitionOffsets,
+    PartitionPosition,
+    RecoveredFrom,
+)
+
+Message = Answer | Entry | DeadLetter | CommitMarker | AppliedTopic
+
+EVENT_TYPES: Final[dict[str, type[Event]]] = {
+    cls.__name__: cls
+    for cls in (
+        SpuJoined,
+        SpuLeft,
+        TopicCreate,
+        TopicDelete,
+        TopicRelease,
+        TopicGrow,
+        ClusterRebalance,
+    )
+}
+MESSAGE_TYPES: Final[dict[str, type[Message]]] = {
+    "ReplicaMap": ReplicaMap,
+    "TopicStatus": TopicStatus,
+    "RingEvent": RingEvent,
+    "SpuState": SpuChanged,
+    "WaitingState": Waiting,
+    "ChainState": ChainEntry,
+    "SeenState": SeenEntry,
+    "DeadLetter": DeadLetter,
+    "CommitMarker": CommitMarker,
+    "AppliedTopic": AppliedTopic,
+}
+_PARTS: Final = (Reason, Move, PartitionOffsets, PartitionPosition, RecoveredFrom)
+_ENUMS: Final = (LeaveMode, OnShortage, Policy, Status, RingChange, Order, Mode, Wait, Origin)
+
+
+def _code(code: str) -> Code:
+    try:
+        return Code(code)
+    except ValueError:
+        raise undecodable(f"a code is {code!r}; this release knows none of that name") from None
+
+
+def _with_factor(record: ReplicaMap) -> ReplicaMap:
+    """Release 0.1 did not write the factor, and knew no short lists."""
+    if record.replication_factor == 0 and record.replicas is not None:
+        return replace(record, replication_factor=record.replicas.matrix.shape[1])
+    return record
+
+
+def _living(record: ReplicaMap) -> ReplicaMap:
+    if record.replicas is None:
+        raise EncodeError(f"the map of {record.topic} is deleted; a tombstone says so, no value")
+    return record
+
+
+def _manual_lists(replicas: Any) -> list[dict[str, Any]]:
+    """Manual lists; the list form and the object form are one in Avro."""
+    match replicas:
+        case list() as entries:
+            pass
+        case {"partitions": list() as entries, **others} if not others:
+            pass
+        case _:
+            raise EncodeError("replicas is neither a list nor an object with partitions alone")
+    for index, entry in enumerate(entries):
+        match entry:
+            case {"id": partition, "replicas": list() as ids, **others} if not others:
+                _check_longs(index, [partition, *ids])
+            case _:
+                said = f"replicas entry {index} is not an object of id and replicas alone"
+                raise EncodeError(said)
+    return entries
+
+
+def _check_longs(index: int, values: list[Any]) -> None:
+    for value in values:
+        if type(value) is not int or not LONG_MIN <= value <= LONG_MAX:
+            raise EncodeError(
+                f"replicas entry {index} holds {bounded_repr(value)}; expected a number of 64 bits"
+            )
+
+
+_MANUAL_LIST: Final = {
+    "type": "record",
+    "name": "ManualList",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "replicas", "type": {"type": "array", "items": "long"}},
+    ],
+}
+_HASH: Final = Form(  # 64 bits, unsigned
+    load=lambda raw: int.from_bytes(raw, "big"), dump=lambda number: number.to_bytes(8, "big")
+)
+_TUPLE: Final = Form(load=tuple)
+_BY_TOPIC: Final = Form(
+    load=lambda members: {topic: tuple(members[topic]) for topic in members},
+    dump=lambda members: {topic: members[topic] for topic in sorted(members)},
+)
+_LISTS: Final = Form(read=read_lists, write=lists_bytes)
+
+MEANING: Final = Meaning(
+    classes=EVENT_TYPES | MESSAGE_TYPES | {cls.__name__: cls for cls in _PARTS},
+    enums={cls.__name__: cls for cls in _ENUMS},
+    forms={
+        "EventHash": _HASH,
+        "Fingerprint": _HASH,
+        "Chain": Form(
+            load=lambda read: (read.pop("order"), Chain(**read)),
+            dump=lambda pair: {
+                "order": pair[0],
+                "cycle": pair[1].cycle,
+                "lead": pair[1].lead,
+                "moved": pair[1].moved,
+            },
+        ),
+        # A request for too many partitions is refused by their number alone. Kept whole, half a
+        # million empty lists, which a message of 1 MiB can hold, would take 130 MB.
+        "TopicCreate.replicas": Form(
+            read=array_reader(compile_reader(_MANUAL_LIST), kept_max=PARTITIONS_MAX),
+            dump=_manual_lists,
+        ),
+        "ReplicaMap": Form(load=_with_factor, dump=_living),
+        "ReplicaMap.replicas": _LISTS,
+        "ReplicaMap.cores": _LISTS,
+        "ReplicaMap.own_events": _TUPLE,
+        "Reason.moves": _TUPLE,
+        "TopicStatus.code": Form(load=_code),
+        "TopicStatus.replicas": Form(read=read_even_lists, write=lists_bytes),
+        "RingEvent.code": Form(load=_code),
+        "SpuState.labels": Form(load=lambda labels: tuple(sorted(labels.items())), dump=dict),
+        "SpuState.core_weights": _TUPLE,
+        "ChainState.chains": _TUPLE,
+        "SeenState.hashes": _TUPLE,
+        "CommitMarker.offsets": _BY_TOPIC,
+        "CommitMarker.positions": _BY_TOPIC,
+    },
+    texts=frozenset({"cluster_id"}),
+    tails={"TopicCreate": "partitions", "Reason": "mode"},
+    spans={"Reason": ("mode", "saturated")},
+)
