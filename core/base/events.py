@@ -13,7 +13,7 @@ from typing import Any, Final, NewType
 
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
-from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_legal_name, is_text
+from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_text, match_legal_name
 
 SpuId = NewType("SpuId", int)
 
@@ -24,7 +24,7 @@ _KNOWN_CLUSTERS: Final[set[str]] = set()  # legal names: each event has one, and
 
 
 def _check_cluster(cluster_id: str) -> None:
-    if not is_legal_name(cluster_id):
+    if not match_legal_name(cluster_id):
         raise InvalidEventError(field="cluster_id", value=cluster_id, expected=LEGAL_NAME)
     if len(_KNOWN_CLUSTERS) == _KNOWN_CLUSTERS_MAX:
         _KNOWN_CLUSTERS.clear()
@@ -118,7 +118,7 @@ class BaseTopicEvent(BaseEvent):
 
     def __post_init__(self) -> None:
         BaseEvent.__post_init__(self)
-        if not is_legal_name(self.topic):
+        if not match_legal_name(self.topic):
             raise InvalidEventError(field="topic", value=self.topic, expected=LEGAL_NAME)
 
 

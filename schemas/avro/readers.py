@@ -85,50 +85,53 @@ def _record_reader(
 ) -> Reader:
     """A reader of a record, or of the last fields of one, which it gives as a tuple."""
     name = short_name(schema)
-    current_types = {field["name"]: field["type"] for field in current}
+    cls = None if is_tail else meaning.classes.get(name)
     source = Source("def made(data, position):")
-    variables: dict[str, str] = {}  # of each field
+    if cls is not None:
+        source.add(f"value = {source.name(object.__new__)}({source.name(open_twin(cls))})")
+        target = "value.{}"
+    elif is_tail:
+        target = "field_{}"
+    else:
+        source.add("value = {}")
+        target = "value[{!r}]"
+    missing = {field["name"]: field for field in current}
     for index, field in enumerate(written):
         if field["name"] == meaning.tails.get(name) and not is_tail:
-            rest = [each for each in current if each["name"] not in variables]
-            targets = {each["name"]: f"rest_{place}" for place, each in enumerate(rest)}
+            rest = list(missing.values())
             _add_tail(source, _record_reader(schema, written[index:], rest, meaning, is_tail=True))
-            source.add(f"{', '.join(targets.values())}, = tail")
-            variables |= targets
+            source.add(f"{', '.join(map(target.format, missing))}, = tail")
+            missing = {}
             break
-        variables[field["name"]] = f"field_{index}"
-        type_ = current_types.get(field["name"], field["type"])
-        key = f"{name}.{field['name']}"
-        _add_value(source, f"field_{index}", field["type"], type_, meaning, key=key)
-    for field in current:
-        if field["name"] not in variables:
-            variables[field["name"]] = source.name(_default(name, field, meaning))
-    values = {each: variables[each] for each in current_types}
+        later = missing.pop(field["name"], None)
+        variable = "dropped" if later is None else target.format(field["name"])
+        type_ = field["type"] if later is None else later["type"]
+        _add_value(source, variable, field["type"], type_, meaning, key=f"{name}.{field['name']}")
+    for field in missing.values():
+        default = source.name(_default(name, field, meaning))
+        source.add(f"{target.format(field['name'])} = {default}")
     if is_tail:
-        source.add(f"return ({', '.join(values.values())},), position")
-    else:
-        _add_object(source, name, values, meaning)
-    return source.function()  # type: ignore[no-any-return]
-
-
-def _add_object(source: Source, name: str, values: dict[str, str], meaning: Meaning) -> None:
-    """The lines that make a record's object of the variables of its fields."""
-    cls = meaning.classes.get(name)
-    if cls is None:
-        source.add(f"value = {{{', '.join(f'{each!r}: {values[each]}' for each in values)}}}")
-    else:
-        source.add(f"value = {source.name(object.__new__)}({source.name(open_twin(cls))})")
-        for field in fields(cls):
-            if field.name not in values and field.default is MISSING:
-                raise SchemaError(f"{name} has no field {field.name}, which its class has")
-            value = values.get(field.name) or source.name(field.default)
-            source.add(f"value.{field.name} = {value}")
-        source.add(f"value.__class__ = {source.name(cls)}")
-        if hasattr(cls, "__post_init__"):
-            source.add("value.__post_init__()")
+        values = ", ".join(target.format(field["name"]) for field in current)
+        source.add(f"return ({values},), position")
+        return source.function()  # type: ignore[no-any-return]
+    if cls is not None:
+        _add_closing(source, cls, {field["name"] for field in current})
     if (load := meaning.forms.get(name, NO_FORM).load) is not None:
         source.add(f"value = {source.name(load)}(value)")
     source.add("return value, position")
+    return source.function()  # type: ignore[no-any-return]
+
+
+def _add_closing(source: Source, cls: type, read: set[str]) -> None:
+    """The lines that make an open twin with these fields an object of the class."""
+    for field in fields(cls):
+        if field.name not in read:
+            if field.default is MISSING:
+                raise SchemaError(f"the schema of {cls.__name__} has no field {field.name}")
+            source.add(f"value.{field.name} = {source.name(field.default)}")
+    source.add(f"value.__class__ = {source.name(cls)}")
+    if hasattr(cls, "__post_init__"):
+        source.add("value.__post_init__()")
 
 
 def _default(name: str, field: Any, meaning: Meaning) -> Any:
