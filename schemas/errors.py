@@ -1,8 +1,7 @@
-"""Why bytes or a line make no event. Each becomes one dead letter; the stream goes on."""
+"""Why bytes or a line make no event. Each becomes one dead letter; the stream continues."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -57,14 +56,8 @@ class LineError(DecodeError):
     ) -> None:
         self.fault = fault
         self.field = field  # empty: the line as a whole
-        self.position = position  # character of the line, from 0, where it can be told
-        self.others: Sequence[LineError] = ()  # that were found with it
+        self.position = position  # character of the line, from 0, where it is known
         super().__init__(DeadLetterCode.BAD_EVENT, message)
-
-    def with_others(self, others: Sequence[LineError]) -> LineError:
-        """This one, with what else was found in its field."""
-        self.others = others
-        return self
 
 
 class SchemaError(AssignerError):

@@ -22,9 +22,7 @@ def members_of(line: str | bytes) -> dict[str, Any]:
 
 
 def lenient_members(line: str | bytes) -> dict[str, Any]:
-    """The same where a name may be given again, and numbers may be none: their faults are told
-    by `event_from_json`, and what else is wrong can be looked for.
-    """
+    """The same where a name may be repeated and a number may be none, to look for other faults."""
     return _object(line, _LENIENT)
 
 
@@ -39,7 +37,7 @@ def strict_value(text: str) -> Any:
 
 
 def lenient_value(text: str) -> Any:
-    """Whatever the text holds, read as leniently."""
+    """The value of a text, read as leniently."""
     return _LENIENT.decode(text)
 
 
@@ -78,7 +76,7 @@ def repeated_field(name: str, position: int | None = None) -> LineError:
 
 
 def no_number(text: str, *, field: str = "", position: int | None = None) -> LineError:
-    """What stands for a number is none, or one that no number type of ours holds."""
+    """A number is none of JSON's, or has too many digits."""
     said = f"found {text[:QUOTE_LENGTH_MAX]}; expected a whole number"
     return LineError(LineFault.WRONG_VALUE, said, field=field, position=position)
 
