@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.replica_lists import NARROW_MAX, IdMatrix, ReplicaLists, Table
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
 from spu_assigner.schemas.avro.meaning import Reader
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.strict_reading import read_long, undecodable
@@ -131,35 +131,27 @@ def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
     """
     count, first = read_long(data, position)
     width, _ = read_long(data, first)
-    if count > 0 and width > 0 and count * (width + 2) <= len(data) - first:
+    size = count * (width + 2)
+    if count > 0 and width > 0 and size <= len(data) - first:
         narrow = _narrow_rows(data, first, count, width)
         if narrow is not None:
-            return ReplicaLists.of_narrow(narrow, count), first + len(narrow) + 2 * count + 1
-        values, end = _rows(data, first, count, width)
-        if values is not None and data[end] == 0:
-            zigzag = values.reshape(count, width + 2)[:, 1:-1]
+            return ReplicaLists.of_narrow(narrow, count), first + size + 1
+        values, end = _varints(data, first, size)
+        rows = values.reshape(-1, width + 2)
+        if len(rows) and (rows[:, 0] == width << 1).all() and not (rows[:, -1].any() or data[end]):
+            zigzag = rows[:, 1:-1]
             if (zigzag & 1).any():
                 raise undecodable("an id is below 0; expected 0 or more")
             matrix: IdMatrix = (zigzag >> 1).astype(np.int32)
             return ReplicaLists(matrix), end + 1
-    lists, end = _read_any_lists(data, position)  # Several blocks, or no matrix.
-    return lists_of(lists), end
-
-
-def lists_of(lists: list[list[int]]) -> ReplicaLists:
-    """Plain lists as they were decoded, of one length or of several.
-
-    Raises:
-        DecodeError: UNDECODABLE, no lists, an empty list, or an id below 0.
-    """
-    lengths = {len(each) for each in lists}
-    if not lengths or 0 in lengths:
+    lists, end = _read_any_lists(data, position)  # Several blocks, or several lengths.
+    if not lists or not all(lists):
         raise undecodable(
-            f"of {len(lists)} replica lists none may be empty; one is, or none is there"
+            f"found {lists.count([])} empty of {len(lists)} replica lists; expected ids"
         )
-    if min(map(min, lists)) < 0:
-        raise undecodable(f"an id is {min(map(min, lists))}; expected 0 or more")
-    return ReplicaLists.of_lists(lists)
+    if (least := min(map(min, lists))) < 0:
+        raise undecodable(f"an id is {least}; expected 0 or more")
+    return ReplicaLists.of_lists(lists), end
 
 
 def read_even_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
@@ -175,15 +167,11 @@ def read_even_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
 
 
 def _narrow_rows(data: bytes, first: int, count: int, width: int) -> bytes | None:
-    """The ids of few rows, a byte each; None: they are not all small, not so few, or unsound."""
+    """The ids of rows, a byte each; None: they are not all below 64, or not rows of one length."""
     columns = width + 2
-    size = count * columns
-    region = data[first : first + size]
-    if (
-        count * width > NARROW_MAX
-        or not region.isascii()
-        or data[first + size : first + size + 1] != b"\0"
-    ):
+    end = first + count * columns
+    region = data[first:end]
+    if not region.isascii() or data[end : end + 1] != b"\0":
         return None
     if region[::columns] != bytes((width << 1,)) * count or any(region[columns - 1 :: columns]):
         return None
@@ -194,66 +182,25 @@ def _narrow_rows(data: bytes, first: int, count: int, width: int) -> bytes | Non
     return narrow if len(narrow) == count * width else None
 
 
-def _rows(data: bytes, first: int, count: int, width: int) -> tuple[NDArray[Any] | None, int]:
-    """The varints (zigzag) of the rows and where they end; none if a row is not in one block."""
-    columns = width + 2
-    end = first + count * columns
-    region = data[first:end]
-    if region.isascii():  # No varint goes on: one byte each.
-        heads, tails = region[::columns], region[columns - 1 :: columns]
-        sound = heads == bytes((width << 1,)) * count and not any(tails)
-        return (np.frombuffer(region, np.uint8) if sound else None), end
-    values, end = _varints(data, first, count * columns)
-    if len(values) < count * columns:
-        return None, end
-    sound = bool(
-        (values[::columns] == width << 1).all() and not values[columns - 1 :: columns].any()
-    )
-    return (values if sound else None), end
-
-
 def _varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32], int]:
     """So many varints as they are (zigzag), and where they end; none if one has over 32 bits, or
     if they are fewer: lists may be shorter than the first one.
     """
     none = np.empty(0, dtype=np.uint32), position
-    if count <= _SCALAR_VALUES_MAX:
-        try:
-            return _few_varints(data, position, count) or none
-        except IndexError:
-            return none
     span = np.frombuffer(data, np.uint8, min(len(data) - position, count * _INT_SIZE_MAX), position)
     lasts = np.flatnonzero(span < 0x80)[:count]
-    firsts = np.empty_like(lasts)
-    firsts[:1] = 0
-    firsts[1:] = lasts[:-1] + 1
+    firsts = np.concatenate(([0], lasts[:-1] + 1))
+    if len(lasts) < count:
+        return none
     sizes = lasts - firsts + 1
-    if len(lasts) < count or int(sizes.max()) > _INT_SIZE_MAX:
+    size_max = int(sizes.max())
+    if size_max > _INT_SIZE_MAX:
         return none
     values = (span[firsts] & 0x7F).astype(np.uint64)
-    for place in range(1, int(sizes.max())):
+    for place in range(1, size_max):
         longer = np.flatnonzero(sizes > place)
         part = (span[firsts[longer] + place] & 0x7F).astype(np.uint64)
         values[longer] |= part << np.uint64(7 * place)
     if int(values.max()) > _UINT32_MAX:
         return none
     return values.astype(np.uint32), position + int(lasts[-1]) + 1
-
-
-def _few_varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32], int] | None:
-    """The same, one by one; None if one has over 32 bits. IndexError: they are fewer."""
-    few = []
-    for _ in range(count):
-        byte = data[position]
-        value = byte & 0x7F
-        shift = 7
-        while byte & 0x80:
-            position += 1
-            byte = data[position]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if value > _UINT32_MAX or shift > 7 * _INT_SIZE_MAX:
-                return None
-        position += 1
-        few.append(value)
-    return np.array(few, dtype=np.uint32), position
