@@ -1,6 +1,6 @@
 """What values of a schema are to the program, and the functions made of source for it.
 
-Without a meaning a record is a dict, an enum its symbol, an array a tuple. Readers and writers are
+Without a meaning a record is a dict, an enum its symbol, an array a list. Readers and writers are
 made of source, one function for each record, since a call for each field takes twice the time.
 """
 
@@ -34,6 +34,7 @@ class Meaning:
     classes: Mapping[str, type] = field(default_factory=dict)  # dataclasses, of records
     enums: Mapping[str, type[Enum]] = field(default_factory=dict)
     forms: Mapping[str, Form] = field(default_factory=dict)  # of a type, or "Record.field"
+    array: Callable[[list[Any]], Any] = list  # what arrays become
     texts: frozenset[str] = frozenset()  # fields with few different texts: each is decoded once
     # Of records whose last fields are often the same: the first of these. They are looked up by
     # their bytes, where these end the message.

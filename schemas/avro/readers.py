@@ -58,7 +58,8 @@ def compile_reader(schema: Any, meaning: Meaning = PLAIN, *, current: Any = None
         case {"type": "fixed", "size": int(size)} if size > 0:
             return fixed_reader(size, meaning.forms.get(short_name(schema), NO_FORM).load)
         case {"type": "array", "items": items}:
-            return array_reader(compile_reader(items, meaning, current=current["items"]))
+            read_item = compile_reader(items, meaning, current=current["items"])
+            return array_reader(read_item, load=meaning.array)
         case {"type": "map", "values": values}:
             return map_reader(compile_reader(values, meaning, current=current["values"]))
         case list() | {"type": "enum"}:

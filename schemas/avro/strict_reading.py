@@ -109,15 +109,17 @@ def fixed_reader(size: int, load: Callable[[bytes], Any] | None = None) -> Reade
     return read
 
 
-def array_reader(read_item: Reader, *, kept_max: int | None = None) -> Reader:
+def array_reader(
+    read_item: Reader, *, load: Callable[[list[Any]], Any] = list, kept_max: int | None = None
+) -> Reader:
     """A reader of an array; items from `kept_max` on are checked, and None stands for each."""
 
-    def read(data: bytes, position: int) -> tuple[list[Any], int]:
+    def read(data: bytes, position: int) -> tuple[Any, int]:
         items: list[Any] = []
         while True:
             count, position = read_long(data, position)
             if count == 0:
-                return items, position
+                return load(items), position
             end = None
             if count < 0:
                 count = -count

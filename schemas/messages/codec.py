@@ -11,21 +11,17 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.events import Event, TopicCreate
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicCreate
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import GrantedCreate, ReplicaMap, Status, TopicStatus
 from spu_assigner.schemas.avro.meaning import Reader, Writer
+from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
+from spu_assigner.schemas.avro.writers import compile_writer
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.messages.bodies import (
-    REGISTRY,
-    TYPE_NAMES,
-    granted_create_bodies,
-    reader_of,
-    writer_of,
-)
-from spu_assigner.schemas.messages.meanings import Message
+from spu_assigner.schemas.messages.granted_create import granted_create_bodies
+from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, TYPE_NAMES, Message
 from spu_assigner.schemas.messages.wire import Wire
 
 EventKind = Literal["spu", "topic"]
@@ -40,15 +36,8 @@ _SINGLE_OBJECT_SIZE: Final = 10
 _WRITTEN: Final = {"TopicStatus": 2}  # all but RELEASED
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
-    "SpuJoined": "spu",
-    "SpuLeft": "spu",
-    "TopicCreate": "topic",
-    "TopicDelete": "topic",
-    "TopicRelease": "topic",
-    "TopicGrow": "topic",
-    "ClusterRebalance": "topic",
+    name: "spu" if cls in (SpuJoined, SpuLeft) else "topic" for name, cls in EVENT_TYPES.items()
 }
-
 
 # How the messages of one version of one schema are read: its type, the input that it may come on
 # (None: it is no event), the size of the header, and the reader.
@@ -128,8 +117,8 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
 def encode_granted_create(record: GrantedCreate, *, wire: Wire) -> tuple[bytes, bytes]:
     """What `encode_record` gives for the map and the status that a granted create stands for."""
     map_body, status_body = granted_create_bodies(record)
-    map_header, status_header = _GRANTED_HEADERS[wire]
-    return map_header + map_body, status_header + status_body
+    encodings = _ENCODINGS[wire]
+    return encodings[ReplicaMap][0] + map_body, encodings[TopicStatus][0] + status_body
 
 
 def type_name_of(record: Message | Event) -> str:
@@ -145,7 +134,7 @@ def _entrance(data: bytes) -> _Entrance:
         return _ENTRANCES[header]
     if (entry := _VERSIONS.get(header)) is not None:
         name = entry.type_name
-        read = reader_of(entry, REGISTRY.current(name))
+        read = compile_reader(entry.expanded, MEANING, current=_REGISTRY.current(name).expanded)
         made = _ENTRANCES[header] = name, EVENT_KINDS.get(name), size, read
         return made
     if len(header) < size or not header.startswith((_CONFLUENT_MARK, _SINGLE_OBJECT_MARK)):
@@ -192,25 +181,25 @@ def single_object_header(entry: Registered) -> bytes:
     return _SINGLE_OBJECT_MARK + bytes.fromhex(entry.fingerprint)
 
 
+_REGISTRY: Final = Registry.load()
 _HEADER_MAKERS: Final = {
     Wire.CONFLUENT: confluent_header,
     Wire.SINGLE_OBJECT: single_object_header,
 }
 _VERSIONS: Final = {
-    make(entry): entry for entry in REGISTRY.entries for make in _HEADER_MAKERS.values()
+    make(entry): entry for entry in _REGISTRY.entries for make in _HEADER_MAKERS.values()
 }
 _ENTRANCES: Final[dict[bytes, _Entrance]] = {}  # by header
 _RELEASE_HEADERS: Final = {
-    wire: make(REGISTRY.current("TopicStatus")) for wire, make in _HEADER_MAKERS.items()
+    wire: make(_REGISTRY.current("TopicStatus")) for wire, make in _HEADER_MAKERS.items()
+}
+_WRITERS: Final = {
+    name: compile_writer(_REGISTRY.current(name).expanded, MEANING) for name in TYPE_NAMES.values()
 }
 _ENCODINGS: Final[dict[Wire, dict[type[Event | Message], tuple[bytes, Writer]]]] = {
     wire: {
-        cls: (make(written_version(REGISTRY, name)), writer_of(name))
+        cls: (make(written_version(_REGISTRY, name)), _WRITERS[name])
         for cls, name in TYPE_NAMES.items()
     }
     for wire, make in _HEADER_MAKERS.items()
-}
-_GRANTED_HEADERS: Final = {
-    wire: (encodings[ReplicaMap][0], encodings[TopicStatus][0])
-    for wire, encodings in _ENCODINGS.items()
 }

@@ -5,23 +5,11 @@ another form than the schema's.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import (
-    ClusterRebalance,
-    Event,
-    LeaveMode,
-    OnShortage,
-    Policy,
-    SpuJoined,
-    SpuLeft,
-    TopicCreate,
-    TopicDelete,
-    TopicGrow,
-    TopicRelease,
-)
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import (
     Answer,
@@ -60,18 +48,7 @@ from spu_assigner.schemas.messages.wire import (
 
 Message = Answer | Entry | DeadLetter | CommitMarker | AppliedTopic
 
-EVENT_TYPES: Final[dict[str, type[Event]]] = {
-    cls.__name__: cls
-    for cls in (
-        SpuJoined,
-        SpuLeft,
-        TopicCreate,
-        TopicDelete,
-        TopicRelease,
-        TopicGrow,
-        ClusterRebalance,
-    )
-}
+EVENT_TYPES: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in get_args(Event)}
 MESSAGE_TYPES: Final[dict[str, type[Message]]] = {
     "ReplicaMap": ReplicaMap,
     "TopicStatus": TopicStatus,
@@ -83,6 +60,9 @@ MESSAGE_TYPES: Final[dict[str, type[Message]]] = {
     "DeadLetter": DeadLetter,
     "CommitMarker": CommitMarker,
     "AppliedTopic": AppliedTopic,
+}
+TYPE_NAMES: Final[dict[type[Event | Message], str]] = {
+    cls: name for name, cls in (EVENT_TYPES | MESSAGE_TYPES).items()
 }
 _PARTS: Final = (Reason, Move, PartitionOffsets, PartitionPosition, RecoveredFrom)
 _ENUMS: Final = (LeaveMode, OnShortage, Policy, Status, RingChange, Order, Mode, Wait, Origin)
@@ -146,11 +126,7 @@ _MANUAL_LIST: Final = {
 _HASH: Final = Form(  # 64 bits, unsigned
     load=lambda raw: int.from_bytes(raw, "big"), dump=lambda number: number.to_bytes(8, "big")
 )
-_TUPLE: Final = Form(load=tuple)
-_BY_TOPIC: Final = Form(
-    load=lambda members: {topic: tuple(members[topic]) for topic in members},
-    dump=lambda members: {topic: members[topic] for topic in sorted(members)},
-)
+_BY_TOPIC: Final = Form(dump=lambda members: {topic: members[topic] for topic in sorted(members)})
 _LISTS: Final = Form(read=read_lists, write=lists_bytes)
 
 MEANING: Final = Meaning(
@@ -177,18 +153,14 @@ MEANING: Final = Meaning(
         "ReplicaMap": Form(load=_with_factor, dump=_living),
         "ReplicaMap.replicas": _LISTS,
         "ReplicaMap.cores": _LISTS,
-        "ReplicaMap.own_events": _TUPLE,
-        "Reason.moves": _TUPLE,
         "TopicStatus.code": Form(load=_code),
         "TopicStatus.replicas": Form(read=read_even_lists, write=lists_bytes),
         "RingEvent.code": Form(load=_code),
         "SpuState.labels": Form(load=lambda labels: tuple(sorted(labels.items())), dump=dict),
-        "SpuState.core_weights": _TUPLE,
-        "ChainState.chains": _TUPLE,
-        "SeenState.hashes": _TUPLE,
         "CommitMarker.offsets": _BY_TOPIC,
         "CommitMarker.positions": _BY_TOPIC,
     },
+    array=tuple,
     texts=frozenset({"cluster_id"}),
     tails={"TopicCreate": "partitions", "Reason": "mode"},
     spans={"Reason": ("mode", "saturated")},

@@ -33,7 +33,6 @@ from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes, text_bytes
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.messages.bodies import reader_of
 from spu_assigner.schemas.messages.codec import (
     EventKind,
     confluent_header,
@@ -43,6 +42,7 @@ from spu_assigner.schemas.messages.codec import (
     encode_record,
     type_name_of,
 )
+from spu_assigner.schemas.messages.meanings import MEANING
 from spu_assigner.schemas.messages.replica_lists import lists_bytes, read_lists
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from support.events.builders import Events
@@ -476,7 +476,7 @@ def outcome(read: Any, data: bytes) -> Any:
 def fresh_reader(type_name: str) -> Any:
     """A reader that has read nothing yet."""
     current = REGISTRY.current(type_name)
-    return reader_of(current, current)
+    return compile_reader(current.expanded, MEANING)
 
 
 @settings(max_examples=500)
