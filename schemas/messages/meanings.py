@@ -82,12 +82,6 @@ def _with_factor(record: ReplicaMap) -> ReplicaMap:
     return record
 
 
-def _living(record: ReplicaMap) -> ReplicaMap:
-    if record.replicas is None:
-        raise EncodeError(f"the map of {record.topic} is deleted; a tombstone says so, no value")
-    return record
-
-
 def _manual_lists(replicas: Any) -> list[dict[str, Any]]:
     """Manual lists; the list form and the object form are one in Avro."""
     match replicas:
@@ -150,7 +144,7 @@ MEANING: Final = Meaning(
             read=array_reader(compile_reader(_MANUAL_LIST), kept_max=PARTITIONS_MAX),
             dump=_manual_lists,
         ),
-        "ReplicaMap": Form(load=_with_factor, dump=_living),
+        "ReplicaMap": Form(load=_with_factor),
         "ReplicaMap.replicas": _LISTS,
         "ReplicaMap.cores": _LISTS,
         "TopicStatus.code": Form(load=_code),

@@ -17,6 +17,7 @@ from spu_assigner.schemas.avro.meaning import Reader
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.strict_reading import read_long, undecodable
 from spu_assigner.schemas.avro.writing import PREPARED_LONGS, array_bytes, long_bytes
+from spu_assigner.schemas.errors import EncodeError
 
 _CACHE_KEY: Final = "avro"  # of Table.cache: (bytes of all rows, where each row begins)
 _DIRECT_KEY: Final = "avro_rows_written_directly"
@@ -30,8 +31,14 @@ _UINT32_MAX: Final = 2**32 - 1
 _INT_SIZE_MAX: Final = 5  # bytes of a varint of 32 bits
 
 
-def lists_bytes(lists: ReplicaLists) -> bytes:
-    """An array of arrays of int. Cost: O(1) calls for rows of a table that is in use."""
+def lists_bytes(lists: ReplicaLists | None) -> bytes:
+    """An array of arrays of int. Cost: O(1) calls for rows of a table that is in use.
+
+    Raises:
+        EncodeError: there are none: the map is deleted.
+    """
+    if lists is None:
+        raise EncodeError("the map is deleted; it has a tombstone, and no value")
     count = lists.count
     if count == 0:
         return b"\x00"
