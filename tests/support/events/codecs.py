@@ -7,40 +7,25 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import (
-    ClusterRebalance,
-    Event,
-    LeaveMode,
-    OnShortage,
-    Policy,
-    SpuJoined,
-    SpuLeft,
-    TopicCreate,
-    TopicDelete,
-    TopicGrow,
-    TopicRelease,
-)
+from spu_assigner.core.base.events import Event, TopicCreate
 from spu_assigner.core.base.records import (
     Chain,
     ChainEntry,
-    Mode,
     Move,
     Order,
     Reason,
     ReplicaMap,
-    RingChange,
     RingEvent,
     SeenEntry,
     SpuChanged,
-    Status,
     TopicStatus,
-    Wait,
     Waiting,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
@@ -48,7 +33,6 @@ from spu_assigner.schemas.messages.wire import (
     AppliedTopic,
     CommitMarker,
     DeadLetter,
-    Origin,
     PartitionOffsets,
     PartitionPosition,
     RecoveredFrom,
@@ -56,52 +40,49 @@ from spu_assigner.schemas.messages.wire import (
 
 INT32 = st.integers(-(2**31), 2**31 - 1) | st.integers(0, 130)
 LONG = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 130)
+INDEX = st.none() | st.integers(0, 2**63 - 1)
 COUNT = st.integers(0, 2**31 - 1) | st.integers(0, 130)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=70)
 NAME = st.from_regex(r"[a-zA-Z0-9._-]{1,70}", fullmatch=True).filter(lambda x: x not in (".", ".."))
 HASH = st.integers(0, 2**64 - 1)
+HASHES = st.lists(HASH, max_size=16).map(tuple)
 EVENT_ID = st.text(st.characters(codec="utf-8"), min_size=1, max_size=100)
-COMMON: dict[str, Any] = {
+LABELS = st.dictionaries(TEXT, TEXT, max_size=3)
+MANUAL = st.lists(st.fixed_dictionaries({"id": LONG, "replicas": st.lists(LONG, max_size=4)}))
+
+_BY_NAME: dict[str, Any] = {
     "event_id": EVENT_ID,
     "cluster_id": NAME,
     "occurred_at": st.none() | LONG,
+    "topic": NAME,
+    "cause": EVENT_ID,
 }
-MANUAL = st.lists(st.fixed_dictionaries({"id": LONG, "replicas": st.lists(LONG, max_size=4)}))
-CREATES = st.builds(
-    TopicCreate,
-    **COMMON,
-    topic=NAME,
-    partitions=INT32,
-    replication_factor=INT32,
-    policy=st.none() | st.sampled_from(Policy),
-    ignore_rack=st.booleans(),
-    start_index=st.none() | INT32,
-    shift=st.none() | INT32,
-    replicas=st.none() | MANUAL,
-    validate_only=st.booleans(),
-    on_shortage=st.sampled_from(OnShortage),
-)
+
+
+def built(cls: type, number: Any = COUNT, **given: Any) -> st.SearchStrategy[Any]:
+    """Objects of a dataclass: fields by what is given, else by their name, else by their type."""
+    by_type = {int: number, str: TEXT, bool: st.booleans(), bytes: st.binary(max_size=200)}
+
+    def of(hint: Any) -> st.SearchStrategy[Any]:
+        if NoneType in get_args(hint):
+            return st.none() | of(get_args(hint)[0])
+        return by_type[hint] if hint in by_type else st.sampled_from(hint)
+
+    hints = get_type_hints(cls)
+    known = _BY_NAME | given
+    return st.builds(
+        cls,
+        **{x.name: known[x.name] if x.name in known else of(hints[x.name]) for x in fields(cls)},
+    )
+
+
+CREATES = built(TopicCreate, INT32, replicas=st.none() | MANUAL)
 
 
 def events() -> st.SearchStrategy[Event]:
     """Every event that Avro can hold."""
-    return st.one_of(
-        st.builds(
-            SpuJoined,
-            **COMMON,
-            spu_id=INT32,
-            rack=st.none() | TEXT,
-            cores=INT32,
-            capacity=st.none() | INT32,
-            labels=st.none() | st.dictionaries(TEXT, TEXT, max_size=3),
-        ),
-        st.builds(SpuLeft, **COMMON, spu_id=INT32, mode=st.sampled_from(LeaveMode)),
-        CREATES,
-        st.builds(TopicDelete, **COMMON, topic=NAME),
-        st.builds(TopicRelease, **COMMON, topic=NAME),
-        st.builds(TopicGrow, **COMMON, topic=NAME, partitions=INT32),
-        st.builds(ClusterRebalance, **COMMON, max_moves=INT32),
-    )
+    others = [cls for cls in get_args(Event) if cls is not TopicCreate]
+    return st.one_of(CREATES, *(built(cls, INT32, labels=st.none() | LABELS) for cls in others))
 
 
 @st.composite
@@ -127,156 +108,60 @@ def ragged_lists(draw: st.DrawFn) -> ReplicaLists:
 def reasons() -> st.SearchStrategy[Reason]:
     """Of creates, and of repairs with moves; some of the same ring."""
     few = st.integers(0, 3)
-    return st.builds(
+    ring = dict.fromkeys(("ring_size", "offline", "saturated"), few | COUNT)
+    return built(
         Reason,
-        mode=st.sampled_from(Mode),
-        first_partition=COUNT,
-        start_index=st.none() | st.integers(0, 2**63 - 1),
+        start_index=INDEX,
         shift=st.none() | few | COUNT,
-        is_named=st.booleans(),
-        ring_size=few | COUNT,
         ring_fingerprint=few | HASH,
-        offline=few | COUNT,
-        saturated=few | COUNT,
-        same_rack=COUNT,
-        in_list=COUNT,
-        moves=st.lists(
-            st.builds(Move, partition=COUNT, gone=st.none() | COUNT, taken=st.none() | COUNT),
-            max_size=3,
-        ).map(tuple),
+        **ring,
+        moves=st.lists(built(Move), max_size=3).map(tuple),
     )
 
 
 def replica_maps() -> st.SearchStrategy[ReplicaMap]:
     """Maps of topics that live."""
-    return st.builds(
+    lists = replica_lists() | ragged_lists()
+    return built(
         ReplicaMap,
-        cluster_id=NAME,
-        topic=NAME,
-        revision=COUNT,
-        policy=st.sampled_from(Policy),
-        replicas=replica_lists() | ragged_lists(),
-        cores=st.none() | replica_lists() | ragged_lists(),
-        chain_index=st.none() | st.integers(0, 2**63 - 1),
-        cause=EVENT_ID,
+        replicas=lists,
+        cores=st.none() | lists,
+        chain_index=INDEX,
         replication_factor=st.integers(1, 32),
-        ignore_rack=st.booleans(),
-        own_events=st.lists(HASH, max_size=3).map(tuple),
+        own_events=HASHES,
         reason=st.none() | reasons(),
+        is_released=st.just(False),
     )
 
 
 def messages() -> st.SearchStrategy[Any]:
     """Every record, entry, dead letter and marker."""
+
+    def by_topic(cls: type) -> st.SearchStrategy[Any]:
+        return st.dictionaries(NAME, st.lists(built(cls), max_size=3).map(tuple), max_size=3)
+
+    chains = [st.tuples(st.just(order), built(Chain)) for order in Order]
     code = st.none() | st.sampled_from(Code)
-    offsets = st.builds(PartitionOffsets, partition=COUNT, first=COUNT, last=COUNT, count=COUNT)
-    positions = st.builds(PartitionPosition, partition=COUNT, next=COUNT)
     return st.one_of(
         replica_maps(),
-        st.builds(
-            TopicStatus,
-            cluster_id=NAME,
-            topic=NAME,
-            status=st.sampled_from(Status),
-            code=code,
-            message=st.none() | TEXT,
-            replicas=st.none() | replica_lists(),
-            cause=EVENT_ID,
-            moves=st.none() | COUNT,
-        ),
-        st.builds(
-            RingEvent,
-            cluster_id=NAME,
-            spu_id=INT32,
-            change=st.sampled_from(RingChange),
-            code=code,
-            message=st.none() | TEXT,
-            ring_size=COUNT,
-            cause=EVENT_ID,
-        ),
-        st.builds(
+        built(TopicStatus, code=code, replicas=st.none() | replica_lists()),
+        built(RingEvent, spu_id=INT32, code=code),
+        built(
             SpuChanged,
-            cluster_id=NAME,
-            spu_id=COUNT,
-            online=st.booleans(),
-            rack=st.none() | TEXT,
-            cores=COUNT,
-            capacity=COUNT,
-            labels=st.dictionaries(TEXT, TEXT, max_size=3).map(lambda x: tuple(sorted(x.items()))),
-            registration=COUNT,
+            labels=LABELS.map(lambda labels: tuple(sorted(labels.items()))),
             core_weights=st.lists(COUNT, max_size=5).map(tuple),
-            leaving=st.booleans(),
         ),
-        st.builds(
-            Waiting,
-            cluster_id=NAME,
-            topic=NAME,
-            sequence=st.integers(0, 2**63 - 1),
-            kind=st.sampled_from(Wait),
-            cause=EVENT_ID,
-            policy=st.none() | st.sampled_from(Policy),
-            partitions=COUNT,
-            replication_factor=COUNT,
-            ignore_rack=st.booleans(),
-            start_index=st.none() | COUNT,
-            shift=st.none() | COUNT,
-        ),
-        st.builds(
-            ChainEntry,
-            cluster_id=NAME,
-            chains=st.tuples(
-                *(
-                    st.tuples(
-                        st.just(order),
-                        st.builds(Chain, cycle=COUNT, lead=st.none() | COUNT, moved=st.booleans()),
-                    )
-                    for order in Order
-                )
-            ),
-            registration_next=COUNT,
-            seen_count=COUNT,
-        ),
-        st.builds(
-            SeenEntry,
-            cluster_id=NAME,
-            block=st.integers(0, 15),
-            hashes=st.lists(HASH, max_size=16).map(tuple),
-        ),
-        st.builds(
-            DeadLetter,
-            source_topic=NAME,
-            source_partition=COUNT,
-            source_offset=COUNT,
-            source_timestamp_ms=LONG,
-            code=TEXT,
-            message=TEXT,
-            raw=st.none() | st.binary(max_size=200),
-            size=COUNT,
-            sha256=TEXT,
-        ),
-        st.builds(
+        built(Waiting, sequence=st.integers(0, 2**63 - 1)),
+        built(ChainEntry, chains=st.tuples(*chains)),
+        built(SeenEntry, hashes=HASHES),
+        built(DeadLetter, source_timestamp_ms=LONG),
+        built(
             CommitMarker,
-            query=TEXT,
-            checkpoint_id=TEXT,
-            batch=COUNT,
-            count=COUNT,
-            digest=TEXT,
-            offsets=st.dictionaries(NAME, st.lists(offsets, max_size=3).map(tuple), max_size=3),
-            release=TEXT,
-            shards=COUNT,
-            default_policy=TEXT,
-            positions=st.dictionaries(NAME, st.lists(positions, max_size=3).map(tuple), max_size=3),
-            recovered_from=st.none() | st.builds(RecoveredFrom, checkpoint_id=TEXT, batch=COUNT),
+            offsets=by_topic(PartitionOffsets),
+            positions=by_topic(PartitionPosition),
+            recovered_from=st.none() | built(RecoveredFrom),
         ),
-        st.builds(
-            AppliedTopic,
-            cluster_id=NAME,
-            topic=NAME,
-            topic_id=st.none() | TEXT,
-            origin=st.sampled_from(Origin),
-            recorded_at=LONG,
-            lists=TEXT,
-        ),
+        built(AppliedTopic, recorded_at=LONG),
     )
 
 
