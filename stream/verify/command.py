@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.config.command_options import settings_options
 from spu_assigner.stream.config.settings import Settings
 
 if TYPE_CHECKING:
     from spu_assigner.stream.verify.model import AuditFinding, AuditReport
-    from spu_assigner.stream.verify.reading import Spool
 
 WIDTH: Final = 160  # of tables, where there is no terminal to ask
-TELL_SECONDS: Final = 2.0  # between two lines of progress
+PROGRESS_SECONDS: Final = 2.0  # between two lines of progress
 KEY_SHOWN: Final = 300  # bytes
 
 
@@ -42,26 +42,38 @@ def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int
 
     Reads all topics of the job from their beginnings. Every message must belong to a batch that has
     a marker, once and in order; every batch must have the count and digest of its marker; and where
-    the inputs are still there from the first batch on, they are answered once more, and every
-    message must be the same, byte for byte. What has expired or was compacted away cannot be
-    checked, and is told.
+    the inputs are still there from the first batch on, they are applied again, and every message
+    must be the same, byte for byte. What has expired or was compacted away cannot be checked, and
+    is reported.
 
     The job may run meanwhile: what it writes after this has begun is left out. Messages are put
     into a temporary file (TMPDIR), packed.
 
     Exit status: 0 all is right; 1 something is not; 2 wrong usage, or Kafka cannot be read.
     """
-    from spu_assigner.stream.verify.audit import verify as judge
+    from spu_assigner.stream.verify.audit import verify as audit
     from spu_assigner.stream.verify.reading import Spool, read_history
 
     settings = Settings.load(flags=flags, file=config)
     connection = settings.connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)
-    progress = _Progress()
+    said = time.monotonic()
+
+    def say(line: str) -> None:
+        nonlocal said
+        if time.monotonic() - said >= PROGRESS_SECONDS:
+            said = time.monotonic()
+            click.echo(f"verify: {line}", err=True)
+
     with Spool() as spool:
-        history = read_history(connection, settings.query_name, spool, progress.reading)
-        report = judge(history, progress.judging)
+        history = read_history(
+            connection,
+            settings.query_name,
+            spool,
+            lambda: say(f"read {spool.count:,} messages, {spool.size / 1e6:,.0f} MB"),
+        )
+        report = audit(history, lambda done, count: say(f"checked {done:,} of {count:,} batches"))
     if form == "json":
         click.echo(json.dumps(_json(report), ensure_ascii=False))
     else:
@@ -69,38 +81,17 @@ def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int
     return 0 if report.is_right and not (strict and list(report.unchecked())) else 1
 
 
-class _Progress:
-    """A line on standard error every few seconds."""
-
-    def __init__(self) -> None:
-        self._told = time.monotonic()
-
-    def reading(self, spool: Spool) -> None:
-        self._tell(lambda: f"read {spool.count:,} messages, {spool.size / 1e6:,.0f} MB")
-
-    def judging(self, done: int, count: int) -> None:
-        self._tell(lambda: f"judged {done:,} of {count:,} batches")
-
-    def _tell(self, line: Any) -> None:
-        now = time.monotonic()
-        if now - self._told >= TELL_SECONDS:
-            self._told = now
-            click.echo(f"verify: {line()}", err=True)
-
-
 def _show(report: AuditReport) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
-    from spu_assigner.stream.common.printable import printable
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    last = report.last
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     table.add_row("query", printable(report.query))
-    if last is not None:
+    if (last := report.last) is not None:
         table.add_row("to", f"batch {last.batch} of checkpoint {printable(last.checkpoint_id)}")
     table.add_row("messages", f"{report.messages:,}")
     for how, count, which in report.how():
@@ -117,17 +108,16 @@ def _show(report: AuditReport) -> None:
 
 
 def _line(finding: AuditFinding) -> str:
-    where = [] if finding.batch is None else [f"batch {finding.batch}"]
-    if finding.topic is not None:
-        place = (
-            finding.topic if finding.partition is None else f"{finding.topic}/{finding.partition}"
-        )
-        where.append(place if finding.offset is None else f"{place} offset {finding.offset}")
-    if finding.key is not None:
-        where.append(f"key {_text(finding.key)}")
+    place = "/".join(str(each) for each in (finding.topic, finding.partition) if each is not None)
+    where = [
+        "" if finding.batch is None else f"batch {finding.batch}",
+        place if finding.offset is None else f"{place} offset {finding.offset}",
+        "" if finding.key is None else f"key {_text(finding.key)}",
+    ]
+    fix = finding.kind.value
     return (
-        f"{finding.kind}  {', '.join(where)}: found {finding.found}; expected {finding.expected}. "
-        f"{finding.to_do[0].upper()}{finding.to_do[1:]}."
+        f"{finding.kind.name}  {', '.join(filter(None, where))}: found {finding.found}; expected "
+        f"{finding.expected}. {fix[0].upper()}{fix[1:]}."
     )
 
 
@@ -135,7 +125,7 @@ def _json(report: AuditReport) -> dict[str, Any]:
     return {
         "query": report.query,
         "right": report.is_right,
-        "last": None if report.last is None else asdict(report.last),
+        "last": None if report.last is None else report.last._asdict(),
         "messages": report.messages,
         "batches": len(report.labels),
         "checked": [
@@ -146,16 +136,10 @@ def _json(report: AuditReport) -> dict[str, Any]:
         "finding_count": report.finding_count,
         "findings": [
             {
-                "kind": finding.kind.value,
-                "batch": finding.batch,
-                "checkpoint_id": finding.checkpoint_id,
-                "topic": finding.topic,
-                "partition": finding.partition,
-                "offset": finding.offset,
+                **asdict(finding),
+                "kind": finding.kind.name,
                 "key": None if finding.key is None else _text(finding.key),
-                "found": finding.found,
-                "expected": finding.expected,
-                "to_do": finding.to_do,
+                "to_do": finding.kind.value,
             }
             for finding in report.findings
         ],

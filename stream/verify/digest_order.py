@@ -17,8 +17,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from itertools import islice, pairwise, product
-from typing import Final, NamedTuple
+from itertools import islice, product
+from typing import Final
 
 import numpy as np
 from spu_assigner.schemas.messages.wire import CommitMarker
@@ -27,10 +27,10 @@ from spu_assigner.stream.kafka.cloud_events import rfc3339
 from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX
 from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind, message_bytes
 from spu_assigner.stream.shard.merge import merge_order
-from spu_assigner.stream.verify.batch_walk import Placed, Shelf
-from spu_assigner.stream.verify.model import Headers
+from spu_assigner.stream.verify.batch_walk import OutputMessages, Placed
+from spu_assigner.stream.verify.model import Headers, Read
 
-SHARDS_TRIED_MAX: Final = 64  # where a marker does not tell
+SHARDS_TRIED_MAX: Final = 64  # where a marker does not say how many there are
 GUESSES_MIN: Final = 64  # orders of a batch that are tried, however large it is
 GUESSED_MAX: Final = 1_000_000  # messages in all of them
 
@@ -45,13 +45,6 @@ STATE_KINDS: Final = frozenset(
 )
 
 
-class SourceEvent(NamedTuple):
-    """What the input tells of an event: needed for the order."""
-
-    time_ms: int
-    key: bytes
-
-
 def expected_headers(query: str, kind: int, ce_id: bytes, time_ms: int) -> Headers:
     """The headers of a message, all of them and in their order."""
     return (
@@ -64,152 +57,93 @@ def expected_headers(query: str, kind: int, ce_id: bytes, time_ms: int) -> Heade
     )
 
 
-@lru_cache(maxsize=4_096)
-def time_ms_of(ce_time: bytes | None) -> int | None:
-    """The milliseconds; None: it is no time as this job writes it."""
-    try:
-        moment = datetime.fromisoformat((ce_time or b"").decode())
-        time_ms = round(moment.timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
-    return time_ms if rfc3339(time_ms) == ce_time else None
+def has_expected_headers(placed: Placed, query: str) -> bool:
+    """Whether a message has the headers of its kind, and a time as this job writes it."""
+    time_ms = _time_ms(dict(placed.read.headers).get("ce_time"))
+    return (
+        placed.kind is not None
+        and time_ms is not None
+        and placed.read.headers == expected_headers(query, placed.kind, placed.ce_id, time_ms)
+    )
 
 
-class DigestOrder:
-    """The messages of one batch, all of them, and the orders in which they may have been sent."""
+def order_by_digest(
+    messages: OutputMessages,
+    placed: Sequence[Placed],
+    marker: CommitMarker,
+    inputs: Mapping[Event, Read] | None,
+) -> list[Placed] | None:
+    """The order in which a batch was sent, proved by the marker's digest; None: there is none.
 
-    def __init__(
-        self,
-        placed: Sequence[Placed],
-        shelf: Shelf,
-        *,
-        query: str,
-        sources: Mapping[Event, SourceEvent] | None,
-    ) -> None:
-        """Messages of which `faulty` is empty.
-
-        Args:
-            placed: the messages.
-            shelf: where their values are.
-            query: the query's name.
-            sources: all events of the batch; None: the inputs are not there any more.
-        """
-        self.faulty = [each for each in placed if not _is_sound(each, query)]
-        self._placed = placed
-        self._shelf = shelf
-        self._sources = sources
-        self._keys = self._known_keys()
-        self._times = self._known_times()
-
-    def digest(self, marker: CommitMarker) -> list[Placed] | None:
-        """The order whose digest is the marker's; None: there is none."""
-        counts = (marker.shards,) if marker.shards > 0 else range(1, SHARDS_TRIED_MAX + 1)
-        most = max(GUESSES_MIN, GUESSED_MAX // max(1, len(self._placed)))
-        tried: set[tuple[bytes, ...]] = set()
-        for shards in counts:
-            for order in islice(self._orders(shards), most):
-                ids = tuple(each.ce_id for each in order)
-                if ids in tried:
-                    continue
+    Args:
+        messages: where the values are.
+        placed: all messages of the batch; each has its expected headers.
+        marker: the batch's.
+        inputs: all events of the batch; None: the inputs are not there any more.
+    """
+    keys: dict[Event, bytes | None] = {each.origin[:3]: _source_key(each) for each in placed}
+    times = {each.origin[:3]: _time_of(each) for each in placed}
+    if inputs is not None:
+        keys = {event: read.key or b"" for event, read in inputs.items()}
+        times = {event: read.time_ms for event, read in inputs.items()}
+    counts = (marker.shards,) if marker.shards > 0 else range(1, SHARDS_TRIED_MAX + 1)
+    guesses_max = max(GUESSES_MIN, GUESSED_MAX // max(1, len(placed)))
+    tried: set[tuple[bytes, ...]] = set()
+    for shards in counts:
+        guesses = (
+            (labels, guess)
+            for labels in _possible_labels(keys, shards)
+            for guess in (_possible_times(times) if inputs is None else [times])
+        )
+        for labels, guess in islice(guesses, guesses_max):
+            order = _order(placed, labels, guess)
+            ids = tuple(each.ce_id for each in order)
+            if ids not in tried:
                 tried.add(ids)
-                if self._digest(order) == marker.digest:
+                if _digest(messages, order) == marker.digest:
                     return order
-        return None
-
-    def _orders(self, shards: int) -> Iterator[list[Placed]]:
-        labels = shard_labels(shards)
-        known = {
-            event: labels[zlib.crc32(key) % shards]
-            for event, key in self._keys.items()
-            if key is not None
-        }
-        unknown = [event for event, key in self._keys.items() if key is None]
-        for guess in product(labels, repeat=len(unknown)):
-            label_of = known | dict(zip(unknown, guess, strict=True))
-            yield self._order(label_of, self._times)
-            if self._sources is None:
-                yield self._as_they_lie(label_of)
-                yield from (self._order(label_of, times) for times in self._other_times())
-
-    def _order(self, label_of: Mapping[Event, int], times: Mapping[Event, int]) -> list[Placed]:
-        """Shard by shard, in each the events merged by their times."""
-        rank = _ranks(label_of, times)
-        return sorted(self._placed, key=lambda each: self._sort_key(each, label_of, rank))
-
-    def _as_they_lie(self, label_of: Mapping[Event, int]) -> list[Placed]:
-        """As `_order`, but where messages of a shard lie otherwise in a partition, as they lie."""
-        rank = _ranks(label_of, self._times)
-        lists: dict[tuple[str, int], list[Placed]] = {}
-        for each in self._placed:
-            if each.kind not in STATE_KINDS:
-                lists.setdefault((each.read.topic, each.read.partition), []).append(each)
-        behind: dict[Event, set[Event]] = {}  # which events must come first
-        for found in lists.values():
-            for one, other in pairwise(found):
-                first, second = one.origin[:3], other.origin[:3]
-                if first != second and label_of[first] == label_of[second]:
-                    behind.setdefault(second, set()).add(first)
-        ordered: dict[Event, int] = {}
-        waiting = sorted(rank, key=lambda event: rank[event])
-        while waiting:
-            ready = next((e for e in waiting if behind.get(e, set()) <= ordered.keys()), waiting[0])
-            ordered[ready] = len(ordered)
-            waiting.remove(ready)
-        return sorted(self._placed, key=lambda each: self._sort_key(each, label_of, ordered))
-
-    def _sort_key(
-        self, each: Placed, label_of: Mapping[Event, int], rank: Mapping[Event, int]
-    ) -> tuple[int, int, int, bytes, int]:
-        event = each.origin[:3]
-        if each.kind in STATE_KINDS:  # By cluster, when all its shard's events are answered.
-            cluster = (each.read.key or b"").partition(b"/")[0]
-            return label_of[event], 1, 0, cluster, each.origin.ordinal
-        return label_of[event], 0, rank[event], b"", each.origin.ordinal
-
-    def _other_times(self) -> Iterator[dict[Event, int]]:
-        """The times, had an event that was not answered been later than the one behind it."""
-        levels = sorted(set(self._times.values()))
-        for event in sorted(self._times):
-            if (event[0], event[1], event[2] - 1) in self._times:
-                continue  # Nothing went unanswered before it.
-            for level in levels:
-                for time_ms in (level, level + 1):
-                    if time_ms > self._times[event]:
-                        yield self._times | {event: time_ms}
-
-    def _known_times(self) -> dict[Event, int]:
-        if self._sources is not None:
-            return {event: source.time_ms for event, source in self._sources.items()}
-        return {each.origin[:3]: _time_of(each) for each in self._placed}
-
-    def _known_keys(self) -> dict[Event, bytes | None]:
-        """The source key of each event; None: it is longer than a dead letter may tell."""
-        if self._sources is not None:
-            return {event: source.key for event, source in self._sources.items()}
-        keys: dict[Event, bytes | None] = {}
-        for each in self._placed:
-            key = each.read.key or b""
-            if each.kind is MessageKind.DEAD_LETTER:
-                keys[each.origin[:3]] = key if len(key) < DEAD_LETTER_KEY_SIZE_MAX else None
-            else:
-                keys[each.origin[:3]] = key.partition(b"/")[0]
-        return keys
-
-    def _digest(self, order: Sequence[Placed]) -> str:
-        digest = hashlib.sha256()
-        for each in order:
-            kind, value = each.kind or 0, self._shelf.value(each)
-            message = Message(kind, each.ce_id, each.read.key, value, _time_of(each))
-            for piece in message_bytes(message):
-                digest.update(piece)
-        return digest.hexdigest()
+    return None
 
 
-def _ranks(label_of: Mapping[Event, int], times: Mapping[Event, int]) -> dict[Event, int]:
-    """Each event's place in the order of its shard."""
-    ranks: dict[Event, int] = {}
-    for label in set(label_of.values()):
-        events = [event for event in times if label_of[event] == label]
+def _source_key(placed: Placed) -> bytes | None:
+    """The key of the event behind a message; None: longer than what a dead letter keeps of it."""
+    key = placed.read.key or b""
+    if placed.kind is not MessageKind.DEAD_LETTER:
+        return key.partition(b"/")[0]
+    return key if len(key) < DEAD_LETTER_KEY_SIZE_MAX else None
+
+
+def _possible_labels(keys: Mapping[Event, bytes | None], shards: int) -> Iterator[dict[Event, int]]:
+    """The shard of each event: any, where its key is not known."""
+    labels = shard_labels(shards)
+    known = {
+        event: labels[zlib.crc32(key) % shards] for event, key in keys.items() if key is not None
+    }
+    unknown = [event for event, key in keys.items() if key is None]
+    for guess in product(labels, repeat=len(unknown)):
+        yield known | dict(zip(unknown, guess, strict=True))
+
+
+def _possible_times(times: Mapping[Event, int]) -> Iterator[Mapping[Event, int]]:
+    """The times, then those if an event that was not answered was later than the one behind it."""
+    yield times
+    levels = sorted(set(times.values()))
+    for event in sorted(times):
+        if (event[0], event[1], event[2] - 1) in times:
+            continue  # Nothing went unanswered before it.
+        for level in levels:
+            for time_ms in (level, level + 1):
+                if time_ms > times[event]:
+                    yield {**times, event: time_ms}
+
+
+def _order(
+    placed: Sequence[Placed], labels: Mapping[Event, int], times: Mapping[Event, int]
+) -> list[Placed]:
+    """Shard by shard, in each the events merged by their times, then the state by cluster."""
+    ranks: dict[Event, int] = {}  # each event's place in the order of its shard
+    for label in set(labels.values()):
+        events = [event for event in times if labels[event] == label]
         source, partition, offset = np.array(events, dtype=np.int64).T
         order = merge_order(
             source=source,
@@ -218,18 +152,37 @@ def _ranks(label_of: Mapping[Event, int], times: Mapping[Event, int]) -> dict[Ev
             time_ms=np.array([times[event] for event in events], dtype=np.int64),
         )
         ranks |= {events[at]: rank for rank, at in enumerate(order.tolist())}
-    return ranks
+
+    def sort_key(each: Placed) -> tuple[int, bool, int, bytes, int]:
+        event = each.origin[:3]
+        if each.kind in STATE_KINDS:
+            cluster_id = (each.read.key or b"").partition(b"/")[0]
+            return labels[event], True, 0, cluster_id, each.origin.ordinal
+        return labels[event], False, ranks[event], b"", each.origin.ordinal
+
+    return sorted(placed, key=sort_key)
 
 
-def _is_sound(placed: Placed, query: str) -> bool:
-    kind, headers = placed.kind, dict(placed.read.headers)
-    time_ms = time_ms_of(headers.get("ce_time"))
-    return (
-        kind is not None
-        and time_ms is not None
-        and placed.read.headers == expected_headers(query, kind, placed.ce_id, time_ms)
-    )
+def _digest(messages: OutputMessages, order: Sequence[Placed]) -> str:
+    digest = hashlib.sha256()
+    for each in order:
+        value = messages.value(each.ce_id)
+        message = Message(each.kind or 0, each.ce_id, each.read.key, value, _time_of(each))
+        for piece in message_bytes(message):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _time_of(placed: Placed) -> int:
-    return time_ms_of(dict(placed.read.headers).get("ce_time")) or 0
+    return _time_ms(dict(placed.read.headers).get("ce_time")) or 0
+
+
+@lru_cache(maxsize=4_096)
+def _time_ms(ce_time: bytes | None) -> int | None:
+    """The milliseconds; None: it is no time as this job writes it."""
+    try:
+        moment = datetime.fromisoformat((ce_time or b"").decode())
+        time_ms = round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+    return time_ms if rfc3339(time_ms) == ce_time else None

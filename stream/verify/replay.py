@@ -1,4 +1,4 @@
-"""The inputs answered once more by the core, batch by batch, as the job did it.
+"""The inputs applied again by the core, batch by batch, as the job did it.
 
 Each batch is divided into its marker's `shards` and merged in each of them: where the broker's
 clock stepped back, the order of a partition's messages against others depends on which of them a
@@ -8,8 +8,8 @@ marker itself.
 
 from __future__ import annotations
 
-import hashlib
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,32 +22,32 @@ from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.topics import REPLICA_MAP
 from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch, map_key, state_key
 from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.verify.batch_walk import Placed, Shelf
+from spu_assigner.stream.verify.batch_walk import OutputMessages, Placed
 from spu_assigner.stream.verify.model import COMPACTED, Read
 
 _CONFLUENT: Final = b"\x00"
 
 
 class ReplayError(AssignerError):
-    """A batch cannot be answered again."""
+    """A batch cannot be applied again."""
 
 
 class Replay:
     """The state of all clusters, and how batches change it."""
 
     def __init__(self, *, query: str, prefix: str) -> None:
-        self.clusters = Clusters()
+        self._clusters = Clusters()
         self._query = query
         self._prefix = prefix
 
-    def answer(
+    def apply(
         self,
         marker: CommitMarker,
         wire: Wire,
         messages: Sequence[tuple[int, Read]],
         buffer: BatchBuffer,
     ) -> None:
-        """Answer a batch's messages; the answers are in the buffer, in their order.
+        """Apply a batch's messages; the answers are in the buffer, in their order.
 
         Raises:
             ReplayError: the core refuses, or the marker does not say how.
@@ -60,25 +60,19 @@ class Replay:
                 wire=wire,
                 server_secret=None,
             )
-        except ValueError as reason:
-            raise ReplayError(
-                f"the marker's default policy is {marker.default_policy!r}"
-            ) from reason
-        labels = shard_labels(marker.shards)
-        shares: dict[int, list[tuple[int, Read]]] = {}
-        for message in messages:
-            label = labels[zlib.crc32(message[1].key or b"") % marker.shards]
-            shares.setdefault(label, []).append(message)
-        try:
+            labels = shard_labels(marker.shards)
+            shares: defaultdict[int, list[tuple[int, Read]]] = defaultdict(list)
+            for message in messages:
+                shares[labels[zlib.crc32(message[1].key or b"") % marker.shards]].append(message)
             for label, share in shares.items():
-                bundles = ShardBatch(self.clusters, options).apply(_batch(share))
+                bundles = ShardBatch(self._clusters, options).apply(_batch(share))
                 for sequence, bundle in enumerate(bundles):
                     buffer.add(label, sequence, bundle)
-        except AssignerError as reason:
+        except (AssignerError, ValueError) as reason:
             raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
 
-    def take_over(self, order: Sequence[Placed], shelf: Shelf) -> None:
-        """Take a batch's outputs for its state, where another release has decided it.
+    def restore(self, messages: OutputMessages, order: Sequence[Placed]) -> None:
+        """Take the state from a batch's outputs, where another release has decided it.
 
         Raises:
             ReplayError: they make no state.
@@ -87,7 +81,8 @@ class Replay:
             for placed in order:
                 if placed.read.topic in COMPACTED:
                     named = map_key if placed.read.topic == REPLICA_MAP else state_key
-                    self.clusters.restore(named(placed.read.key or b""), shelf.value(placed))
+                    key = named(placed.read.key or b"")
+                    self._clusters.restore(key, messages.value(placed.ce_id))
         except (AssignerError, ValueError) as reason:
             raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
 
@@ -97,21 +92,16 @@ def wire_of(value: bytes) -> Wire:
     return Wire.CONFLUENT if value.startswith(_CONFLUENT) else Wire.SINGLE_OBJECT
 
 
-def summary(buffer: BatchBuffer) -> tuple[str, int]:
-    """Digest and count of a batch."""
-    digest, count = hashlib.sha256(), 0
-    for bundle in buffer.bundles():
-        digest.update(bundle.digestible)
-        count += bundle.count
-    return digest.hexdigest(), count
-
-
 def _batch(share: Sequence[tuple[int, Read]]) -> Batch:
+    numbers = np.array(
+        [(source, read.partition, read.offset, read.time_ms) for source, read in share],
+        dtype=np.int64,
+    )
     return Batch(
-        source=np.array([source for source, _ in share], dtype=np.int64),
-        partition=np.array([read.partition for _, read in share], dtype=np.int64),
-        offset=np.array([read.offset for _, read in share], dtype=np.int64),
-        time_ms=np.array([read.time_ms for _, read in share], dtype=np.int64),
+        source=numbers[:, 0],
+        partition=numbers[:, 1],
+        offset=numbers[:, 2],
+        time_ms=numbers[:, 3],
         keys=[read.key for _, read in share],
         values=[read.value for _, read in share],
     )

@@ -241,7 +241,7 @@ def create(settings: Settings) -> None:
 def audit(settings: Settings) -> None:
     """All that `verify` asks of Kafka; what it makes of it is not looked at."""
     with Spool() as spool:
-        read_history(settings.connection(), settings.query_name, spool, lambda _: None)
+        read_history(settings.connection(), settings.query_name, spool, lambda: None)
         assert {topic for topic, _ in spool._pieces | spool._begun} == {
             each.name for each in JOB_TOPICS
         }
