@@ -1,30 +1,28 @@
 """Whether what the job is to read next is still in Kafka.
 
 Spark keeps offsets only. It notices a gap when it comes to read it, and then by one of half a dozen
-messages; a topic that was made anew and has grown past the old offset it does not notice at all. So
-the input topics are looked at before the query starts, and again when it has failed.
+messages; a topic that was recreated and has grown past the old offset it does not notice at all. So
+the input topics are checked before the query starts, and again when it has failed.
 
 Rules:
-- A gap is never passed over (`failOnDataLoss` stays true): what is lost could be a join.
-- The error names topic, partition, the offset that was to be read next, what is there, and the ways
-  that lead on.
-- Kafka's id of a topic tells one that was made anew. It is noted in the checkpoint when the job
-  first starts with it; a broker that gives no ids is asked for offsets alone.
+- A gap is never skipped (`failOnDataLoss` stays true): what is lost could be a join.
+- The error names topic, partition, the offset to be read next, what is there, and what to do.
+- A recreated topic has another id. The ids are noted in the checkpoint when the job first starts
+  with them; of a broker that gives no ids, only offsets are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.files import Positions
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
 from spu_assigner.stream.kafka.retry import ask_leaders
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 SKIP: Final = "`spu-assigner recover --checkpoint NEW --skip-lost`"
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker without topic ids
@@ -51,9 +49,9 @@ class DataLossError(InputError):
         super().__init__(
             f"partition {partition} of {topic} has a gap, {gap}; nothing of it was answered. "
             "Give the job a cluster that still has them at these offsets (a mirror, a backup); or "
-            f"accept the loss on purpose, go on behind it with {SKIP}, and have them sent again. "
-            "Give the topic a longer retention (retention.ms, retention.bytes) than the job ever "
-            "rests"
+            f"accept the loss on purpose, continue after it with {SKIP}, and have them sent again. "
+            "Give the topic a longer retention (retention.ms, retention.bytes) than the job is "
+            "ever stopped"
         )
 
 
@@ -63,9 +61,9 @@ class TopicReplacedError(InputError):
     def __init__(self, *, topic: str, found: str) -> None:
         self.topic = topic
         super().__init__(
-            f"{topic} was deleted and made anew, or set back: {found}. Messages of the old one "
+            f"{topic} was deleted and recreated, or set back: {found}. Messages of the old one "
             "that were not read are lost; give the job the Kafka cluster it had before, or accept "
-            f"the loss on purpose, go on in the new one with {SKIP}, and have what it held "
+            f"the loss on purpose, continue in the new one with {SKIP}, and have what it held "
             "already sent again"
         )
 
@@ -78,8 +76,8 @@ class PartitionsGoneError(InputError):
         self.gone = gone
         super().__init__(
             f"{topic} has {found} partitions, and {', '.join(map(str, gone))} that the job "
-            "has read are not among them, so it was made anew with fewer; give the job the Kafka "
-            f"cluster it had before, or accept the loss on purpose and go on with {SKIP}"
+            "has read are not among them, so it was recreated with fewer; give the job the Kafka "
+            f"cluster it had before, or accept the loss on purpose and continue with {SKIP}"
         )
 
 
@@ -101,7 +99,7 @@ def check_there(
     topics = sorted({*following, *ids})
     if not topics:
         return
-    with _admin(client) as admin:
+    with DiagnosedAdmin(client) as admin:
         described = _described(admin, topics)
         for topic in topics:
             before, now = ids.get(topic), _id(described[topic])
@@ -112,7 +110,16 @@ def check_there(
             gone = tuple(each.partition for each in parts if each.partition not in there)
             if gone:
                 raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
-        _check_offsets(admin, _by_place(following), _by_place(begun))
+        places, ends = _by_place(following), _by_place(begun)
+        spans = input_spans(admin, places)
+    for (topic, partition), offset in sorted(places.items()):
+        last = max(offset, ends.get((topic, partition), offset))
+        first, end = spans[topic, partition]
+        if end < last:
+            found = f"partition {partition} ends at offset {end}, and was read to {last}"
+            raise TopicReplacedError(topic=topic, found=found)
+        if first > offset:
+            raise DataLossError(topic=topic, partition=partition, following=offset, earliest=first)
 
 
 def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
@@ -121,16 +128,40 @@ def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
     Raises:
         TopicsError: a topic is missing, or Kafka does not answer.
     """
-    with _admin(client) as admin:
+    with DiagnosedAdmin(client) as admin:
         described = _described(admin, topics)
     found = {topic: _id(each) for topic, each in described.items()}
     return {topic: each for topic, each in found.items() if each is not None}
 
 
-def _admin(client: Mapping[str, Any]) -> AdminClient:
-    from confluent_kafka.admin import AdminClient
+def input_spans(
+    admin: AdminClient, places: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """The first offset and the end of each partition, by topic and number.
 
-    return AdminClient({**client, "log_level": 0})
+    Raises:
+        TopicsError: Kafka does not answer.
+    """
+    asked = [TopicPartition(topic, partition) for topic, partition in places]
+
+    def offsets(spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        def answered(left: float) -> dict[tuple[str, int], int]:
+            futures = admin.list_offsets(dict.fromkeys(asked, spec), request_timeout=left)
+            return {
+                (place.topic, place.partition): future.result().offset
+                for place, future in futures.items()
+            }
+
+        return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX)
+
+    try:
+        earliest, latest = offsets(OffsetSpec.earliest()), offsets(OffsetSpec.latest())
+    except KafkaException as reason:
+        raise TopicsError(
+            f"the offsets of the input topics are not known: {reason.args[0].str()}; check that "
+            "all of Kafka's brokers run"
+        ) from reason
+    return {place: (earliest[place], latest[place]) for place in earliest}
 
 
 def _id(described: Any) -> str | None:
@@ -151,49 +182,8 @@ def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
         return {topic: future.result() for topic, future in futures.items()}
     except KafkaException as reason:
         raise TopicsError(
-            f"the input topics {', '.join(topics)} cannot be looked at: "
-            f"{reason.args[0].str()}; without them the job cannot go on"
-        ) from reason
-
-
-def _check_offsets(
-    admin: AdminClient,
-    following: Mapping[tuple[str, int], int],
-    begun: Mapping[tuple[str, int], int],
-) -> None:
-    from confluent_kafka.admin import OffsetSpec
-
-    earliest = _offsets(admin, following, OffsetSpec.earliest())
-    latest = _offsets(admin, following, OffsetSpec.latest())
-    for (topic, partition), offset in sorted(following.items()):
-        last = max(offset, begun.get((topic, partition), offset))
-        first, end = earliest[topic, partition], latest[topic, partition]
-        if end < last:
-            raise TopicReplacedError(
-                topic=topic,
-                found=f"partition {partition} ends at offset {end}, and was read to {last}",
-            )
-        if first > offset:
-            raise DataLossError(topic=topic, partition=partition, following=offset, earliest=first)
-
-
-def _offsets(
-    admin: AdminClient, places: Mapping[tuple[str, int], int], spec: Any
-) -> dict[tuple[str, int], int]:
-    asked = {TopicPartition(topic, partition): spec for topic, partition in places}
-
-    def answered(left: float) -> dict[tuple[str, int], int]:
-        futures = admin.list_offsets(asked, request_timeout=left)
-        return {
-            (place.topic, place.partition): future.result().offset
-            for place, future in futures.items()
-        }
-
-    try:
-        return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX)
-    except KafkaException as reason:
-        raise TopicsError(
-            f"the offsets of the input topics cannot be had: {reason.args[0].str()}"
+            f"the input topics {', '.join(topics)} cannot be described: "
+            f"{reason.args[0].str()}; the job cannot continue without them"
         ) from reason
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint tells before its query starts: its id, and the shards its state has.
+"""What a checkpoint contains before its query starts: its id, and the shards of its state.
 
 It is read through Hadoop's file systems, as Spark itself reads it, so any place will do; on this
 machine's own disk also without Spark.
@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Union
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
-from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.checkpoint.local_files import LocalFiles, local_path
 from spu_assigner.stream.common.private_files import private_folder
 from spu_assigner.stream.config.profile import Profile, shards_at_first, suits
 
@@ -31,7 +33,7 @@ SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 class CheckpointError(AssignerError):
-    """The checkpoint cannot be gone on with."""
+    """The checkpoint cannot be resumed."""
 
 
 class CheckpointDamagedError(CheckpointError):
@@ -113,7 +115,7 @@ def make_private(checkpoint: str, *, alone: bool) -> None:
         FolderError: others can write there.
     """
     if alone and is_local(checkpoint):
-        private_folder(Path(checkpoint.removeprefix("file://").removeprefix("file:")))
+        private_folder(local_path(checkpoint))
 
 
 def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
@@ -123,21 +125,15 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
         CheckpointDamagedError: a file of it is missing, or holds what Spark never writes.
         Py4JJavaError: a file cannot be read.
     """
+    damaged = partial(CheckpointDamagedError, checkpoint=checkpoint)
     lines = read_lines(files, f"{checkpoint}/metadata")
     newest = max(batches_in(files, f"{checkpoint}/offsets"), default=None)
     offsets = None if newest is None else read_lines(files, f"{checkpoint}/offsets/{newest}")
     if lines is None and newest is not None:
-        raise CheckpointDamagedError(
-            checkpoint=checkpoint,
-            what="metadata",
-            reason=f"it is missing, but there are offsets of batch {newest}",
-        )
+        reason = f"it is missing, but there are offsets of batch {newest}"
+        raise damaged(what="metadata", reason=reason)
     if newest is None and batches_in(files, f"{checkpoint}/commits"):
-        raise CheckpointDamagedError(
-            checkpoint=checkpoint,
-            what="offsets",
-            reason="they are missing, but there are batches in commits",
-        )
+        raise damaged(what="offsets", reason="they are missing, but there are batches in commits")
     path = "metadata"
     try:
         found_id = None if lines is None else str(json.loads(lines[0])["id"])
@@ -145,9 +141,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
         path = f"offsets/{newest}"
         found = None if offsets is None else int(json.loads(offsets[1])["conf"][SHUFFLE_PARTITIONS])
     except (ValueError, KeyError, IndexError, TypeError) as reason:
-        raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=path, reason=f"it is no file of a streaming query: {reason}"
-        ) from reason
+        raise damaged(what=path, reason=f"it is no file of a streaming query: {reason}") from reason
     return Checkpoint(id=found_id, shards=found)
 
 
@@ -159,30 +153,38 @@ def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
         Py4JJavaError: it cannot be read.
     """
     path = f"offsets/{batch}"
+    damaged = partial(CheckpointDamagedError, checkpoint=checkpoint, what=path)
     lines = read_lines(files, f"{checkpoint}/{path}")
     if lines is None:
-        raise CheckpointDamagedError(
-            checkpoint=checkpoint,
-            what=path,
-            reason="it is missing, and the next batch begins there",
-        )
-    positions: dict[str, tuple[PartitionPosition, ...]] = {}
+        raise damaged(reason="it is missing, and the next batch begins there")
+    positions: Positions = {}
     try:
         for line in lines[2:]:  # A line a source, after the version and the settings.
-            for topic, offsets in json.loads(line).items():
-                positions[topic] = tuple(
-                    PartitionPosition(partition=partition, next=int(offset))
-                    for partition, offset in sorted((int(n), at) for n, at in offsets.items())
-                )
+            positions = {**positions, **positions_from_json(json.loads(line))}
     except (ValueError, AttributeError, TypeError) as reason:
-        raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=path, reason=f"it is no file of offsets: {reason}"
-        ) from reason
+        raise damaged(reason=f"it is no file of offsets: {reason}") from reason
     if not positions:
-        raise CheckpointDamagedError(
-            checkpoint=checkpoint, what=path, reason="it names no offset of any topic"
-        )
+        raise damaged(reason="it names no offset of any topic")
     return positions
+
+
+def positions_from_json(offsets: Mapping[str, Mapping[str, int]]) -> Positions:
+    """From next offsets by topic and partition, as Spark writes them."""
+    return {
+        topic: tuple(
+            PartitionPosition(partition=partition, next=int(offset))
+            for partition, offset in sorted((int(n), at) for n, at in parts.items())
+        )
+        for topic, parts in offsets.items()
+    }
+
+
+def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
+    """Next offsets by topic and partition."""
+    return {
+        topic: {str(each.partition): each.next for each in parts}
+        for topic, parts in positions.items()
+    }
 
 
 def choose_shards(
@@ -216,11 +218,8 @@ def read_lines(files: Files, path: str) -> list[str] | None:
     system, place = _file_system(files, path)
     if not system.exists(place):
         return None
-    stream = system.open(place)
-    try:
+    with closing(system.open(place)) as stream:
         text = _java(files).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-    finally:
-        stream.close()
     return str(text).splitlines()
 
 
@@ -231,11 +230,8 @@ def write_text(files: Files, path: str, text: str) -> None:
         return
     system, place = _file_system(files, path)
     half = place.suffix(".half")
-    stream = system.create(half, True)
-    try:
+    with closing(system.create(half, True)) as stream:
         stream.write(bytearray(text, "utf-8"))
-    finally:
-        stream.close()
     system.delete(place, False)
     system.rename(half, place)
 
@@ -273,11 +269,8 @@ def sha256_of(files: Files, path: str) -> str | None:
     system, place = _file_system(files, path)
     if not system.exists(place):
         return None
-    stream = system.open(place)
-    try:
+    with closing(system.open(place)) as stream:
         return str(_java(files).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
-    finally:
-        stream.close()
 
 
 def batches_in(files: Files, log: str) -> list[int]:

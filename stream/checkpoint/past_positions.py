@@ -1,19 +1,18 @@
-"""Where a job that lost its checkpoint goes on in its input, and whether Kafka still has it all."""
+"""Where a job that lost its checkpoint resumes its input, and whether Kafka still has it all."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition
+from spu_assigner.stream.checkpoint.data_loss import input_spans
 from spu_assigner.stream.checkpoint.files import Positions
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.client import Reader
-from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
-from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.topic_admin import partition_counts
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, INPUTS, topic_name
 
@@ -26,12 +25,12 @@ class NoPositionsError(AssignerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Where the input cannot be gone on with as if nothing had happened."""
+    """Where messages of the input are skipped."""
 
     topic: str  # with the prefix
     partition: int
     position: int  # the first offset that was not read
-    to: int | None  # where it can be gone on; None: the partition is gone
+    to: int | None  # where it can be resumed; None: the partition is gone
     earliest: int  # that Kafka has
     end: int
 
@@ -41,8 +40,8 @@ class Skipped:
         place = f"{self.topic}, partition {self.partition}: read up to offset {self.position}"
         if self.position > self.end:
             return (
-                f"{place}, and it ends at {self.end}: it was made anew, or has lost messages; what "
-                "was sent since must be sent again"
+                f"{place}, and it ends at {self.end}: it was recreated, or has lost messages; send "
+                "again what was sent since"
             )
         return f"{place}, kept from {self.earliest}: {self.to - self.position} offsets are gone"
 
@@ -52,20 +51,19 @@ class LostInputError(AssignerError):
 
     def __init__(self, lost: tuple[Skipped, ...]) -> None:
         self.lost = lost
-        told = "; ".join(map(str, lost[:GAPS_REPORTED_MAX]))
-        more = (
-            f"; and {len(lost) - GAPS_REPORTED_MAX} more" if len(lost) > GAPS_REPORTED_MAX else ""
-        )
+        gaps = [str(each) for each in lost[:GAPS_REPORTED_MAX]]
+        if len(lost) > GAPS_REPORTED_MAX:
+            gaps.append(f"and {len(lost) - GAPS_REPORTED_MAX} more")
         super().__init__(
-            f"input that was not read is gone: {told}{more}. Bring it back, or go on without it: "
-            "--skip-lost"
+            f"input that was not read is gone: {'; '.join(gaps)}. Restore it, or continue without "
+            "it: --skip-lost"
         )
 
 
 def positions_of(settings: Settings, marker: CommitMarker) -> Positions:
     """How far the input was read with a marker's batch.
 
-    Markers of releases before 0.3 do not tell; then all markers of its checkpoint together do.
+    Markers of releases before 0.3 have no positions; then those of its checkpoint are summed up.
 
     Raises:
         NoPositionsError: not all of them are there any more.
@@ -110,13 +108,17 @@ def retained_positions(
         LostInputError: some had to be moved, and were not to be.
         TopicsError, ClientError: Kafka cannot be reached, or the topics are missing.
     """
-    ends = _ends(settings)
+    connection = settings.connection()
+    counts = partition_counts(connection.client(), INPUTS, prefix=connection.prefix)
+    places = [(topic, number) for topic, count in counts.items() for number in range(count)]
+    with DiagnosedAdmin(connection.client()) as admin:
+        spans = input_spans(admin, places)
     kept: dict[str, tuple[PartitionPosition, ...]] = {}
     skipped: list[Skipped] = []
     for topic, parts in positions.items():
         moved = []
         for part in parts:
-            earliest, end = ends.get((topic, part.partition), (0, -1))
+            earliest, end = spans.get((topic, part.partition), (0, -1))
             to = None if end < 0 else min(max(part.next, earliest), end)
             if to != part.next:
                 skipped.append(
@@ -135,39 +137,3 @@ def retained_positions(
     if skipped and not skip_lost:
         raise LostInputError(tuple(skipped))
     return kept, tuple(skipped)
-
-
-def _ends(settings: Settings) -> dict[tuple[str, int], tuple[int, int]]:
-    """The first offset and the end of each input partition."""
-    connection = settings.connection()
-    counts = partition_counts(connection.client(), INPUTS, prefix=connection.prefix)
-    consumer = Consumer(
-        {
-            **connection.client(),
-            "group.id": f"{settings.topic_prefix}{settings.query_name}-marker",  # never committed
-            "log_level": 0,
-        }
-    )
-
-    def ends(topic: str, number: int) -> tuple[int, int]:
-        place = TopicPartition(topic, number)
-        found: tuple[int, int] = ask_leaders(
-            consumer,
-            lambda left: consumer.get_watermark_offsets(place, timeout=left),
-            seconds=REQUEST_SECONDS_MAX,
-        )
-        return found
-
-    try:
-        return {
-            (topic, number): ends(topic, number)
-            for topic, count in counts.items()
-            for number in range(count)
-        }
-    except KafkaException as reason:
-        raise NoPositionsError(
-            f"the ends of the input are not known: {reason.args[0].str()}; check that all of "
-            "Kafka's brokers run"
-        ) from reason
-    finally:
-        consumer.close()

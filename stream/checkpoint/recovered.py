@@ -1,6 +1,6 @@
 """What a recovered checkpoint holds before its job runs: the state its first batch begins with.
 
-    metadata                  Spark's own, with the query's id, which Spark takes over; it tells
+    metadata                  Spark's own, with the query's id, which Spark takes over; it says
                               as well that the rest must be there
     recovery/state.parquet    rows (shard, key, value): each shard's log (`shard/state_log.py`)
     recovery/recovery.json    what the state is of, with its SHA-256; it is written after the state
@@ -14,16 +14,18 @@ Rules:
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
+from spu_assigner.schemas.messages.wire import RecoveredFrom
 from spu_assigner.stream.checkpoint.files import (
     Checkpoint,
     CheckpointError,
     Files,
     Positions,
     batches_in,
+    positions_from_json,
+    positions_to_json,
     read_lines,
     sha256_of,
 )
@@ -61,57 +63,19 @@ class Recovery:
 
     def to_json(self) -> str:
         """As it is written."""
-        return json.dumps(
-            {
-                "version": _VERSION,
-                "release": self.release,
-                "query": self.query,
-                "prefix": self.prefix,
-                "checkpoint_id": self.checkpoint_id,
-                "recovered_from": {
-                    "checkpoint_id": self.recovered_from.checkpoint_id,
-                    "batch": self.recovered_from.batch,
-                },
-                "positions": positions_to_json(self.positions),
-                "shards": self.shards,
-                "state_sha256": self.state_sha256,
-            },
-            indent=1,
-        )
+        positions = positions_to_json(self.positions)
+        return json.dumps({"version": _VERSION, **asdict(self), "positions": positions}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Raises ValueError, TypeError, LookupError or AttributeError: it is none."""
-        told: dict[str, Any] = json.loads(text)
-        if told["version"] != _VERSION:
-            raise ValueError(f"it has version {told['version']}, this release reads {_VERSION}")
-        before = told["recovered_from"]
-        return cls(
-            release=str(told["release"]),
-            query=str(told["query"]),
-            prefix=str(told["prefix"]),
-            checkpoint_id=str(told["checkpoint_id"]),
-            recovered_from=RecoveredFrom(
-                checkpoint_id=str(before["checkpoint_id"]), batch=int(before["batch"])
-            ),
-            positions={
-                topic: tuple(
-                    PartitionPosition(partition=int(partition), next=int(offset))
-                    for partition, offset in offsets.items()
-                )
-                for topic, offsets in told["positions"].items()
-            },
-            shards=int(told["shards"]),
-            state_sha256=str(told["state_sha256"]),
-        )
-
-
-def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
-    """By topic and partition, as Spark writes offsets too."""
-    return {
-        topic: {str(each.partition): each.next for each in parts}
-        for topic, parts in positions.items()
-    }
+        fields: dict[str, Any] = json.loads(text)
+        version = fields.pop("version")
+        if version != _VERSION:
+            raise ValueError(f"it has version {version}, this release reads {_VERSION}")
+        fields["recovered_from"] = RecoveredFrom(**fields["recovered_from"])
+        fields["positions"] = positions_from_json(fields["positions"])
+        return cls(**fields)
 
 
 def pending_recovery(
@@ -128,7 +92,7 @@ def pending_recovery(
     if lines is None:
         if RECOVERED in "".join(read_lines(files, f"{place}/{METADATA_FILE}") or ()):
             raise RecoveryError(
-                f"{place}/{NOTE_FILE} is missing, and the first batch begins with what it tells; "
+                f"{place}/{NOTE_FILE} is missing, and the first batch begins from it; "
                 f"{AGAIN}, with a new folder"
             )
         return None

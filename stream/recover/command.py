@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @click.option(
     "--skip-lost",
     is_flag=True,
-    help="Go on where the input is still there, if messages that were not read are gone.",
+    help="Continue where the input is still there, if messages that were not read are gone.",
 )
-@click.option("--dry-run", is_flag=True, help="Read and check; write nothing, shut out nobody.")
+@click.option("--dry-run", is_flag=True, help="Read and check; write nothing, fence nobody.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @settings_options("profile", "query_name", "bootstrap_servers", "topic_prefix")
 @output_option
@@ -35,34 +35,30 @@ def recover(
     """Make a new checkpoint out of the topics replica-map, assigner-state and assigner-commits.
 
     For a checkpoint that is lost or damaged, or to change the number of shards or the profile. A
-    job of this query that still runs is shut out. Start the job with the new checkpoint; it goes on
+    job of this query that still runs is fenced. Start the job with the new checkpoint; it resumes
     where the last batch ended.
     """
-    from spu_assigner.stream.recover import rebuild as procedure
+    from spu_assigner.stream.recover import rebuild
 
     settings = Settings.load(flags=flags, file=config)
     if dry_run:
-        report = procedure.survey(settings, skip_lost=skip_lost)
+        report = rebuild.survey(settings, skip_lost=skip_lost)
     else:
+        if not yes and not sys.stdin.isatty():
+            raise click.UsageError(
+                "there is no terminal to confirm on; give --yes, or look with --dry-run"
+            )
         if not yes:
-            _ask(settings)
-        report = procedure.recover(settings, skip_lost=skip_lost)
+            marker = rebuild.last_marker(settings)
+            click.confirm(
+                f"The last batch of query {settings.query_name!r} is {marker.batch} of checkpoint "
+                f"{marker.checkpoint_id}. A job that still runs is fenced, and that checkpoint "
+                "cannot be used any more. Continue?",
+                abort=True,
+            )
+        report = rebuild.recover(settings, skip_lost=skip_lost)
     click.echo(json.dumps(report.to_json()) if output == "json" else _rendered(report))
     return 0
-
-
-def _ask(settings: Settings) -> None:
-    from spu_assigner.stream.recover.rebuild import last_marker
-
-    if not sys.stdin.isatty():
-        raise click.UsageError("there is nobody to ask; say --yes, or look with --dry-run")
-    marker = last_marker(settings)
-    click.confirm(
-        f"The last batch of query {settings.query_name!r} is {marker.batch} of checkpoint "
-        f"{marker.checkpoint_id}. A job that still runs is shut out, and that checkpoint cannot be "
-        "used any more. Go on?",
-        abort=True,
-    )
 
 
 def _rendered(report: RecoverReport) -> str:
@@ -75,10 +71,10 @@ def _rendered(report: RecoverReport) -> str:
     ]
     for topic, parts in report.positions.items():
         offsets = ", ".join(f"{each.partition}: {each.next}" for each in parts)
-        lines.append(f"goes on     {topic} at {offsets or 'its beginning'}")
+        lines.append(f"resumes     {topic} at {offsets or 'its beginning'}")
     lines += [f"skipped     {each}" for each in report.skipped]
     if report.checkpoint_id is None:
-        lines.append("nothing was written; say it without --dry-run")
+        lines.append("nothing was written; run it without --dry-run")
     else:
         lines.append(f"checkpoint  {report.checkpoint}, {report.shards} shards")
         lines.append(f"start       the job with --checkpoint {report.checkpoint}")

@@ -3,10 +3,10 @@
     recover(Settings.load(flags={"checkpoint": "new", ...}))
 
 `replica-map` and `assigner-state` hold the state, the last marker how far the input was read with
-it. In this order, so that a recovery that breaks off is repeated and nothing else:
+it. In this order, so that a recovery that was interrupted can be repeated:
 
-1. The query's transactional id is taken: a job that still runs is shut out, and what it left open
-   is settled. From here on nobody writes.
+1. The query's transactional id is taken: a job that still runs is fenced, and its open transaction
+   is aborted. From here on nobody writes.
 2. Marker, positions and state are read and checked.
 3. The new checkpoint is written (`checkpoint/recovered.py`): state, what it is of, Spark's
    metadata.
@@ -19,12 +19,12 @@ A checkpoint that was recovered and never run may be recovered again, to the sam
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -32,14 +32,19 @@ from confluent_kafka import KafkaException
 from spu_assigner.core.base.errors import AssignerError, InvariantError
 from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom
 from spu_assigner.stream.checkpoint.files import (
+    Files,
     Positions,
     absolute,
     is_local,
     list_names,
     make_private,
+    positions_to_json,
     put_file,
     remove,
+    sha256_of,
+    write_text,
 )
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.checkpoint.past_positions import (
     Skipped,
     positions_of,
@@ -52,7 +57,6 @@ from spu_assigner.stream.checkpoint.recovered import (
     RECOVERED,
     STATE_FILE,
     Recovery,
-    positions_to_json,
 )
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.profile import shards_at_first, suits
@@ -68,6 +72,7 @@ from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX
 from spu_assigner.stream.kafka.topic_admin import check_topics
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
 from spu_assigner.stream.recover.published import PublishedError, PublishedState, read_published
+from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 
 if TYPE_CHECKING:
@@ -113,19 +118,8 @@ class RecoverReport:
         return {**asdict(self), "positions": positions_to_json(self.positions)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RecoverySource:
-    """What the topics tell."""
-
-    marker: CommitMarker
-    positions: Positions
-    skipped: tuple[Skipped, ...]
-    published: PublishedState
-    counts: Mapping[str, int]
-
-
 def last_marker(settings: Settings) -> CommitMarker:
-    """The last marker of the query; nobody is shut out.
+    """The last marker of the query; nobody is fenced.
 
     Raises:
         NothingToRecoverError: there is none.
@@ -141,24 +135,20 @@ def last_marker(settings: Settings) -> CommitMarker:
 
 
 def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:
-    """What `recover` would do; nothing is written and nobody is shut out.
+    """What `recover` would do; nothing is written and nobody is fenced.
 
     Raises:
         AssignerError: it could not be done, as `recover` says it.
     """
     place = absolute(settings.checkpoint)
     _refuse_taken_folder(place)
-    for look in range(LOOKS_MAX):
+    for _ in range(LOOKS_MAX - 1):
         marker = last_marker(settings)
-        try:
-            found = _found(settings, marker, skip_lost=skip_lost)
-        except PublishedError:
-            if look == LOOKS_MAX - 1 or last_marker(settings) == marker:
-                raise
-        else:
-            if look == LOOKS_MAX - 1 or last_marker(settings) == marker:
-                return _report(settings, place, found, checkpoint_id=None)
-    raise InvariantError("the last look returns or raises")
+        with suppress(PublishedError):  # A running job may have sent a batch between the topics.
+            report, _ = _read(settings, place, marker, skip_lost=skip_lost)
+            if last_marker(settings) == marker:
+                return report
+    return _read(settings, place, last_marker(settings), skip_lost=skip_lost)[0]
 
 
 def recover(
@@ -167,13 +157,13 @@ def recover(
     """Make the checkpoint that the settings name, which must not be there yet.
 
     Args:
-        skip_lost: go on where the input is still there, if messages that were not read are gone.
+        skip_lost: continue where the input is still there, if messages that were not read are gone.
         spark: by default a session that is made for this and stopped after it.
 
     Raises:
         NothingToRecoverError: the query has never committed anything.
         FolderTakenError: there is something at that place.
-        NoPositionsError, LostInputError: where to go on in the input is not known, or is gone.
+        NoPositionsError, LostInputError: where to resume in the input is not known, or is gone.
         PublishedError: the outputs do not hold a whole state.
         FencedError: another process has taken over meanwhile.
         AssignerError: Kafka, Java or the place cannot be reached.
@@ -183,21 +173,20 @@ def recover(
     _check_topics(settings)
     sink = TransactionalSink(settings, shards=settings.shards or 0)
     try:
-        marker = _required(sink.take_over(), settings)
-        found = _found(settings, marker, skip_lost=skip_lost)
-        checkpoint_id = str(uuid.uuid4())
-        report = _report(settings, place, found, checkpoint_id=checkpoint_id)
+        last = _required(sink.take_over(), settings)
+        report, published = _read(settings, place, last, skip_lost=skip_lost)
+        report = replace(report, checkpoint_id=str(uuid.uuid4()))
         with command_session(spark, place, application=APPLICATION) as session:
-            _write(session, settings, report, found.published)
+            _write(session, settings, report, published)
         armed().reach(Failpoint.BEFORE_RECOVERY_MARKER, 0)
-        _mark(sink, settings, report, found.marker)
+        _mark(sink, settings, report, last)
     finally:
         sink.close()
     return report
 
 
 def _check_topics(settings: Settings) -> None:
-    """All that the table of rights tells, before anybody is shut out."""
+    """Topics and rights, before anybody is fenced."""
     client = settings.connection().client()
     check_topics(client, prefix=settings.topic_prefix, role=Role.RECOVERER)
 
@@ -212,7 +201,10 @@ def _required(marker: CommitMarker | None, settings: Settings) -> CommitMarker:
     return marker
 
 
-def _found(settings: Settings, marker: CommitMarker, *, skip_lost: bool) -> _RecoverySource:
+def _read(
+    settings: Settings, place: str, marker: CommitMarker, *, skip_lost: bool
+) -> tuple[RecoverReport, PublishedState]:
+    """Read and check all that a new checkpoint is made of."""
     positions, skipped = retained_positions(
         settings, positions_of(settings, marker), skip_lost=skip_lost
     )
@@ -225,26 +217,17 @@ def _found(settings: Settings, marker: CommitMarker, *, skip_lost: bool) -> _Rec
         counts["topics"] += len(state.topics)
         counts["partitions"] += sum(len(each.replicas.lists()) for each in state.topics.values())
         counts["waiting"] += len(state.waiting)
-    return _RecoverySource(
-        marker=marker, positions=positions, skipped=skipped, published=published, counts=counts
-    )
-
-
-def _report(
-    settings: Settings, place: str, found: _RecoverySource, *, checkpoint_id: str | None
-) -> RecoverReport:
-    marker = found.marker
-    shards = _shards(settings, marker)
-    return RecoverReport(
+    report = RecoverReport(
         checkpoint=place,
-        checkpoint_id=checkpoint_id,
+        checkpoint_id=None,
         recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
-        shards=shards,
-        positions=found.positions,
-        skipped=found.skipped,
-        messages=found.published.messages,
-        **found.counts,
+        shards=_shards(settings, marker),
+        positions=positions,
+        skipped=skipped,
+        messages=published.messages,
+        **counts,
     )
+    return report, published
 
 
 def _shards(settings: Settings, marker: CommitMarker) -> int:
@@ -257,19 +240,14 @@ def _shards(settings: Settings, marker: CommitMarker) -> int:
     return shards_at_first(profile)
 
 
-def _refuse_taken_folder(place: str) -> None:
-    """Known in an instant where it is on this machine; Spark takes seconds to start."""
-    if is_local(place) and not place.startswith("file:"):
-        try:
-            names = os.listdir(place)
-        except FileNotFoundError:
-            return
-        except OSError as reason:
-            raise FolderTakenError(f"{place} is no folder: {reason.strerror}") from reason
-        _check_names(place, names)
-
-
-def _check_names(place: str, names: Iterable[str]) -> None:
+def _refuse_taken_folder(place: str, files: Files | None = None) -> None:
+    """A place on this machine is checked at once; others only with Spark, which takes seconds."""
+    if files is None and not is_local(place):
+        return
+    try:
+        names = list_names(files or LocalFiles(), place) or ()
+    except OSError as reason:
+        raise FolderTakenError(f"{place} is no folder: {reason.strerror}") from reason
     others = sorted({each for each in names if not each.startswith(".")} - _OWN_NAMES)
     if others:
         raise FolderTakenError(
@@ -286,36 +264,34 @@ def _write(
 
     place = report.checkpoint
     try:
-        _check_names(place, list_names(spark, place) or ())
+        _refuse_taken_folder(place, spark)
         make_private(place, alone=(settings.master or "local").startswith("local"))
-        # Left by a recovery that broke off, or that nothing was run on.
+        # Left by a recovery that was interrupted, or that nothing was run on.
         remove(spark, f"{place}/{METADATA_FILE}")
         remove(spark, f"{place}/{FOLDER}")
         with tempfile.TemporaryDirectory(prefix="spu-assigner-recover-") as folder:
-            state, text = Path(folder, "state"), Path(folder, "text")
+            state = Path(folder, "state")
             write_state(state, published, shards=report.shards)
             put_file(spark, state, f"{place}/{STATE_FILE}")
-            with state.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            recovery = Recovery(
-                release=RELEASE,
-                query=settings.query_name,
-                prefix=settings.topic_prefix,
-                checkpoint_id=report.checkpoint_id or "",
-                recovered_from=report.recovered_from,
-                positions=report.positions,
-                shards=report.shards,
-                state_sha256=digest,
-            )
-            text.write_text(recovery.to_json(), encoding="utf-8")
-            put_file(spark, text, f"{place}/{NOTE_FILE}")
-            text.write_text(f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}', encoding="utf-8")
-            put_file(spark, text, f"{place}/{METADATA_FILE}")
+            digest = sha256_of(LocalFiles(), str(state)) or ""
+        recovery = Recovery(
+            release=RELEASE,
+            query=settings.query_name,
+            prefix=settings.topic_prefix,
+            checkpoint_id=report.checkpoint_id or "",
+            recovered_from=report.recovered_from,
+            positions=report.positions,
+            shards=report.shards,
+            state_sha256=digest,
+        )
+        write_text(spark, f"{place}/{NOTE_FILE}", recovery.to_json())
+        metadata = f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}'
+        write_text(spark, f"{place}/{METADATA_FILE}", metadata)
     except Py4JJavaError as reason:
-        told = str(reason.java_exception.getMessage()).splitlines()[0]
+        message = str(reason.java_exception.getMessage()).splitlines()[0]
         raise RecoverError(
-            f"{place} cannot be written: {told}; a place other than a local folder needs its file "
-            "system's jars and keys, by PYSPARK_SUBMIT_ARGS or spark-submit"
+            f"{place} cannot be written: {message}; a place other than a local folder needs its "
+            "file system's jars and keys, by PYSPARK_SUBMIT_ARGS or spark-submit"
         ) from reason
 
 
@@ -351,27 +327,27 @@ def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
     parts: list[list[str]] = [[] for _ in range(shards)]
     for cluster_id in published.cluster_ids:
         parts[zlib.crc32(cluster_id.encode()) % shards].append(cluster_id)
-    with _StateFile(file) as written:
-        for label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
+    with _StateFile(file) as store:
+        for store.label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
             entries = {
                 key: value
                 for cluster_id in cluster_ids
                 for key, value in published.entries(cluster_id)
             }
             if entries:
-                log = _Log(label, written)
-                shard = Shard(_NoCopy())
-                shard.begin(log)
-                shard.commit(log, entries)
+                shard = Shard(Clusters())
+                shard.begin(store)
+                shard.commit(store, entries)
 
 
 class _StateFile:
-    """Rows (shard, key, value) of Parquet."""
+    """Rows (shard, key, value) of Parquet; the store that each shard's log is written to, once."""
 
     def __init__(self, file: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        self.label = 0  # of the shard that is written
         self._pa = pa
         self._schema = pa.schema(
             [("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())]
@@ -389,44 +365,23 @@ class _StateFile:
         self._flush()
         self._writer.close()
 
-    def add(self, label: int, key: str, value: bytes) -> None:
-        self._rows.append((label, key, value))
+    def get(self, key: str) -> bytes | None:
+        return None  # Each shard is new.
+
+    def items(self) -> Iterator[tuple[str, bytes]]:
+        return iter(())
+
+    def put(self, key: str, value: bytes) -> None:
+        self._rows.append((self.label, key, value))
         self._size += len(value)
         if self._size >= PIECE_SIZE:
             self._flush()
+
+    def remove(self, key: str) -> None:
+        raise InvariantError(f"{key} was just written")
 
     def _flush(self) -> None:
         if self._rows:
             columns = [list(column) for column in zip(*self._rows, strict=True)]
             self._writer.write_table(self._pa.table(columns, schema=self._schema))
             self._rows, self._size = [], 0
-
-
-class _Log:
-    """A store that one shard's log is written to, once."""
-
-    def __init__(self, label: int, file: _StateFile) -> None:
-        self._label = label
-        self._file = file
-
-    def get(self, key: str) -> bytes | None:
-        return None
-
-    def put(self, key: str, value: bytes) -> None:
-        self._file.add(self._label, key, value)
-
-    def remove(self, key: str) -> None:
-        raise InvariantError(f"{key} was just written")
-
-    def items(self) -> Iterator[tuple[str, bytes]]:
-        return iter(())
-
-
-class _NoCopy:
-    """Nothing is decoded here."""
-
-    def restore(self, key: bytes, value: bytes | None) -> None:
-        pass
-
-    def clear(self) -> None:
-        pass

@@ -184,7 +184,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(
     topic = Input(settings)
     topic.make_anew()
     kafka.send([events.create(f"u{number}") for number in range(9)])
-    with pytest.raises(TopicReplacedError, match=r"made anew.*its id is .*--skip-lost"):
+    with pytest.raises(TopicReplacedError, match=r"recreated.*its id is .*--skip-lost"):
         begin()
     Path(settings.checkpoint, "input-topics").unlink()  # as of a release that did not note it
     topic.make_anew()
@@ -206,5 +206,5 @@ def test_a_topic_deleted_while_the_job_runs_stops_it(
     job = begin()
     kafka.wait("topic-status", 1, job)
     Input(settings).remove()
-    with pytest.raises(TopicsError, match=r"topic-events.* cannot be looked at"):
+    with pytest.raises(TopicsError, match=r"topic-events.* cannot be described"):
         job.await_termination(PATIENCE_SECONDS)

@@ -104,7 +104,7 @@ def test_a_dry_run_tells_and_does_nothing(settings: Settings, tmp_path: Path) ->
     told = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run"])
     assert "2 clusters, 5 SPUs, 2 topics (5 partitions), 0 waiting" in told.stdout
     told = CliRunner().invoke(command, [*flags, str(tmp_path / "new")])
-    assert "there is nobody to ask; say --yes" in told.stderr
+    assert "no terminal to confirm on; give --yes" in told.stderr
     assert not (tmp_path / "new").exists()
     assert last_marker(settings) == before
 
@@ -192,7 +192,7 @@ def test_input_that_is_gone_is_told_and_may_be_skipped(settings: Settings, job: 
 def test_input_that_was_made_anew_is_told(settings: Settings, job: SmallJob) -> None:
     """Its offsets begin at 0 again, before those that were read."""
     job.answer([Outgoing.of_event(Events("c1", first=50).create("y"), 0)])  # never sent there
-    with pytest.raises(LostInputError, match="read up to offset 4, and it ends at 3: it was made"):
+    with pytest.raises(LostInputError, match="to offset 4, and it ends at 3: it was recreated"):
         survey(settings)
     report = survey(settings, skip_lost=True)
     topic = f"{settings.topic_prefix}topic-events"
