@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
 @click.command()
 @click.option("--demo", is_flag=True, help="Play the source documents' examples and compare.")
 @click.option("--once", is_flag=True, help="With --demo: end after it, status 1 if a map differs.")
-@click.option("--create-topics", is_flag=True, help="Make topics that are missing.")
+@click.option("--create-topics", is_flag=True, help="Create topics that are missing.")
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
@@ -72,11 +73,10 @@ def run(
     if (warning := settings.security.warning) is not None:
         click.echo(f"warning: {warning}", err=True)
     with ExitStack() as stack:
+        home = None
         if not is_named:
             home = data or (stack.enter_context(_temporary_home()) if demo else HOME)
-            settings = _at_home(settings, home, flags, config)
-        else:
-            home = None
+            settings = _at_home(settings, home)
         plan = LaunchPlan(
             settings=settings,
             home=home,
@@ -85,39 +85,34 @@ def run(
             demo_prefix=_demo_prefix(home, data) if demo else None,
         )
         running = stack.enter_context(launched(plan))
-        _tell_addresses(running)
+        _print_addresses(running)
         status = _finish_demo(running) if running.play is not None else 0
         if once:
             return status
-        _tell_how_to_produce(running.settings)
-        _stay(running.job, running.interrupts)
+        _print_how_to_produce(running.settings)
+        _wait(running.job, running.interrupts)
     return 0
 
 
 @contextmanager
 def _temporary_home() -> Iterator[Path]:
-    """A folder that is gone afterwards, unless an error leaves logs that tell of it."""
+    """A folder that is removed afterwards, unless an error leaves logs that explain it."""
     folder = Path(tempfile.mkdtemp(prefix="spu-assigner-run-"))
-    try:
-        yield folder
-    except (KeyboardInterrupt, SystemExit):
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    except BaseException:
-        click.echo(f"logs are kept in {folder}", err=True)
-        raise
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            yield folder
+        except Exception:
+            stack.pop_all()
+            click.echo(f"logs are kept in {folder}", err=True)
+            raise
 
 
-def _at_home(
-    settings: Settings, home: Path, flags: dict[str, Any], config: Path | None
-) -> Settings:
-    """The checkpoint belongs to the broker's data, so it lies beside them unless it is named."""
+def _at_home(settings: Settings, home: Path) -> Settings:
+    """The checkpoint belongs to the broker's data, so it is beside them unless it is named."""
     if settings.checkpoint != Settings().checkpoint:
         return settings
-    beside = {**flags, "checkpoint": str(home / "checkpoint")}
-    return Settings.load(flags=beside, file=config)
+    return replace(settings, checkpoint=str(home / "checkpoint"))
 
 
 def _demo_prefix(home: Path | None, data: Path | None) -> str:
@@ -148,7 +143,7 @@ class QueryEndedError(AssignerError):
     """Somebody stopped the query."""
 
 
-def _tell_addresses(running: Running) -> None:
+def _print_addresses(running: Running) -> None:
     settings = running.settings
     if running.job.ui_url is not None:
         click.echo(f"Spark UI    {running.job.ui_url}")
@@ -160,7 +155,7 @@ def _tell_addresses(running: Running) -> None:
         click.echo(f"{whose + ' log':<10}  {log}")
 
 
-def _tell_how_to_produce(settings: Settings) -> None:
+def _print_how_to_produce(settings: Settings) -> None:
     program = _program()
     options = f"-b {settings.bootstrap_servers}"
     if settings.topic_prefix:
@@ -184,19 +179,19 @@ def _program() -> str:
     return str(called) if called.name == "spu-assigner" else "python -m spu_assigner.stream.cli"
 
 
-def _stay(job: Job, interrupts: Interrupts) -> None:
+def _wait(job: Job, interrupts: Interrupts) -> None:
     """Until Ctrl-C, or until the query ends; a line of progress now and then."""
-    last_batch, events, last_told, restarts = -1, 0, time.monotonic(), 0
+    last_batch, events, said, restarts = -1, 0, time.monotonic(), 0
     while not job.await_termination(LOOK_SECONDS):
         interrupts.check()
         if job.restarts > restarts:
             restarts = job.restarts
-            click.echo("query restarted: a process that was shut out had planned a batch")
+            click.echo("query restarted: a process that was fenced had planned a batch")
         for progress in job.query.recentProgress:
             if progress["batchId"] > last_batch:
                 last_batch = progress["batchId"]
                 events += progress["numInputRows"]
-        if events and time.monotonic() - last_told >= PROGRESS_SECONDS:
+        if events and time.monotonic() - said >= PROGRESS_SECONDS:
             sent = "" if job.sink.last is None else f", {job.sink.last.count} messages in the last"
             click.echo(f"batch {last_batch}: {events} events since the last line{sent}")
-            events, last_told = 0, time.monotonic()
+            events, said = 0, time.monotonic()

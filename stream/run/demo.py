@@ -1,7 +1,7 @@
 """The demonstration: the scenario through Kafka, and what came back beside the documents' tables.
 
-`Play` sends and gathers, `compare` judges, `show` prints, `report` does both for all. Nothing
-depends on timing: the end is reached when every event is answered.
+`Play` sends events and gathers their answers, `compare` compares, `show` prints, `report` does both
+for all. Nothing depends on timing: the end is reached when every event is answered.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from spu_assigner.core.base.errors import AssignerError
@@ -19,7 +20,6 @@ from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.run.scenario import Example, Lists, ScenarioStep
 
 if TYPE_CHECKING:
-    from rich.box import Box
     from rich.console import Console
     from spu_assigner.stream.config.connection import Connection
     from spu_assigner.stream.kafka.client import Received, SentMessage
@@ -67,7 +67,7 @@ class Row:
     """One thing found beside what was expected."""
 
     what: str  # a topic, or what was asked
-    partition: int | None  # of replica lists
+    partition: int | None = None  # of replica lists
     found: str
     expected: str
     note: str = ""
@@ -79,16 +79,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One example, judged."""
+    """One example, compared: its ring at the end, its replica lists, its answers."""
 
     example: Example
-    ring: Row
-    lists: tuple[Row, ...]
-    answers: tuple[Row, ...]
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        return (self.ring, *self.lists, *self.answers)
+    rows: tuple[Row, ...]
 
 
 class Play:
@@ -177,27 +171,17 @@ def _steps(examples: Iterable[Example], *, joins: bool) -> list[tuple[str, Scena
 
 
 def compare(example: Example, found: DemoAnswers) -> Comparison:
-    """Hold what came back against what the documents say."""
-    lists: list[Row] = []
-    answers: list[Row] = []
-    for step in example.steps:
-        topic = step.topic
-        if step.replicas is not None:
-            lists += _list_rows(step, found)
-        if step.is_join:
-            continue  # The ring tells of the joins.
-        answers.append(
-            Row(
-                what=topic,
-                partition=None,
-                found=_found_answer(example, step, found),
-                expected=_expected_answer(step),
-                note=_note(step, found),
-            )
-        )
+    """Compare what came back with what the documents say."""
     members = sorted(found.members[example.cluster_id])
-    ring = Row(what="ring", partition=None, found=_ids(members), expected=_ids(example.ring))
-    return Comparison(example=example, ring=ring, lists=tuple(lists), answers=tuple(answers))
+    rows = [Row(what="ring", found=_ids(members), expected=_ids(example.ring))]
+    for step in example.steps:
+        if step.replicas is not None:
+            rows += _list_rows(step, found)
+        if not step.is_join:  # These show in the ring.
+            answer = _found_answer(example, step, found)
+            expected, note = _expected_answer(step), _note(step, found)
+            rows.append(Row(what=step.topic, found=answer, expected=expected, note=note))
+    return Comparison(example=example, rows=tuple(rows))
 
 
 def _list_rows(step: ScenarioStep, found: DemoAnswers) -> list[Row]:
@@ -208,17 +192,12 @@ def _list_rows(step: ScenarioStep, found: DemoAnswers) -> list[Row]:
     else:
         given = [(answer.replicas, answer.cores) for answer in found.maps[step.event_id]]
     replicas, cores = given[0] if len(given) == 1 else (None, None)
-    found_rows = _described(replicas, cores)
-    expected_rows = _described(step.replicas, step.cores)
-    count = max(len(found_rows), len(expected_rows))
+    pairs = zip_longest(
+        _described(replicas, cores), _described(step.replicas, step.cores), fillvalue="nothing"
+    )
     return [
-        Row(
-            what=step.topic,
-            partition=partition,
-            found=found_rows[partition] if partition < len(found_rows) else "nothing",
-            expected=expected_rows[partition] if partition < len(expected_rows) else "nothing",
-        )
-        for partition in range(count)
+        Row(what=step.topic, partition=partition, found=one, expected=other)
+        for partition, (one, other) in enumerate(pairs)
     ]
 
 
@@ -275,7 +254,7 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def report(examples: Iterable[Example], found: DemoAnswers) -> bool:
-    """Print every example, judged, and the sum of it; whether nothing differs."""
+    """Print every example, compared, and a summary; whether nothing differs."""
     from rich.console import Console
 
     comparisons = [compare(example, found) for example in examples]
@@ -288,69 +267,40 @@ def report(examples: Iterable[Example], found: DemoAnswers) -> bool:
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    """Print one example: its ring, its maps beside the documents', its answers."""
+    """Print one example as a table: what came back beside what was expected."""
+    from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    plain = console.options.ascii_only
     example = comparison.example
-    console.print()
-    console.print(f"[bold]{escape(example.title)}[/bold]")
+    console.print(f"\n[bold]{escape(example.title)}[/bold]")
     console.print(escape(f"cluster {example.cluster_id}; {example.source}"))
-    ring = comparison.ring
-    _print_row(ring, console)
-    if comparison.lists:
-        table = Table(box=_box(plain=plain))
-        table.add_column("topic")
-        table.add_column("partition", justify="right")
-        table.add_column("replica-map on Kafka")
-        table.add_column("expected" if "hand" in example.source else "document")
-        table.add_column("")
-        last = ""
-        for row in comparison.lists:
-            topic = "" if row.what == last else escape(row.what)
-            last = row.what
-            cells = [str(row.partition), escape(row.found), escape(row.expected)]
-            table.add_row(topic, *cells, _mark(row, plain=plain))
-        console.print(table)
-    for row in comparison.answers:
-        _print_row(row, console)
-
-
-def _print_row(row: Row, console: Console) -> None:
-    from rich.markup import escape
-
-    mark = _mark(row, plain=console.options.ascii_only)
-    console.print(mark, escape(f"{row.what}: {row.found}"), soft_wrap=True)
-    if not row.is_equal:
-        console.print(escape(f"    expected: {row.expected}"), soft_wrap=True)
-    if row.note:
-        console.print(escape(f"    {row.note}"), soft_wrap=True)
+    table = Table(box=box.SIMPLE)
+    expected = "expected" if "hand" in example.source else "document"
+    for title in ("topic", "partition", "on Kafka", expected, ""):
+        table.add_column(title, overflow="fold")
+    good, bad = ("equal", "DIFFERS") if console.options.ascii_only else ("✓", "✗ differs")
+    last = ""
+    for row in comparison.rows:
+        what, last = "" if row.what == last else row.what, row.what
+        found = f"{row.found}\n{row.note}" if row.note else row.found
+        partition = "" if row.partition is None else str(row.partition)
+        mark = f"[green]{good}[/green]" if row.is_equal else f"[red]{bad}[/red]"
+        table.add_row(escape(what), partition, escape(found), escape(row.expected), mark)
+    console.print(table)
 
 
 def summarise(comparisons: Sequence[Comparison]) -> str:
     """One line: everything is equal, or what differs."""
-    lists = [row for comparison in comparisons for row in comparison.lists]
-    answers = [row for comparison in comparisons for row in (comparison.ring, *comparison.answers)]
-    wrong = [row for row in (*lists, *answers) if not row.is_equal]
-    total = f"{len(lists)} replica lists and {len(answers)} rings and answers"
+    rows = [row for comparison in comparisons for row in comparison.rows]
+    lists = sum(row.partition is not None for row in rows)
+    wrong = sum(not row.is_equal for row in rows)
+    total = f"{lists} replica lists and {len(rows) - lists} rings and answers"
     if wrong:
-        return f"{len(wrong)} of {total} DIFFER from what was expected."
+        return f"{wrong} of {total} DIFFER from what was expected."
     return f"All {total} are equal to what was expected."
 
 
 def is_equal(comparisons: Iterable[Comparison]) -> bool:
     """Whether nothing differs."""
     return all(row.is_equal for comparison in comparisons for row in comparison.rows)
-
-
-def _mark(row: Row, *, plain: bool) -> str:
-    if row.is_equal:
-        return "[green]equal[/green]" if plain else "[green]✓[/green]"
-    return "[red]DIFFERS[/red]" if plain else "[red]✗ differs[/red]"
-
-
-def _box(*, plain: bool) -> Box:
-    from rich import box
-
-    return box.ASCII if plain else box.SIMPLE

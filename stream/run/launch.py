@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,23 +46,16 @@ class LaunchPlan:
     demo_prefix: str | None  # None: no demonstration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Running:
     """What has been started."""
 
     settings: Settings
-    job: Job
-    logs: Mapping[str, Path]  # by whose they are
-    play: Play | None
-    interrupts: Interrupts
+    logs: dict[str, Path]  # by whose they are
     say: Callable[[str], None]  # with the time since the start
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PreparedKafka:
-    settings: Settings
-    log: Path | None
-    play: Play | None
+    job: Job = field(init=False)
+    interrupts: Interrupts = field(init=False)
+    play: Play | None = None
 
 
 @contextmanager
@@ -77,69 +70,56 @@ def launched(plan: LaunchPlan) -> Iterator[Running]:
     def say(what: str) -> None:
         click.echo(f"{time.monotonic() - begun:5.1f} s  {what}")
 
+    running = Running(settings=plan.settings, logs={"Spark": plan.spark_log}, say=say)
     with ExitStack() as stack:
         if plan.home is None:  # A missing broker or topic is known in an instant: before Spark.
-            kafka = _prepare_kafka(plan, stack, say)
-            spark, interrupts = _start_spark(plan, stack)
+            _prepare_kafka(plan, running, stack)
+            spark = _start_spark(plan, running, stack)
         else:
             with ThreadPoolExecutor(1) as executor:
-                preparing = executor.submit(_prepare_kafka, plan, stack, say)
-                spark, interrupts = _start_spark(plan, stack)
-                kafka = preparing.result()
+                preparing = executor.submit(_prepare_kafka, plan, running, stack)
+                spark = _start_spark(plan, running, stack)
+                preparing.result()
         say("Spark started")
-        interrupts.check()
-        job = start_query(spark, kafka.settings)
-        stack.callback(_end, job.stop, interrupts)
+        running.interrupts.check()
+        running.job = start_query(spark, running.settings)
+        stack.callback(_end, running.job.stop, running.interrupts)
         say("query started")
-        interrupts.check()
-        logs = {"Spark": plan.spark_log}
-        if kafka.log is not None:
-            logs["broker"] = kafka.log
+        running.interrupts.check()
         try:
-            yield Running(
-                settings=kafka.settings,
-                job=job,
-                logs=logs,
-                play=kafka.play,
-                interrupts=interrupts,
-                say=say,
-            )
+            yield running
         except SparkGoneError:
-            interrupts.check()  # A signal to the whole group has ended the JVM too.
+            running.interrupts.check()  # A signal to the whole group has ended the JVM too.
             raise
 
 
-def _prepare_kafka(
-    plan: LaunchPlan, stack: ExitStack, say: Callable[[str], None]
-) -> _PreparedKafka:
+def _prepare_kafka(plan: LaunchPlan, running: Running, stack: ExitStack) -> None:
     """Broker, topics, and the demonstration's messages."""
-    settings, log, play = plan.settings, None, None
     if plan.home is not None:
         broker = stack.enter_context(EmbeddedBroker(plan.home / "broker"))
-        log = broker.log_path
-        settings = replace(settings, bootstrap_servers=broker.bootstrap_servers)
-        say(f"Kafka broker at {broker.bootstrap_servers}")
-    connection = settings.connection()
+        running.logs["broker"] = broker.log_path
+        running.settings = replace(plan.settings, bootstrap_servers=broker.bootstrap_servers)
+        running.say(f"Kafka broker at {broker.bootstrap_servers}")
+    connection = running.settings.connection()
     if plan.create_topics:
         report = create_topics(connection.client(), prefix=connection.prefix)
-        say(f"topics: {len(report.created)} made, {len(report.unchanged)} were there")
+        running.say(f"topics: {len(report.created)} created, {len(report.unchanged)} were there")
     if plan.home is None:
         check_topics(connection.client(), prefix=connection.prefix)
-        refuse_foreign_early(settings)
+        refuse_foreign_early(running.settings)
     if plan.demo_prefix is not None:
-        play = Play(connection, examples(plan.demo_prefix))
-        say(f"scenario: {play.send()} messages sent to Kafka")
-    return _PreparedKafka(settings=settings, log=log, play=play)
+        running.play = Play(connection, examples(plan.demo_prefix))
+        running.say(f"scenario: {running.play.send()} messages sent to Kafka")
 
 
-def _start_spark(plan: LaunchPlan, stack: ExitStack) -> tuple[SparkSession, Interrupts]:
+def _start_spark(plan: LaunchPlan, running: Running, stack: ExitStack) -> SparkSession:
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
     with _stderr_to(plan.spark_log):
         spark = build_session(plan.settings, java=ensure_java(), jars=jars)
-    interrupts = Interrupts(lambda: _send_stderr_to(plan.spark_log))
-    stack.callback(_end, spark.stop, interrupts)
-    return spark, interrupts
+    running.interrupts = Interrupts(lambda: _send_stderr_to(plan.spark_log))
+    stack.callback(_end, spark.stop, running.interrupts)
+    return spark
 
 
 def _end(stop: Callable[[], None], interrupts: Interrupts) -> None:

@@ -19,7 +19,7 @@ from typing import IO
 import pytest
 from confluent_kafka import Producer
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.run.scenario import MANUAL, MANUAL_LIST, TABLE
+from spu_assigner.stream.run.scenario import examples
 from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker
 
@@ -28,6 +28,7 @@ COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
 ENVIRON = {name: os.environ[name] for name in os.environ if name != "KAFKA_BOOTSTRAP_SERVERS"}
 WAIT = "--wait=240"  # for a first batch
 SURELY = 10  # seconds in which whatever can be answered is; they are waited out
+MANUAL_LIST = [{"id": 0, "replicas": [0, 1, 2]}, {"id": 1, "replicas": [1, 2, 0]}]
 START_SECONDS_MAX = 300.0  # of broker and Spark, on a machine with other work
 
 
@@ -154,7 +155,8 @@ def test_a_create_is_answered_with_its_map(job: list[str]) -> None:
     )
     by_type = {answer["type"]: answer for answer in answers}
     assert by_type.keys() == {"replica_map", "topic_status"}
-    assert by_type["replica_map"]["replicas"] == [list(row) for row in TABLE]
+    table = examples()[0].steps[-1].replicas or ()
+    assert by_type["replica_map"]["replicas"] == [list(row) for row in table]
     assert by_type["topic_status"]["status"] == "assigned"
 
 
@@ -251,7 +253,7 @@ def test_a_manual_file_is_assigned_as_it_stands(job: list[str], tmp_path: Path) 
     done = call(*create, "--topic", "t", WAIT, "-o", "json", *job)
     assert (tried.returncode, done.returncode) == (0, 0)
     [_, validated] = json_lines(tried.stdout)
-    expected = [list(row) for row in MANUAL]
+    expected = [each["replicas"] for each in MANUAL_LIST]
     assert (validated["status"], validated["replicas"]) == ("validated", expected)
     assert [answer["replicas"] for answer in json_lines(done.stdout) if "revision" in answer] == [
         expected

@@ -16,7 +16,7 @@ from spu_assigner.core import Event, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.client.simulate import answer_lines
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
-from spu_assigner.stream.run.scenario import KAFKA_CASE_2, TABLE, examples
+from spu_assigner.stream.run.scenario import examples
 from support.events.builders import Events
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "simulate"]
@@ -39,6 +39,12 @@ def simulated(given: bytes, policy: Policy = Policy.FLUVIO) -> tuple[int, list[d
     return status, [json.loads(line) for line in target.getvalue().splitlines()]
 
 
+def replicas_of(cluster_id: str) -> list[list[int]]:
+    """The last map that a document gives."""
+    [example] = [each for each in examples() if each.cluster_id == cluster_id]
+    return [list(row) for row in example.steps[-1].replicas or ()]
+
+
 def test_the_documents_table_comes_out_of_the_command() -> None:
     """Documents 000 to 002: 5 SPUs, 3 replicas, 16 partitions."""
     events = Events()
@@ -51,7 +57,7 @@ def test_the_documents_table_comes_out_of_the_command() -> None:
         "replica_map",
         "topic_status",
     ]
-    assert answers[5]["replicas"] == [list(row) for row in TABLE]
+    assert answers[5]["replicas"] == replicas_of("fluvio-table")
     assert answers[5]["chain_index"] == 16
 
 
@@ -126,7 +132,7 @@ def test_the_policy_of_creates_that_name_none_can_be_chosen() -> None:
     events = Events()
     given = [*events.joins(1, 2, 3), events.create("t", 2, 2, start_index=2, shift=2)]
     _, answers = simulated(lines_of(given), Policy.KAFKA)
-    assert answers[3]["replicas"] == [list(row) for row in KAFKA_CASE_2]
+    assert answers[3]["replicas"] == replicas_of("kafka-case-2")
 
 
 def test_an_endless_line_is_a_dead_letter_of_bounded_size() -> None:

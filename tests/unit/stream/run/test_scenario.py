@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from spu_assigner.core import Assigner, ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.stream.run import scenario
 from spu_assigner.stream.run.scenario import Example, ScenarioStep, examples
 
 
@@ -46,12 +45,6 @@ def test_the_core_gives_the_documents_answers(example: Example) -> None:
         check_step(assigner, step)
     ring = assigner.clusters[example.cluster_id].ring
     assert tuple(sorted(ring.ids.tolist())) == example.ring
-
-
-def test_the_chained_topic_starts_where_the_documents_say() -> None:
-    """Documents 000 to 002: after an end at index 8 partition 0 is [4, 1, 2]."""
-    assert len(scenario.TABLE[:9]) == 8 + 1
-    assert scenario.TABLE[9] == (4, 1, 2)
 
 
 def test_joins_come_before_requests() -> None:
