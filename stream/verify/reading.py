@@ -10,7 +10,6 @@ so messages are put into a temporary file, packed, and read back partition by pa
 
 from __future__ import annotations
 
-import marshal
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -33,6 +32,15 @@ PIECE_SIZE: Final = 128 * 1024  # of a partition: packed, written and read back 
 MESSAGE_SIZE: Final = 256  # what a message has besides key and value: headers, numbers
 REPORTED_EVERY: Final = 10_000  # messages
 
+_SCHEMA: Final = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("time_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.map_(pa.string(), pa.binary())),
+    ]
+)
 Place = tuple[str, int]
 
 
@@ -62,7 +70,7 @@ class Spool:
         """Put one message away."""
         key, value = message.key(), message.value()
         time_ms, headers = message.timestamp()[1], message.headers() or []
-        self._begun[place].append((message.offset(), time_ms, key, value, tuple(headers)))
+        self._begun[place].append((message.offset(), time_ms, key, value, headers))
         size = len(key or b"") + len(value or b"") + MESSAGE_SIZE
         self.count += 1
         self.size += size
@@ -75,17 +83,18 @@ class Spool:
         self._write(place)
         for at, size, unpacked in self._pieces[place]:
             self._file.seek(at)
-            packed = self._file.read(size)
-            data = pa.decompress(packed, decompressed_size=unpacked, codec="lz4_raw", asbytes=True)
-            for message in marshal.loads(data):  # noqa: S302  # written by this process
-                yield Read(*place, *message)
+            data = pa.decompress(self._file.read(size), unpacked, codec="lz4_raw")
+            columns = pa.ipc.read_record_batch(data, _SCHEMA).columns
+            for *fields, headers in zip(*(each.to_pylist() for each in columns), strict=True):
+                yield Read._make((*place, *fields, tuple(headers)))
 
     def _write(self, place: Place) -> None:
         if self._begun[place]:
-            data = marshal.dumps(self._begun.pop(place))
+            columns = list(map(list, zip(*self._begun.pop(place), strict=True)))
+            data = pa.record_batch(columns, schema=_SCHEMA).serialize()
             self._begun_sizes.pop(place)
             packed = pa.compress(data, codec="lz4_raw", asbytes=True)
-            self._pieces[place].append((self._file.seek(0, 2), len(packed), len(data)))
+            self._pieces[place].append((self._file.seek(0, 2), len(packed), data.size))
             self._file.write(packed)
 
 
