@@ -13,8 +13,9 @@ import random
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,6 @@ FLIPS_AT_ONCE = 4
 TRIALS = 10  # at least: until each outcome was seen
 TRIALS_MAX = 60
 SEED = 5
-
-Damage = Callable[["World"], None]
 
 
 @dataclass
@@ -211,47 +210,31 @@ def world(
     spark.stop()
 
 
-def deleted(name: str) -> Damage:
-    def damage(world: World) -> None:
-        path = world.path(name)
-        if path.is_dir():
+def damage(world: World, kind: str, name: str) -> None:
+    """Damage a file or folder of the checkpoint."""
+    path = world.path(name)
+    size = path.stat().st_size
+    match kind:
+        case "deleted" if path.is_dir():
             shutil.rmtree(path)
-        else:
+        case "deleted":
             path.unlink()
-
-    return damage
-
-
-def cut(name: str, part: float) -> Damage:
-    """Cut off; of part 0 nothing is left."""
-
-    def damage(world: World) -> None:
-        path = world.path(name)
-        os.truncate(path, int(path.stat().st_size * part))
-
-    return damage
-
-
-def cut_at_a_block(name: str) -> Damage:
-    """Cut where the sums that Hadoop keeps beside a file do not show it."""
-
-    def damage(world: World) -> None:
-        path = world.path(name)
-        os.truncate(path, (path.stat().st_size - 1) // 512 * 512)
-
-    return damage
-
-
-def flipped(name: str, *, summed: bool = True) -> Damage:
-    """One bit flipped in the middle; without the sum beside it, Hadoop does not see it."""
-
-    def damage(world: World) -> None:
-        path = world.path(name)
-        flip(path, path.stat().st_size // 2, bit=0)
-        if not summed:
+        case "empty":
+            os.truncate(path, 0)
+        case "cut":
+            os.truncate(path, size // 2)
+        case "cut at a block":  # where the sums that Hadoop keeps beside a file do not show it
+            os.truncate(path, (size - 1) // 512 * 512)
+        case "flipped":
+            flip(path, size // 2, bit=0)
+        case "flipped, its sum lost":  # so that Hadoop does not see it
+            flip(path, size // 2, bit=0)
             path.with_name(f".{path.name}.crc").unlink()
-
-    return damage
+        case "a folder":
+            path.unlink()
+            path.mkdir()
+        case _:
+            raise ValueError(kind)
 
 
 def flip(path: Path, position: int, *, bit: int) -> None:
@@ -260,77 +243,40 @@ def flip(path: Path, position: int, *, bit: int) -> None:
     path.write_bytes(data)
 
 
-def made_a_folder(name: str) -> Damage:
-    def damage(world: World) -> None:
-        path = world.path(name)
-        path.unlink()
-        path.mkdir()
-
-    return damage
-
-
-def all_of(*damages: Damage) -> Damage:
-    def damage(world: World) -> None:
-        for each in damages:
-            each(world)
-
-    return damage
-
-
 CHANGELOG = "state/0/0/V.changelog"
 SNAPSHOT = "state/0/0/S.zip"
 OPERATOR = "state/0/_metadata/v2/M"
 SCHEMA = "state/0/_stateSchema/default/0_*"
 
-
-def every_snapshot_in_another_way(world: World) -> None:
-    for number, snapshot in enumerate(world.snapshots(world.checkpoint)):
-        name = f"state/0/0/{snapshot}.zip"
-        (cut(name, 0), cut(name, 0.5), flipped(name), flipped(name, summed=False))[number % 4](
-            world
-        )
-
-
-REFUSED: dict[str, Damage] = {
-    "metadata deleted": deleted("metadata"),
-    "metadata empty": cut("metadata", 0),
-    "metadata cut": cut("metadata", 0.5),
-    "metadata flipped": flipped("metadata"),
-    "metadata a folder": made_a_folder("metadata"),
-    "offsets of the batch empty": cut("offsets/N", 0),
-    "offsets of the batch cut": cut("offsets/N", 0.5),
-    "offsets of the batch cut at a block": cut_at_a_block("offsets/N"),
-    "offsets of the batch flipped": flipped("offsets/N"),
-    "offsets of the batch a folder": made_a_folder("offsets/N"),
-    "offsets before it deleted": deleted("offsets/N-1"),
-    "offsets before it cut at a block": cut_at_a_block("offsets/N-1"),
-    "offsets before it flipped": flipped("offsets/N-1"),
-    "all offsets deleted": deleted("offsets"),
-    "the last commit empty": cut("commits/N-1", 0),
-    "the last commit flipped": flipped("commits/N-1"),
-    "changelog deleted": deleted(CHANGELOG),
-    "changelog empty": cut(CHANGELOG, 0),
-    "changelog cut": cut(CHANGELOG, 0.5),
-    "changelog flipped, its sum lost": flipped(CHANGELOG, summed=False),
-    "all state deleted": deleted("state"),
-    "a shard's state deleted": deleted("state/0/0"),
-    "the operator's notes deleted": deleted("state/0/_metadata/v2"),
-    "the operator's note empty": cut(OPERATOR, 0),
-    "the operator's note flipped, its sum lost": flipped(OPERATOR, summed=False),
-    "the state's schema deleted": deleted(SCHEMA),
-    "the state's schema empty": cut(SCHEMA, 0),
-    "the state's schema flipped": flipped(SCHEMA),
-    "every snapshot in another way": every_snapshot_in_another_way,
-    "the note of topics flipped": flipped("input-topics"),
-    "the note of topics empty": cut("input-topics", 0),
+REFUSED: dict[str, Sequence[str]] = {
+    "metadata": ["deleted", "empty", "cut", "flipped", "a folder"],
+    "offsets/N": ["empty", "cut", "cut at a block", "flipped", "a folder"],
+    "offsets/N-1": ["deleted", "cut at a block", "flipped"],
+    "offsets": ["deleted"],
+    "commits/N-1": ["empty", "flipped"],
+    CHANGELOG: ["deleted", "empty", "cut", "flipped, its sum lost"],
+    "state": ["deleted"],
+    "state/0/0": ["deleted"],
+    "state/0/_metadata/v2": ["deleted"],
+    OPERATOR: ["empty", "flipped, its sum lost"],
+    SCHEMA: ["deleted", "empty", "flipped"],
+    "input-topics": ["flipped", "empty"],
+    "each snapshot": ["damaged"],
 }
 
 
-@pytest.mark.parametrize("fault", REFUSED)
-def test_a_damaged_checkpoint_is_refused_by_name(world: World, fault: str) -> None:
-    """Whatever Spark says of it, the error tells what is damaged and both ways back."""
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, kinds in REFUSED.items() for kind in kinds]
+)
+def test_a_damaged_checkpoint_is_refused_by_name(world: World, name: str, kind: str) -> None:
+    """Whatever Spark says of it, the error names what is damaged and both ways back."""
     world.bring_back()
-    REFUSED[fault](world)
+    if name == "each snapshot":
+        kinds = cycle(["empty", "cut", "flipped", "flipped, its sum lost"])
+        for number, each in zip(world.snapshots(world.checkpoint), kinds, strict=False):
+            damage(world, each, f"state/0/0/{number}.zip")
+    else:
+        damage(world, kind, name)
     before = world.ends()
     with pytest.raises(CheckpointDamagedError) as refused:
         world.run()
@@ -341,23 +287,23 @@ def test_a_damaged_checkpoint_is_refused_by_name(world: World, fault: str) -> No
     assert world.ends() == before
 
 
-NOT_NEEDED: dict[str, Damage] = {
-    "all commits deleted": deleted("commits"),
-    "the last offsets deleted": deleted("offsets/N"),
-    "what is past and the notes of topics and operator deleted": all_of(
-        deleted("offsets/N-3"), deleted("commits/N-3"), deleted("input-topics"), deleted(OPERATOR)
-    ),
-    "the last snapshot deleted": deleted(SNAPSHOT),
-    "the last snapshot cut at a block": cut_at_a_block(SNAPSHOT),
-    "the last snapshot flipped, its sum lost": flipped(SNAPSHOT, summed=False),
-}
-
-
-@pytest.mark.parametrize("fault", NOT_NEEDED)
-def test_what_is_not_needed_is_done_without(world: World, fault: str) -> None:
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [("deleted", "commits")],
+        [("deleted", "offsets/N")],
+        [("deleted", name) for name in ("offsets/N-3", "commits/N-3", "input-topics", OPERATOR)],
+        [("deleted", SNAPSHOT)],
+        [("cut at a block", SNAPSHOT)],
+        [("flipped, its sum lost", SNAPSHOT)],
+    ],
+    ids=str,
+)
+def test_what_is_not_needed_is_done_without(world: World, faults: list[tuple[str, str]]) -> None:
     """Spark has it twice or reads it no more: it goes on, with the state that it should have."""
     world.bring_back()
-    NOT_NEEDED[fault](world)
+    for kind, name in faults:
+        damage(world, kind, name)
     before = world.ends()
     world.run()
     assert world.ends() == before
@@ -463,7 +409,7 @@ def test_a_checkpoint_that_may_not_be_read_is_told(world: World) -> None:
 def test_a_copy_that_is_a_batch_old_and_cuts_another_one_is_refused(world: World) -> None:
     """Its number fits the marker; what it has read does not."""
     world.bring_back()
-    deleted("offsets/N")(world)
+    damage(world, "deleted", "offsets/N")
     world.creates(2)
     before = world.ends()
     with pytest.raises(DigestMismatchError, match="other messages than then, so an older copy"):
