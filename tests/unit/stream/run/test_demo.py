@@ -1,4 +1,4 @@
-"""The demonstration's judge: equal is only what is equal, and what differs is named."""
+"""The demonstration: the core gives the documents' tables, and whatever differs is named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def differing(comparison: Comparison) -> list[tuple[str, int | None, str, str]]:
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.cluster_id)
-def test_what_the_core_answers_is_equal(example: Example) -> None:
+def test_the_core_gives_the_documents_answers(example: Example) -> None:
     """So whatever differs in a demonstration was changed on the way through Kafka and Spark."""
     comparison = compare(example, found_by_the_core(example))
     assert differing(comparison) == []
@@ -62,6 +62,16 @@ def test_what_the_core_answers_is_equal(example: Example) -> None:
     answers = sum(not step.is_join for step in example.steps)
     assert [row.partition is None for row in comparison.rows].count(False) == partitions
     assert len(comparison.rows) == 1 + partitions + answers
+
+
+def test_ids_differ_from_run_to_run() -> None:
+    """A second run on the same broker must not be taken for a repetition of the first."""
+    first, second = (
+        [step.event_id for example in examples(prefix) for step in example.steps]
+        for prefix in ("run-1.", "run-2.")
+    )
+    assert len(set(first)) == len(first)
+    assert not set(first) & set(second)
 
 
 def test_one_changed_replica_is_found() -> None:

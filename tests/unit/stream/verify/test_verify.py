@@ -1,34 +1,32 @@
 """The audit finds every damage, and nothing where there is none.
 
 Histories are made by the job's own parts (`support/events/histories.py`); what damage is, and what
-is not, is told in `support/events/corruptions.py`.
+is not, says `support/events/corruptions.py`.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
 import pytest
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.shard.batch import map_key, state_key
-from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.verify import batch_walk as verify_walk
 from spu_assigner.stream.verify.audit import verify
 from spu_assigner.stream.verify.model import (
-    COMPACTED,
     AuditReport,
     FindingKind,
     How,
+    Read,
     VerifyError,
 )
 from spu_assigner.stream.verify.replay import wire_of
 from support.events import corruptions
-from support.events.corruptions import CORRUPTIONS
-from support.events.histories import PREFIX, Story, Topics, Writer, written
-from support.model.pictures import picture
+from support.events.corruptions import AUDIT, COMMITS, CORRUPTIONS
+from support.events.histories import PREFIX, Log, Story, Topics, Writer, written
 
 SEEDS = 1_000
 BLOCKS = 10  # so that several workers share them
@@ -50,7 +48,7 @@ def sound(number: int, state: str) -> Topics:
     return topics
 
 
-def told(report: AuditReport) -> list[str]:
+def findings(report: AuditReport) -> list[str]:
     return [
         f"{each.kind.name} {each.batch} {each.topic}/{each.partition}@{each.offset} "
         f"{each.found} / {each.expected}"
@@ -74,7 +72,7 @@ def test_every_seeded_corruption_is_found(block: int) -> None:
         if damage.topic not in ("assigner-audit", "assigner-commits", *INPUTS):
             assert any(
                 each.topic == damage.topic or each.batch is not None for each in report.findings
-            ), f"seed {seed}: {damage.what}; {told(report)}"
+            ), f"seed {seed}: {damage.what}; {findings(report)}"
 
 
 def replayed(report: AuditReport) -> int:
@@ -84,9 +82,9 @@ def replayed(report: AuditReport) -> int:
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("number", range(HISTORIES))
 def test_nothing_is_found_where_all_is_right(number: int, state: str) -> None:
-    """Also not after compaction, nor without the inputs; and how far was looked is told."""
+    """Also not after compaction, nor without the inputs; and how far was checked is reported."""
     report = verify(sound(number, state).history())
-    assert told(report) == []
+    assert findings(report) == []
     [(how, count, _)] = report.how()
     assert count == len(report.labels) == 6
     assert how is (How.DIGEST if state == "without inputs" else How.REPLAYED)
@@ -105,7 +103,7 @@ def test_nothing_is_found_whatever_has_expired(seed: int) -> None:
     expired = [name for name in [*INPUTS, *ANSWERS, "assigner-audit"] if draw.random() < 0.5]
     topics.expire(draw, expired)
     report = verify(topics.history())
-    assert told(report) == []
+    assert findings(report) == []
     begun = [place for place, begin in topics.begins.items() if begin and place[0] in ANSWERS]
     unchecked = "\n".join(report.unchecked())
     if report.labels:
@@ -115,37 +113,50 @@ def test_nothing_is_found_whatever_has_expired(seed: int) -> None:
 def test_where_the_inputs_end_within_the_history_it_is_said_from_which_batch_on() -> None:
     """What was not checked must never pass for what was."""
     topics = sound(3, "whole").copy()
-    marker = decoded(topics.logs["assigner-audit", 0][2].value)
+    marker = decoded(topics.logs[AUDIT][2])
     part = marker.offsets[f"{PREFIX}topic-events"][0]
     log = ("topic-events", part.partition)
     topics.logs[log] = [read for read in topics.logs[log] if read.offset > part.first]
     topics.begins[log] = part.first + 1
     first = next(
         number
-        for number, read in enumerate(topics.logs["assigner-audit", 0])
+        for number, read in enumerate(topics.logs[AUDIT])
         if any(
             each.partition == part.partition
-            for each in decoded(read.value).offsets.get(f"{PREFIX}topic-events", ())
+            for each in decoded(read).offsets.get(f"{PREFIX}topic-events", ())
         )
     )
     report = verify(topics.history())
-    assert told(report) == []
+    assert findings(report) == []
     assert replayed(report) == first
     [line] = report.unchecked()
     names = f"batches {first}–5" if first < 5 else "batch 5"
     assert line.startswith(f"{names}: not replayed: inputs expired: topic-events/")
 
 
-def decoded(value: bytes | None) -> CommitMarker:
-    marker = decode_record(value or b"")
+def decoded(read: Read) -> CommitMarker:
+    marker = decode_record(read.value or b"")
     assert isinstance(marker, CommitMarker)
     return marker
+
+
+def with_markers(topics: Topics, change: Callable[[CommitMarker], CommitMarker]) -> Topics:
+    """The topics with other markers, the same on both topics."""
+    changed = topics.copy()
+    for log in (AUDIT, COMMITS):
+        changed.logs[log] = [
+            read._replace(
+                value=encode_record(change(decoded(read)), wire=wire_of(read.value or b""))
+            )
+            for read in topics.logs[log]
+        ]
+    return changed
 
 
 def test_the_replay_goes_on_over_a_recovery() -> None:
     """The new checkpoint begins with the same state."""
     report = verify(written(5, recover=True).topics.history())
-    assert told(report) == []
+    assert findings(report) == []
     assert replayed(report) == 6
     assert len({label.checkpoint_id for label in report.labels}) == 2
     assert list(report.unchecked()) == []
@@ -153,34 +164,30 @@ def test_the_replay_goes_on_over_a_recovery() -> None:
 
 def test_a_recovery_from_another_batch_than_the_last_is_found() -> None:
     """Batches between would be answered twice, or not at all."""
-    topics = written(5, recover=True).topics
-    joint = next(
-        read for read in topics.logs["assigner-audit", 0] if decoded(read.value).batch == -1
-    )
-    marker = decoded(joint.value)
-    assert marker.recovered_from is not None
-    older = replace(marker.recovered_from, batch=marker.recovered_from.batch - 1)
-    value = encode_record(replace(marker, recovered_from=older), wire=wire_of(joint.value or b""))
-    for name in ("assigner-audit", "assigner-commits"):
-        topics.logs[name, 0] = [
-            read._replace(value=value) if read.value == joint.value else read
-            for read in topics.logs[name, 0]
-        ]
+
+    def from_the_one_before(marker: CommitMarker) -> CommitMarker:
+        if (last := marker.recovered_from) is None:
+            return marker
+        return replace(marker, recovered_from=replace(last, batch=last.batch - 1))
+
+    topics = with_markers(written(5, recover=True).topics, from_the_one_before)
+    [older] = [each for each in map(decoded, topics.logs[AUDIT]) if each.recovered_from]
+    assert older.recovered_from is not None
     [finding, *_] = verify(topics.history()).findings
     assert finding.kind is FindingKind.MARKER
-    assert f"recovered from batch {older.batch}" in finding.found
+    assert f"recovered from batch {older.recovered_from.batch}" in finding.found
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("assigner-audit", FindingKind.MARKER), ("assigner-commits", FindingKind.COMMITS)],
+    ("log", "kind"),
+    [(AUDIT, FindingKind.MARKER), (COMMITS, FindingKind.COMMITS)],
 )
-def test_a_marker_whose_headers_say_otherwise_is_found(name: str, kind: FindingKind) -> None:
-    """Who routes by headers must not be told of another batch than who reads the marker."""
+def test_a_marker_whose_headers_say_otherwise_is_found(log: Log, kind: FindingKind) -> None:
+    """Who routes by headers must not read of another batch than who reads the marker."""
     topics = written(5).topics
-    read = topics.logs[name, 0][1]
-    headers = tuple((key, b"elsewhere" if key == "ce_id" else told) for key, told in read.headers)
-    topics.logs[name, 0][1] = read._replace(headers=headers)
+    read = topics.logs[log][1]
+    headers = tuple((key, b"elsewhere" if key == "ce_id" else text) for key, text in read.headers)
+    topics.logs[log][1] = read._replace(headers=headers)
     [finding] = verify(topics.history()).findings
     assert finding.kind is kind
     assert "ce_id=elsewhere" in finding.found
@@ -202,7 +209,7 @@ def two_releases(seed: int) -> Topics:
 def test_batches_of_another_release_are_taken_over_and_those_behind_are_replayed() -> None:
     """Other bytes may be right there; but their digest holds, and with it their state."""
     report = verify(two_releases(1).history())
-    assert told(report) == []
+    assert findings(report) == []
     assert [(how, which) for how, _, which in report.how()] == [
         (How.REPLAYED, "batches 3–5"),
         (How.DIGEST, "batches 0–2"),
@@ -215,7 +222,7 @@ def test_where_a_batch_of_another_release_is_not_whole_nothing_behind_is_replaye
     topics = two_releases(1)
     topics.compact(random.Random(1))
     report = verify(topics.history())
-    assert told(report) == []
+    assert findings(report) == []
     assert replayed(report) == 0
     lines = list(report.unchecked())
     assert any(
@@ -223,38 +230,11 @@ def test_where_a_batch_of_another_release_is_not_whole_nothing_behind_is_replaye
     )
 
 
-def test_what_the_compacted_topics_tell_in_the_end_is_the_replays_state() -> None:
-    """This is what an equal latest value of each key means."""
-    writer = written(7)
-    writer.topics.compact(random.Random(7))
-    assert told(verify(writer.topics.history())) == []
-    rebuilt = Clusters()
-    for (name, _), reads in writer.topics.logs.items():
-        if name in COMPACTED:
-            named = map_key if name == "replica-map" else state_key
-            for key, value in {read.key or b"": read.value for read in reads}.items():
-                if value is not None:
-                    rebuilt.restore(named(key), value)
-    known = {name: state for name, state in writer.clusters.items() if state.memory.count}
-    assert {name: picture(state) for name, state in rebuilt.items()} == {
-        name: picture(state) for name, state in known.items()
-    }
-
-
 def test_the_replay_divides_a_batch_into_the_markers_shards() -> None:
     """Where the clock steps back the order in a shard depends on what else the shard has."""
     differs = 0
     for number in range(HISTORIES):
-        topics = sound(number, "whole").copy()
-        for name in ("assigner-audit", "assigner-commits"):
-            topics.logs[name, 0] = [
-                read._replace(
-                    value=encode_record(
-                        replace(decoded(read.value), shards=5), wire=wire_of(read.value or b"")
-                    )
-                )
-                for read in topics.logs[name, 0]
-            ]
+        topics = with_markers(sound(number, "whole"), lambda marker: replace(marker, shards=5))
         differs += not verify(topics.history()).is_right
     assert differs > HISTORIES // 2
 
@@ -262,15 +242,14 @@ def test_the_replay_divides_a_batch_into_the_markers_shards() -> None:
 def test_what_comes_after_the_fixed_end_is_not_judged() -> None:
     """The job may run meanwhile; of its last batch only a part may have been seen."""
     topics = sound(2, "whole").copy()
-    *_, last = topics.logs["assigner-audit", 0]
-    marker = decoded(last.value)
+    last = topics.logs[AUDIT][-1]
     log = next(log for log, reads in topics.logs.items() if log[0] == "assigner-state" and reads)
     topics.logs[log].pop()
     history = replace(topics.history(), end_offset=last.offset)
     report = verify(history)
-    assert told(report) == []
+    assert findings(report) == []
     assert report.last is not None
-    assert report.last.batch == marker.batch - 1
+    assert report.last.batch == decoded(last).batch - 1
 
 
 def test_partitions_that_were_added_are_no_finding() -> None:
@@ -279,7 +258,7 @@ def test_partitions_that_were_added_are_no_finding() -> None:
     for log in [("topic-status", 2), ("topic-status", 3)]:
         topics.logs[log], topics.ends[log], topics.begins[log] = [], 0, 0
     report = verify(topics.history())
-    assert told(report) == []
+    assert findings(report) == []
     assert [line.partition(" lies")[0] for line in report.unchecked()] == ["topic-status"]
 
 
@@ -289,7 +268,7 @@ def test_values_that_do_not_fit_into_memory_are_judged_all_the_same(
     """A batch may hold hundreds of maps of 8 MiB."""
     monkeypatch.setattr(verify_walk, "MEMORY_SIZE_MAX", 100)
     for state in STATES:
-        assert told(verify(sound(4, state).history())) == []
+        assert findings(verify(sound(4, state).history())) == []
     topics = sound(4, "whole").copy()
     assert corruptions.altered(topics, random.Random(4), True) is not None
     assert not verify(topics.history()).is_right
