@@ -14,15 +14,18 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.checkpoint.files import Positions
+from spu_assigner.stream.checkpoint.files import CheckpointError, Positions
+from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
 from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 SKIP: Final = "`spu-assigner recover --checkpoint NEW --skip-lost`"
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker without topic ids
@@ -81,36 +84,44 @@ class PartitionsGoneError(InputError):
         )
 
 
-def check_there(
-    client: Mapping[str, Any], *, following: Positions, begun: Positions, ids: Mapping[str, str]
-) -> None:
-    """Look at what is there of the input.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPositions:
+    """How far the input topics were read, and which topics they were."""
 
-    Args:
-        client: settings of a Kafka client.
-        following: what the next batch begins with.
-        begun: where it ends, if it was begun already; else the same.
-        ids: of the topics when they were read first; those that were not noted are left out.
+    following: Positions  # what the next batch begins with
+    begun: Positions  # where it ends, if it was begun already; else the same
+    ids: Mapping[str, str]  # of the topics; those that were not noted are left out
+
+
+def check_inputs(settings: Settings, inputs: InputPositions) -> None:
+    """Check that Kafka still has what is to be read next.
 
     Raises:
-        DataLossError, TopicReplacedError, PartitionsGoneError: it is not all there.
+        DataLossError, TopicReplacedError, PartitionsGoneError: it has not.
+        CheckpointError: the checkpoint has read other topics.
         TopicsError: Kafka does not answer, or a topic is missing.
     """
-    topics = sorted({*following, *ids})
+    own, ids = input_topics(settings), inputs.ids
+    if others := sorted({*inputs.following, *inputs.begun, *ids} - {*own}):
+        raise CheckpointError(
+            f"checkpoint {settings.checkpoint} has read {', '.join(others)}, and the settings say "
+            f"{', '.join(own)}; give it the topic prefix it had, or name another checkpoint"
+        )
+    topics = sorted({*inputs.following, *ids})
     if not topics:
         return
-    with DiagnosedAdmin(client) as admin:
+    with DiagnosedAdmin(settings.connection().client()) as admin:
         described = _described(admin, topics)
         for topic in topics:
             before, now = ids.get(topic), _id(described[topic])
             if before is not None and now is not None and before != now:
                 raise TopicReplacedError(topic=topic, found=f"its id is {now}, and was {before}")
-        for topic, parts in following.items():
+        for topic, parts in inputs.following.items():
             there = {each.id for each in described[topic].partitions}
             gone = tuple(each.partition for each in parts if each.partition not in there)
             if gone:
                 raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
-        places, ends = _by_place(following), _by_place(begun)
+        places, ends = _by_place(inputs.following), _by_place(inputs.begun)
         spans = input_spans(admin, places)
     for (topic, partition), offset in sorted(places.items()):
         last = max(offset, ends.get((topic, partition), offset))
@@ -120,6 +131,11 @@ def check_there(
             raise TopicReplacedError(topic=topic, found=found)
         if first > offset:
             raise DataLossError(topic=topic, partition=partition, following=offset, earliest=first)
+
+
+def input_topics(settings: Settings) -> list[str]:
+    """The names of the topics that are read."""
+    return [topic_name(name, prefix=settings.topic_prefix) for name in (TOPIC_EVENTS, SPU_EVENTS)]
 
 
 def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:

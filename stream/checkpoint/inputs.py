@@ -1,23 +1,19 @@
 """How far a checkpoint has read its input topics, and which topics these were.
 
-Spark's logs of a checkpoint tell offsets. Kafka's ids of the topics are noted beside them, in
-`input-topics`, when the job first starts with them: by offsets alone a topic that was made anew and
+Spark's logs of a checkpoint have offsets. Kafka's ids of the topics are noted beside them, in
+`input-topics`, when the job first starts with them: by offsets alone a topic that was recreated and
 has grown past the old ones looks like the old one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spu_assigner.stream.checkpoint.data_loss import check_there, topic_ids
+from spu_assigner.stream.checkpoint.data_loss import InputPositions, input_topics, topic_ids
 from spu_assigner.stream.checkpoint.files import (
     CheckpointDamagedError,
-    CheckpointError,
     Files,
-    Positions,
     batches_in,
     read_lines,
     read_positions,
@@ -25,45 +21,11 @@ from spu_assigner.stream.checkpoint.files import (
 )
 from spu_assigner.stream.checkpoint.recovered import Recovery
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTE: Final = "input-topics"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputPositions:
-    """How far the input topics were read, and which topics they were."""
-
-    following: Positions  # what the next batch begins with
-    begun: Positions  # where it ends, if it was begun already; else the same
-    ids: Mapping[str, str]  # of the topics; those that were not noted are left out
-
-
-def check_inputs(settings: Settings, inputs: InputPositions) -> None:
-    """Look whether what is to be read next is still in Kafka.
-
-    Raises:
-        InputError: it is not all there.
-        CheckpointError: the checkpoint has read other topics.
-        TopicsError: Kafka does not answer, or a topic is missing.
-    """
-    topics = input_topics(settings)
-    others = sorted({*inputs.following, *inputs.begun, *inputs.ids} - {*topics})
-    if others:
-        raise CheckpointError(
-            f"checkpoint {settings.checkpoint} has read {', '.join(others)}, and the settings say "
-            f"{', '.join(topics)}; give it the topic prefix it had, or name another checkpoint"
-        )
-    client = settings.connection().client()
-    check_there(client, following=inputs.following, begun=inputs.begun, ids=inputs.ids)
-
-
-def input_topics(settings: Settings) -> list[str]:
-    """The names of the topics that are read."""
-    return [topic_name(name, prefix=settings.topic_prefix) for name in (TOPIC_EVENTS, SPU_EVENTS)]
 
 
 def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None) -> InputPositions:

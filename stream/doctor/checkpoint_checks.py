@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from spu_assigner.stream.checkpoint.data_loss import InputPositions
 from spu_assigner.stream.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
@@ -25,7 +26,7 @@ from spu_assigner.stream.checkpoint.files import (
     is_local,
     read_checkpoint,
 )
-from spu_assigner.stream.checkpoint.inputs import InputPositions, read_inputs
+from spu_assigner.stream.checkpoint.inputs import read_inputs
 from spu_assigner.stream.checkpoint.local_files import LocalFiles, local_path
 from spu_assigner.stream.checkpoint.recovered import RecoveryError, pending_recovery
 from spu_assigner.stream.common.private_files import MASK

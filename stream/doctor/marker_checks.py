@@ -13,9 +13,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.checkpoint.data_loss import DataLossError, InputError
+from spu_assigner.stream.checkpoint.data_loss import DataLossError, InputError, check_inputs
 from spu_assigner.stream.checkpoint.files import CheckpointError
-from spu_assigner.stream.checkpoint.inputs import check_inputs
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.broker_checks import Broker, Rights

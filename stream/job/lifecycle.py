@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.checkpoint.data_loss import check_inputs
 from spu_assigner.stream.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     absolute,
@@ -28,7 +29,7 @@ from spu_assigner.stream.checkpoint.files import (
     read_checkpoint,
     read_positions,
 )
-from spu_assigner.stream.checkpoint.inputs import check_inputs, note_topics, read_inputs
+from spu_assigner.stream.checkpoint.inputs import note_topics, read_inputs
 from spu_assigner.stream.checkpoint.recovered import pending_recovery
 from spu_assigner.stream.common.private_files import private_files
 from spu_assigner.stream.config.settings import Settings

@@ -6,8 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.checkpoint.data_loss import check_inputs
 from spu_assigner.stream.checkpoint.files import CheckpointError, absolute
-from spu_assigner.stream.checkpoint.inputs import check_inputs, read_inputs
+from spu_assigner.stream.checkpoint.inputs import read_inputs
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.faults import JobError, named
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from spu_assigner.core.base.errors import AssignerError
@@ -240,19 +241,18 @@ class AuditReport:
 
     def _ranges(self, indices: list[int]) -> str:
         """`batches 0–311, 313`, by checkpoint if there are several."""
-        spans: dict[str, list[tuple[int, int]]] = {}
-        for index in indices:
-            checkpoint_id, batch = self.labels[index]
-            own = spans.setdefault(checkpoint_id, [])
-            if own and own[-1][1] + 1 == batch:
-                own[-1] = (own[-1][0], batch)
-            else:
-                own.append((batch, batch))
+        spans: defaultdict[str, list[str]] = defaultdict(list)
+        labels = [self.labels[index] for index in indices]
+        # Within a checkpoint, batches that follow each other differ from their places alike.
+        for _, group in groupby(
+            enumerate(labels), lambda each: (each[1].checkpoint_id, each[1].batch - each[0])
+        ):
+            run = [label for _, label in group]
+            first, last = run[0].batch, run[-1].batch
+            spans[run[0].checkpoint_id].append(f"{first}" if first == last else f"{first}–{last}")
         several = len({label.checkpoint_id for label in self.labels}) > 1
-        texts = []
-        for checkpoint_id, found in spans.items():
-            text = ", ".join(
-                f"{first}" if first == last else f"{first}–{last}" for first, last in found
-            )
-            texts.append(f"{text} of {checkpoint_id[:CHECKPOINT_SHOWN]}" if several else text)
+        texts = [
+            ", ".join(texts) + (f" of {checkpoint_id[:CHECKPOINT_SHOWN]}" if several else "")
+            for checkpoint_id, texts in spans.items()
+        ]
         return f"{'batch' if len(indices) == 1 else 'batches'} {'; '.join(texts)}"

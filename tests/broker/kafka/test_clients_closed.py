@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
-from spu_assigner.stream.checkpoint.data_loss import check_there, topic_ids
+from spu_assigner.stream.checkpoint.data_loss import InputPositions, check_inputs, topic_ids
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.checks import CheckTarget, run_checks
@@ -77,16 +77,17 @@ def read_what_was_said(connection: Connection) -> None:
     AnnouncedReader(connection, "c1").close()
 
 
+def settings_of(connection: Connection) -> Settings:
+    place = {
+        "bootstrap_servers": connection.bootstrap_servers,
+        "topic_prefix": connection.prefix,
+    }
+    return Settings.load(flags=place, environ=ENVIRON)
+
+
 def doctor(connection: Connection) -> None:
-    settings = Settings.load(
-        flags={
-            "bootstrap_servers": connection.bootstrap_servers,
-            "topic_prefix": connection.prefix,
-        },
-        environ=ENVIRON,
-    )
     target = CheckTarget(
-        settings=settings, is_broker_named=True, role=Role.CONSUMER, environ=ENVIRON
+        settings=settings_of(connection), is_broker_named=True, role=Role.CONSUMER, environ=ENVIRON
     )
     checks = run_checks(target, seconds=60)
     assert {check.name: check.unchecked for check in checks if check.unchecked} == {}
@@ -97,7 +98,8 @@ def look_at_the_input(connection: Connection) -> None:
     topic = f"{connection.prefix}topic-events"
     begin = {topic: (PartitionPosition(partition=0, next=0),)}
     ids = topic_ids(connection.client(), [topic])
-    check_there(connection.client(), following=begin, begun=begin, ids=ids)
+    inputs = InputPositions(following=begin, begun=begin, ids=ids)
+    check_inputs(settings_of(connection), inputs)
 
 
 ASKING: Final[Sequence[Callable[[Connection], object]]] = (
