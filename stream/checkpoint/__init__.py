@@ -1,4 +1,4 @@
-"""What a checkpoint tells before its query starts, and whether Kafka still has what comes next.
+"""What a checkpoint contains before its query starts, and whether Kafka still has what comes next.
 
 Imports `kafka`, `config` and `common`.
 """

@@ -1,6 +1,6 @@
 """A checkpoint's files on this machine's own disk, read and written without Spark.
 
-What they hold is judged by the same code that reads them through Hadoop's file systems.
+Their contents are checked by the same code that reads them through Hadoop's file systems.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class DamagedOutputError(PublishedError):
         self.key = key
         super().__init__(
             f"{topic} has under key {key!r} (partition {partition}, offset {offset}) {told}; only "
-            f"{writer} may write there. Write the value of before under this key again, out of a "
-            f"copy of the topic, or a tombstone if the key was never that of {writer}"
+            f"{writer} may write there. Write the former value under this key again, from a copy "
+            f"of the topic, or a tombstone if the key was never that of {writer}"
         )
 
 
@@ -59,8 +59,8 @@ class UnsoundError(PublishedError):
         self.cluster_id = cluster_id
         self.fault = fault
         super().__init__(
-            f"what {REPLICA_MAP} and {ASSIGNER_STATE} tell of cluster {cluster_id!r} does not fit "
-            f"together: {fault}; bring back what is missing in these topics, out of a copy of them"
+            f"{REPLICA_MAP} and {ASSIGNER_STATE} contradict each other about cluster "
+            f"{cluster_id!r}: {fault}; restore what is missing in these topics from a copy of them"
         )
 
 
@@ -134,19 +134,19 @@ class PublishedState:
         except DecodeError as reason:
             raise self._damaged(topic, stored[1:], place, f"no record: {reason}") from reason
         if not isinstance(record, ReplicaMap | Entry):
-            told = f"a {type(record).__name__}; expected a map or an entry of the state"
-            raise self._damaged(topic, stored[1:], place, told)
+            found = f"a {type(record).__name__}; expected a map or an entry of the state"
+            raise self._damaged(topic, stored[1:], place, found)
         if entry_key(record) != stored:
-            told = f"what belongs under {entry_key(record)[1:]!r}"
-            raise self._damaged(topic, stored[1:], place, told)
+            found = f"what belongs under {entry_key(record)[1:]!r}"
+            raise self._damaged(topic, stored[1:], place, found)
         return record
 
     def _damaged(
-        self, topic: str, key: bytes, place: tuple[int, int], told: str
+        self, topic: str, key: bytes, place: tuple[int, int], found: str
     ) -> DamagedOutputError:
         name = topic_name(topic, prefix=self._prefix)
         return DamagedOutputError(
-            topic=name, partition=place[0], offset=place[1], key=key, told=told
+            topic=name, partition=place[0], offset=place[1], key=key, told=found
         )
 
 

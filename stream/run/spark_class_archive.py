@@ -1,9 +1,8 @@
 """What makes Spark's JVM start in half the time: an archive of its classes, made once, then cached.
 
-Java's class data sharing: instead of reading, checking and laying out some 15,000 classes anew, the
-JVM maps them as they were when another run ended. That run is a short real one: broker, job and the
-bundled scenario. An archive is valid for one Java and one class path; a JVM that finds it is of
-another does without.
+Java's class data sharing: instead of reading, checking and laying out some 15,000 classes, the JVM
+maps them as they were when another run ended. That run is a short real one: broker, job and the
+bundled scenario. An archive is valid for one Java and one class path; a JVM of another ignores it.
 
 It is made by `make setup`, since it takes longer than it saves at one start.
 """
@@ -56,7 +55,7 @@ def ensure_spark_image(
     Args:
         jars: what Spark is given besides its own, in the order of its class path.
         environ: the environment to find the cache with; this process's by default.
-        tell: is told that it has to be made, and why it could not be.
+        tell: is called when it has to be made, and with why it could not be.
     """
     home, folder = cache_home(environ), archive_folder(java, jars, environ)
     if folder.is_dir():
@@ -81,7 +80,7 @@ def ensure_spark_image(
 
 
 def _remove_orphans(images: Path) -> None:
-    """Archives of environments that are gone or were made anew; each takes 100 MB."""
+    """Archives of environments that are gone or were recreated; each takes 100 MB."""
     for image in images.iterdir() if images.is_dir() else ():
         note = image / PACKAGE_NOTE
         if not note.is_file():
@@ -119,7 +118,7 @@ def _run(archive: Path, log: Path, environ: Mapping[str, str] | None) -> str | N
 def cause_in(log: str) -> str | None:
     """Why the run made no archive: our own word, else an exception's, else the JVM's.
 
-    The end of a log is no cause: Spark goes on to report while it is being stopped.
+    The end of a log is no cause: Spark still logs while it is being stopped.
     """
     for pattern in (_OWN, _RAISED, _OF_JVM):
         if found := pattern.findall(log):
@@ -179,7 +178,7 @@ def _make(archive: Path) -> None:
 
 def _require_active(job: Job) -> None:
     if not job.query.isActive:
-        job.await_termination()  # tells why
+        job.await_termination()  # raises why
 
 
 def main() -> int:

@@ -87,14 +87,14 @@ class MarkerChain:
         self._starts_known = True  # for partitions that are not in _starts, too
         if entries:
             marker = entries[0].marker
-            told, reads = positions_of(marker, prefix), dict(offsets_of(marker, prefix))
+            positions, reads = positions_of(marker, prefix), dict(offsets_of(marker, prefix))
             # After a recovery there is a batch 0 as well: if anything has expired, only one that
             # reads from the very beginning is the first.
-            is_first = bool(marker.release) and told == {
+            is_first = bool(marker.release) and positions == {
                 place: last + 1 for place, (first, last, _) in reads.items() if first == 0
             }
             self.is_whole = marker.batch == 0 and (history.audit.begin == 0 or is_first)
-            self._starts = told | {place: first for place, (first, _, _) in reads.items()}
+            self._starts = positions | {place: first for place, (first, _, _) in reads.items()}
             self._starts_known = bool(marker.release)
 
     def origin(self, ce_id: bytes | None) -> MessageOrigin | None:
@@ -257,26 +257,28 @@ class _Links:
             return
         reads = offsets_of(marker, self._history.prefix)
         moved = {place: last + 1 for place, (_, last, _) in reads}
-        told = positions_of(marker, self._history.prefix)
+        positions = positions_of(marker, self._history.prefix)
         if self._positions is not None and marker.recovered_from is None:
             due = self._positions | moved
-            wrong = {at: due.get(at, 0) for at in told | due if told.get(at) != due.get(at)}
+            wrong = {
+                at: due.get(at, 0) for at in positions | due if positions.get(at) != due.get(at)
+            }
             self._positions = due
         else:
             if self._positions is not None:
-                self._report_skipped(self._positions, told)
+                self._report_skipped(self._positions, positions)
             due = self._following if self._positions is None else self._positions
-            wrong = {at: to for at, to in due.items() if told.get(at, -1) < to}
-            wrong |= {at: to for at, to in moved.items() if told.get(at) != to}
-            self._positions = told
+            wrong = {at: to for at, to in due.items() if positions.get(at, -1) < to}
+            wrong |= {at: to for at, to in moved.items() if positions.get(at) != to}
+            self._positions = positions
         for (topic, partition), expected in sorted(wrong.items()):
-            found = f"position {told.get((topic, partition), 'none')} of {topic}/{partition}"
+            found = f"position {positions.get((topic, partition), 'none')} of {topic}/{partition}"
             self._add(entry, found, f"{expected}, where the batches up to this one end")
 
-    def _report_skipped(self, known: Mapping[Place, int], told: Mapping[Place, int]) -> None:
+    def _report_skipped(self, known: Mapping[Place, int], positions: Mapping[Place, int]) -> None:
         """A recovery may skip input that is lost; that must be reported."""
         for (topic, partition), before in known.items():
-            after = told.get((topic, partition), before)
+            after = positions.get((topic, partition), before)
             if after > before:
                 self._report.not_checked(
                     f"{topic}/{partition}, offsets {before} to {after - 1}: skipped by a recovery, "
