@@ -17,7 +17,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.run.scenario import Example, Lists, ScenarioStep
+from spu_assigner.stream.run.scenario import Example, ScenarioStep
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,6 @@ UNANSWERED_NAMED: Final = 8
 WIDTH: Final = 120  # of tables, where there is no terminal to ask
 _INTO_RING: Final = (RingChange.JOINED, RingChange.RESTORED)
 _OUT_OF_RING: Final = (RingChange.LEFT, RingChange.SATURATED)
-_FORGOTTEN: Final = (Status.DELETED, Status.RELEASED)
 
 
 class DemoError(AssignerError):
@@ -179,7 +178,7 @@ def compare(example: Example, found: DemoAnswers) -> Comparison:
             rows += _list_rows(step, found)
         if not step.is_join:  # These show in the ring.
             answer = _found_answer(example, step, found)
-            expected, note = _expected_answer(step), _note(step, found)
+            expected, note = step.answer or "", _note(step, found)
             rows.append(Row(what=step.topic, found=answer, expected=expected, note=note))
     return Comparison(example=example, rows=tuple(rows))
 
@@ -187,13 +186,14 @@ def compare(example: Example, found: DemoAnswers) -> Comparison:
 def _list_rows(step: ScenarioStep, found: DemoAnswers) -> list[Row]:
     """Row by row: the map of an assigned request, or the one in a validated one's status."""
     given: list[tuple[ReplicaLists | None, ReplicaLists | None]]
-    if step.status is Status.VALIDATED:
+    if step.answer == Status.VALIDATED:
         given = [(status.replicas, None) for status in found.statuses[step.event_id]]
     else:
         given = [(answer.replicas, answer.cores) for answer in found.maps[step.event_id]]
-    replicas, cores = given[0] if len(given) == 1 else (None, None)
+    both = given[0] if len(given) == 1 else (None, None)
+    lists = [None if each is None else each.tolist() for each in both]
     pairs = zip_longest(
-        _described(replicas, cores), _described(step.replicas, step.cores), fillvalue="nothing"
+        _described(*lists), _described(step.replicas, step.cores), fillvalue="nothing"
     )
     return [
         Row(what=step.topic, partition=partition, found=one, expected=other)
@@ -201,44 +201,27 @@ def _list_rows(step: ScenarioStep, found: DemoAnswers) -> list[Row]:
     ]
 
 
-def _described(
-    replicas: ReplicaLists | Lists | None, cores: ReplicaLists | Lists | None
-) -> list[str]:
-    rows = [str(row) for row in _plain(replicas)]
-    on_cores = [f" on cores {row}" for row in _plain(cores)] or [""] * len(rows)
+def _described(replicas: list[list[int]] | None, cores: list[list[int]] | None) -> list[str]:
+    rows = [str(row) for row in replicas or ()]
+    on_cores = [f" on cores {row}" for row in cores or ()] or [""] * len(rows)
     return [f"{row}{core}" for row, core in zip(rows, on_cores, strict=False)]
 
 
-def _plain(lists: ReplicaLists | Lists | None) -> list[list[int]]:
-    if lists is None:
-        return []
-    return lists.tolist() if isinstance(lists, ReplicaLists) else [list(row) for row in lists]
-
-
-def _expected_answer(step: ScenarioStep) -> str:
-    changes = [f"SPU {spu_id} {change}" for spu_id, change in step.ring]
-    if isinstance(step.event, bytes):
-        return f"dead letter {step.code}"
-    code = [] if step.code is None else [str(step.code)]
-    tombstone = ["tombstone"] if step.leaves_tombstone else []
-    return ", ".join([" ".join([str(step.status), *code]), *tombstone, *changes])
-
-
 def _found_answer(example: Example, step: ScenarioStep, found: DemoAnswers) -> str:
-    """In the words of `_expected_answer`; whatever is missing or double shows."""
-    if isinstance(step.event, bytes):
-        letters = found.letters[step.event_id]
-        return ", ".join(f"dead letter {letter.code}" for letter in letters) or "nothing"
-    statuses = [
-        str(status.status) if status.code is None else f"{status.status} {status.code}"
-        for status in found.statuses[step.event_id]
-    ]
+    """In the words of the scenario; whatever is missing or double shows."""
+    statuses = found.statuses[step.event_id]
     is_gone = f"{example.cluster_id}/{step.topic}" in found.tombstones
+    is_forgotten = any(each.status in (Status.DELETED, Status.RELEASED) for each in statuses)
     maps = len(found.maps[step.event_id])
-    unasked = ["a map"] * (maps - 1 if step.status is Status.ASSIGNED else maps)
-    changes = [f"SPU {event.spu_id} {event.change}" for event in found.ring[step.event_id]]
-    tombstone = ["tombstone"] if is_gone and step.status in _FORGOTTEN else []
-    return ", ".join([*statuses, *unasked, *tombstone, *changes]) or "nothing"
+    is_mapped = step.replicas is not None and step.answer != Status.VALIDATED
+    texts = [
+        *(f"dead letter {letter.code}" for letter in found.letters[step.event_id]),
+        *(f"{each.status} {each.code or ''}".rstrip() for each in statuses),
+        *["a map"] * (maps - is_mapped),
+        *["tombstone"] * (is_gone and is_forgotten),
+        *(f"SPU {event.spu_id} {event.change}" for event in found.ring[step.event_id]),
+    ]
+    return ", ".join(texts) or "nothing"
 
 
 def _note(step: ScenarioStep, found: DemoAnswers) -> str:

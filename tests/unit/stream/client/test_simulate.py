@@ -42,7 +42,7 @@ def simulated(given: bytes, policy: Policy = Policy.FLUVIO) -> tuple[int, list[d
 def replicas_of(cluster_id: str) -> list[list[int]]:
     """The last map that a document gives."""
     [example] = [each for each in examples() if each.cluster_id == cluster_id]
-    return [list(row) for row in example.steps[-1].replicas or ()]
+    return example.steps[-1].replicas or []
 
 
 def test_the_documents_table_comes_out_of_the_command() -> None:
@@ -73,9 +73,9 @@ def test_the_whole_scenario_can_be_simulated() -> None:
             if answer["type"] == "replica_map" and answer["replicas"] is not None
         ]
         assert given == [
-            [list(row) for row in step.replicas]
+            step.replicas
             for step in example.steps
-            if step.status == "assigned" and step.replicas is not None
+            if step.answer != "validated" and step.replicas is not None
         ]
 
 
