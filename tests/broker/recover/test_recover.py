@@ -234,35 +234,29 @@ def test_a_recovery_that_is_killed_is_run_again(settings: Settings) -> None:
     events = Events()
     with small_job(settings) as job:
         job.apply([*events.joins(0, 1), events.create("a", 2, 2)])
-    command = [*COMMAND, "--checkpoint", settings.checkpoint, "--yes", "-o", "json"]
-    environ = {
-        **os.environ,
-        "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
-        "SPU_ASSIGNER_TOPIC_PREFIX": settings.topic_prefix,
-    }
-    killed = subprocess.run(
-        command,
-        env={**environ, VARIABLE: Failpoint.BEFORE_RECOVERY_MARKER},
-        timeout=COMMAND_SECONDS_MAX,
-        start_new_session=True,
-        check=False,
-    )
+
+    def command(environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        place = {
+            "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+            "SPU_ASSIGNER_TOPIC_PREFIX": settings.topic_prefix,
+        }
+        return subprocess.run(
+            [*COMMAND, "--checkpoint", settings.checkpoint, "--yes", "-o", "json"],
+            env={**os.environ, **place, **environ},
+            timeout=COMMAND_SECONDS_MAX,
+            start_new_session=True,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+
+    killed = command({VARIABLE: Failpoint.BEFORE_RECOVERY_MARKER})
     assert killed.returncode == -signal.SIGKILL
-    assert sorted(path.name for path in Path(settings.checkpoint).glob("[!.]*")) == [
-        "metadata",
-        "recovery",
-    ]
+    names = [path.name for path in Path(settings.checkpoint).glob("[!.]*")]
+    assert sorted(names) == ["metadata", "recovery"]
     assert Path(settings.checkpoint).stat().st_mode & 0o777 == 0o700
     assert last_marker(settings).checkpoint_id == "old"
-    done = subprocess.run(
-        command,
-        env=environ,
-        timeout=COMMAND_SECONDS_MAX,
-        start_new_session=True,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = command({})
     assert (done.returncode, done.stderr) == (0, "")
     told, marker = json.loads(done.stdout), last_marker(settings)
     assert told["recovered_from"] == {"checkpoint_id": "old", "batch": 0}
