@@ -42,8 +42,9 @@ from spu_assigner.stream.kafka.topics import (
     TOPICS,
     TopicSpec,
 )
-from spu_assigner.stream.shard.batch import KINDS_GONE, SOURCE_KINDS, entry_key
+from spu_assigner.stream.shard.batch import KINDS_GONE, SOURCE_KINDS
 from spu_assigner.stream.shard.bundle import KINDS, SOURCE_TOPICS, MessageKind
+from spu_assigner.stream.shard.clusters import entry_key
 from spu_assigner.stream.verify.digest_order import expected_headers
 from spu_assigner.stream.verify.model import Headers
 

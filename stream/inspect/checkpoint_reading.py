@@ -31,7 +31,7 @@ from spu_assigner.stream.checkpoint.files import (
     read_lines,
 )
 from spu_assigner.stream.job.command_session import command_session
-from spu_assigner.stream.shard.batch import read_shards
+from spu_assigner.stream.shard.clusters import read_shards
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -372,8 +372,6 @@ def session_options(settings: Settings) -> dict[str, str]:
         # Rows between JVM and Python: pieces by size, since a message may have up to 8 MiB.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
-        # State entries in one answer of the state server: segments of 2 MiB, some larger.
-        "spark.sql.execution.arrow.transformWithStateInPySpark.maxStateRecordsPerBatch": "8",
         # A batch's rows pass through the driver partition by partition; their sum is no limit.
         "spark.driver.maxResultSize": "0",
         # Each batch broadcasts its tasks and Hadoop's configuration, some 100 KiB, and for each

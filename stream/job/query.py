@@ -33,13 +33,9 @@ def build_query(
     from spu_assigner.stream.shard.processor import AssignerProcessor
 
     options = Options(
-        query_name=settings.query_name,
         topic_prefix=settings.topic_prefix,
         default_policy=settings.default_policy,
         wire=settings.wire,
-        server_secret=secrets.token_hex(
-            16
-        ),  # of this run: another one's shard servers are never asked
     )
     # Where tasks run on this machine, large answers need not pass through the JVM.
     is_here = (spark.sparkContext.master or "").startswith("local")
@@ -52,13 +48,13 @@ def build_query(
         events = events.coalesce(1)
     # No timers: with them Spark keeps running batches although nothing comes.
     bundles = events.groupBy("shard").transformWithStateInPandas(
-        statefulProcessor=AssignerProcessor(options, spills=is_here),
+        statefulProcessor=AssignerProcessor(options, secret=secrets.token_hex(16), spills=is_here),
         outputStructType=SCHEMA,
         outputMode="Append",
         timeMode="None",
         initialState=state,
     )
-    # What Spark's progress of a batch tells beside its own; repeated batches are in it too.
+    # What Spark's progress of a batch shows beside its own; repeated batches are in it too.
     return bundles.observe(OBSERVATION, *(sum_of(name).alias(name) for name in OBSERVED))
 
 

@@ -26,7 +26,7 @@ from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
 from spu_assigner.stream.plan.model import Maps, Rows, Wanted
 from spu_assigner.stream.recover.published import DamagedOutputError
-from spu_assigner.stream.shard.batch import entry_key
+from spu_assigner.stream.shard.clusters import entry_key
 
 LINE_SIZE_MAX: Final = 4 * MAP_SIZE_MAX  # an id takes more room as text than in Avro
 TYPES: Final = ("replica_map", "topic_status", "ring_event", "explanation")

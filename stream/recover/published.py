@@ -21,7 +21,7 @@ from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
-from spu_assigner.stream.shard.batch import entry_key, map_key, state_key
+from spu_assigner.stream.shard.clusters import entry_key, map_key, state_key
 
 
 class PublishedError(AssignerError):

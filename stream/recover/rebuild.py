@@ -22,14 +22,13 @@ import hashlib
 import tempfile
 import uuid
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import KafkaException
-from spu_assigner.core.base.errors import AssignerError, InvariantError
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom
 from spu_assigner.stream.checkpoint.files import (
     Files,
@@ -72,8 +71,7 @@ from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX
 from spu_assigner.stream.kafka.topic_admin import check_topics
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
 from spu_assigner.stream.recover.published import PublishedError, PublishedState, read_published
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.shard.state_log import first_writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -328,26 +326,24 @@ def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
     for cluster_id in published.cluster_ids:
         parts[zlib.crc32(cluster_id.encode()) % shards].append(cluster_id)
     with _StateFile(file) as store:
-        for store.label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
+        for label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
             entries = {
                 key: value
                 for cluster_id in cluster_ids
                 for key, value in published.entries(cluster_id)
             }
             if entries:
-                shard = Shard(Clusters())
-                shard.begin(store)
-                shard.commit(store, entries)
+                for key, value in first_writes(entries):
+                    store.add(label, key, value or b"")
 
 
 class _StateFile:
-    """Rows (shard, key, value) of Parquet; the store that each shard's log is written to, once."""
+    """Rows (shard, key, value) of Parquet."""
 
     def __init__(self, file: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self.label = 0  # of the shard that is written
         self._pa = pa
         self._schema = pa.schema(
             [("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())]
@@ -365,20 +361,11 @@ class _StateFile:
         self._flush()
         self._writer.close()
 
-    def get(self, key: str) -> bytes | None:
-        return None  # Each shard is new.
-
-    def items(self) -> Iterator[tuple[str, bytes]]:
-        return iter(())
-
-    def put(self, key: str, value: bytes) -> None:
-        self._rows.append((self.label, key, value))
+    def add(self, label: int, key: str, value: bytes) -> None:
+        self._rows.append((label, key, value))
         self._size += len(value)
         if self._size >= PIECE_SIZE:
             self._flush()
-
-    def remove(self, key: str) -> None:
-        raise InvariantError(f"{key} was just written")
 
     def _flush(self) -> None:
         if self._rows:

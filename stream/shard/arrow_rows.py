@@ -8,14 +8,14 @@ sides have, so here they pass as they are.
 PySpark offers no way to choose, so while a task of ours runs in a worker (`whole_columns`, from the
 unpickling of its processor to its `close`) two methods of PySpark's serializer are ours. PySpark is
 pinned to one version, and tests go through here on the real Spark. The first batch after a recovery
-has another serializer, and comes as DataFrames.
+has another serializer: it comes and goes as DataFrames.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import IO, Any, Final, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,23 @@ from pyspark.sql.pandas.serializers import (
 from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPandasFuncMode
 from spu_assigner.stream.shard.bundle import OBSERVED
 
-_OUT_NAMES: Final = ("shard", "sequence", "bundle", *OBSERVED)  # as in `bundle.SCHEMA`
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_IN: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("source", "partition", "offset", "time_ms")),
+        *((name, pa.binary()) for name in ("key", "value")),
+    ]
+)
+_OUT: Final = pa.schema(  # as in `bundle.SCHEMA`
+    [
+        ("shard", pa.int32()),
+        ("sequence", pa.int32()),
+        ("bundle", pa.binary()),
+        *((name, pa.int64()) for name in OBSERVED),
+    ]
+)
 _theirs: Final[dict[str, Any]] = {
     name: getattr(TransformWithStateInPandasSerializer, name)
     for name in ("load_stream", "dump_stream")
@@ -63,16 +79,27 @@ def as_before() -> None:
         setattr(TransformWithStateInPandasSerializer, name, method)
 
 
-def bundle_row(label: int, sequence: int, bundle: bytes, observed: Sequence[int]) -> Any:
-    """A row that goes out, as the record batch that PySpark would make of a DataFrame."""
-    fields = [
-        pa.array([label], type=pa.int32()),
-        pa.array([sequence], type=pa.int32()),
-        pa.array([bundle], type=pa.binary()),
-        *(pa.array([number], type=pa.int64()) for number in observed),
-    ]
-    row = pa.StructArray.from_arrays(fields, names=_OUT_NAMES)
-    return pa.RecordBatch.from_arrays([row], names=["_0"])
+def columns_of(piece: DataFrame | Rows) -> Any:
+    """The record batch of what Spark hands over."""
+    if isinstance(piece, Rows):
+        return piece.columns
+    return pa.RecordBatch.from_pandas(piece, schema=_IN, preserve_index=False)
+
+
+def outgoing(
+    label: int, sequence: int, bundle: bytes, observed: Sequence[int], *, like: DataFrame | Rows
+) -> Any:
+    """A row that goes out, as the record batch that PySpark would make of a DataFrame; as the
+    DataFrame itself, if that is what has come in.
+    """
+    values = [[value] for value in (label, sequence, bundle, *observed)]
+    row = pa.RecordBatch.from_arrays(
+        [pa.array(value, type=field.type) for value, field in zip(values, _OUT, strict=True)],
+        schema=_OUT,
+    )
+    if not isinstance(like, Rows):
+        return row.to_pandas()
+    return pa.RecordBatch.from_arrays([row.to_struct_array()], names=["_0"])
 
 
 def _load_stream(self: Any, stream: IO[bytes]) -> Iterator[tuple[Any, Any, Any]]:

@@ -121,18 +121,15 @@ class Bundler:
     """Packs messages, in the order they are added."""
 
     def __init__(self) -> None:
+        self.full: list[bytes] = []  # bundles that nobody has taken yet
         self._parts: list[bytes] = []
         self._size = 0
         self._count = 0
 
-    def add(self, message: Message) -> bytes | None:
-        """Take a message; gives a bundle when one is full."""
-        return self.put(*message)
-
     def put(
         self, kind: int, event_id: bytes, key: bytes | None, value: bytes | None, time_ms: int
-    ) -> bytes | None:
-        """The same of a message in its parts: there are many."""
+    ) -> None:
+        """Add a message, in its parts: there are many."""
         id_size = len(event_id)
         if key is None or value is None:
             lead, value = message_bytes(Message(kind, event_id, key, value, time_ms))
@@ -144,10 +141,16 @@ class Bundler:
             self._parts += (lead, event_id, key, value)
             self._size += _MESSAGE.size + id_size + key_size + value_size
         self._count += 1
-        return self.close(()) if self._size >= BUNDLE_SIZE else None
+        if self._size >= BUNDLE_SIZE:
+            self.full.append(self.close(()))
+
+    def take_full(self) -> list[bytes]:
+        """The bundles that are full, which are the caller's then."""
+        full, self.full = self.full, []
+        return full
 
     def close(self, ranges: Sequence[SourceRange], tally: bytes = b"") -> bytes:
-        """The last bundle, which tells what was read, and what that came to."""
+        """The last bundle, with what was read, and what that came to."""
         lead = _COUNT.pack(len(ranges)) + b"".join(
             _READ.pack(each.source, each.partition, each.first, each.last, each.count)
             for each in ranges

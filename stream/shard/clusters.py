@@ -7,17 +7,59 @@ clusters that no event touches take the least memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, assert_never
 
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.records import Entry, EntryKind, ReplicaMap
+from spu_assigner.core.base.records import (
+    ChainEntry,
+    Entry,
+    EntryGone,
+    EntryKind,
+    ReplicaMap,
+    SeenEntry,
+    SpuChanged,
+    Waiting,
+)
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.stream.shard.state_log import pack_entry, unpack_entries
+from spu_assigner.stream.shard.state_log import pack_entry, read_entries, unpack_entries
 
 MAP: Final = b"m"  # what precedes the key of a replica map in the state,
 ENTRY: Final = b"s"  # and that of an entry of assigner-state
+
+
+def map_key(key: bytes) -> bytes:
+    """The key in a shard's state of a message of `replica-map`."""
+    return MAP + key
+
+
+def state_key(key: bytes) -> bytes:
+    """The key in a shard's state of a message of `assigner-state`."""
+    return ENTRY + key
+
+
+def entry_key(record: ReplicaMap | Entry) -> bytes:
+    """The key in a shard's state under which a record belongs."""
+    if isinstance(record, ReplicaMap):
+        return map_key(f"{record.cluster_id}/{record.topic}".encode())
+    return state_key(f"{record.cluster_id}/{entry_name(record)}".encode())
+
+
+def entry_name(entry: Entry | EntryGone) -> str:
+    """The key of an entry's message, without the cluster."""
+    match entry:
+        case SpuChanged():
+            return f"{EntryKind.SPU}/{entry.spu_id}"
+        case Waiting():
+            return f"{EntryKind.WAITING}/{entry.topic}"
+        case ChainEntry():
+            return "chains/all"
+        case SeenEntry():
+            return f"seen/{entry.block}"
+        case EntryGone():
+            return f"{entry.kind}/{entry.name}"
+    assert_never(entry)
 
 
 class Clusters(Mapping[str, ClusterState]):
@@ -30,12 +72,10 @@ class Clusters(Mapping[str, ClusterState]):
     def __init__(self) -> None:
         self._states: dict[str, ClusterState] = {}
         self._unread: dict[str, bytearray] = {}  # entries, later ones for earlier ones
-        self.unmeasured: dict[
-            str, None
-        ] = {}  # that changed since their figures were told, in order
+        self.unmeasured: dict[str, None] = {}  # changed since their figures were reported
 
     def of(self, cluster_id: str) -> ClusterState:
-        """A cluster's state; empty if nothing was heard of it."""
+        """A cluster's state; empty if nothing is known of it."""
         state = self._states.get(cluster_id)
         if state is None:
             state = self._states[cluster_id] = _decoded(cluster_id, self._unread.get(cluster_id))
@@ -75,6 +115,22 @@ class Clusters(Mapping[str, ClusterState]):
 
     def __len__(self) -> int:
         return len(self._states) + len(self._unread)
+
+
+def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
+    """The clusters that a checkpoint's state holds.
+
+    Args:
+        rows: (shard, key, value) of the state variable, as Spark's `statestore` reader gives them.
+    """
+    stored: dict[int, dict[str, bytes]] = {}
+    for label, key, value in rows:
+        stored.setdefault(label, {})[key] = bytes(value)
+    clusters = Clusters()
+    for label in sorted(stored):
+        for name, entry in read_entries(stored[label]).items():
+            clusters.restore(name, entry)
+    return clusters
 
 
 def _decoded(cluster_id: str, packed: bytearray | None) -> ClusterState:

@@ -1,32 +1,34 @@
 """The stateful step of the query, as Spark's Python workers run it.
 
-A shard's state is one map variable of Spark's. What a batch does is in `shard/batch.py`; the
-decoded copy of the state lives in the shard's server, a process of its own.
+A shard's state is one map variable of Spark's. The shard's server, a process of its own, holds its
+decoded copy and processes the batch (`shard/batch.py`).
 """
 
 from __future__ import annotations
 
 import gc
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from spu_assigner.stream.checkpoint.files import STATE_VARIABLE
-from spu_assigner.stream.shard.arrow_rows import Rows, as_before, bundle_row, whole_columns
-from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.arrow_rows import (
+    Rows,
+    as_before,
+    columns_of,
+    outgoing,
+    whole_columns,
+)
+from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import OBSERVED, read_tally
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.server import process_on_server, servers_folder
+from spu_assigner.stream.shard.server_client import process_on_server, servers_folder
 from spu_assigner.stream.shard.spill import spill
-from spu_assigner.stream.shard.state_log import Shard
 from spu_assigner.stream.shard.tally import Tally
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _NOTHING: Final = (0,) * len(OBSERVED)  # of a bundle that is not its shard's last
-SHARDS_KEPT_MAX: Final = 64  # copies in one process that keeps them itself
 
 
 class SparkStore:
@@ -39,29 +41,11 @@ class SparkStore:
         found = self._state.getValue((key,))
         return None if found is None else bytes(found[0])
 
-    def put(self, key: str, value: bytes) -> None:
-        self._state.updateValue((key,), (value,))
-
-    def remove(self, key: str) -> None:
-        self._state.removeKey((key,))
-
-    def items(self) -> Iterator[tuple[str, bytes]]:
-        for key, value in self._state.iterator():
-            yield key[0], bytes(value[0])
-
-
-_KEPT: OrderedDict[tuple[str, int], Shard] = OrderedDict()
-
-
-def kept_shard(query_name: str, label: int) -> Shard:
-    """This process's copy of a shard; a new, empty one if it has none. The oldest give way."""
-    shard = _KEPT.get((query_name, label))
-    if shard is None:
-        shard = _KEPT[query_name, label] = Shard(Clusters())
-        while len(_KEPT) > SHARDS_KEPT_MAX:
-            _KEPT.popitem(last=False)
-    _KEPT.move_to_end((query_name, label))
-    return shard
+    def write(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._state.removeKey((key,))
+        else:
+            self._state.updateValue((key,), (value,))
 
 
 class AssignerProcessor(StatefulProcessor):
@@ -69,11 +53,13 @@ class AssignerProcessor(StatefulProcessor):
 
     Args:
         options: what it needs of the settings.
+        secret: of this run: other runs' shard servers are never asked.
         spills: whether large answers may go by files: the driver is on this machine.
     """
 
-    def __init__(self, options: Options, *, spills: bool = False) -> None:
+    def __init__(self, options: Options, *, secret: str, spills: bool = False) -> None:
         self._options = options
+        self._secret = secret
         self._spills = spills
 
     def init(self, handle: Any) -> None:
@@ -87,21 +73,19 @@ class AssignerProcessor(StatefulProcessor):
     ) -> Iterator[Any]:
         label = int(key[0])
         pieces = list(rows)
-        is_whole = bool(pieces) and isinstance(pieces[0], Rows)
-        batch = Batch.of_columns(pieces) if is_whole else Batch.of_frames(pieces)
-        store = SparkStore(self._state)
-        if self._options.server_secret is None:
-            shard = kept_shard(self._options.query_name, label)
-            bundles = process(shard, store, batch, self._options)
-        else:
-            bundles = process_on_server(label, store, batch, self._options)
+        bundles = process_on_server(
+            label,
+            SparkStore(self._state),
+            [columns_of(piece) for piece in pieces],
+            self._options,
+            secret=self._secret,
+        )
         observed = list(_NOTHING)
         bundles = _observing(bundles, observed)
-        if self._options.server_secret is not None and self._spills:
-            bundles = spill(bundles, servers_folder(self._options.server_secret), label)
-        as_row = bundle_row if is_whole else _frame
+        if self._spills:
+            bundles = spill(bundles, servers_folder(self._secret), label)
         for sequence, bundle in enumerate(bundles):
-            yield as_row(label, sequence, bundle, observed)
+            yield outgoing(label, sequence, bundle, observed, like=pieces[0])
 
     def handleInitialState(  # noqa: N802  # Spark's name
         self,
@@ -112,12 +96,12 @@ class AssignerProcessor(StatefulProcessor):
         """Put a recovered shard's log into the state, before its first batch."""
         store = SparkStore(self._state)
         for name, value in zip(initialState["key"], initialState["value"], strict=True):
-            store.put(name, bytes(value))
+            store.write(name, bytes(value))
 
     def close(self) -> None:
-        """Nothing to let go: the copy is for the next batch."""
+        """The task ends; the copy is for the next batch."""
         as_before()
-        _spare_the_collector()
+        _freeze_once()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A worker has it now, and is about to read its rows."""
@@ -133,25 +117,17 @@ def _observing(bundles: Iterable[bytes], observed: list[int]) -> Iterator[bytes]
         yield bundle
 
 
-def _frame(label: int, sequence: int, bundle: bytes, observed: Sequence[int]) -> DataFrame:
-    import pandas as pd
-
-    columns = {"shard": [label], "sequence": [sequence], "bundle": [bundle]}
-    numbers = {name: [number] for name, number in zip(OBSERVED, observed, strict=True)}
-    return pd.DataFrame({**columns, **numbers})
+_is_frozen = False
 
 
-_is_spared = False
-
-
-def _spare_the_collector() -> None:
-    """Set aside, once in a process, what outlives its tasks.
+def _freeze_once() -> None:
+    """Exclude, once in a process, what outlives its tasks from garbage collection.
 
     PySpark's daemon collects garbage after each task, and so goes through all that pandas and
     pyarrow consist of: several times the work of a small batch.
     """
-    global _is_spared  # noqa: PLW0603  # a fact about the process
-    if not _is_spared:
-        _is_spared = True
+    global _is_frozen  # noqa: PLW0603  # a fact about the process
+    if not _is_frozen:
+        _is_frozen = True
         gc.collect()
         gc.freeze()

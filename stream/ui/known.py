@@ -23,8 +23,7 @@ from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, DEAD_LETTER, REPLICA_MAP
-from spu_assigner.stream.shard.batch import map_key, state_key
-from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.clusters import Clusters, map_key, state_key
 
 HEARD_MAX: Final = 50  # answers of a cluster, and ring events, that are kept
 DEAD_LETTERS_MAX: Final = 500  # that are kept

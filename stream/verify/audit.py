@@ -103,7 +103,7 @@ class _Audit:
         self._outputs = OutputTopics(history, chain, report)
         self._inputs = InputTopics(history, chain, report)
         self._partitions = Partitions(history, report)
-        self._replay = Replay(query=history.query, prefix=history.prefix)
+        self._replay = Replay(prefix=history.prefix)
         self._stopped: str | None = None  # why there is no replay any more
         if chain.entries and not chain.is_whole:
             self._stop("what was before is not known")

@@ -26,7 +26,7 @@ from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.cloud_events import rfc3339
 from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX
 from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind, message_bytes
-from spu_assigner.stream.shard.merge import merge_order
+from spu_assigner.stream.shard.input_batch import merge_order
 from spu_assigner.stream.verify.batch_walk import OutputMessages, Placed
 from spu_assigner.stream.verify.model import Headers, Read
 

@@ -12,8 +12,8 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Entry, ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record, type_name_of
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.shard.batch import entry_key
 from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind
+from spu_assigner.stream.shard.clusters import entry_key
 from spu_assigner.stream.verify.batch_walk import Placed
 from spu_assigner.stream.verify.model import (
     COMPACTED,

@@ -13,15 +13,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import CommitMarker, Wire
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.topics import REPLICA_MAP
-from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch, map_key, state_key
-from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.batch import Options, ShardBatch
+from spu_assigner.stream.shard.clusters import Clusters, map_key, state_key
+from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.verify.batch_walk import OutputMessages, Placed
 from spu_assigner.stream.verify.model import COMPACTED, Read
 
@@ -35,9 +35,8 @@ class ReplayError(AssignerError):
 class Replay:
     """The state of all clusters, and how batches change it."""
 
-    def __init__(self, *, query: str, prefix: str) -> None:
+    def __init__(self, *, prefix: str) -> None:
         self._clusters = Clusters()
-        self._query = query
         self._prefix = prefix
 
     def apply(
@@ -54,18 +53,22 @@ class Replay:
         """
         try:
             options = Options(
-                query_name=self._query,
                 topic_prefix=self._prefix,
                 default_policy=Policy(marker.default_policy),
                 wire=wire,
-                server_secret=None,
             )
             labels = shard_labels(marker.shards)
             shares: defaultdict[int, list[tuple[int, Read]]] = defaultdict(list)
             for message in messages:
                 shares[labels[zlib.crc32(message[1].key or b"") % marker.shards]].append(message)
             for label, share in shares.items():
-                bundles = ShardBatch(self._clusters, options).apply(_batch(share))
+                batch = Batch.of_rows(
+                    [
+                        (source, read.partition, read.offset, read.time_ms, read.key, read.value)
+                        for source, read in share
+                    ]
+                )
+                bundles = ShardBatch(self._clusters, options).apply(batch)
                 for sequence, bundle in enumerate(bundles):
                     buffer.add(label, sequence, bundle)
         except (AssignerError, ValueError) as reason:
@@ -90,18 +93,3 @@ class Replay:
 def wire_of(value: bytes) -> Wire:
     """The encoding of a message."""
     return Wire.CONFLUENT if value.startswith(_CONFLUENT) else Wire.SINGLE_OBJECT
-
-
-def _batch(share: Sequence[tuple[int, Read]]) -> Batch:
-    numbers = np.array(
-        [(source, read.partition, read.offset, read.time_ms) for source, read in share],
-        dtype=np.int64,
-    )
-    return Batch(
-        source=numbers[:, 0],
-        partition=numbers[:, 1],
-        offset=numbers[:, 2],
-        time_ms=numbers[:, 3],
-        keys=[read.key for _, read in share],
-        values=[read.value for _, read in share],
-    )

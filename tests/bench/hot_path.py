@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import GrantedCreate
@@ -37,17 +38,17 @@ from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.shard import protocol
-from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundler, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.merge import merge_order
+from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.server import YOUNG_OBJECTS_MAX
+from spu_assigner.stream.shard.server_client import arrow_stream
 from spu_assigner.stream.shard.state_log import Shard
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.bench.workload import creates, joins
-from support.job.stores import DictStore
+from support.job.stores import DictStore, begin, commit, run_batch
 
 INPUT_PARTITIONS: Final = 4
 CORE_SPUS: Final = 1_000
@@ -73,11 +74,9 @@ def batch_of(events: Sequence[Event], source: InputSource, first: int) -> Batch:
 
 def options_of(policy: Policy) -> Options:
     return Options(
-        query_name="q",
         topic_prefix="",
         default_policy=policy,
         wire=Wire.CONFLUENT,
-        server_secret=None,
     )
 
 
@@ -98,11 +97,11 @@ class Figures:
         return done
 
 
-def joined_shard(policy: Policy) -> tuple[Shard, DictStore]:
+def joined_shard(policy: Policy) -> tuple[Shard[Clusters], DictStore]:
     """A shard whose clusters have all their SPUs."""
     shard, store = Shard(Clusters()), DictStore()
     batch = batch_of(joins(), InputSource.SPU_EVENTS, 0)
-    list(process(shard, store, batch, options_of(policy)))
+    list(run_batch(shard, store, batch, options_of(policy)))
     return shard, store
 
 
@@ -110,12 +109,12 @@ def whole(policy: Policy, figures: Figures, profile: cProfile.Profile | None = N
     """A batch as the shard server runs it: gives the bundles."""
     shard, store = joined_shard(policy)
     warm = creates(0, 8_000)
-    list(process(shard, store, batch_of(warm, InputSource.TOPIC_EVENTS, 0), options_of(policy)))
+    list(run_batch(shard, store, batch_of(warm, InputSource.TOPIC_EVENTS, 0), options_of(policy)))
     events = creates(8_000, figures.count)
     batch = batch_of(events, InputSource.TOPIC_EVENTS, 500)
 
     def work() -> list[bytes]:
-        return list(process(shard, store, batch, options_of(policy)))
+        return list(run_batch(shard, store, batch, options_of(policy)))
 
     if profile is not None:
         return profile.runcall(work)
@@ -126,24 +125,14 @@ def parts(policy: Policy, figures: Figures) -> None:
     """The same by part."""
     shard, store = joined_shard(policy)
     clusters = shard.copy
-    assert isinstance(clusters, Clusters)
     for event in creates(0, 8_000):
         step(clusters.of(event.cluster_id), event, default_policy=policy)
     events = creates(8_000, figures.count)
     batch = batch_of(events, InputSource.TOPIC_EVENTS, 500)
-    ask = protocol.ProcessBatch(batch, options_of(policy))
-
-    asked = figures.time("exchange: ask", lambda: protocol.decode(protocol.encode(ask)))
-    assert asked.batch.values == batch.values
-    figures.time(
-        "merge",
-        lambda: merge_order(
-            source=batch.source,
-            partition=batch.partition,
-            offset=batch.offset,
-            time_ms=batch.time_ms,
-        ).tolist(),
-    )
+    rows = record_batch(batch)
+    asked = figures.time("exchange: ask", lambda: received(rows))
+    assert asked.values == batch.values
+    figures.time("merge", batch.order)
     values = [value for value in batch.values if value is not None]
     decoded = figures.time("decode", lambda: [decode_event(each, kind="topic") for each in values])
 
@@ -173,22 +162,33 @@ def parts(policy: Policy, figures: Figures) -> None:
     ]
     figures.time("pack", lambda: packed(answers))
     entries = {b"m" + name: made for name, made, _ in answers}
-    shard.begin(store)
-    figures.time("state: commit", lambda: shard.commit(store, entries))
+    begin(shard, store)
+    figures.time("state: commit", lambda: commit(shard, store, entries))
+
+
+def record_batch(batch: Batch) -> Any:
+    """The batch as Spark hands it to the worker."""
+    columns = (batch.source, batch.partition, batch.offset, batch.time_ms)
+    return pa.RecordBatch.from_arrays(
+        [*map(pa.array, columns), pa.array(batch.keys), pa.array(batch.values)],
+        names=["source", "partition", "offset", "time_ms", "key", "value"],
+    )
+
+
+def received(rows: Any) -> Batch:
+    """What the shard server makes of what the worker sends."""
+    return Batch.of_arrow(pa.ipc.open_stream(bytes(arrow_stream([rows]))).read_all())
 
 
 def packed(answers: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
     """Maps and statuses in bundles."""
     bundler = Bundler()
     kinds = MessageKind.REPLICA_MAP.value, MessageKind.TOPIC_STATUS.value
-    bundles = []
     for number, (name, *values) in enumerate(answers):
         for kind, value in zip(kinds, values, strict=True):
             event_id = b"topic-events/1/%d/%d" % (number, kind)
-            bundle = bundler.put(kind, event_id, name, value, 1_700_000_000_000)
-            if bundle is not None:
-                bundles.append(bundle)
-    return [*bundles, bundler.close(())]
+            bundler.put(kind, event_id, name, value, 1_700_000_000_000)
+    return [*bundler.full, bundler.close(())]
 
 
 def sink(bundles: Sequence[bytes], figures: Figures) -> None:

@@ -16,33 +16,27 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spu_assigner.core.base.events import Event
-from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from spu_assigner.stream.shard.batch import Batch, Options, process
-from spu_assigner.stream.shard.bundle import Bundle, InputSource
+from spu_assigner.stream.shard.batch import Options
+from spu_assigner.stream.shard.bundle import Bundle
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.state_log import Shard
 from support.bench.figures import keep, spread
 from support.bench.loadrun import say
 from support.bench.workload import SIZES, creates, joins
-from support.job.stores import DictStore
+from support.job.stores import DictStore, batch_of, run_batch
 
 SHARDS: Final = 2
-TIME_MS: Final = 1_700_000_000_000
 # Partitions of a map, and creates of a batch: usual ones as in a backlog, and two larger kinds.
 KINDS: Final = ((16, 20_000), (1_000, 2_000), (100_000, 20))
 CPU_UNIT: Final = 100_000
@@ -51,32 +45,14 @@ CPU_UNIT: Final = 100_000
 def decided(settings: Settings, partitions: int, count: int) -> list[bytes]:
     """The bundles of so many creates."""
     options = Options(
-        query_name=settings.query_name,
         topic_prefix=settings.topic_prefix,
         default_policy=settings.default_policy,
         wire=settings.wire,
-        server_secret=None,
     )
     shard, store = Shard(Clusters()), DictStore()
-    for source, events in (
-        (InputSource.SPU_EVENTS, joins()),
-        (InputSource.TOPIC_EVENTS, creates(0, count, partitions=partitions)),
-    ):
-        bundles = list(process(shard, store, batch_of(events, source), options))
+    for events in (joins(), creates(0, count, partitions=partitions)):
+        bundles = list(run_batch(shard, store, batch_of(events), options))
     return bundles
-
-
-def batch_of(events: Sequence[Event], source: InputSource) -> Batch:
-    """All in one input partition."""
-    count = len(events)
-    return Batch(
-        source=np.full(count, int(source)),
-        partition=np.zeros(count, dtype=np.int64),
-        offset=np.arange(count),
-        time_ms=np.full(count, TIME_MS),
-        keys=[event.cluster_id.encode() for event in events],
-        values=[encode_event(event) for event in events],
-    )
 
 
 def measure(

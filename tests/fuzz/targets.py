@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import numpy as np
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
@@ -51,12 +50,13 @@ from spu_assigner.schemas.messages.codec import (
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.common.json_line_reading import event_of_line
-from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import Shard
 from support.events.codecs import fields_of
-from support.job.stores import DictStore
+from support.job.stores import DictStore, begin, run_batch
 from support.model.pictures import picture
 from support.model.shadow import Shadow, is_remembered
 
@@ -369,11 +369,9 @@ def _core_seeds() -> list[bytes]:
 
 _MESSAGES_MAX = 16
 _OPTIONS = Options(
-    query_name="q",
     topic_prefix="",
     default_policy=Policy.BALANCED,
     wire=Wire.CONFLUENT,
-    server_secret=None,
 )
 
 
@@ -408,16 +406,11 @@ def shard_batch(data: bytes) -> None:
         return
     store, shard = DictStore(), Shard(Clusters())
     count = len(raws)
-    batch = Batch(
-        source=np.array([raw.source for raw in raws], dtype=np.int64),
-        partition=np.zeros(count, dtype=np.int64),
-        offset=np.arange(count, dtype=np.int64),
-        time_ms=np.arange(count, dtype=np.int64),
-        keys=[raw.key for raw in raws],
-        values=[raw.value for raw in raws],
+    batch = Batch.of_rows(
+        [(raw.source, 0, place, place, raw.key, raw.value) for place, raw in enumerate(raws)]
     )
     answers, letters = [0] * count, [0] * count
-    for bundle in process(shard, store, batch, _OPTIONS):
+    for bundle in run_batch(shard, store, batch, _OPTIONS):
         for message in Bundle(bundle).messages():
             offset = int(message.id.split(b"/")[2])
             if message.kind == MessageKind.DEAD_LETTER:
@@ -430,7 +423,7 @@ def shard_batch(data: bytes) -> None:
                     decode_record(message.value)
     _check_each(raws, answers, letters)
     again = Clusters()
-    Shard(again).begin(store)
+    begin(Shard(again), store)
     known = {name: state for name, state in shard.copy.items() if state.memory.count}
     _hold(again.keys() == known.keys(), f"kept {list(again)}, known {list(known)}")
     for name, state in known.items():

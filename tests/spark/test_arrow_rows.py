@@ -19,8 +19,8 @@ from pyspark.sql.pandas.serializers import (
 )
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 from spu_assigner.stream.shard import arrow_rows
-from spu_assigner.stream.shard.batch import Batch
-from spu_assigner.stream.shard.bundle import OBSERVED, SCHEMA
+from spu_assigner.stream.shard.bundle import SCHEMA
+from spu_assigner.stream.shard.input_batch import Batch
 
 _COLUMNS = pa.schema(
     [
@@ -82,14 +82,10 @@ def read(serializer: Any, stream: io.BytesIO) -> list[tuple[Any, ...]]:
             found.append((mode, key))
             continue
         pieces = [rows.iloc[:, _POSITIONS] for _, rows in group]
-        is_whole = isinstance(pieces[0], arrow_rows.Rows)
-        batch = Batch.of_columns(pieces) if is_whole else Batch.of_frames(pieces)
+        table = pa.Table.from_batches([arrow_rows.columns_of(piece) for piece in pieces])
+        batch = Batch.of_arrow(table)
         numbers = (batch.source, batch.partition, batch.offset, batch.time_ms)
-        keys, values = (
-            column if isinstance(column, list) else column.tolist()
-            for column in (batch.keys, batch.values)
-        )
-        found.append((mode, key, [each.tolist() for each in numbers], keys, values))
+        found.append((mode, key, [each.tolist() for each in numbers], batch.keys, batch.values))
     return found
 
 
@@ -123,9 +119,12 @@ def test_no_rows_are_no_rows(serializer: Any) -> None:
 def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[bytes]) -> None:
     """The JVM reads it by position and type."""
 
-    def written(make: Any) -> tuple[bytes, list[Any]]:
+    def written(like: Any) -> tuple[bytes, list[Any]]:
         stream = io.BytesIO()
-        rows = [make(7, sequence, bundle, _OBSERVED) for sequence, bundle in enumerate(bundles)]
+        rows = [
+            arrow_rows.outgoing(7, sequence, bundle, _OBSERVED, like=like)
+            for sequence, bundle in enumerate(bundles)
+        ]
         serializer.dump_stream(iter([[(iter(rows), _OUT)]]), stream)
         data = stream.getvalue()
         if not data:
@@ -133,26 +132,16 @@ def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[byt
         reader = pa.ipc.open_stream(data[4:])
         return data[:4], [(reader.schema.types, batch.to_pylist()) for batch in reader]
 
-    theirs = written(
-        lambda label, sequence, bundle, observed: pd.DataFrame(
-            {
-                "shard": [label],
-                "sequence": [sequence],
-                "bundle": [bundle],
-                **{name: [number] for name, number in zip(OBSERVED, observed, strict=True)},
-            }
-        )
-    )
+    theirs = written(pd.DataFrame())
     arrow_rows.whole_columns()
-    assert written(arrow_rows.bundle_row) == theirs
+    assert written(arrow_rows.Rows(None)) == theirs
 
 
 @pytest.mark.smoke
 def test_a_recovery_s_first_batch_goes_out_as_ever() -> None:
     """It comes as DataFrames, by a serializer that has inherited what is ours."""
     made = TransformWithStateInPandasInitStateSerializer(**_OPTIONS)
-    numbers = {name: [1] for name in OBSERVED}
-    frame = pd.DataFrame({"shard": [7], "sequence": [0], "bundle": [b"one"], **numbers})
+    frame = arrow_rows.outgoing(7, 0, b"one", _OBSERVED, like=pd.DataFrame())
 
     def written() -> bytes:
         stream = io.BytesIO()

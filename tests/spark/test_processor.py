@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 from spu_assigner.core.base.events import Event, Policy, SpuJoined, SpuLeft
@@ -14,13 +16,33 @@ from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.shard import processor
-from spu_assigner.stream.shard.batch import Options, read_shards
+from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
+from spu_assigner.stream.shard.clusters import Clusters, read_shards
+from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.processor import STATE_VARIABLE, AssignerProcessor
+from spu_assigner.stream.shard.state_log import Shard, Store
 from support.events.builders import Events
+from support.job.stores import run_batch
 
 LABEL = 7
 _offsets = itertools.count()
+
+
+_shards: dict[str, Shard[Clusters]] = {}  # by the secret of their run
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard server is a claim of `test_shard_server`."""
+
+    def run(
+        _label: int, store: Store, rows: Sequence[Any], options: Options, *, secret: str
+    ) -> Iterator[bytes]:
+        shard = _shards.setdefault(secret, Shard(Clusters()))
+        return run_batch(shard, store, Batch.of_arrow(pa.Table.from_batches(rows)), options)
+
+    monkeypatch.setattr(processor, "process_on_server", run)
 
 
 @pytest.fixture
@@ -28,15 +50,9 @@ def tester(request: pytest.FixtureRequest) -> TwsTester:
     return make_tester(request.node.name)
 
 
-def make_tester(query_name: str) -> TwsTester:
-    options = Options(
-        query_name=query_name,
-        topic_prefix="",
-        default_policy=Policy.FLUVIO,
-        wire=Wire.CONFLUENT,
-        server_secret=None,
-    )
-    return TwsTester(AssignerProcessor(options))
+def make_tester(secret: str) -> TwsTester:
+    options = Options(topic_prefix="", default_policy=Policy.FLUVIO, wire=Wire.CONFLUENT)
+    return TwsTester(AssignerProcessor(options, secret=secret))
 
 
 Row = dict[str, object]
@@ -144,7 +160,7 @@ def test_a_new_process_goes_on_from_the_state(tester: TwsTester) -> None:
     """After a restart the copy in memory is gone; what Spark keeps is enough."""
     events = Events()
     batch(tester, *map(row, [*events.joins(0, 1, 2), events.create("a", 2, 1)]))
-    processor._KEPT.clear()
+    _shards.clear()
     sent = batch(tester, *map(row, [events.create("b", 2, 1), events.delete("a")]))
     assert maps(sent) == {b"c1/b": [[2], [0]], b"c1/a": None}
 
@@ -251,13 +267,13 @@ def test_a_large_batch_comes_in_several_bundles(tester: TwsTester) -> None:
 
 
 @pytest.mark.smoke
-def test_a_worker_sets_aside_once_what_outlives_its_tasks(
+def test_a_worker_freezes_once_what_outlives_its_tasks(
     tester: TwsTester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PySpark collects garbage after each task, through all that was not set aside."""
     batch(tester, row(Events().join(0)))
     worker = tester.processor
-    monkeypatch.setattr(processor, "_is_spared", False)
+    monkeypatch.setattr(processor, "_is_frozen", False)
     gc.unfreeze()  # pytest had set aside what was imported by then, pandas with it.
     before = gc.get_freeze_count()
     try:

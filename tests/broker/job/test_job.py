@@ -23,7 +23,7 @@ from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError, TopicsError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.recover.rebuild import recover
-from spu_assigner.stream.shard.batch import read_shards
+from spu_assigner.stream.shard.clusters import read_shards
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, SHARDS
 from support.kafka.shared_broker import SharedBroker

@@ -23,8 +23,7 @@ from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.sink import SentBatch
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.recover.rebuild import survey
-from spu_assigner.stream.shard.batch import map_key, state_key
-from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.clusters import Clusters, map_key, state_key
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, PROFILE
 from support.job.released import INPUTS, PREFIX, Left, fill, note_ids, unpack

@@ -54,7 +54,7 @@ from spu_assigner.stream.plan.target_cluster import Target
 from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
 from spu_assigner.stream.recover import rebuild as recover_module
 from spu_assigner.stream.recover.rebuild import recover
-from spu_assigner.stream.shard.bundle import KINDS, Bundler, Message
+from spu_assigner.stream.shard.bundle import KINDS, Bundler
 from spu_assigner.stream.verify.reading import Spool, read_history
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
@@ -152,7 +152,7 @@ def send(settings: Settings) -> None:
     """One message to each output and the markers, as the job does."""
     bundler = Bundler()
     for kind in KINDS:
-        bundler.add(Message(kind, b"place", b"c/t", b"value", 0))
+        bundler.put(kind, b"place", b"c/t", b"value", 0)
     sink = TransactionalSink(settings, shards=1)
     with BatchBuffer() as buffer:
         buffer.add(0, 0, bundler.close([]))

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.messages.codec import encode_event, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom, Wire
@@ -23,8 +22,9 @@ from spu_assigner.stream.job.marker import offsets_read, positions_moved
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.cloud_events import marker_headers
-from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch
+from spu_assigner.stream.shard.batch import Options, ShardBatch
 from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.verify.model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
 from support.events.builders import Events
 from support.job.streams import Outgoing
@@ -114,11 +114,9 @@ class Writer:
         self._clock = 1_700_000_000_000
         self._shards = shards
         self._options = Options(
-            query_name="q",
             topic_prefix=PREFIX,
             default_policy=self._random.choice([Policy.FLUVIO, Policy.BALANCED]),
             wire=wire,
-            server_secret=None,
         )
         flags = {"query_name": "q", "topic_prefix": PREFIX}
         self._sink = TransactionalSink(Settings.load(flags=flags, environ={}), shards=shards)
@@ -218,13 +216,18 @@ class Writer:
 
 
 def _batch(share: Sequence[Read]) -> Batch:
-    return Batch(
-        source=np.array([INPUTS.index(read.topic) for read in share], dtype=np.int64),
-        partition=np.array([read.partition for read in share], dtype=np.int64),
-        offset=np.array([read.offset for read in share], dtype=np.int64),
-        time_ms=np.array([read.time_ms for read in share], dtype=np.int64),
-        keys=[read.key for read in share],
-        values=[read.value for read in share],
+    return Batch.of_rows(
+        [
+            (
+                INPUTS.index(each.topic),
+                each.partition,
+                each.offset,
+                each.time_ms,
+                each.key,
+                each.value,
+            )
+            for each in share
+        ]
     )
 
 

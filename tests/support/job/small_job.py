@@ -6,23 +6,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-import numpy as np
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import InputSource
 from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.input_batch import Batch, Row
 from spu_assigner.stream.shard.state_log import Shard
 from support.job.profiled import SHARDS
-from support.job.stores import DictStore
+from support.job.stores import TIME_MS, DictStore, run_batch
 from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Streams
 from support.kafka.reading import outputs, settled
 
-TIME_MS = 1_700_000_000_000
 SHARDS_LEFT = 4 if SHARDS > 1 else 1  # it suits the profile; of several, no start would choose it
 SOURCES = {SPU_EVENTS: InputSource.SPU_EVENTS, TOPIC_EVENTS: InputSource.TOPIC_EVENTS}
 
@@ -35,11 +34,9 @@ class SmallJob:
         self.clusters = Clusters()
         self._shard, self._store = Shard(self.clusters), DictStore()
         self._options = Options(
-            query_name=settings.query_name,
             topic_prefix=settings.topic_prefix,
             default_policy=settings.default_policy,
             wire=settings.wire,
-            server_secret=None,
         )
         self._sink = sink
         self._admin = admin
@@ -55,20 +52,14 @@ class SmallJob:
 
     def answer(self, messages: list[Outgoing]) -> None:
         """Answer these as one batch, as if they were there; back when the answers can be read."""
-        offsets = []
+        rows: list[Row] = []
         for message in messages:
-            offsets.append(self._sent[message.topic])
+            source, offset = SOURCES[message.topic], self._sent[message.topic]
+            rows.append((source, 0, offset, TIME_MS, message.key, message.value))
             self._sent[message.topic] += 1
-        batch = Batch(
-            source=np.array([int(SOURCES[message.topic]) for message in messages]),
-            partition=np.zeros(len(messages), dtype=np.int64),
-            offset=np.array(offsets),
-            time_ms=np.full(len(messages), TIME_MS),
-            keys=[message.key for message in messages],
-            values=[message.value for message in messages],
-        )
+        batch = Batch.of_rows(rows)
         with BatchBuffer() as buffer:
-            bundles = process(self._shard, self._store, batch, self._options)
+            bundles = run_batch(self._shard, self._store, batch, self._options)
             for sequence, bundle in enumerate(bundles):
                 buffer.add(0, sequence, bundle)
             self._sink._send_once(buffer, self._batch)

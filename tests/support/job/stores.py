@@ -1,9 +1,18 @@
-"""A state store in a dict, for tests that need no Spark."""
+"""Shards without Spark and without their servers, their state in a dict."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.shard.batch import Options, process
+from spu_assigner.stream.shard.bundle import InputSource
+from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.input_batch import Batch
+from spu_assigner.stream.shard.state_log import HEAD, CopyT, Entries, Shard, Store, segment_key
+
+TIME_MS = 1_700_000_000_000
 
 
 class DictStore:
@@ -13,6 +22,7 @@ class DictStore:
         self.committed: dict[str, bytes] = {}
         self.current: dict[str, bytes] = {}
         self.calls = 0
+        self.read: list[str] = []  # keys
         self.fails_at: int | None = None
 
     def _called(self) -> None:
@@ -22,21 +32,15 @@ class DictStore:
 
     def get(self, key: str) -> bytes | None:
         self._called()
+        self.read.append(key)
         return self.current.get(key)
 
-    def put(self, key: str, value: bytes) -> None:
+    def write(self, key: str, value: bytes | None) -> None:
         self._called()
-        self.current[key] = value
-
-    def remove(self, key: str) -> None:
-        self._called()
-        del self.current[key]
-
-    def items(self) -> Iterator[tuple[str, bytes]]:
-        self._called()
-        pairs = list(self.current.items())
-        random.Random(len(pairs)).shuffle(pairs)  # A store promises no order.
-        return iter(pairs)
+        if value is None:
+            del self.current[key]
+        else:
+            self.current[key] = value
 
     def commit(self) -> None:
         self.committed = dict(self.current)
@@ -48,3 +52,53 @@ class DictStore:
     @property
     def size(self) -> int:
         return sum(map(len, self.current.values()))
+
+
+def begin(shard: Shard[CopyT], store: Store) -> range:
+    """Hand a shard what it needs of the state before a batch: gives the segments."""
+    numbers = shard.begin(store.get(HEAD))
+    shard.take(store.get(segment_key(number)) or b"" for number in numbers)
+    return numbers
+
+
+def write_ahead(shard: Shard[CopyT], store: Store, entries: Entries) -> None:
+    """Write a part of a batch's changes."""
+    for key, value in shard.write_ahead(entries):
+        store.write(key, value)
+
+
+def commit(shard: Shard[CopyT], store: Store, entries: Entries) -> None:
+    """Write a batch's changes."""
+    for key, value in shard.commit(entries):
+        store.write(key, value)
+
+
+def run_batch(
+    shard: Shard[Clusters], store: Store, batch: Batch, options: Options
+) -> Iterator[bytes]:
+    """A batch, as worker and shard server process it together: gives the bundles."""
+    begin(shard, store)
+    for part in process(shard, batch, options):
+        if isinstance(part, bytes):
+            yield part
+        else:
+            store.write(*part)
+
+
+def batch_of(events: Iterable[Event], first: int = 0, *, time_ms: int = TIME_MS) -> Batch:
+    """Events in the partitions 0, at these offsets and one time."""
+    return Batch.of_rows(
+        [
+            (
+                InputSource.SPU_EVENTS
+                if isinstance(event, SpuJoined | SpuLeft)
+                else InputSource.TOPIC_EVENTS,
+                0,
+                first + number,
+                time_ms,
+                event.cluster_id.encode(),
+                encode_event(event),
+            )
+            for number, event in enumerate(events)
+        ]
+    )

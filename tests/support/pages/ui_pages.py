@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.shard.batch import Batch, Options, ShardBatch
+from spu_assigner.stream.shard.batch import Options, ShardBatch
 from spu_assigner.stream.shard.bundle import KINDS, Bundle, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.input_batch import Batch, Row
 from spu_assigner.stream.ui.known import Known
 from spu_assigner.stream.ui.live import Live, ReadingHealth
 from support.pages.ui_story import Raw
@@ -47,37 +47,25 @@ class _Shards:
     def __init__(self, settings: Settings) -> None:
         self._clusters = Clusters()
         self._options = Options(
-            query_name=settings.query_name,
             topic_prefix=settings.topic_prefix,
             default_policy=settings.default_policy,
             wire=settings.wire,
-            server_secret=None,
         )
         self._offsets = {InputSource.SPU_EVENTS: 0, InputSource.TOPIC_EVENTS: 0}
         self._clock = 0  # the broker's, in milliseconds
 
     def bundles(self, events: Iterable[Event | Raw]) -> list[bytes]:
         """Applied in this order."""
-        sources, offsets, keys, values = [], [], [], []
+        rows: list[Row] = []
+        self._clock = max(self._clock, int(time.time() * 1000))
         for event in events:
             is_spu = isinstance(event, SpuJoined | SpuLeft)
             source = InputSource.SPU_EVENTS if is_spu else InputSource.TOPIC_EVENTS
             key, value = event if isinstance(event, tuple) else _message(event)
-            sources.append(int(source))
-            offsets.append(self._offsets[source])
+            rows.append((source, 0, self._offsets[source], self._clock, key, value))
             self._offsets[source] += 1
-            keys.append(key)
-            values.append(value)
-        begin = self._clock = max(self._clock, int(time.time() * 1000))
-        self._clock += len(sources)
-        batch = Batch(
-            source=np.array(sources, dtype=np.int64),
-            partition=np.zeros(len(sources), dtype=np.int64),
-            offset=np.array(offsets, dtype=np.int64),
-            time_ms=begin + np.arange(len(sources), dtype=np.int64),  # in the order given
-            keys=list(keys),
-            values=list(values),
-        )
+            self._clock += 1  # applied in the order given
+        batch = Batch.of_rows(rows)
         return list(ShardBatch(self._clusters, self._options).apply(batch))
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
@@ -45,9 +44,10 @@ from spu_assigner.stream.client.simulate import answer_lines
 from spu_assigner.stream.common.plain_file import read_plain_file
 from spu_assigner.stream.config.settings import Settings, SettingsError
 from spu_assigner.stream.explain.rendering import explanation_text
-from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Batch, Options, process
+from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.input_batch import Batch, Row
 from spu_assigner.stream.shard.state_log import Shard
 from support.events.builders import Events
 from support.events.poisons import (
@@ -64,18 +64,16 @@ from support.events.poisons import (
     create,
     join,
 )
-from support.job.stores import DictStore
+from support.job.stores import DictStore, run_batch
 
 SECONDS_MAX = 60  # generous: each takes some milliseconds, the largest about a second
 MIB = 1024 * 1024
 BY_KEY = (DeadLetterCode.KEY_MISSING, DeadLetterCode.KEY_MISMATCH)  # no fault of the value
 GOOD = "good"  # the cluster of the neighbours
 OPTIONS = Options(
-    query_name="q",
     topic_prefix="",
     default_policy=Policy.FLUVIO,
     wire=Wire.CONFLUENT,
-    server_secret=None,
 )
 
 
@@ -126,31 +124,22 @@ def test_the_unchanged_bytes_of_the_catalogue_are_events() -> None:
 
 def batch_of(sent: Sequence[Poison | Event]) -> Batch:
     """Messages in their order, whatever their topic."""
-    sources, keys, values = [], [], []
-    for item in sent:
+    rows: list[Row] = []
+    for place, item in enumerate(sent):
         if isinstance(item, Poison):
             is_spu, key, value = item.topic == SPU_EVENTS, item.key, item.value
         else:
             is_spu, key = isinstance(item, SpuJoined), item.cluster_id.encode()
             value = encode_event(item)
-        sources.append(InputSource.SPU_EVENTS if is_spu else InputSource.TOPIC_EVENTS)
-        keys.append(key)
-        values.append(value)
-    places = np.arange(len(sent), dtype=np.int64)
-    return Batch(
-        source=np.array(sources, dtype=np.int64),
-        partition=np.zeros(len(sent), dtype=np.int64),
-        offset=places,
-        time_ms=places,
-        keys=keys,
-        values=values,
-    )
+        source = InputSource.SPU_EVENTS if is_spu else InputSource.TOPIC_EVENTS
+        rows.append((source, 0, place, place, key, value))
+    return Batch.of_rows(rows)
 
 
 def answered(sent: Sequence[Poison | Event]) -> dict[int, list[Message]]:
     """Dead letters and answers by the offset of what they answer."""
     found: dict[int, list[Message]] = {}
-    for data in process(Shard(Clusters()), DictStore(), batch_of(sent), OPTIONS):
+    for data in run_batch(Shard(Clusters()), DictStore(), batch_of(sent), OPTIONS):
         for message in Bundle(data).messages():
             if message.kind <= MessageKind.DEAD_LETTER:
                 found.setdefault(int(message.id.split(b"/")[2]), []).append(message)

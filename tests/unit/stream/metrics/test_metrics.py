@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,20 +34,19 @@ from spu_assigner.stream.metrics.exposition import registry_of
 from spu_assigner.stream.metrics.health import SILENCE_SECONDS_MAX, JobHealth, StartStep
 from spu_assigner.stream.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.shard import batch as shard_batch_module
-from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.input_batch import Batch, Row
 from spu_assigner.stream.shard.state_log import Shard
 from spu_assigner.stream.shard.tally import Answered, Tally
 from support.events.builders import Events
-from support.job.stores import DictStore
+from support.job.stores import DictStore, run_batch
 
 _OPTIONS = Options(
-    query_name="q",
     topic_prefix="",
     default_policy=Settings.load(environ={}).default_policy,
     wire=Wire.CONFLUENT,
-    server_secret=None,
 )
 _FIGURES = st.builds(Figures, **{name: st.integers(0, 2**40) for name in Figures.__slots__})
 _TALLIES = st.builds(
@@ -74,18 +72,17 @@ class Shardful:
         self._offsets = itertools.count()
 
     def send(self, *sent: Event | bytes) -> tuple[Tally, list[Bundle]]:
-        offsets = [next(self._offsets) for _ in sent]
-        batch = Batch(
-            source=np.array([_source(event) for event in sent], dtype=np.int64),
-            partition=np.zeros(len(sent), dtype=np.int64),
-            offset=np.array(offsets, dtype=np.int64),
-            time_ms=np.array(offsets, dtype=np.int64),
-            keys=[b"x" if isinstance(each, bytes) else each.cluster_id.encode() for each in sent],
-            values=[each if isinstance(each, bytes) else encode_event(each) for each in sent],
-        )
-        bundles = [Bundle(data) for data in process(self._shard, self._store, batch, _OPTIONS)]
+        batch = Batch.of_rows([_row(each, next(self._offsets)) for each in sent])
+        bundles = [Bundle(data) for data in run_batch(self._shard, self._store, batch, _OPTIONS)]
         assert [bool(bundle.tally) for bundle in bundles] == [False] * (len(bundles) - 1) + [True]
         return Tally.of_bytes(bundles[-1].tally), bundles
+
+
+def _row(sent: Event | bytes, offset: int) -> Row:
+    source = _source(sent)
+    if isinstance(sent, bytes):
+        return source, 0, offset, offset, b"x", sent
+    return source, 0, offset, offset, sent.cluster_id.encode(), encode_event(sent)
 
 
 def _source(event: Event | bytes) -> InputSource:

@@ -17,8 +17,7 @@ from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.recover import rebuild as recover_module
 from spu_assigner.stream.recover.published import DamagedOutputError, PublishedState
 from spu_assigner.stream.recover.rebuild import write_state
-from spu_assigner.stream.shard.batch import entry_key, read_shards
-from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.clusters import Clusters, entry_key, read_shards
 from support.events.builders import Events
 from support.model.pictures import picture
 

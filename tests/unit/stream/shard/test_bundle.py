@@ -38,8 +38,9 @@ def read(partition: int, first: int, last: int, count: int) -> SourceRange:
 
 def pack(sent: list[Message], ranges: list[SourceRange]) -> list[bytes]:
     bundler = Bundler()
-    full = [bundle for message in sent if (bundle := bundler.add(message)) is not None]
-    return [*full, bundler.close(ranges)]
+    for message in sent:
+        bundler.put(*message)
+    return [*bundler.full, bundler.close(ranges)]
 
 
 def digest(bundles: list[bytes]) -> str:

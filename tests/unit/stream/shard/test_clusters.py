@@ -14,8 +14,7 @@ from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages import codec
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.stream.shard import clusters as clusters_module
-from spu_assigner.stream.shard.batch import entry_key, map_key
-from spu_assigner.stream.shard.clusters import Clusters
+from spu_assigner.stream.shard.clusters import Clusters, entry_key, map_key
 from support.events.builders import Events
 from support.model.pictures import picture
 

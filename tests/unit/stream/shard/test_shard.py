@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.stream.shard import state_log as shard_module
-from spu_assigner.stream.shard.state_log import HEAD, Shard, read_entries
-from support.job.stores import DictStore
+from spu_assigner.stream.shard.state_log import HEAD, Shard, pack_entry, read_entries, segment_key
+from support.job.stores import DictStore, begin, commit, write_ahead
 
 
 class DictCopy(dict[bytes, bytes]):
+    clears = 0  # each precedes a load
+
+    def clear(self) -> None:
+        self.clears += 1
+        super().clear()
+
     def restore(self, key: bytes, value: bytes | None) -> None:
         if value is None:
             self.pop(key, None)
@@ -21,12 +28,13 @@ class DictCopy(dict[bytes, bytes]):
             self[key] = value
 
 
-def write(shard: Shard, store: DictStore, entries: dict[bytes, bytes | None]) -> None:
-    """One batch: the copy is changed, then all is written."""
-    shard.begin(store)
+def write(shard: Shard[DictCopy], store: DictStore, entries: dict[bytes, bytes | None]) -> range:
+    """One batch: the copy is changed, then all is written; gives the segments handed in."""
+    segments = begin(shard, store)
     for key, value in entries.items():
         shard.copy.restore(key, value)
-    shard.commit(store, entries)
+    commit(shard, store, entries)
+    return segments
 
 
 def entries_of(number: int, size: int = 100) -> dict[bytes, bytes | None]:
@@ -40,10 +48,10 @@ def test_a_new_worker_finds_what_was_written() -> None:
     for number in range(500):
         write(shard, store, {b"key-%d" % (number % 200): b"%d" % number})
     other = Shard(DictCopy())
-    other.begin(store)
+    begin(other, store)
     assert other.copy == shard.copy
     assert len(shard.copy) == 200
-    assert read_entries(store.current.items()) == shard.copy
+    assert read_entries(store.current) == shard.copy
 
 
 def test_a_trusted_copy_costs_two_calls_a_batch() -> None:
@@ -53,32 +61,7 @@ def test_a_trusted_copy_costs_two_calls_a_batch() -> None:
     write(shard, store, entries_of(0))
     store.calls = 0
     write(shard, store, entries_of(1))
-    assert (store.calls, shard.loads) == (2, 1)
-
-
-def test_a_worker_some_batches_behind_catches_up_without_reading_all() -> None:
-    """Spark hands a shard to any idle worker, so two of them take turns."""
-    store = DictStore()
-    first, second = Shard(DictCopy()), Shard(DictCopy())
-    write(first, store, entries_of(0))
-    write(second, store, entries_of(1))
-    for number in range(2, 400):
-        turn = first if random.Random(number).random() < 0.5 else second
-        write(turn, store, entries_of(number, size=number * 10))
-        assert len(turn.copy) == number + 1
-    assert (first.loads, second.loads) == (1, 1)
-
-
-def test_a_worker_too_far_behind_reads_all_anew() -> None:
-    """What the head remembers is bounded."""
-    store = DictStore()
-    late, busy = Shard(DictCopy()), Shard(DictCopy())
-    write(late, store, entries_of(0))
-    for number in range(1, 2 * shard_module.STEPS_MAX):
-        write(busy, store, entries_of(number))
-    late.begin(store)
-    assert late.copy == busy.copy
-    assert late.loads == 2
+    assert (store.calls, shard.copy.clears) == (2, 1)
 
 
 def test_a_batch_that_failed_after_its_writes_is_not_trusted() -> None:
@@ -89,9 +72,9 @@ def test_a_batch_that_failed_after_its_writes_is_not_trusted() -> None:
     store.commit()
     write(shard, store, entries_of(1))
     store.abort()
-    shard.begin(store)
+    begin(shard, store)
     assert shard.copy == {b"key-0": bytes(100)}
-    assert shard.loads == 2
+    assert shard.copy.clears == 2
 
 
 def test_another_attempt_with_the_same_content_is_told_apart() -> None:
@@ -103,8 +86,8 @@ def test_another_attempt_with_the_same_content_is_told_apart() -> None:
     write(shard, store, entries_of(1))
     store.abort()
     write(other, store, entries_of(1))
-    shard.begin(store)
-    assert shard.loads == 2
+    begin(shard, store)
+    assert shard.copy.clears == 2
 
 
 def test_a_copy_that_was_changed_and_not_written_is_not_trusted() -> None:
@@ -112,9 +95,9 @@ def test_a_copy_that_was_changed_and_not_written_is_not_trusted() -> None:
     store = DictStore()
     shard = Shard(DictCopy())
     write(shard, store, entries_of(0))
-    shard.begin(store)
+    begin(shard, store)
     shard.copy.restore(b"key-0", b"half done")
-    shard.begin(store)
+    begin(shard, store)
     assert shard.copy == {b"key-0": bytes(100)}
 
 
@@ -147,7 +130,7 @@ def test_what_came_and_went_leaves_nothing_in_the_log() -> None:
     assert max(sizes[5_000:]) <= max(sizes[:5_000])
     assert max(sizes) <= shard_module.SLACK_SIZE + 4 * shard_module.INLINE_SIZE_MAX
     write(shard, store, {b"sc1/chains/all": bytes(300_000)})
-    assert read_entries(store.current.items()) == {b"sc1/chains/all": bytes(300_000)}
+    assert read_entries(store.current) == {b"sc1/chains/all": bytes(300_000)}
 
 
 def test_a_batch_writes_in_proportion_to_what_it_holds() -> None:
@@ -175,7 +158,7 @@ def test_a_large_batch_is_divided_into_segments() -> None:
     write(shard, store, {b"key-%d" % number: bytes(100_000) for number in range(100)})
     assert max(map(len, store.current.values())) < shard_module.SEGMENT_SIZE + 101_000
     other = Shard(DictCopy())
-    other.begin(store)
+    begin(other, store)
     assert other.copy == shard.copy
 
 
@@ -185,30 +168,48 @@ def test_a_piece_written_before_the_batch_ends_counts_with_its_end_only() -> Non
     shard = Shard(DictCopy())
     write(shard, store, entries_of(0))
     store.commit()
-    shard.begin(store)
-    shard.write_ahead(store, entries_of(1))
+    begin(shard, store)
+    write_ahead(shard, store, entries_of(1))
     store.abort()
-    assert read_entries(store.current.items()) == {b"key-0": bytes(100)}
-    shard.begin(store)
+    assert read_entries(store.current) == {b"key-0": bytes(100)}
+    begin(shard, store)
     assert shard.copy == {b"key-0": bytes(100)}
 
 
-def test_a_worker_catches_up_over_a_batch_written_in_pieces() -> None:
-    """All its pieces are of one step, those that were inline before among them."""
+def test_a_state_of_releases_up_to_0_3_is_read() -> None:
+    """Their heads have a step for each of the last batches, their segments two parts."""
+    new, moved = pack_entry(b"b", b"2"), pack_entry(b"a", b"1")
+    segment = struct.pack(">BII", 1, len(new), len(moved)) + new + moved
+    head = struct.pack(">B16sQQI", 1, bytes(16), 3, 4, 3)
+    for token, first, end, inline in (
+        (b"1", 3, 4, b""),
+        (b"2", 0, 0, pack_entry(b"c", b"3") + pack_entry(b"d", b"4")),
+        (b"3", 0, 0, pack_entry(b"c", b"5") + pack_entry(b"a", None)),
+    ):
+        head += struct.pack(">16sQQI", token * 16, first, end, len(inline)) + inline
     store = DictStore()
-    shard, other = Shard(DictCopy()), Shard(DictCopy())
-    write(shard, store, entries_of(0))
-    write(other, store, entries_of(1))
-    other.begin(store)
-    for number in (2, 3):
-        other.copy.restore(b"key-%d" % number, bytes(100))
-        other.write_ahead(store, entries_of(number))
-    other.copy.restore(b"key-2", None)
-    other.commit(store, {b"key-2": None})
-    shard.begin(store)
-    assert shard.copy == other.copy == {b"key-%d" % number: bytes(100) for number in (0, 1, 3)}
-    assert shard.loads == 1
-    assert read_entries(store.current.items()) == other.copy
+    store.current = {HEAD: head, segment_key(3): segment}
+    assert read_entries(store.current) == {b"b": b"2", b"c": b"5", b"d": b"4"}
+    shard = Shard(DictCopy())
+    write(shard, store, {b"e": b"6"})
+    assert (
+        read_entries(store.current)
+        == shard.copy
+        == {b"b": b"2", b"c": b"5", b"d": b"4", b"e": b"6"}
+    )
+
+
+def test_outdated_segments_are_handed_in_until_half_of_the_log_is_valid() -> None:
+    """A batch that cleans needs the oldest segments, and no others."""
+    store = DictStore()
+    shard = Shard(DictCopy())
+    for number in range(60):
+        write(shard, store, {b"key-%d" % (number % 3): bytes(20_000)})
+    handed = [len(write(shard, store, {b"key-0": bytes(20_000)})) for _ in range(60)]
+    assert 0 < sum(handed) <= 65
+    quiet = [len(write(shard, store, {b"key-9": b"%d" % number})) for number in range(5)]
+    assert quiet[1:] == [0, 0, 0, 0]
+    assert shard.copy.clears == 1
 
 
 def test_state_of_another_format_is_refused() -> None:
@@ -218,7 +219,7 @@ def test_state_of_another_format_is_refused() -> None:
     write(shard, store, entries_of(0))
     store.current[HEAD] = b"\x09" + store.current[HEAD][1:]
     with pytest.raises(InvariantError, match="format 9"):
-        Shard(DictCopy()).begin(store)
+        begin(Shard(DictCopy()), store)
 
 
 def test_a_missing_segment_is_refused() -> None:
@@ -226,8 +227,8 @@ def test_a_missing_segment_is_refused() -> None:
     store = DictStore()
     write(Shard(DictCopy()), store, entries_of(0, size=10_000))
     del store.current["seg-000000000000"]
-    with pytest.raises(InvariantError, match="segments"):
-        Shard(DictCopy()).begin(store)
+    with pytest.raises(InvariantError, match="seg-000000000000 is missing"):
+        begin(Shard(DictCopy()), store)
 
 
 @settings(max_examples=200, deadline=None)
@@ -238,18 +239,19 @@ def test_no_history_of_failures_and_workers_gives_a_wrong_copy(seed: int) -> Non
         patch.setattr(shard_module, "SLACK_SIZE", 1_000)  # so that cleaning is common
         patch.setattr(shard_module, "CLEANED_SIZE", 5_000)
         patch.setattr(shard_module, "SEGMENT_SIZE", 10_000)
-        patch.setattr(shard_module, "STEPS_MAX", 5)
         live_through(random.Random(seed))
 
 
 def live_through(chance: random.Random) -> None:
     store = DictStore()
     workers = [Shard(DictCopy()) for _ in range(3)]
+    turn = 0
     expected: dict[bytes, bytes] = {}
     for number in range(60):
         if chance.random() < 0.05:
             workers[chance.randrange(3)] = Shard(DictCopy())  # it died
-        worker = workers[chance.randrange(3)]
+        turn = chance.randrange(3) if chance.random() < 0.4 else turn
+        worker = workers[turn]
         batch: dict[bytes, bytes | None] = {}
         for _ in range(chance.randrange(4)):
             value = None if chance.random() < 0.3 else bytes([number]) * chance.randrange(6_000)
@@ -257,17 +259,17 @@ def live_through(chance: random.Random) -> None:
         if chance.random() < 0.2:
             store.fails_at = store.calls + chance.randrange(1, 6)
         try:
-            worker.begin(store)
+            begin(worker, store)
             assert worker.copy == expected
             whole: dict[bytes, bytes | None] = {}
             while chance.random() < 0.2:  # A large batch is written piece by piece.
                 piece = {b"key-%d" % chance.randrange(20): bytes(chance.randrange(6_000))}
-                worker.write_ahead(store, dict(piece))
+                write_ahead(worker, store, dict(piece))
                 whole.update(piece)
             whole.update(batch)
             for key, value in whole.items():
                 worker.copy.restore(key, value)
-            worker.commit(store, batch)
+            commit(worker, store, batch)
             if chance.random() < 0.1:
                 raise ConnectionError("another partition failed")
         except ConnectionError:
@@ -280,4 +282,6 @@ def live_through(chance: random.Random) -> None:
                 expected.pop(key, None)
             else:
                 expected[key] = value
-    assert read_entries(store.current.items()) == expected
+    assert read_entries(store.current) == expected
+    segments = Shard(DictCopy()).begin(store.current.get(HEAD))
+    assert store.current.keys() - {HEAD} == {segment_key(number) for number in segments}

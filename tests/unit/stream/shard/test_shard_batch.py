@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuJoined, SpuLeft
@@ -13,20 +13,19 @@ from spu_assigner.schemas.messages.codec import decode_record, encode_event, enc
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE
 from spu_assigner.stream.shard import batch as shard_batch_module
-from spu_assigner.stream.shard.batch import Batch, Options, process
+from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import KINDS, Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.state_log import Entries, Shard, Store
+from spu_assigner.stream.shard.input_batch import Batch
+from spu_assigner.stream.shard.state_log import Entries, Shard, Write
 from support.events.builders import Events
-from support.job.stores import DictStore
+from support.job.stores import DictStore, begin, run_batch
 from support.model.pictures import picture
 
 OPTIONS = Options(
-    query_name="q",
     topic_prefix="",
     default_policy=Policy.FLUVIO,
     wire=Wire.CONFLUENT,
-    server_secret=None,
 )
 WAITING = Waiting(
     cluster_id="c1",
@@ -60,28 +59,28 @@ class Runner:
         self._offsets = itertools.count()
 
     def send(self, *sent: Event) -> list[Message]:
-        sources = [
-            InputSource.SPU_EVENTS
-            if isinstance(event, SpuJoined | SpuLeft)
-            else InputSource.TOPIC_EVENTS
-            for event in sent
-        ]
-        offsets = [next(self._offsets) for _ in sent]
-        batch = Batch(
-            source=np.array(sources, dtype=np.int64),
-            partition=np.zeros(len(sent), dtype=np.int64),
-            offset=np.array(offsets, dtype=np.int64),
-            time_ms=np.array(offsets, dtype=np.int64),
-            keys=[event.cluster_id.encode() for event in sent],
-            values=[encode_event(event) for event in sent],
+        batch = Batch.of_rows(
+            [
+                (
+                    InputSource.SPU_EVENTS
+                    if isinstance(event, SpuJoined | SpuLeft)
+                    else InputSource.TOPIC_EVENTS,
+                    0,
+                    offset := next(self._offsets),
+                    offset,
+                    event.cluster_id.encode(),
+                    encode_event(event),
+                )
+                for event in sent
+            ]
         )
-        bundles = process(self.shard, self.store, batch, OPTIONS)
+        bundles = run_batch(self.shard, self.store, batch, OPTIONS)
         return [message for data in bundles for message in Bundle(data).messages()]
 
     def reloaded(self) -> Clusters:
         """What another worker would read from the store."""
         clusters = Clusters()
-        Shard(clusters).begin(self.store)
+        begin(Shard(clusters), self.store)
         return clusters
 
 
@@ -130,10 +129,10 @@ def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.Mon
     most = 0
     commit = Shard.commit
 
-    def noting(self: Shard, store: Store, entries: Entries) -> None:
+    def noting(self: Shard[Clusters], entries: Entries) -> Iterator[Write]:
         nonlocal most
         most = sum(len(value or b"") for value in entries.values())
-        commit(self, store, entries)
+        return commit(self, entries)
 
     monkeypatch.setattr(Shard, "commit", noting)
     runner, events = Runner(), Events()
@@ -144,8 +143,8 @@ def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.Mon
     assert picture(runner.reloaded()["c1"]) == picture(runner.shard.copy["c1"])
 
 
-def test_entries_and_their_tombstones_are_taken_over_by_a_worker_that_lags_behind() -> None:
-    """A copy that catches up sees them as they were written, tombstones too."""
+def test_entries_and_their_tombstones_are_taken_over_in_the_order_they_were_written() -> None:
+    """A load meets tombstones after what they outdate."""
     clusters = Clusters()
     clusters.restore(b"sc1/waiting/t", encode_record(WAITING))
     clusters.restore(b"sc1/spu/7", encode_record(SPU))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, BatchBufferError
-from spu_assigner.stream.shard.bundle import Bundler, Message, MessageKind
+from spu_assigner.stream.shard.bundle import Bundler, MessageKind
 from spu_assigner.stream.shard.spill import read_note, remove_left, spill
 
 LABEL = 7
@@ -17,7 +17,7 @@ def bundles(count: int) -> list[bytes]:
     made = []
     for number in range(count):
         bundler = Bundler()
-        bundler.add(Message(MessageKind.REPLICA_MAP, b"id%d" % number, b"key", bytes(1_000), 0))
+        bundler.put(MessageKind.REPLICA_MAP, b"id%d" % number, b"key", bytes(1_000), 0)
         made.append(bundler.close(()))
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.stream.shard.merge import merge_order
+from spu_assigner.stream.shard.input_batch import merge_order
 
 Row = tuple[int, int, int, int]  # source, partition, offset, time
 
