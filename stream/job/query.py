@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from spu_assigner.stream.checkpoint.files import absolute
 from spu_assigner.stream.checkpoint.recovered import Recovery, initial_state, starting_offsets
@@ -15,8 +15,6 @@ from spu_assigner.stream.kafka.topics import INPUTS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OBSERVATION: Final = "answers"  # under this name Spark's progress has our counts
-
 
 def build_query(
     spark: SparkSession, settings: Settings, *, shards: int, recovery: Recovery | None = None
@@ -26,10 +24,9 @@ def build_query(
     With a recovery it is the plan of the first batch: from another state than none, and from where
     the input was read to. Spark takes up later batches with either plan.
     """
-    from pyspark.sql.functions import sum as sum_of
     from spu_assigner.stream.job.source import read_events
     from spu_assigner.stream.shard.batch import Options
-    from spu_assigner.stream.shard.bundle import OBSERVED, SCHEMA
+    from spu_assigner.stream.shard.bundle import SCHEMA
     from spu_assigner.stream.shard.processor import AssignerProcessor
 
     options = Options(
@@ -47,15 +44,13 @@ def build_query(
     if shards == 1 and tuning(settings.profile).in_one_task:
         events = events.coalesce(1)
     # No timers: with them Spark keeps running batches although nothing comes.
-    bundles = events.groupBy("shard").transformWithStateInPandas(
+    return events.groupBy("shard").transformWithStateInPandas(
         statefulProcessor=AssignerProcessor(options, secret=secrets.token_hex(16), spills=is_here),
         outputStructType=SCHEMA,
         outputMode="Append",
         timeMode="None",
         initialState=state,
     )
-    # What Spark's progress of a batch shows beside its own; repeated batches are in it too.
-    return bundles.observe(OBSERVATION, *(sum_of(name).alias(name) for name in OBSERVED))
 
 
 def _begins(settings: Settings, recovery: Recovery) -> dict[str, dict[str, int]]:

@@ -13,7 +13,7 @@ has another serializer: it comes and goes as DataFrames.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
@@ -24,7 +24,6 @@ from pyspark.sql.pandas.serializers import (
     TransformWithStateInPandasSerializer,
 )
 from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPandasFuncMode
-from spu_assigner.stream.shard.bundle import OBSERVED
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,12 +35,7 @@ _IN: Final = pa.schema(
     ]
 )
 _OUT: Final = pa.schema(  # as in `bundle.SCHEMA`
-    [
-        ("shard", pa.int32()),
-        ("sequence", pa.int32()),
-        ("bundle", pa.binary()),
-        *((name, pa.int64()) for name in OBSERVED),
-    ]
+    [("shard", pa.int32()), ("sequence", pa.int32()), ("bundle", pa.binary())]
 )
 _theirs: Final[dict[str, Any]] = {
     name: getattr(TransformWithStateInPandasSerializer, name)
@@ -86,16 +80,12 @@ def columns_of(piece: DataFrame | Rows) -> Any:
     return pa.RecordBatch.from_pandas(piece, schema=_IN, preserve_index=False)
 
 
-def outgoing(
-    label: int, sequence: int, bundle: bytes, observed: Sequence[int], *, like: DataFrame | Rows
-) -> Any:
+def outgoing(label: int, sequence: int, bundle: bytes, *, like: DataFrame | Rows) -> Any:
     """A row that goes out, as the record batch that PySpark would make of a DataFrame; as the
     DataFrame itself, if that is what has come in.
     """
-    values = [[value] for value in (label, sequence, bundle, *observed)]
-    row = pa.RecordBatch.from_arrays(
-        [pa.array(value, type=field.type) for value, field in zip(values, _OUT, strict=True)],
-        schema=_OUT,
+    row = pa.RecordBatch.from_pydict(
+        {"shard": [label], "sequence": [sequence], "bundle": [bundle]}, schema=_OUT
     )
     if not isinstance(like, Rows):
         return row.to_pandas()

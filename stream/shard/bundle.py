@@ -28,11 +28,7 @@ from spu_assigner.stream.kafka.cloud_events import TOPIC_RELEASED
 
 BUNDLE_SIZE: Final = 256 * 1024  # bytes before packing; a larger message has a bundle of its own
 PACKED_SIZE_MIN: Final = 64 * 1024  # packing a small one costs time and saves none
-# The bundles, and of each shard's last one what Spark's own progress is to show.
-OBSERVED: Final = ("events", "assigned", "rejected", "dead_letters")
-SCHEMA: Final = ", ".join(
-    ["shard int", "sequence int", "bundle binary", *(f"{name} bigint" for name in OBSERVED)]
-)
+SCHEMA: Final = "shard int, sequence int, bundle binary"
 
 _FORMAT: Final = 2
 _PLAIN: Final = 0
@@ -170,12 +166,6 @@ def unpacked_size(bundle: bytes) -> int:
     return size
 
 
-def read_tally(bundle: bytes) -> bytes:
-    """The bytes of a bundle's tally; none: it is not its shard's last bundle."""
-    size: int = _HEADER.unpack_from(bundle)[4]
-    return bundle[_HEADER.size : _HEADER.size + size]
-
-
 class Bundle:
     """A bundle read back: ranges, messages, and the bytes that a digest is taken over."""
 
@@ -189,7 +179,7 @@ class Bundle:
         """
         form, packing, self.count, size, tally_size = _HEADER.unpack_from(data)
         body = memoryview(data)[_HEADER.size + tally_size :]
-        self.tally = read_tally(data)
+        self.tally = data[_HEADER.size : _HEADER.size + tally_size]  # none: not the shard's last
         if form != _FORMAT or packing not in (_PLAIN, _LZ4):
             raise InvariantError(
                 f"a bundle has format {form}/{packing}; expected {_FORMAT}/0 or /1"

@@ -7,8 +7,8 @@ decoded copy and processes the batch (`shard/batch.py`).
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from spu_assigner.stream.checkpoint.files import STATE_VARIABLE
@@ -20,15 +20,11 @@ from spu_assigner.stream.shard.arrow_rows import (
     whole_columns,
 )
 from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.bundle import OBSERVED, read_tally
 from spu_assigner.stream.shard.server_client import process_on_server, servers_folder
 from spu_assigner.stream.shard.spill import spill
-from spu_assigner.stream.shard.tally import Tally
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-_NOTHING: Final = (0,) * len(OBSERVED)  # of a bundle that is not its shard's last
 
 
 class SparkStore:
@@ -80,12 +76,10 @@ class AssignerProcessor(StatefulProcessor):
             self._options,
             secret=self._secret,
         )
-        observed = list(_NOTHING)
-        bundles = _observing(bundles, observed)
         if self._spills:
             bundles = spill(bundles, servers_folder(self._secret), label)
         for sequence, bundle in enumerate(bundles):
-            yield outgoing(label, sequence, bundle, observed, like=pieces[0])
+            yield outgoing(label, sequence, bundle, like=pieces[0])
 
     def handleInitialState(  # noqa: N802  # Spark's name
         self,
@@ -107,14 +101,6 @@ class AssignerProcessor(StatefulProcessor):
         """A worker has it now, and is about to read its rows."""
         self.__dict__.update(state)
         whole_columns()
-
-
-def _observing(bundles: Iterable[bytes], observed: list[int]) -> Iterator[bytes]:
-    """The bundles; `observed` is what the one that was given last came to."""
-    for bundle in bundles:
-        tally = read_tally(bundle)
-        observed[:] = Tally.of_bytes(tally).observed if tally else _NOTHING
-        yield bundle
 
 
 _is_frozen = False

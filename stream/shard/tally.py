@@ -72,22 +72,8 @@ class Tally:
     clusters: Mapping[str, Figures] = field(default_factory=dict)  # measured after the batch
     cluster_count: int = 0  # that the shard knows
 
-    def count(self, *statuses: Status) -> int:
-        """The answers with one of these."""
-        return sum(number for (_, status, _), number in self.answers.items() if status in statuses)
-
-    @property
-    def observed(self) -> tuple[int, ...]:
-        """What Spark's progress shows, in the order of `bundle.OBSERVED`."""
-        return (
-            self.events,
-            self.count(Status.ASSIGNED),
-            self.count(Status.REJECTED),
-            self.dead_letters.total(),
-        )
-
     def to_bytes(self) -> bytes:
-        told = {
+        counts = {
             "events": self.events,
             "answers": [[*answered, number] for answered, number in self.answers.items()],
             "dead_letters": list(self.dead_letters.items()),
@@ -95,7 +81,7 @@ class Tally:
             "clusters": {name: astuple(figures) for name, figures in self.clusters.items()},
             "cluster_count": self.cluster_count,
         }
-        return json.dumps(told, separators=(",", ":")).encode()
+        return json.dumps(counts, separators=(",", ":")).encode()
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Tally:
@@ -105,17 +91,17 @@ class Tally:
             InvariantError: they were not made by this release.
         """
         try:
-            told: dict[str, Any] = json.loads(data)
+            counts: dict[str, Any] = json.loads(data)
             return cls(
-                events=told["events"],
-                answers=Counter({(a, b, c): number for a, b, c, number in told["answers"]}),
-                dead_letters=Counter(dict(told["dead_letters"])),
-                repeated=told["repeated"],
+                events=counts["events"],
+                answers=Counter({(a, b, c): number for a, b, c, number in counts["answers"]}),
+                dead_letters=Counter(dict(counts["dead_letters"])),
+                repeated=counts["repeated"],
                 clusters={
                     name: Figures(**dict(zip(_FIGURES, numbers, strict=True)))
-                    for name, numbers in told["clusters"].items()
+                    for name, numbers in counts["clusters"].items()
                 },
-                cluster_count=told["cluster_count"],
+                cluster_count=counts["cluster_count"],
             )
         except (ValueError, KeyError, TypeError) as reason:
             raise InvariantError(f"{len(data)} bytes are no tally of a batch: {reason}") from reason

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.serializers import (
     TransformWithStateInPandasInitStateSerializer,
     TransformWithStateInPandasSerializer,
 )
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from spu_assigner.stream.shard import arrow_rows
 from spu_assigner.stream.shard.bundle import SCHEMA
 from spu_assigner.stream.shard.input_batch import Batch
@@ -42,11 +42,10 @@ _OPTIONS: dict[str, Any] = {
     "arrow_max_bytes_per_batch": 2**31 - 1,
     "int_to_decimal_coercion_enabled": False,
 }
-_TYPES = {"int": IntegerType(), "bigint": LongType(), "binary": BinaryType()}
+_TYPES = {"int": IntegerType(), "binary": BinaryType()}
 _OUT = StructType(
     [StructField(name, _TYPES[kind]) for name, kind in map(str.split, SCHEMA.split(", "))]
 )
-_OBSERVED = [4, 3, 2, 1]
 _POSITIONS = [0, 1, 2, 3, 4, 5, 6]
 
 
@@ -122,7 +121,7 @@ def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[byt
     def written(like: Any) -> tuple[bytes, list[Any]]:
         stream = io.BytesIO()
         rows = [
-            arrow_rows.outgoing(7, sequence, bundle, _OBSERVED, like=like)
+            arrow_rows.outgoing(7, sequence, bundle, like=like)
             for sequence, bundle in enumerate(bundles)
         ]
         serializer.dump_stream(iter([[(iter(rows), _OUT)]]), stream)
@@ -141,7 +140,7 @@ def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[byt
 def test_a_recovery_s_first_batch_goes_out_as_ever() -> None:
     """It comes as DataFrames, by a serializer that has inherited what is ours."""
     made = TransformWithStateInPandasInitStateSerializer(**_OPTIONS)
-    frame = arrow_rows.outgoing(7, 0, b"one", _OBSERVED, like=pd.DataFrame())
+    frame = arrow_rows.outgoing(7, 0, b"one", like=pd.DataFrame())
 
     def written() -> bytes:
         stream = io.BytesIO()
