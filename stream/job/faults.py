@@ -1,25 +1,36 @@
 """What ended the query, by name: Spark's and Java's exceptions as errors that say what to do.
 
 An exception of Spark's is a chain of causes; what says most is somewhere in it. Rules:
-- What the sink or a worker of ours raised is told as itself.
+- What the sink or a worker of ours raised is reported as itself.
 - Then Spark's own classes of errors (`getCondition`) decide, not sentences; where an exception has
   none, the part of Spark that raised it does: what the code that reads logs and state refuses is
   the checkpoint.
 - The input topics are looked at in any case: a gap explains other failures, not the other way.
-- What nobody knows is a JobError with the line that says most.
+- An unknown one is a JobError with the line that says most.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.checkpoint.data_loss import DataLossError
-from spu_assigner.stream.checkpoint.files import RECOVER, CheckpointDamagedError, CheckpointError
+from spu_assigner.stream.checkpoint.data_loss import DataLossError, check_inputs
+from spu_assigner.stream.checkpoint.files import (
+    RECOVER,
+    CheckpointDamagedError,
+    CheckpointError,
+    absolute,
+)
+from spu_assigner.stream.checkpoint.inputs import read_inputs
+from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.shard.state_log import ShardDamagedError, ShardFormatError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CAUSES_MAX: Final = 16  # of one chain; Spark's have up to eight
 FRAMES_MAX: Final = 40  # of one cause, until a part of Spark's streaming is found
@@ -68,6 +79,10 @@ class JobError(AssignerError):
     """The query ended by an error that has no better name."""
 
 
+class SparkGoneError(JobError):
+    """The JVM that Spark runs in has ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
     """One exception of a chain, Java's or Python's."""
@@ -96,6 +111,32 @@ class Cause:
         return place.startswith(_READERS) and method not in _WRITING
 
 
+def jvm_may_be_gone() -> suppress:
+    """Where there is no JVM, nothing is to be stopped."""
+    from py4j.protocol import Py4JNetworkError
+
+    return suppress(Py4JNetworkError, OSError)
+
+
+def named_end(
+    error: BaseException,
+    spark: SparkSession,
+    settings: Settings,
+    *,
+    failure: BaseException | None = None,
+) -> AssignerError:
+    """What Spark raised, as an error that says what to do."""
+    from py4j.protocol import Py4JError
+
+    place = absolute(settings.checkpoint)
+
+    def look() -> None:
+        with suppress(Py4JError, CheckpointError):  # What is wrong with these is said by `error`.
+            check_inputs(settings, read_inputs(spark, place))
+
+    return named(error, checkpoint=place, failure=failure, look=look)
+
+
 def named(
     error: BaseException,
     *,
@@ -117,7 +158,7 @@ def named(
     if any(cause.is_by_others for cause in chain):
         return CheckpointSharedError(
             f"another process writes checkpoint {checkpoint} as well, and has planned a batch "
-            "there; stop all jobs on this checkpoint, then start one: it goes on where they stopped"
+            "there; stop all jobs on this checkpoint, then start one: it resumes where they stopped"
         )
     known = _lost(chain, look) or _own(chain, checkpoint) or _damaged(chain, checkpoint)
     return known or JobError(f"the query stopped: {_innermost_line(chain)}")
@@ -154,7 +195,7 @@ def _throwable(error: BaseException) -> Any:
 def _cause(throwable: Any) -> Cause:
     condition = ""
     parameters: dict[str, str] = {}
-    if _is_told_by_spark(throwable):
+    if _is_spark_throwable(throwable):
         condition = throwable.getCondition() or ""
         parameters = {
             str(name): str(each) for name, each in throwable.getMessageParameters().items()
@@ -168,7 +209,7 @@ def _cause(throwable: Any) -> Cause:
     )
 
 
-def _is_told_by_spark(throwable: Any) -> bool:
+def _is_spark_throwable(throwable: Any) -> bool:
     from py4j.java_gateway import is_instance_of
     from pyspark import SparkContext
 
@@ -187,7 +228,7 @@ def _source(throwable: Any) -> str:
 
 
 def _lost(chain: list[Cause], look: Callable[[], None] | None) -> AssignerError | None:
-    """What the input topics tell; else what Spark told of them."""
+    """What the input topics show; else what Spark reported of them."""
     if look is not None:
         try:
             look()
@@ -234,7 +275,7 @@ def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:
     if _FULL in text:
         return CheckpointError(
             f"checkpoint {checkpoint} has no room left ({_innermost_line(chain)}); make room and "
-            "start the job again, it goes on where it stopped"
+            "start the job again, it resumes where it stopped"
         )
     file = next((name for cause in chain if (name := _file(cause, checkpoint))), None)
     if not any(

@@ -33,16 +33,20 @@ from spu_assigner.stream.checkpoint.inputs import note_topics, read_inputs
 from spu_assigner.stream.checkpoint.recovered import pending_recovery
 from spu_assigner.stream.common.private_files import private_files
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.faults import is_by_others
-from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
-from spu_assigner.stream.job.query import build_query
-from spu_assigner.stream.job.query_end import Restarts, SparkGoneError, jvm_may_be_gone, named_end
-from spu_assigner.stream.job.start_marker import (
+from spu_assigner.stream.job.faults import (
+    SparkGoneError,
+    is_by_others,
+    jvm_may_be_gone,
+    named_end,
+)
+from spu_assigner.stream.job.marker_check import (
     as_recovery,
     is_early,
     refuse_foreign_early,
     require_own_marker,
 )
+from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
+from spu_assigner.stream.job.query import build_query
 from spu_assigner.stream.jvm import spark_class_archive
 from spu_assigner.stream.jvm.callback_auth import require_token
 from spu_assigner.stream.jvm.jars import ensure_all
@@ -69,6 +73,9 @@ JVM: Final = (
     # million creates than its code gives back, and a third of a small batch's CPU time.
     "-XX:TieredStopAtLevel=1",
 )
+# Of a query that found its checkpoint written by a process that was shut out, in a row, without a
+# batch of its own between them. Such a process plans one batch at most before it notices.
+RESTARTS_MAX: Final = 5
 METRICS_NAMESPACE: Final = "spu_assigner"
 _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -103,15 +110,12 @@ class Job:
         self.shards = shards
         self._settings = settings
         self._begin = begin
-        self._restarts = Restarts()
+        self.restarts = 0  # of the query, since the job was started
+        self._restarts_in_a_row = 0
+        self._batch_before = -1  # the last one that was sent before the last restart
         self._fenced: FencedError | None = None
         self.query = begin()
         self._owner_watch = OwnerWatch(ownership, self._shut_out)
-
-    @property
-    def restarts(self) -> int:
-        """Of the query, since the job was started."""
-        return self._restarts.count
 
     @property
     def ui_url(self) -> str | None:
@@ -157,8 +161,8 @@ class Job:
                     return False
             except (Py4JNetworkError, OSError) as reason:
                 raise SparkGoneError(
-                    "Spark's JVM has ended: killed, or out of memory; start the job again, it goes "
-                    "on where it stopped"
+                    "Spark's JVM has ended: killed, or out of memory; start the job again, it "
+                    "resumes where it stopped"
                 ) from reason
 
     def _may_restart(self, reason: BaseException) -> bool:
@@ -166,7 +170,11 @@ class Job:
         if self._fenced is not None or self.sink.failure is not None or not is_by_others(reason):
             return False
         self.sink.check_owner()
-        return self._restarts.may_follow(-1 if self.sink.last is None else self.sink.last.batch)
+        sent = -1 if self.sink.last is None else self.sink.last.batch
+        if sent > self._batch_before:
+            self._restarts_in_a_row, self._batch_before = 0, sent
+        self._restarts_in_a_row += 1
+        return self._restarts_in_a_row <= RESTARTS_MAX
 
     def _restart(self) -> None:
         """Take what is planned in the checkpoint as this query's own plan.
@@ -181,6 +189,7 @@ class Job:
             self.query = self._begin()
         except (PySparkException, Py4JJavaError) as reason:
             raise named_end(reason, self.spark, self._settings) from reason
+        self.restarts += 1
         self.watch.resumed(self.query)
 
     def _shut_out(self, reason: FencedError) -> None:

@@ -1,17 +1,49 @@
-"""Whether a batch follows the last marker, and what is said where it does not.
+"""Whether a batch, or a checkpoint, follows the last marker in Kafka; if not, what to do.
 
 Rules:
 - The marker's own batch is sent already: the same bytes must come out, and nothing is sent.
 - The next one is sent. Without a marker only the first one is.
-- Anything else means that checkpoint and Kafka do not fit together. Going on would lose or repeat
-  answers, so the query stops, and the error says what was found and which ways lead on.
+- Anything else means that checkpoint and Kafka do not fit together. Resuming would lose or repeat
+  answers, so the query stops, and the error says what was found and what to do.
+- The sink checks this when it has taken the transactional id, and is the authority. The checkpoint
+  is checked before as well, so that a job that is refused has shut nobody out, and has not waited
+  for Spark's start.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from confluent_kafka import KafkaException
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.checkpoint.files import RECOVER
+from spu_assigner.stream.checkpoint.files import (
+    RECOVER,
+    CheckpointDamagedError,
+    Files,
+    absolute,
+    is_local,
+    read_checkpoint,
+)
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.checkpoint.recovered import (
+    AGAIN,
+    Recovery,
+    RecoveryError,
+    pending_recovery,
+)
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
+
+LOOK_SECONDS_MAX: Final = 10.0  # it takes a tenth of a second; the sink waits longer
+# Where a site's file systems may be named: a path without a scheme may then be one of theirs.
+_SITES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
+_OPTIONS: Final = "PYSPARK_SUBMIT_ARGS"
+_NAMING: Final = ("defaultFS", "--properties-file", "ClassPath", "class-path")  # options that do
 
 
 class SinkError(AssignerError):
@@ -91,9 +123,65 @@ def check_checkpoint(checkpoint_id: str | None, last: CommitMarker) -> None:
     mine = "a new one" if checkpoint_id is None else checkpoint_id
     raise ForeignCheckpointError(
         f"the last marker of query {last.query!r} (batch {last.batch}) is of checkpoint "
-        f"{last.checkpoint_id}, and this is {mine}: its answers would be given twice; go on with "
+        f"{last.checkpoint_id}, and this is {mine}: its answers would be given twice; resume "
         f"that checkpoint, or {RECOVER}, or choose another query name and topic prefix"
     )
+
+
+def is_early(place: str) -> bool:
+    """Whether a checkpoint can be read before Spark is started: it is on this machine for sure."""
+    if place.startswith("file:"):
+        return True
+    is_named = any(os.environ.get(name) for name in _SITES) or any(
+        word in os.environ.get(_OPTIONS, "") for word in _NAMING
+    )
+    return is_local(place) and not is_named
+
+
+def refuse_foreign_early(settings: Settings) -> None:
+    """Refuse a checkpoint that the last marker is not of, before Spark is started.
+
+    Raises:
+        ForeignCheckpointError, RecoveryError: the marker is of another checkpoint.
+    """
+    place = absolute(settings.checkpoint)
+    if is_early(place):
+        with suppress(OSError, CheckpointDamagedError):  # The start has a name for what it is.
+            require_own_marker(LocalFiles(), settings, place)
+
+
+def require_own_marker(files: Files, settings: Settings, place: str) -> None:
+    """Look at the last marker; nobody is shut out. If Kafka does not answer, nothing is refused.
+
+    Raises:
+        ForeignCheckpointError, RecoveryError: it is of another checkpoint.
+        CheckpointDamagedError: the checkpoint cannot be read.
+    """
+    checkpoint = read_checkpoint(files, place)
+    topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
+    with suppress(KafkaException):
+        marker = read_marker(settings, topic=topic, seconds_max=LOOK_SECONDS_MAX)
+        if marker is None or marker.checkpoint_id == checkpoint.id:
+            return
+        recovery = pending_recovery(
+            files, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
+        )
+        with as_recovery(recovery, place):
+            check_checkpoint(checkpoint.id, marker)
+
+
+@contextmanager
+def as_recovery(recovery: Recovery | None, place: str) -> Iterator[None]:
+    """Report a recovery that does not go with the last marker as such."""
+    try:
+        yield
+    except ForeignCheckpointError as reason:
+        if recovery is None:
+            raise
+        raise RecoveryError(
+            f"the recovery of checkpoint {place} was not finished, or another checkpoint has been "
+            f"run since ({reason}); {AGAIN}, to the same folder"
+        ) from reason
 
 
 def _why_apart(batch: int, last: int) -> str:
@@ -106,24 +194,24 @@ def _why_apart(batch: int, last: int) -> str:
 
 
 def _why_other(marker: CommitMarker, last: CommitMarker) -> str:
-    """What differs, as far as the markers tell it, and what to do."""
+    """What differs, as far as the markers show it, and what to do."""
     if marker.offsets != last.offsets:
         return (
-            "it read other messages than then, so an older copy of the checkpoint is in use, or a "
-            f"damaged one; bring back the latest copy, or {RECOVER}"
+            "it read other messages than before, so an older copy of the checkpoint is in use, or "
+            f"a damaged one; bring back the latest copy, or {RECOVER}"
         )
     then, now = last.release or "0.2 or older", marker.release
     if then != now:
         return (
             f"it was sent by release {then}, this is {now} and gives other bytes; start once with "
-            f"release {then} and stop it with Ctrl-C when it has gone on, then start {now} "
+            f"release {then} and stop it with Ctrl-C after its next batch, then start {now} "
             f"again; or {RECOVER}"
         )
     if last.default_policy != marker.default_policy:
         return (
             f"it was sent with default_policy {last.default_policy}, now it is "
-            f"{marker.default_policy}; start once with the former and change it when the job has "
-            "gone on"
+            f"{marker.default_policy}; start once with the former and change it after the next "
+            "batch"
         )
     return (
         f"release {now} gave other bytes for the same messages, so the state, a setting or the "

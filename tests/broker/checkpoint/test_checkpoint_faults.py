@@ -412,7 +412,7 @@ def test_a_copy_that_is_a_batch_old_and_cuts_another_one_is_refused(world: World
     damage(world, "deleted", "offsets/N")
     world.creates(2)
     before = world.ends()
-    with pytest.raises(DigestMismatchError, match="other messages than then, so an older copy"):
+    with pytest.raises(DigestMismatchError, match="other messages than before, so an older copy"):
         world.run(replace(world.settings, topic_events_per_batch=10))
     assert world.ends() == before
 

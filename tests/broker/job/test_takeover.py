@@ -272,7 +272,7 @@ def test_a_batch_that_another_process_planned_is_taken_as_planned(
     """A process that was shut out, and wakes later, plans a batch before it notices: with other
     messages than the owner would have taken. The owner resumes with it, and ends nothing.
     """
-    monkeypatch.setattr("spu_assigner.stream.job.query_end.RESTARTS_MAX", 1)
+    monkeypatch.setattr("spu_assigner.stream.job.lifecycle.RESTARTS_MAX", 1)
     kafka, events = Kafka(settings), Events()
     job = run()
     kafka.send([*events.joins(0, 1), events.create("a")])
@@ -334,7 +334,7 @@ def test_a_process_that_never_stops_planning_is_reported_by_name(
     settings: Settings, run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not ours, or of a release that does not notice; the job does not restart for ever."""
-    monkeypatch.setattr("spu_assigner.stream.job.query_end.RESTARTS_MAX", 0)
+    monkeypatch.setattr("spu_assigner.stream.job.lifecycle.RESTARTS_MAX", 0)
     kafka, events = Kafka(settings), Events()
     job = run()
     kafka.send([*events.joins(0, 1), events.create("a")])
