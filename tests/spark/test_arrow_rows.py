@@ -22,6 +22,7 @@ from spu_assigner.stream.shard import arrow_rows
 from spu_assigner.stream.shard.bundle import SCHEMA
 from spu_assigner.stream.shard.input_batch import Batch
 
+pytestmark = pytest.mark.smoke
 _COLUMNS = pa.schema(
     [
         ("shard", pa.int32()),
@@ -92,7 +93,6 @@ def row(shard: int, offset: int, key: bytes | None, value: bytes | None) -> tupl
     return shard, 1, offset % 3, offset, 1_700_000_000_000 + offset, key, value
 
 
-@pytest.mark.smoke
 def test_rows_are_those_that_pyspark_gives(serializer: Any) -> None:
     """Over several batches, with keys that change within one, and values that are missing."""
     batches = [
@@ -106,14 +106,12 @@ def test_rows_are_those_that_pyspark_gives(serializer: Any) -> None:
     assert [each[1] for each in theirs] == [(5,), (7,), None, None]
 
 
-@pytest.mark.smoke
 def test_no_rows_are_no_rows(serializer: Any) -> None:
     theirs = read(serializer, stream_of())
     arrow_rows.whole_columns()
     assert read(serializer, stream_of()) == theirs
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("bundles", [[], [b"one"], [b"", bytes(100_000), b"three"]])
 def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[bytes]) -> None:
     """The JVM reads it by position and type."""
@@ -136,7 +134,6 @@ def test_what_goes_out_is_what_pyspark_writes(serializer: Any, bundles: list[byt
     assert written(arrow_rows.Rows(None)) == theirs
 
 
-@pytest.mark.smoke
 def test_a_recovery_s_first_batch_goes_out_as_ever() -> None:
     """It comes as DataFrames, by a serializer that has inherited what is ours."""
     made = TransformWithStateInPandasInitStateSerializer(**_OPTIONS)
@@ -155,7 +152,6 @@ def test_a_recovery_s_first_batch_goes_out_as_ever() -> None:
         arrow_rows.as_before()
 
 
-@pytest.mark.smoke
 def test_pyspark_s_own_methods_come_back(serializer: Any) -> None:
     """Another query's rows in a worker that had ours before."""
     before = serializer.load_stream.__func__, serializer.dump_stream.__func__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from spu_assigner.core.base.events import Event, Policy, SpuJoined, SpuLeft
 from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
-from spu_assigner.schemas.messages.wire import DeadLetter, Wire
+from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.shard import processor
 from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
@@ -25,6 +25,7 @@ from spu_assigner.stream.shard.state_log import Shard, Store
 from support.events.builders import Events
 from support.job.stores import run_batch
 
+pytestmark = pytest.mark.smoke
 LABEL = 7
 _offsets = itertools.count()
 
@@ -99,16 +100,6 @@ def maps(messages: list[Message]) -> dict[bytes, object]:
     return found
 
 
-def letters(messages: list[Message]) -> list[DeadLetter]:
-    return [
-        letter
-        for message in messages
-        if message.kind == MessageKind.DEAD_LETTER
-        and isinstance(letter := decode_record(message.value or b""), DeadLetter)
-    ]
-
-
-@pytest.mark.smoke
 def test_events_in_answers_out(tester: TwsTester) -> None:
     """The whole way: ring events under the cluster, map and status under cluster and topic."""
     events = Events()
@@ -126,7 +117,6 @@ def test_events_in_answers_out(tester: TwsTester) -> None:
     assert maps(sent) == {b"c1/t": [[0, 1], [1, 0]]}
 
 
-@pytest.mark.smoke
 def test_state_entries_are_published_once_a_batch(tester: TwsTester) -> None:
     """The last word of the batch on each SPU, chain and block of memory, each under its key."""
     events = Events()
@@ -135,7 +125,6 @@ def test_state_entries_are_published_once_a_batch(tester: TwsTester) -> None:
     assert keys == [b"c1/spu/0", b"c1/spu/1", b"c1/chains/all", b"c1/seen/0"]
 
 
-@pytest.mark.smoke
 def test_ids_are_places_and_the_same_again(tester: TwsTester) -> None:
     """A consumer knows a repeated message by its CloudEvents id."""
     events = Events()
@@ -147,7 +136,6 @@ def test_ids_are_places_and_the_same_again(tester: TwsTester) -> None:
     assert len({message.id for message in once}) == len(once)
 
 
-@pytest.mark.smoke
 def test_the_next_batch_goes_on_where_this_one_stopped(tester: TwsTester) -> None:
     """The chain index is state."""
     events = Events()
@@ -155,7 +143,6 @@ def test_the_next_batch_goes_on_where_this_one_stopped(tester: TwsTester) -> Non
     assert maps(batch(tester, row(events.create("b", 2, 1)))) == {b"c1/b": [[2], [0]]}
 
 
-@pytest.mark.smoke
 def test_a_new_process_goes_on_from_the_state(tester: TwsTester) -> None:
     """After a restart the copy in memory is gone; what Spark keeps is enough."""
     events = Events()
@@ -165,7 +152,6 @@ def test_a_new_process_goes_on_from_the_state(tester: TwsTester) -> None:
     assert maps(sent) == {b"c1/b": [[2], [0]], b"c1/a": None}
 
 
-@pytest.mark.smoke
 def test_the_state_can_be_read_by_others(tester: TwsTester) -> None:
     """Rows of Spark's statestore reader and our codec give the clusters back."""
     events = Events()
@@ -177,25 +163,6 @@ def test_the_state_can_be_read_by_others(tester: TwsTester) -> None:
     assert sorted(clusters["c1"].spus) == [0, 1]
 
 
-@pytest.mark.smoke
-def test_a_repeated_event_is_answered_once(tester: TwsTester) -> None:
-    """A producer that did not hear of its success sends again."""
-    events = Events()
-    create = events.create("t")
-    sent = batch(tester, *map(row, [*events.joins(0), create, create]))
-    assert [message.kind for message in sent].count(MessageKind.REPLICA_MAP) == 1
-    assert batch(tester, row(create)) == []
-
-
-@pytest.mark.smoke
-def test_spu_events_of_the_same_time_come_first(tester: TwsTester) -> None:
-    """A join written before a create is seen by it, though the topics were read the other way."""
-    events = Events()
-    create, join = row(events.create("t")), row(events.join(0))
-    assert maps(batch(tester, create, join)) == {b"c1/t": [[0]]}
-
-
-@pytest.mark.smoke
 def test_clusters_do_not_influence_each_other(tester: TwsTester) -> None:
     """Several clusters share a shard."""
     first, second = Events("c1"), Events("c2")
@@ -203,51 +170,6 @@ def test_clusters_do_not_influence_each_other(tester: TwsTester) -> None:
     assert maps(batch(tester, *rows)) == {b"c1/t": [[0]], b"c2/t": [[5]]}
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        (lambda event: row(key=b"c1", value=None), "NULL_VALUE"),
-        (lambda event: row(key=b"c1", value=b""), "UNDECODABLE"),
-        (lambda event: row(key=b"c1", value=b"\x00\x00\x00\x00\x63xyz"), "UNKNOWN_SCHEMA"),
-        (lambda event: row(key=b"c1", value=encode_event(event) + b"x"), "TRAILING_BYTES"),
-        (lambda event: row(key=b"c1", value=encode_event(event)[:-1]), "UNDECODABLE"),
-        (lambda event: row(key=None, value=encode_event(event)), "KEY_MISSING"),
-        (lambda event: row(key=b"c2", value=encode_event(event)), "KEY_MISMATCH"),
-        (lambda event: row(key=b"\xff\xfe", value=encode_event(event)), "KEY_MISMATCH"),
-        (lambda event: row(key=b"c1", value=encode_event(Events().join(3))), "WRONG_TYPE"),
-    ],
-)
-def test_a_bad_message_is_one_dead_letter_and_its_neighbours_are_answered(
-    tester: TwsTester, bad: Callable[[Event], Row], code: str
-) -> None:
-    """Poison stops nothing."""
-    events = Events()
-    poison = bad(events.create("bad"))
-    good = [row(events.join(0)), row(events.create("a"))]
-    sent = batch(tester, good[0], poison, good[1], row(events.create("b")))
-    assert maps(sent) == {b"c1/a": [[0]], b"c1/b": [[0]]}
-    [letter] = letters(sent)
-    assert (letter.code, letter.source_offset) == (code, poison["offset"])
-    assert letter.raw == poison["value"]
-
-
-@pytest.mark.smoke
-def test_a_large_bad_message_is_kept_in_part(tester: TwsTester) -> None:
-    """The first 64 KiB, with size and SHA-256 of the whole."""
-    value = bytes(70 * 1024)
-    [letter] = letters(batch(tester, row(key=b"c1", value=value)))
-    assert (len(letter.raw or b""), letter.size) == (64 * 1024, len(value))
-
-
-@pytest.mark.smoke
-def test_the_key_of_a_bad_message_is_kept_in_part(tester: TwsTester) -> None:
-    """A dead letter that Kafka does not take for its size would stop the query."""
-    [message] = batch(tester, row(key=bytes(100_000), value=b"?"))
-    assert message.key == bytes(1024)
-
-
-@pytest.mark.smoke
 def test_a_batch_of_nothing_but_poison_says_what_it_read(tester: TwsTester) -> None:
     """The marker tells offsets also when nobody is answered."""
     bad = row(key=None, value=b"?")
@@ -256,7 +178,6 @@ def test_a_batch_of_nothing_but_poison_says_what_it_read(tester: TwsTester) -> N
     assert (read.source, read.first, read.count) == (InputSource.TOPIC_EVENTS, bad["offset"], 2)
 
 
-@pytest.mark.smoke
 def test_a_large_batch_comes_in_several_bundles(tester: TwsTester) -> None:
     """One row of unbounded size would break Arrow's and the JVM's limits."""
     events = Events()
@@ -266,7 +187,6 @@ def test_a_large_batch_comes_in_several_bundles(tester: TwsTester) -> None:
     assert len(out) > 1
 
 
-@pytest.mark.smoke
 def test_a_worker_freezes_once_what_outlives_its_tasks(
     tester: TwsTester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
