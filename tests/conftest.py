@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.lifecycle import Jars, build_session
+from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java, ensure_java
 from support.kafka.kafka_cluster import KafkaCluster

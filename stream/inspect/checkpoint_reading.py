@@ -30,7 +30,7 @@ from spu_assigner.stream.checkpoint.files import (
     list_names,
     read_lines,
 )
-from spu_assigner.stream.job.command_session import command_session
+from spu_assigner.stream.job.session import command_session
 from spu_assigner.stream.shard.clusters import read_shards
 
 if TYPE_CHECKING:

@@ -60,10 +60,10 @@ from spu_assigner.stream.checkpoint.recovered import (
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.profile import shards_at_first, suits
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.command_session import command_session
 from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
+from spu_assigner.stream.job.session import command_session
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.acls import Role

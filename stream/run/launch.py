@@ -23,8 +23,9 @@ from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.private_files import open_private
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.faults import SparkGoneError
-from spu_assigner.stream.job.lifecycle import Jars, Job, build_session, start_query
+from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.marker_check import refuse_foreign_early
+from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import ensure_java
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics

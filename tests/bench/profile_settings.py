@@ -203,7 +203,7 @@ def ratios(own: Job, its: Job) -> dict[str, Any]:
 def run_job(row: Row) -> int:
     """The row's job; until it is ended."""
     from spu_assigner.stream.job import lifecycle as job
-    from spu_assigner.stream.job import source
+    from spu_assigner.stream.job import session, source
 
     latency = profiles.TUNINGS[Profile.LATENCY]
     values = {name: getattr(latency, name) for name in row.taken}
@@ -211,12 +211,15 @@ def run_job(row: Row) -> int:
     profiles.TUNINGS = {**profiles.TUNINGS, BASE: changed}  # type: ignore[misc]
     match row.name:
         case "compiler":
-            job.JVM = tuple(each for each in job.JVM if "TieredStopAtLevel" not in each)  # type: ignore[misc]
+            session.JVM = tuple(each for each in session.JVM if "TieredStopAtLevel" not in each)  # type: ignore[misc]
         case "fetches":
             source.FETCH_WAIT_MS_MAX = 10  # type: ignore[misc]
         case "buffers":
-            chosen = job.session_options
-            job.session_options = lambda settings: {**chosen(settings), job.BROADCAST_BUFFER: "4m"}
+            chosen = session.session_options
+            session.session_options = lambda settings: {
+                **chosen(settings),
+                session.BROADCAST_BUFFER: "4m",
+            }
     return job.main()
 
 

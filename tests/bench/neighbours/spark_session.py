@@ -9,8 +9,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
+from spu_assigner.stream.checkpoint.files import SHUFFLE_PARTITIONS
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.lifecycle import SHUFFLE_PARTITIONS, Jars, build_session
+from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import FETCH_WAIT_MS_MAX, topic_events_per_batch
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import ensure_java

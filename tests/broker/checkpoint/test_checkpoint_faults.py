@@ -28,12 +28,13 @@ from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
 from spu_assigner.stream.job import sink
-from spu_assigner.stream.job.lifecycle import Jars, Job, build_session, start_query
+from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
     ForeignCheckpointError,
     MarkerGapError,
 )
+from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics

@@ -21,7 +21,8 @@ from spu_assigner.stream.checkpoint.data_loss import (
     TopicReplacedError,
 )
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.lifecycle import Jars, Job, build_session, start_query
+from spu_assigner.stream.job.lifecycle import Job, start_query
+from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java

@@ -30,7 +30,7 @@ from spu_assigner.stream.follow.kafka import require_rights
 from spu_assigner.stream.follow.loop import follow
 from spu_assigner.stream.follow.rendering import FollowOutput
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.lifecycle import Jars, build_session
+from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java

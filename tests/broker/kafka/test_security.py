@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 from spu_assigner.stream.config.settings import Settings, SettingsError
-from spu_assigner.stream.job.lifecycle import Jars, build_session
+from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import read_events
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java

@@ -1,0 +1,216 @@
+"""Spark sessions: the job's, and one for a command that only looks at a checkpoint's files."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.checkpoint.files import absolute, is_local
+from spu_assigner.stream.common.private_files import private_files
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.jvm import spark_class_archive
+from spu_assigner.stream.jvm.jars import ensure
+from spu_assigner.stream.jvm.java import Java, ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER: Final = "local[*,4]"  # all cores; a task is tried four times, as on a cluster
+LOOPBACK: Final = "127.0.0.1"
+BROADCAST_BUFFER: Final = "spark.broadcast.blockSize"
+_LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+_PLAIN_CHECKPOINT_FILES: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+JVM: Final = (
+    "-XX:+UseParallelGC",  # one JVM for tasks, state and planning on few cores
+    # The fast compiler alone: on two cores the thorough one's threads take more of a backlog of a
+    # million creates than its code gives back, and a third of a small batch's CPU time.
+    "-XX:TieredStopAtLevel=1",
+)
+METRICS_NAMESPACE: Final = "spu_assigner"
+_PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+class SessionError(AssignerError):
+    """Spark could not be started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jars:
+    """The jars that Spark is given."""
+
+    kafka: Sequence[Path]
+    local: Sequence[Path]  # a file system for local checkpoints
+
+
+def build_session(
+    settings: Settings,
+    *,
+    java: Java | None,
+    jars: Jars | None,
+    jvm_options: Sequence[str] | None = None,
+) -> SparkSession:
+    """A session with every option written out; without Java and jars, in spark-submit's JVM."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if java is not None:
+        os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
+    if java is not None and (settings.master or LOCAL_MASTER).startswith("local"):
+        # Where its UI listens, which asks nobody who he is: a wish for another address is one for
+        # Spark clusters, left in the environment.
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    submitted = None
+    if java is None:
+        SparkContext._ensure_initialized()  # else SparkConf lacks spark-submit's options
+        submitted = SparkConf().get("spark.master")
+    master = settings.master or submitted or LOCAL_MASTER
+    builder = SparkSession.builder.appName(settings.query_name).master(master)
+    options = {**session_options(settings), **_place_options(settings, master, jars)}
+    if master.startswith("local") and java is not None and jars is not None:
+        if jvm_options is None:
+            jvm_options = spark_class_archive.jvm_options(java, jars.local)
+        options["spark.driver.extraJavaOptions"] = " ".join([*JVM, *jvm_options])
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    with private_files():  # The JVM and its workers inherit it: their files, and their sockets.
+        return builder.getOrCreate()
+
+
+def session_options(settings: Settings) -> dict[str, str]:
+    """What the job needs wherever it runs."""
+    return {
+        # State: RocksDB with a changelog, so that a batch uploads what it changed and no more.
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.compression.codec": "lz4",
+        # Only the last two batches are ever gone back to; the rest is for looking at.
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        # Nothing waits for time to pass, so a batch without events has nothing to do.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stopActiveRunOnRestart": "false",
+        # Rows between JVM and Python: pieces by size, since a message may have up to 8 MiB.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+        # A batch's rows pass through the driver partition by partition; their sum is no limit.
+        "spark.driver.maxResultSize": "0",
+        # Each batch broadcasts its tasks and Hadoop's configuration, some 100 KiB, and for each
+        # broadcast a buffer of this size is made: 4 MiB by default.
+        BROADCAST_BUFFER: "256k",
+        # A worker's start takes as long as a batch.
+        "spark.python.worker.reuse": "true",
+        # Between JVM and workers a socket in the file system: no port, no secret to exchange for
+        # each of the four connections that every batch makes, some 30 ms less.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # A job that runs for months: what its UI remembers is bounded.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.ui.retainedExecutions": "50",
+        "spark.ui.enabled": "true" if settings.ui_port else "false",
+        "spark.ui.port": str(settings.ui_port),
+        "spark.ui.showConsoleProgress": "false",
+        # Spark's own metrics, beside its UI; named alike in each run.
+        "spark.metrics.namespace": METRICS_NAMESPACE,
+        "spark.metrics.conf.*.sink.prometheusServlet.class": _PROMETHEUS,
+        "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
+        "spark.ui.prometheus.enabled": "true",  # /metrics/executors/prometheus
+        "spark.sql.streaming.metricsEnabled": "true",
+        "spark.ui.killEnabled": "false",  # it asks nobody who he is: to look at, not to act
+        "spark.log.level": settings.log_level,
+    }
+
+
+def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[str, str]:
+    """What depends on where it runs."""
+    options: dict[str, str] = {}
+    if jars is not None:
+        options["spark.jars"] = ",".join(map(str, jars.kafka))
+        options["spark.driver.memory"] = settings.driver_memory
+    if not master.startswith("local"):
+        return options
+    options["spark.driver.host"] = options["spark.driver.bindAddress"] = LOOPBACK
+    if not master.startswith("local-cluster"):
+        # The driver's own ports are open to every user of the machine: Spark makes a secret for
+        # itself, but none that executors of their own would share.
+        options["spark.authenticate"] = "true"
+    if jars is None:
+        return options
+    if is_local(absolute(settings.checkpoint)):
+        # Hadoop's own local files start a process for each file made (chmod): half of a small
+        # batch's time.
+        local = os.pathsep.join(map(str, jars.local))
+        options |= {
+            "spark.driver.extraClassPath": local,
+            "spark.executor.extraClassPath": local,
+            "spark.hadoop.fs.file.impl": _LOCAL_FILES,
+            "spark.hadoop.fs.permissions.umask-mode": "077",
+            "spark.sql.streaming.checkpointFileManagerClass": _PLAIN_CHECKPOINT_FILES,
+        }
+    return options
+
+
+@contextmanager
+def command_session(
+    given: SparkSession | None, place: str, *, application: str
+) -> Iterator[SparkSession]:
+    """The given session, else the active one, else one of its own that ends with the block.
+
+    Raises:
+        SessionError: it could not be started.
+        JavaError, JarError: what Spark needs cannot be had.
+    """
+    from pyspark.sql import SparkSession
+
+    base = given or SparkSession.getActiveSession()
+    if base is not None:
+        yield base
+        return
+    own = _start_session(place, application)
+    try:
+        yield own
+    finally:
+        own.stop()
+
+
+def _start_session(place: str, application: str) -> SparkSession:
+    flags = {"checkpoint": place, "ui_port": "0", "query_name": application}
+    settings = Settings.load(flags=flags)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
+        return build_session(settings, java=None, jars=None)
+    java, jars = ensure_java(), Jars(kafka=(), local=ensure("spark-local"))
+    with _stderr_kept() as said:
+        try:
+            # Here, whatever master the job has: what is read goes to this process alone.
+            settings = replace(settings, master="local[*]")
+            return build_session(settings, java=java, jars=jars)
+        except Exception as reason:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").strip().splitlines()
+            last = lines[-1] if lines else str(reason)
+            raise SessionError(f"Spark could not be started: {last}") from reason
+
+
+@contextmanager
+def _stderr_kept() -> Iterator[IO[bytes]]:
+    """Give a JVM that is started meanwhile a file for what it says; it has no other silence."""
+    saved = os.dup(2)
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield said
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
