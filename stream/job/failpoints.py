@@ -1,4 +1,4 @@
-"""Places where the job can be told to die, so that its promise can be tried and not only stated.
+"""Places where the job can be made to die, so that its promise can be tested.
 
 SPU_ASSIGNER_FAILPOINT names one, as `name` or `name:batch`: there, in the first batch that has at
 least this number, the driver's whole process group is killed, as by a crash of its machine. It is

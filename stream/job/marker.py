@@ -55,7 +55,7 @@ def read_placed_marker(
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            # The end is told by a fetch without messages, which the broker else holds for 0.5 s.
+            # The end is known by a fetch without messages, which the broker else holds for 0.5 s.
             "fetch.wait.max.ms": 10,
             "auto.offset.reset": "earliest",
             "log_level": 0,

@@ -1,15 +1,15 @@
 """Which process a checkpoint belongs to, noted in the checkpoint itself.
 
-Two jobs of one query share its checkpoint, and Kafka tells the older one that it is shut out only
-when it sends. An idle one would plan the next batch first and write it where its successor is to
-write its own. So each job notes its start, and looks whether a later one did.
+Two jobs of one query share its checkpoint, and Kafka reports to the older one that it is fenced
+only when it sends. An idle one would plan the next batch first and write it where its successor is
+to write its own. So each job notes its start, and looks whether a later one did.
 
     .owners/<number>-<run>.starting    a process that is about to take the transactional id
     .owners/<number>-<run>             the process that took it
 
 Rules:
 - A number is higher than all that were there when its note was written; of two processes that
-  choose the same one, whoever sees the other's chooses again.
+  choose the same one, the one that sees the other's chooses again.
 - Whoever starts waits until lower ones that are starting have taken the id or given up, and takes
   it then. So ids are taken in the order of the numbers, and a higher number that took it proves
   that Kafka has shut the lower ones out.
@@ -153,7 +153,7 @@ class Ownership:
             newest = max(later, key=lambda each: each.number)
             raise FencedError(
                 f"another process has taken over query {self._query!r} ({self._who(newest)}); the "
-                "one that was started last goes on, this one must stop"
+                "one that was started last continues, this one must stop"
             )
 
     def _notes(self) -> list[_Note]:

@@ -123,8 +123,8 @@ class TransactionalSink:
             settings: the job's.
             shards: in how many parts the state is divided.
             positions_after: how far the input had been read by a batch, out of the checkpoint;
-                asked where the last marker is of a release that did not tell.
-            metrics: are told of each batch.
+                needed if the last marker is of a release that did not record it.
+            metrics: get a report of each batch.
             ownership: this process's in the checkpoint; None: there is no checkpoint.
         """
         self.metrics = metrics or Metrics()
@@ -139,7 +139,7 @@ class TransactionalSink:
         self._marker: CommitMarker | None = None
         self._checkpoint_id: str | None = None
         self._bound = threading.Event()
-        self._begun = 0.0  # when the transaction was; wall clock, which goes on while a host sleeps
+        self._begun = 0.0  # when the transaction was; wall clock, which runs while a host sleeps
         self._undelivered: Any = None  # the first error of a message of this transaction
         self._parts: dict[str, float] = {}  # seconds of the batch at hand
         self._armed = armed()
@@ -173,7 +173,7 @@ class TransactionalSink:
             check_checkpoint(checkpoint_id, self._marker)
 
     def take_over(self) -> CommitMarker | None:
-        """Take over the output whatever checkpoint it is of, and tell the last marker.
+        """Take over the output whatever checkpoint it is of; gives the last marker.
 
         Raises:
             SinkError: the broker does not answer.
@@ -434,7 +434,7 @@ class TransactionalSink:
             )
         return FencedError(
             f"another process has taken over query {query!r} (transactional id "
-            f"{self._transactional_id!r}); the one that was started last goes on, this one must "
+            f"{self._transactional_id!r}); the one that was started last continues, this one must "
             "stop"
         )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FETCH_WAIT_MS_MAX: Final = 1
 # Where a partition ends is asked of its leader. If that broker has crashed, Kafka's admin client
 # can wait for it, and for no other, until the call's time is up (KAFKA-20673): by default 60 s. For
-# the next call Spark takes a new client, which finds the new leader. In all as patient as before.
+# the next call Spark takes a new client, which finds the new leader. In all as long as before.
 CALL_MS_MAX: Final = 10_000
 CALLS_MAX: Final = 17  # 1 s apart; by default 3
 _LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards

@@ -68,7 +68,7 @@ def whole_columns() -> None:
 
 
 def as_before() -> None:
-    """The serializer is PySpark's own again; a stream that has begun goes on."""
+    """The serializer is PySpark's own again; a stream that has begun continues."""
     for name, method in _theirs.items():
         setattr(TransformWithStateInPandasSerializer, name, method)
 

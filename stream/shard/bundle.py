@@ -1,7 +1,7 @@
 """Outgoing Kafka messages packed into few rows.
 
 A row between Python and the JVM costs more than a message's decision, so a shard packs the messages
-of a batch into bundles: bytes, of about 256 KiB. The last bundle of a shard also tells what the
+of a batch into bundles: bytes, of about 256 KiB. The last bundle of a shard also says what the
 shard has read, and what that came to. Layout, numbers big-endian:
 
     bundle  = format u8, packing u8, messages u32, size u32 of what is packed, size u32 of the

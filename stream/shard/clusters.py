@@ -1,4 +1,4 @@
-"""The decoded copy of a shard: its clusters, each decoded when it is first asked for.
+"""The decoded copy of a shard: its clusters, each decoded when it is first needed.
 
 A shard may hold a million topics. What a start reads of a cluster is put aside as bytes, with one
 look at each key, so that the first answer waits for the decoding of its own cluster only; and

@@ -6,9 +6,9 @@ of them, and be gone after a quiet minute. So the workers only carry: rows and t
 to the shard's server, bundles and state entries back (`shard/server_client.py`).
 
 A server is started by the first worker that needs it and is found by a socket in a folder that only
-this user can enter. It ends with the daemon that Spark's workers descend from, or when nobody has
-asked for an hour. Nobody reports failures to it: tokens in the state say whether its copy is to be
-trusted (`shard/state_log.py`).
+this user can enter. It ends with the daemon that Spark's workers descend from, or when no worker
+has asked for an hour. Nobody reports failures to it: tokens in the state say whether its copy is to
+be trusted (`shard/state_log.py`).
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def _start(label: int, options: Options, secret: str) -> subprocess.Popen[bytes]
         env={**os.environ, **_MEMORY},
     )
     if server.stdin is None:
-        raise InvariantError("a pipe was asked for and is not there")
+        raise InvariantError("a shard server was started without a pipe to its standard input")
     server.stdin.write(json.dumps({"secret": secret, **asdict(options)}).encode())
     server.stdin.close()
     return server
