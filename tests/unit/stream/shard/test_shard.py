@@ -41,19 +41,6 @@ def entries_of(number: int, size: int = 100) -> dict[bytes, bytes | None]:
     return {b"key-%d" % number: bytes(size)}
 
 
-def test_a_new_worker_finds_what_was_written() -> None:
-    """After a restart nothing but the store is left."""
-    store = DictStore()
-    shard = Shard(DictCopy())
-    for number in range(500):
-        write(shard, store, {b"key-%d" % (number % 200): b"%d" % number})
-    other = Shard(DictCopy())
-    begin(other, store)
-    assert other.copy == shard.copy
-    assert len(shard.copy) == 200
-    assert read_entries(store.current) == shard.copy
-
-
 def test_a_trusted_copy_costs_two_calls_a_batch() -> None:
     """Each call to Spark's state server is a round trip; a small batch has one get and one put."""
     store = DictStore()
@@ -62,19 +49,6 @@ def test_a_trusted_copy_costs_two_calls_a_batch() -> None:
     store.calls = 0
     write(shard, store, entries_of(1))
     assert (store.calls, shard.copy.clears) == (2, 1)
-
-
-def test_a_batch_that_failed_after_its_writes_is_not_trusted() -> None:
-    """The state goes back to the last batch; the copy in memory has gone on and must be dropped."""
-    store = DictStore()
-    shard = Shard(DictCopy())
-    write(shard, store, entries_of(0))
-    store.commit()
-    write(shard, store, entries_of(1))
-    store.abort()
-    begin(shard, store)
-    assert shard.copy == {b"key-0": bytes(100)}
-    assert shard.copy.clears == 2
 
 
 def test_another_attempt_with_the_same_content_is_told_apart() -> None:
@@ -88,17 +62,6 @@ def test_another_attempt_with_the_same_content_is_told_apart() -> None:
     write(other, store, entries_of(1))
     begin(shard, store)
     assert shard.copy.clears == 2
-
-
-def test_a_copy_that_was_changed_and_not_written_is_not_trusted() -> None:
-    """A decision that raises leaves the copy between two batches."""
-    store = DictStore()
-    shard = Shard(DictCopy())
-    write(shard, store, entries_of(0))
-    begin(shard, store)
-    shard.copy.restore(b"key-0", b"half done")
-    begin(shard, store)
-    assert shard.copy == {b"key-0": bytes(100)}
 
 
 def test_the_log_stays_within_twice_what_is_alive() -> None:
@@ -160,20 +123,6 @@ def test_a_large_batch_is_divided_into_segments() -> None:
     other = Shard(DictCopy())
     begin(other, store)
     assert other.copy == shard.copy
-
-
-def test_a_piece_written_before_the_batch_ends_counts_with_its_end_only() -> None:
-    """The head names it last: a batch that fails after it has changed nothing."""
-    store = DictStore()
-    shard = Shard(DictCopy())
-    write(shard, store, entries_of(0))
-    store.commit()
-    begin(shard, store)
-    write_ahead(shard, store, entries_of(1))
-    store.abort()
-    assert read_entries(store.current) == {b"key-0": bytes(100)}
-    begin(shard, store)
-    assert shard.copy == {b"key-0": bytes(100)}
 
 
 def test_a_state_of_releases_up_to_0_3_is_read() -> None:
