@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.events import Event
 from spu_assigner.stream.checkpoint.files import ProfileShardsError, ShardsChangedError
 from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.config.settings import Settings
@@ -128,22 +127,6 @@ def is_own(pid: int) -> bool:
         # After the name, which may hold anything: state, parent.
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
     return pid != 0
-
-
-def test_a_shard_server_that_dies_is_replaced(settings: Settings, run: Callable[..., Job]) -> None:
-    """They are processes and may be killed; the state is read again and nothing is lost."""
-    local = replace(settings, master="local[2,4]")
-    kafka, events = Kafka(settings), Events()
-    kafka.send([*events.joins(0, 1, 2), events.create("a", 2, policy=Policy.FLUVIO)])
-    job = run(local)
-    kafka.wait("topic-status", 1, job)
-    own = shard_servers()
-    assert own
-    for server in own:
-        os.kill(server, signal.SIGKILL)
-    kafka.send([events.create("b", 2, policy=Policy.FLUVIO)])
-    kafka.wait("topic-status", 2, job)
-    assert kafka.maps() == {b"c1/a": [[0], [1]], b"c1/b": [[2], [0]]}
 
 
 def test_a_batch_larger_than_one_record_batch_passes(
