@@ -7,7 +7,7 @@ clusters that no event touches take the least memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, assert_never
 
 from spu_assigner.core.base.errors import InvariantError
@@ -70,17 +70,11 @@ class Clusters(Mapping[str, ClusterState]):
     """
 
     def __init__(self) -> None:
-        self._states: dict[str, ClusterState] = {}
         self._unread: dict[str, bytearray] = {}  # entries, later ones for earlier ones
+        self._states = _Decoded(self._unread)
+        # A cluster's state; empty if nothing is known of it.
+        self.of: Callable[[str], ClusterState] = self._states.__getitem__
         self.unmeasured: dict[str, None] = {}  # changed since their figures were reported
-
-    def of(self, cluster_id: str) -> ClusterState:
-        """A cluster's state; empty if nothing is known of it."""
-        state = self._states.get(cluster_id)
-        if state is None:
-            state = self._states[cluster_id] = _decoded(cluster_id, self._unread.get(cluster_id))
-            self._unread.pop(cluster_id, None)
-        return state
 
     def restore(self, key: bytes, value: bytes | None) -> None:
         """Take over one message that rebuilds state."""
@@ -115,6 +109,19 @@ class Clusters(Mapping[str, ClusterState]):
 
     def __len__(self) -> int:
         return len(self._states) + len(self._unread)
+
+
+class _Decoded(dict[str, ClusterState]):
+    """The states that were looked up; looking up another one decodes it."""
+
+    def __init__(self, unread: dict[str, bytearray]) -> None:
+        super().__init__()
+        self._unread = unread
+
+    def __missing__(self, cluster_id: str) -> ClusterState:
+        state = self[cluster_id] = _decoded(cluster_id, self._unread.get(cluster_id))
+        self._unread.pop(cluster_id, None)
+        return state
 
 
 def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
