@@ -1,8 +1,8 @@
 """A catalogue of hostile input: what may come, why somebody would send it, and what must follow.
 
 `MESSAGES` are bytes on the input topics, `LINES` lines for `simulate`, `FILES` replica assignments,
-`SETTINGS` settings files, `SCHEMAS` files of the registry. Each has a name that is its own, the
-reason why it is here, and the one outcome that the product promises. Nothing here is random.
+`SETTINGS` settings files, `SCHEMAS` files of the registry. Each has a name of its own, which ends
+with the reason why it is here, and the one outcome that the product promises. Nothing is random.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +41,6 @@ class Poison:
     """One message. It has a dead letter's code, or a rejection's; with neither it is answered."""
 
     name: str
-    why: str
     value: bytes | None
     key: bytes | None = CLUSTER.encode()
     topic: str = TOPIC_EVENTS
@@ -103,26 +103,25 @@ def lists(*entries: tuple[int, list[int]]) -> bytes:
 
 
 def _dead(
-    name: str, why: str, value: bytes | None, letter: DeadLetterCode, says: str, **given: Any
+    letter: DeadLetterCode, says: str, name: str, value: bytes | None, **given: Any
 ) -> Poison:
-    return Poison(name=name, why=why, value=value, letter=letter, says=says, **given)
+    return Poison(name=name, value=value, letter=letter, says=says, **given)
 
 
-def _rejected(name: str, why: str, code: Code, **changed: bytes) -> Poison:
+def _rejected(name: str, code: Code, **changed: bytes) -> Poison:
     """A request that decodes and cannot be met; its event id is the poison's name."""
     value = create(**{"event_id": text_bytes(name), **changed})
-    return Poison(name=name, why=why, value=value, rejection=code)
+    return Poison(name=name, value=value, rejection=code)
 
 
-def _ignored(name: str, why: str, code: Code, **changed: bytes) -> Poison:
+def _ignored(name: str, code: Code, **changed: bytes) -> Poison:
     """A join that decodes and cannot be met."""
     value = join(**{"event_id": text_bytes(name), **changed})
-    return Poison(name=name, why=why, value=value, rejection=code, topic=SPU_EVENTS)
+    return Poison(name=name, value=value, rejection=code, topic=SPU_EVENTS)
 
 
 C: Final = DeadLetterCode
-_AVRO_TAKES_IT: Final = "Avro libraries take it silently"
-_ALLOCATES: Final = "whoever believes the number allocates it"
+_SINGLE_OBJECT: Final = encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)
 
 
 def _container() -> bytes:
@@ -151,618 +150,266 @@ def _letter() -> bytes:
     )
 
 
+_REVERSED: Final = b"\xc3\x01" + _SINGLE_OBJECT[2:10][::-1] + b"x"
+_UNKNOWN_SCHEMAS: Final[list[tuple[Any, ...]]] = [
+    ("schema id 0 is not", "schema id 0: a frame of zeros", bytes(20)),
+    ("schema id 65535", "an unknown id: another registry's", b"\x00\x00\x00\xff\xff" + bytes(9)),
+    ("schema id 4294967295", "the largest id: -1 if signed", b"\x00\xff\xff\xff\xff" + bytes(9)),
+    ("0000000000000000", "an unknown fingerprint: somebody else's schema", b"\xc3\x01" + bytes(20)),
+    ("not in the registry", "a fingerprint the wrong way round: as a number", _REVERSED),
+]
+_BROKEN_FRAMES: Final[list[tuple[Any, ...]]] = [
+    ("with nothing", "empty value: nothing to read a header from", b""),
+    ("begin with 7b", "JSON: a producer without Avro", b'{"type":"topic_create"}'),
+    ("begin with 00", "a mark alone: cut in the frame", b"\x00"),
+    ("with 00000000", "a short frame: cut in the schema id", bytes(4)),
+    ("begin with c301", "a short fingerprint: cut in the fingerprint", b"\xc3\x01" + bytes(7)),
+    ("begin with 4f626a01", "a container with its own schema: a recursive one", _container()),
+    ("end inside a value", "no body: cut after the frame", CREATE_HEADER),
+    ("end inside a value", "half a body: cut in the body", create()[:-3]),
+    ("end inside a value", "half a body of the other encoding: likewise", _SINGLE_OBJECT[:-3]),
+    ("more than 10 bytes", "a varint of 100 kB: quadratic", CREATE_HEADER + b"\x80" * 100_000),
+    ("more than 10 bytes", "a varint of 60 kB: no long message", CREATE_HEADER + b"\xff" * 60_000),
+]
 _FRAMES: Final = [
-    _dead("null value", "tombstones belong to compacted topics", None, C.NULL_VALUE, "is null"),
-    _dead("empty value", "nothing to read a header from", b"", C.UNDECODABLE, "with nothing"),
+    _dead(C.NULL_VALUE, "is null", "null value: tombstones belong to compacted topics", None),
+    _dead(C.TRAILING_BYTES, "1 bytes follow", "a byte too many: often taken", create() + b"\x00"),
     _dead(
-        "JSON",
-        "a producer without Avro",
-        b'{"type":"topic_create"}',
-        C.UNDECODABLE,
-        "begin with 7b",
+        C.TRAILING_BYTES, "bytes follow", "two messages in one: often taken", create() + create()
     ),
-    _dead("a mark alone", "cut in the frame", b"\x00", C.UNDECODABLE, "begin with 00"),
-    _dead("a short frame", "cut in the schema id", bytes(4), C.UNDECODABLE, "with 00000000"),
+    _dead(C.WRONG_TYPE, "a SpuJoined", "the other topic's event: a wrong topic", join()),
     _dead(
-        "a short fingerprint",
-        "cut in the fingerprint",
-        b"\xc3\x01" + bytes(7),
-        C.UNDECODABLE,
-        "begin with c301",
-    ),
-    _dead("schema id 0", "a frame of zeros", bytes(20), C.UNKNOWN_SCHEMA, "schema id 0 is not"),
-    _dead(
-        "an unknown schema id",
-        "another registry's",
-        b"\x00\x00\x00\xff\xff" + bytes(9),
-        C.UNKNOWN_SCHEMA,
-        "schema id 65535",
-    ),
-    _dead(
-        "the largest schema id",
-        "negative, for who reads it signed",
-        b"\x00\xff\xff\xff\xff" + bytes(9),
-        C.UNKNOWN_SCHEMA,
-        "schema id 4294967295",
-    ),
-    _dead(
-        "an unknown fingerprint",
-        "a schema of somebody else's",
-        b"\xc3\x01" + bytes(20),
-        C.UNKNOWN_SCHEMA,
-        "0000000000000000",
-    ),
-    _dead(
-        "a fingerprint the wrong way round",
-        "big-endian writers exist",
-        b"\xc3\x01" + encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)[2:10][::-1] + b"x",
-        C.UNKNOWN_SCHEMA,
-        "not in the registry",
-    ),
-    _dead(
-        "a container file with its own schema",
-        "who trusts the schema inside recurses until the process dies",
-        _container(),
-        C.UNDECODABLE,
-        "begin with 4f626a01",
-    ),
-    _dead(
-        "the other topic's event", "sent to the wrong topic", join(), C.WRONG_TYPE, "a SpuJoined"
-    ),
-    _dead(
-        "a request among the joins",
-        "sent to the wrong topic",
-        create(),
         C.WRONG_TYPE,
         "a TopicCreate",
+        "a create on spu-events: likewise",
+        create(),
         topic=SPU_EVENTS,
     ),
-    _dead("the job's own dead letter", "a loop", _letter(), C.WRONG_TYPE, "a DeadLetter"),
-    _dead("no body", "cut after the frame", CREATE_HEADER, C.UNDECODABLE, "end inside a value"),
-    _dead("half a body", "cut in the body", create()[:-3], C.UNDECODABLE, "end inside a value"),
-    _dead(
-        "half a body of the other encoding",
-        "cut in the body",
-        encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)[:-3],
-        C.UNDECODABLE,
-        "end inside a value",
-    ),
-    _dead(
-        "a byte too many", _AVRO_TAKES_IT, create() + b"\x00", C.TRAILING_BYTES, "1 bytes follow"
-    ),
-    _dead(
-        "two messages in one", _AVRO_TAKES_IT, create() + create(), C.TRAILING_BYTES, "bytes follow"
-    ),
+    _dead(C.WRONG_TYPE, "a DeadLetter", "the job's own dead letter: a loop", _letter()),
+    *(_dead(C.UNKNOWN_SCHEMA, says, name, value) for says, name, value in _UNKNOWN_SCHEMAS),
+    *(_dead(C.UNDECODABLE, says, name, value) for says, name, value in _BROKEN_FRAMES),
 ]
 
-_BODIES: Final = [
-    _dead(
-        "a text beyond the end",
-        "a slice would be a shorter text",
-        create(event_id=b"\x7e" + b"e"),
-        C.UNDECODABLE,
-        "a length is 63",
-    ),
-    _dead(
-        "a text of 2^40 bytes", _ALLOCATES, create(event_id=HUGE), C.UNDECODABLE, "is 1099511627776"
-    ),
-    _dead(
-        "a text of negative length",
-        "a slice would go backwards",
-        create(event_id=long_bytes(-1)),
-        C.UNDECODABLE,
-        "a length is -1",
-    ),
-    _dead(
-        "a text of the most negative length",
-        "its negative does not fit",
-        create(topic=long_bytes(-(2**63))),
-        C.UNDECODABLE,
-        "a length is -",
-    ),
-    _dead("no UTF-8", "half a letter", create(event_id=b"\x04\xc3\x28"), C.UNDECODABLE, "no UTF-8"),
-    _dead(
-        "a surrogate in UTF-8",
-        "Java's and Python's writers make some",
-        create(event_id=b"\x06\xed\xa0\x80"),
-        C.UNDECODABLE,
-        "no UTF-8",
-    ),
-    _dead(
-        "overlong UTF-8",
-        "another spelling of a dot, to pass a check of names",
-        create(topic=b"\x08\xc0\xae\xc0\xae"),
-        C.UNDECODABLE,
-        "no UTF-8",
-    ),
-    _dead(
-        "a code point beyond Unicode",
-        "four bytes that mean nothing",
-        create(event_id=b"\x08\xf4\x90\x80\x80"),
-        C.UNDECODABLE,
-        "no UTF-8",
-    ),
-    _dead(
-        "a long in an int",
-        _AVRO_TAKES_IT,
-        create(partitions=long_bytes(2**31)),
-        C.UNDECODABLE,
-        "int is 2147483648",
-    ),
-    _dead(
-        "a negative long in an int",
-        _AVRO_TAKES_IT,
-        create(partitions=long_bytes(-(2**31) - 1)),
-        C.UNDECODABLE,
-        "int is -2147483649",
-    ),
-    _dead(
-        "the largest long in an SPU id",
-        _AVRO_TAKES_IT,
-        join(spu_id=long_bytes(2**63 - 1)),
-        C.UNDECODABLE,
-        "int is 9223372036854775807",
-        topic=SPU_EVENTS,
-    ),
-    _dead(
-        "a varint of 11 bytes",
-        "more than 64 bits",
-        create(partitions=b"\x80" * 10 + b"\x00"),
-        C.UNDECODABLE,
-        "more than 10 bytes",
-    ),
-    _dead(
-        "a varint of 70 bits",
-        "bits that fall off elsewhere",
-        create(partitions=b"\xff" * 9 + b"\x7f"),
-        C.UNDECODABLE,
-        "more than 64 bits",
-    ),
-    _dead(
-        "a varint of 100 kB",
-        "quadratic for who shifts a large integer",
-        CREATE_HEADER + b"\x80" * 100_000,
-        C.UNDECODABLE,
-        "more than 10 bytes",
-    ),
-    _dead(
-        "a varint of 60 kB",
-        "the same within the limit of a message",
-        CREATE_HEADER + b"\xff" * 60_000,
-        C.UNDECODABLE,
-        "more than 10 bytes",
-    ),
-    _dead(
-        "a union's branch beyond",
-        "an index out of range",
-        create(occurred_at=long_bytes(2)),
-        C.UNDECODABLE,
-        "branch is 2",
-    ),
-    _dead(
-        "a negative branch",
-        "it counts from the end in Python",
-        create(occurred_at=long_bytes(-1)),
-        C.UNDECODABLE,
-        "branch is -1",
-    ),
-    _dead(
-        "a negative branch deeper inside",
-        "it counts from the end in Python",
-        create(policy=long_bytes(-2)),
-        C.UNDECODABLE,
-        "branch is -2",
-    ),
-    _dead(
-        "an enum's index beyond",
-        "a policy of tomorrow",
-        create(policy=b"\x02" + long_bytes(5)),
-        C.UNDECODABLE,
-        "index is 5",
-    ),
-    _dead(
-        "a negative enum index",
-        "it counts from the end in Python",
-        create(on_shortage=long_bytes(-1)),
-        C.UNDECODABLE,
-        "index is -1",
-    ),
-    _dead(
-        "an enum's index of 2^40",
-        "an index out of range",
-        create(on_shortage=HUGE),
-        C.UNDECODABLE,
-        "index is 1099511627776",
-    ),
-    _dead(
-        "a boolean of 2", _AVRO_TAKES_IT, create(ignore_rack=b"\x02"), C.UNDECODABLE, "boolean is 2"
-    ),
-    _dead(
-        "a boolean of 255",
-        _AVRO_TAKES_IT,
-        create(validate_only=b"\xff"),
-        C.UNDECODABLE,
-        "boolean is 255",
-    ),
-    _dead(
-        "a block of 2^40 items",
-        _ALLOCATES,
-        create(replicas=b"\x02" + HUGE),
-        C.UNDECODABLE,
-        "1099511627776 items",
-    ),
-    _dead(
-        "a negative block of 2^40 items",
-        _ALLOCATES,
-        create(replicas=b"\x02" + long_bytes(-(2**40)) + b"\x00"),
-        C.UNDECODABLE,
-        "items",
-    ),
-    _dead(
-        "a block of the most negative count",
-        "its negative does not fit",
-        create(replicas=b"\x02" + long_bytes(-(2**63)) + b"\x00"),
-        C.UNDECODABLE,
+
+def _block(count: int) -> bytes:
+    """Manual lists that begin a block of so many."""
+    return b"\x02" + long_bytes(count) + b"\x00"
+
+
+def _with_id(length: int) -> bytes:
+    return create(event_id=text_bytes("e" * length))
+
+
+_BAD: Final = C.UNDECODABLE
+_MOST: Final = long_bytes(2**63 - 1)
+_LABEL: Final = text_bytes("a") + text_bytes("b")
+_LONG_LABEL: Final = b"\x02\x02" + text_bytes("a") + text_bytes("x" * MESSAGE_SIZE_MAX) + b"\x00"
+_LONG_GROW: Final = encode_event(Events().grow()) + bytes(MESSAGE_SIZE_MAX)
+_LONG_LISTS: Final = array_bytes([_EMPTY_LIST] * (MANUAL_MESSAGE_SIZE_MAX // 2))
+_LONG_CREATE: Final = create(replicas=b"\x02" + _LONG_LISTS)
+_BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
+    ("a length is 63", "a text beyond the end: a slice is shorter", "event_id", b"\x7ee"),
+    ("is 1099511627776", "a text of 2^40 bytes: allocated if believed", "event_id", HUGE),
+    ("a length is -1", "a text of length -1: a slice goes backwards", "event_id", b"\x01"),
+    ("a length is -", "a text of length -2^63: it has no negative", "topic", long_bytes(-(2**63))),
+    ("no UTF-8", "no UTF-8: half a letter", "event_id", b"\x04\xc3\x28"),
+    ("no UTF-8", "a surrogate in UTF-8: Java's writers make some", "event_id", b"\x06\xed\xa0\x80"),
+    ("no UTF-8", "overlong UTF-8: a hidden dot", "topic", b"\x08\xc0\xae\xc0\xae"),
+    ("no UTF-8", "a code point beyond Unicode: no text", "event_id", b"\x08\xf4\x90\x80\x80"),
+    ("int is 2147483648", "a long in an int: often taken", "partitions", long_bytes(2**31)),
+    ("int is -2147483649", "a negative long: often taken", "partitions", long_bytes(-(2**31) - 1)),
+    ("more than 10 bytes", "a long varint: over 64 bits", "partitions", b"\x80" * 10 + b"\x00"),
+    ("more than 64 bits", "a varint of 70 bits: too many", "partitions", b"\xff" * 9 + b"\x7f"),
+    ("branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
+    ("branch is -1", "a negative branch: Python counts from the end", "occurred_at", b"\x01"),
+    ("branch is -2", "a negative branch deeper inside: likewise", "policy", b"\x03"),
+    ("index is 5", "an enum's index beyond: a policy of tomorrow", "policy", b"\x02\x0a"),
+    ("index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
+    ("index is 1099511627776", "an enum's index of 2^40: out of range", "on_shortage", HUGE),
+    ("boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
+    ("boolean is 255", "a boolean of 255: likewise", "validate_only", b"\xff"),
+    ("1099511627776 items", "a block of 2^40 items: much memory", "replicas", b"\x02" + HUGE),
+    ("items", "a block of -2^40 items: much memory", "replicas", _block(-(2**40))),
+    (
         "9223372036854775808 items",
+        "a block of -2^63 items: no negative",
+        "replicas",
+        _block(-(2**63)),
     ),
-    _dead(
-        "a block of 2^40 bytes",
-        "who skips so far is past the end",
-        create(replicas=b"\x02\x01" + HUGE),
-        C.UNDECODABLE,
-        "bytes; 2 are left",
-    ),
-    _dead(
-        "a block of negative size",
-        "who skips so far reads the same again for ever",
-        create(replicas=b"\x02\x01\x01"),
-        C.UNDECODABLE,
-        "a block has -1 bytes",
-    ),
-    _dead(
-        "a block of wrong size",
-        "two readers would see two messages",
-        create(replicas=b"\x02\x01\x02\x00\x00\x00"),
-        C.UNDECODABLE,
+    ("bytes; 2 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
+    ("a block has -1 bytes", "a block of -1 bytes: an endless loop", "replicas", b"\x02\x01\x01"),
+    (
         "size says",
+        "a block of wrong size: read in two ways",
+        "replicas",
+        b"\x02\x01\x02" + bytes(3),
     ),
-    _dead(
-        "a block that never ends",
-        "the end is missing",
-        create(replicas=b"\x02\x02\x00\x02\x06"),
-        C.UNDECODABLE,
-        "",
-    ),
-    _dead(
-        "labels of 2^40 items",
-        _ALLOCATES,
-        join(labels=b"\x02" + HUGE),
-        C.UNDECODABLE,
-        "1099511627776 items",
-        topic=SPU_EVENTS,
-    ),
-    _dead(
-        "a label twice",
-        "two readers would see two values",
-        join(labels=b"\x02\x04" + (text_bytes("a") + text_bytes("b")) * 2 + b"\x00"),
-        C.UNDECODABLE,
-        "twice",
-        topic=SPU_EVENTS,
-    ),
-    _dead(
-        "a request of just over 64 KiB",
-        "no event without lists is as long",
-        encode_event(Events().grow()) + bytes(MESSAGE_SIZE_MAX),
-        C.TOO_LARGE,
-        "at most 65536",
-    ),
-    _dead(
-        "a join of just over 64 KiB",
-        "labels have no limit of their own",
-        join(labels=b"\x02\x02" + text_bytes("a") + text_bytes("x" * MESSAGE_SIZE_MAX) + b"\x00"),
-        C.TOO_LARGE,
-        "at most 65536",
-        topic=SPU_EVENTS,
-    ),
-    _dead(
-        "a create of just over 1 MiB",
-        "more than manual lists need",
-        create(replicas=b"\x02" + array_bytes([_EMPTY_LIST] * (MANUAL_MESSAGE_SIZE_MAX // 2))),
-        C.TOO_LARGE,
-        "1048576 for a TopicCreate",
-    ),
-    _dead(
-        "an event id of 64 KiB",
-        "it would be remembered and told with every answer",
-        create(event_id=text_bytes("e" * MESSAGE_SIZE_MAX)),
+    ("", "a block that never ends: the end is missing", "replicas", b"\x02\x02\x00\x02\x06"),
+]
+_BROKEN_JOINS: Final[list[tuple[Any, ...]]] = [
+    (_BAD, "int is 9223372036854775807", "an SPU id of 64 bits: no int", "spu_id", _MOST),
+    (_BAD, "1099511627776 items", "labels of 2^40 items: much memory", "labels", b"\x02" + HUGE),
+    (_BAD, "twice", "a label twice: two values", "labels", b"\x02\x04" + _LABEL * 2 + b"\x00"),
+    (C.TOO_LARGE, "at most 65536", "a join of over 64 KiB: labels", "labels", _LONG_LABEL),
+]
+_LIMITS: Final[list[tuple[Any, ...]]] = [
+    (C.TOO_LARGE, "at most 65536", "a grow of over 64 KiB: no event without lists is", _LONG_GROW),
+    (C.TOO_LARGE, "1048576 for a TopicCreate", "a create of over 1 MiB: too many", _LONG_CREATE),
+    (
         C.INVALID_EVENT,
         "event_id is",
+        "an event id of 64 KiB: remembered",
+        _with_id(MESSAGE_SIZE_MAX),
     ),
+    (C.INVALID_EVENT, "event_id is ''", "an empty event id: nothing to remember", _with_id(0)),
+    (C.INVALID_EVENT, "event_id is", "an event id of 257 characters: one too many", _with_id(257)),
+]
+_BODIES: Final = [
+    *(
+        _dead(C.UNDECODABLE, says, name, create(**{field: value}))
+        for says, name, field, value in _BROKEN_CREATES
+    ),
+    *(
+        _dead(letter, says, name, join(**{field: value}), topic=SPU_EVENTS)
+        for letter, says, name, field, value in _BROKEN_JOINS
+    ),
+    *(_dead(letter, says, name, value) for letter, says, name, value in _LIMITS),
 ]
 
-_NAMES: Final = (
-    [
-        _dead(f"a topic {what}", why, create(topic=text_bytes(name)), C.INVALID_EVENT, "topic is")
-        for what, name, why in (
-            ("with a slash", "a/b", "the key of its map would name another cluster"),
-            ("of two dots", "..", "a folder, where names become paths"),
-            ("of one dot", ".", "a folder, where names become paths"),
-            ("that climbs", "../../etc/passwd", "a file, where names become paths"),
-            ("with NUL", "a\x00b", "C libraries stop there"),
-            ("with a line feed", "t\n", "an anchor of a regular expression lets it pass"),
-            ("with a space", "a b", "no name of Kafka's"),
-            ("of emoji", "🚀", "no name of Kafka's"),
-            ("of a look-alike", "tорic", "Cyrillic letters in a Latin name"),
-            ("of fullwidth dots", "．．", "normalisation makes it two dots"),
-            ("with an escape sequence", "\x1b[2J", "it clears the terminal of who reads the log"),
-            ("of 250 characters", "t" * 250, "one more than a name may have"),
-            ("of 60,000 characters", "t" * 60_000, "the dead letter must not quote it whole"),
-            ("without a name", "", "nothing to answer under"),
-        )
-    ]
-    + [
+_TOPIC_NAMES: Final[list[tuple[Any, ...]]] = [
+    ("with a slash: the key of its map would name another cluster", "a/b"),
+    ("of two dots: a folder, where names become paths", ".."),
+    ("of one dot: likewise", "."),
+    ("that climbs: a file, where names become paths", "../../etc/passwd"),
+    ("with NUL: C libraries stop there", "a\x00b"),
+    ("with a line feed: an anchor of a regular expression lets it pass", "t\n"),
+    ("with a space: no name of Kafka's", "a b"),
+    ("of emoji: no name of Kafka's", "🚀"),
+    ("of a look-alike: Cyrillic letters in a Latin name", "tорic"),
+    ("of fullwidth dots: normalisation makes it two dots", "．．"),
+    ("with an escape sequence: it clears the terminal of who reads the log", "\x1b[2J"),
+    ("of 250 characters: one more than a name may have", "t" * 250),
+    ("of 60,000 characters: the dead letter must not quote it whole", "t" * 60_000),
+    ("without a name: nothing to answer under", ""),
+]
+_CLUSTER_NAMES: Final[list[tuple[Any, ...]]] = [
+    ("of two dots: a folder, where names become paths", ".."),
+    ("with a slash: its key would be that of a topic", "c/t"),
+    ("with NUL: C libraries stop there", "c\x00"),
+    ("of emoji: no name of Kafka's", "🦄"),
+    ("of 250 characters: one more than a name may have", "c" * 250),
+    ("without a name: nothing to answer under", ""),
+]
+_NAMES: Final = [
+    *(
+        _dead(C.INVALID_EVENT, "topic is", f"a topic {what}", create(topic=text_bytes(name)))
+        for what, name in _TOPIC_NAMES
+    ),
+    *(
         _dead(
-            f"a cluster {what}",
-            why,
-            create(cluster_id=text_bytes(name)),
             C.INVALID_EVENT,
             "cluster_id is",
+            f"a cluster {what}",
+            create(cluster_id=text_bytes(name)),
             key=name.encode(),
         )
-        for what, name, why in (
-            ("of two dots", "..", "a folder, where names become paths"),
-            ("with a slash", "c/t", "its key would be that of a topic"),
-            ("with NUL", "c\x00", "C libraries stop there"),
-            ("of emoji", "🦄", "no name of Kafka's"),
-            ("of 250 characters", "c" * 250, "one more than a name may have"),
-            ("without a name", "", "nothing to answer under"),
-        )
-    ]
-    + [
-        _dead(
-            "an empty event id",
-            "nothing to remember",
-            create(event_id=b"\x00"),
-            C.INVALID_EVENT,
-            "event_id is ''",
-        ),
-        _dead(
-            "an event id of 257 characters",
-            "one more than is remembered",
-            create(event_id=text_bytes("e" * 257)),
-            C.INVALID_EVENT,
-            "event_id is",
-        ),
-    ]
-)
-
-_ENDS: Final = (("0", 0), ("-1", -1), ("2^31 - 1", 2**31 - 1), ("-2^31", -(2**31)))
-_NUMBERS: Final = (
-    [
-        _rejected(
-            f"{name} partitions", "an end of its type", Code.INVALID_PARTITIONS, partitions=raw
-        )
-        for name, raw in [
-            *((name, long_bytes(end)) for name, end in _ENDS),
-            ("100,001", long_bytes(100_001)),
-        ]
-    ]
-    + [
-        _rejected(
-            f"a replication factor of {name}",
-            "an end of its type",
-            Code.INVALID_REPLICATION_FACTOR,
-            replication_factor=long_bytes(number),
-        )
-        for name, number in [*_ENDS, ("33", 33)]
-    ]
-    + [
-        _rejected(
-            f"a start index of {name}",
-            "an end of its type",
-            Code.INVALID_START_INDEX,
-            policy=_FLUVIO,
-            start_index=b"\x02" + long_bytes(number),
-        )
-        for name, number in (("-1", -1), ("-2^31", -(2**31)))
-    ]
-    + [
-        _rejected(
-            "a shift of -1",
-            "below 0",
-            Code.INVALID_SHIFT,
-            policy=_KAFKA,
-            start_index=b"\x02\x00",
-            shift=b"\x02\x01",
-        ),
-        _rejected(
-            "the largest start index and shift",
-            "they are added up",
-            Code.INSUFFICIENT_SPUS,
-            policy=_KAFKA,
-            start_index=b"\x02" + long_bytes(2**31 - 1),
-            shift=b"\x02" + long_bytes(2**31 - 1),
-        ),
-        _rejected(
-            "a time at the end of 64 bits",
-            "no date, where it becomes one",
-            Code.INSUFFICIENT_SPUS,
-            occurred_at=b"\x02" + long_bytes(2**63 - 1),
-        ),
-        _rejected(
-            "a time at the other end",
-            "no date, where it becomes one",
-            Code.INSUFFICIENT_SPUS,
-            occurred_at=b"\x02" + long_bytes(-(2**63)),
-        ),
-        _rejected(
-            "an event id of \x1b[2J 🚀 \x00 \u202e",
-            "legal, and nothing that a log should print as it is",
-            Code.INSUFFICIENT_SPUS,
-        ),
-        _rejected(
-            "an id in nine bytes",
-            "Avro allows longer varints than are needed",
-            Code.INSUFFICIENT_SPUS,
-            partitions=b"\x82\x80\x80\x80\x80\x80\x80\x80\x00",
-        ),
-    ]
-    + [
-        _ignored(
-            f"SPU {name}", "an end of its type", Code.INVALID_SPU_ID, spu_id=long_bytes(number)
-        )
-        for name, number in (("-1", -1), ("-2^31", -(2**31)))
-    ]
-    + [
-        _ignored(
-            f"{name} cores", "each keeps a weight", Code.INVALID_CORES, cores=long_bytes(number)
-        )
-        for name, number in [*_ENDS, ("1,025", 1_025)]
-    ]
-    + [
-        _ignored(
-            f"a capacity of {name}",
-            "below 0",
-            Code.INVALID_CAPACITY,
-            capacity=b"\x02" + long_bytes(number),
-        )
-        for name, number in (("-1", -1), ("-2^31", -(2**31)))
-    ]
-    + [
-        _ignored(f"a rack {what}", why, Code.INVALID_RACK, rack=b"\x02" + text_bytes(rack))
-        for what, rack, why in (
-            ("without a name", "", "it is not the same as no rack"),
-            ("of 129 characters", "r" * 129, "one more than it may have"),
-            ("of 60,000 characters", "r" * 60_000, "it is kept with every SPU"),
-        )
-    ]
-)
-
-_MANUAL: Final = [
-    _rejected(
-        "100,001 lists",
-        "one more than a request may have",
-        Code.INVALID_PARTITIONS,
-        replicas=lists(*((number, []) for number in range(100_001))),
-    ),
-    _rejected(
-        "half a million lists",
-        "2 bytes on the wire and 250 in memory each",
-        Code.INVALID_PARTITIONS,
-        replicas=b"\x02" + array_bytes([_EMPTY_LIST] * 500_000),
-    ),
-    _rejected("no lists", "nothing to place", Code.INVALID_PARTITIONS, replicas=b"\x02\x00"),
-    _rejected("an empty list", "no leader", Code.MANUAL_EMPTY_LIST, replicas=lists((0, []))),
-    _rejected(
-        "a list of 200,000 SPUs",
-        "more than there can be",
-        Code.INVALID_REPLICATION_FACTOR,
-        replicas=lists((0, list(range(200_000)))),
-    ),
-    _rejected(
-        "an id given twice",
-        "two lists for one partition",
-        Code.MANUAL_PARTITION_IDS,
-        replicas=lists((0, [0]), (0, [1])),
-    ),
-    _rejected(
-        "a list with the largest id",
-        "an index, where ids become one",
-        Code.MANUAL_PARTITION_IDS,
-        replicas=lists((2**63 - 1, [0])),
-    ),
-    _rejected(
-        "a list with id -1",
-        "it counts from the end in Python",
-        Code.MANUAL_PARTITION_IDS,
-        replicas=lists((-1, [0])),
-    ),
-    _rejected(
-        "an SPU twice in a list",
-        "two replicas on one machine",
-        Code.MANUAL_DUPLICATE_SPU,
-        replicas=lists((0, [7, 7])),
-    ),
-    _rejected(
-        "SPU -1 in a list",
-        "it pads short lists inside the core",
-        Code.MANUAL_INVALID_SPU,
-        replicas=lists((0, [-1])),
-    ),
-    _rejected(
-        "SPU 2^63 - 1 in a list",
-        "it wraps around in 32 bits",
-        Code.MANUAL_INVALID_SPU,
-        replicas=lists((0, [2**63 - 1])),
-    ),
-    _rejected(
-        "SPU 2^32 in a list",
-        "it is 0 in 32 bits",
-        Code.MANUAL_INVALID_SPU,
-        replicas=lists((0, [2**32])),
-    ),
-    _rejected(
-        "lists of different length",
-        "no matrix",
-        Code.MANUAL_UNEVEN_LISTS,
-        replicas=lists((0, [0, 1]), (1, [0])),
-    ),
-    _rejected(
-        "an SPU that is not there",
-        "a replica nowhere",
-        Code.MANUAL_UNKNOWN_SPU,
-        replicas=lists((0, [2**31 - 1])),
+        for what, name in _CLUSTER_NAMES
     ),
 ]
 
+_ENDS: Final = (0, -1, 2**31 - 1, -(2**31))
+_BELOW: Final = (-1, -(2**31))
+
+
+def _ends(field: str, code: Code, numbers: Iterable[int], **changed: bytes) -> Iterator[Poison]:
+    """Numbers at the ends of a field, refused; `changed` holds what precedes them in a union."""
+    for number in numbers:
+        raw = changed.get(field, b"") + long_bytes(number)
+        make = _ignored if field in _JOIN else _rejected
+        yield make(f"{field} of {number:,}: an end of its type", code, **(changed | {field: raw}))
+
+
+_LAST: Final = b"\x02" + long_bytes(2**31 - 1)
+_UNUSUAL: Final[list[tuple[Any, ...]]] = [
+    (
+        "the largest start and shift: added up",
+        {"policy": _KAFKA, "start_index": _LAST, "shift": _LAST},
+    ),
+    ("a time at the end of 64 bits: no date", {"occurred_at": b"\x02" + long_bytes(2**63 - 1)}),
+    ("a time at the other end: no date", {"occurred_at": b"\x02" + long_bytes(-(2**63))}),
+    ("an event id of \x1b[2J 🚀 \x00 \u202e: legal, and no log should print it as it is", {}),
+    ("1 partition in nine bytes: Avro allows it", {"partitions": b"\x82" + b"\x80" * 7 + b"\x00"}),
+]
+_RACKS: Final[list[tuple[Any, ...]]] = [
+    ("without a name: it is not the same as no rack", ""),
+    ("of 129 characters: one more than it may have", "r" * 129),
+    ("of 60,000 characters: it is kept with every SPU", "r" * 60_000),
+]
+_NUMBERS: Final = [
+    *_ends("partitions", Code.INVALID_PARTITIONS, (*_ENDS, 100_001)),
+    *_ends("replication_factor", Code.INVALID_REPLICATION_FACTOR, (*_ENDS, 33)),
+    *_ends("start_index", Code.INVALID_START_INDEX, _BELOW, policy=_FLUVIO, start_index=b"\x02"),
+    *_ends("spu_id", Code.INVALID_SPU_ID, _BELOW),
+    *_ends("cores", Code.INVALID_CORES, (*_ENDS, 1_025)),
+    *_ends("capacity", Code.INVALID_CAPACITY, _BELOW, capacity=b"\x02"),
+    _rejected(
+        "a shift of -1: below 0",
+        Code.INVALID_SHIFT,
+        policy=_KAFKA,
+        start_index=b"\x02\x00",
+        shift=b"\x02\x01",
+    ),
+    *(_rejected(name, Code.INSUFFICIENT_SPUS, **changed) for name, changed in _UNUSUAL),
+    *(
+        _ignored(f"a rack {what}", Code.INVALID_RACK, rack=b"\x02" + text_bytes(rack))
+        for what, rack in _RACKS
+    ),
+]
+
+_REFUSED_LISTS: Final[list[tuple[Any, ...]]] = [
+    ("100,001 lists: one too many", Code.INVALID_PARTITIONS, [(n, []) for n in range(100_001)]),
+    ("half a million lists: much memory", Code.INVALID_PARTITIONS, [(0, [])] * 500_000),
+    ("no lists: nothing to place", Code.INVALID_PARTITIONS, []),
+    ("an empty list: no leader", Code.MANUAL_EMPTY_LIST, [(0, [])]),
+    ("200,000 SPUs: too many", Code.INVALID_REPLICATION_FACTOR, [(0, [*range(200_000)])]),
+    ("an id given twice: two lists", Code.MANUAL_PARTITION_IDS, [(0, [0]), (0, [1])]),
+    ("a list with the largest id: no index", Code.MANUAL_PARTITION_IDS, [(2**63 - 1, [0])]),
+    ("a list with id -1: from the end in Python", Code.MANUAL_PARTITION_IDS, [(-1, [0])]),
+    ("an SPU twice in a list: on one machine", Code.MANUAL_DUPLICATE_SPU, [(0, [7, 7])]),
+    ("SPU -1 in a list: it pads short lists", Code.MANUAL_INVALID_SPU, [(0, [-1])]),
+    ("SPU 2^63 - 1 in a list: it wraps in 32 bits", Code.MANUAL_INVALID_SPU, [(0, [2**63 - 1])]),
+    ("SPU 2^32 in a list: it is 0 in 32 bits", Code.MANUAL_INVALID_SPU, [(0, [2**32])]),
+    ("lists of different length: no matrix", Code.MANUAL_UNEVEN_LISTS, [(0, [0, 1]), (1, [0])]),
+    ("an SPU that is not there: a replica nowhere", Code.MANUAL_UNKNOWN_SPU, [(0, [2**31 - 1])]),
+]
+_MANUAL: Final = [
+    _rejected(name, code, replicas=lists(*entries)) for name, code, entries in _REFUSED_LISTS
+]
+
+_KEYS: Final[list[tuple[Any, ...]]] = [
+    ("the message has no key", "no key: state is kept by key", None),
+    ("b''", "an empty key: state is kept by key", b""),
+    ("b'c2'", "another cluster's key: it would reach another shard's state", b"c2"),
+    (r"c\x00", "a key with NUL: C ends there", b"c\x00"),
+    (r"\xff", "a key of no UTF-8: keys are texts", b"\xff"),
+    ("the key is", "a key of 100 kB: it would become the dead letter's", b"k" * 100_000),
+]
 _KAFKA_SIDE: Final = [
-    _dead(
-        "no key",
-        "state is kept by key",
-        create(),
-        C.KEY_MISSING,
-        "the message has no key",
-        key=None,
+    _dead(C.KEY_MISSING, "no key", "no key and no value: nothing at all", None, key=None),
+    *(
+        _dead(C.KEY_MISSING if key is None else C.KEY_MISMATCH, says, name, create(), key=key)
+        for says, name, key in _KEYS
     ),
-    _dead("no key and no value", "nothing at all", None, C.KEY_MISSING, "no key", key=None),
-    _dead("an empty key", "state is kept by key", create(), C.KEY_MISMATCH, "b''", key=b""),
-    _dead(
-        "another cluster's key",
-        "it would reach another shard's state",
-        create(),
-        C.KEY_MISMATCH,
-        "b'c2'",
-        key=b"c2",
-    ),
-    _dead("a key with NUL", "C ends there", create(), C.KEY_MISMATCH, r"c\x00", key=b"c\x00"),
-    _dead("a key of no UTF-8", "keys are texts", create(), C.KEY_MISMATCH, r"\xff", key=b"\xff"),
-    _dead(
-        "a key of 100 kB",
-        "it would become the dead letter's",
-        create(),
-        C.KEY_MISMATCH,
-        "the key is",
-        key=b"k" * 100_000,
-    ),
-    Poison(
-        name="10,000 headers",
-        why="nobody reads them",
-        value=create(event_id=text_bytes("10,000 headers")),
-        rejection=Code.INSUFFICIENT_SPUS,
+    replace(
+        _rejected("10,000 headers: nobody reads them", Code.INSUFFICIENT_SPUS),
         headers=tuple((f"h{number}", b"x") for number in range(10_000)),
     ),
-    Poison(
-        name="headers of garbage",
-        why="CloudEvents headers that lie",
-        value=create(event_id=text_bytes("headers of garbage")),
-        rejection=Code.INSUFFICIENT_SPUS,
+    replace(
+        _rejected("headers of garbage: CloudEvents headers that lie", Code.INSUFFICIENT_SPUS),
         headers=(("ce_id", b"\xff\x00"), ("ce_id", b"twice"), ("", b""), ("x" * 1_000, bytes(999))),
     ),
-    Poison(
-        name="a time in the year 3000",
-        why="by a producer's clock it would be merged behind all others for ever",
-        value=create(event_id=text_bytes("a time in the year 3000")),
-        rejection=Code.INSUFFICIENT_SPUS,
+    replace(
+        _rejected("a time in the year 3000: merged behind all others", Code.INSUFFICIENT_SPUS),
         timestamp_ms=FAR_FUTURE_MS,
     ),
 ]
@@ -778,7 +425,6 @@ class Line:
     """One line of JSON Lines; it becomes a dead letter that says this, or is answered by a code."""
 
     name: str
-    why: str
     make: Callable[[], bytes]
     says: str = ""
     answer: Code | None = None
@@ -796,134 +442,72 @@ def _with(members: bytes) -> bytes:
 
 _DEEP: Final = 10_000
 
+
+def _half_a_million_names() -> bytes:
+    """An object of them, the last one twice."""
+    names = (*range(500_000), 499_999)
+    return b"{" + b",".join(b'"%x":0' % name for name in names) + b"}"
+
+
+_BROKEN_LINES: Final[list[tuple[Any, ...]]] = [
+    (
+        "longer than 8388608 bytes",
+        "10 MB: memory for all of it",
+        lambda: _with(b'"x":"' + b"x" * 10_000_000 + b'"'),
+    ),
+    ("given more than once", "half a million names: quadratic if compared", _half_a_million_names),
+    ("nested too deeply", "lists 10,000 deep: the stack ends", lambda: b"[" * _DEEP + b"]" * _DEEP),
+    (
+        "nested too deeply",
+        "objects 10,000 deep: likewise",
+        lambda: b'{"a":' * _DEEP + b"1" + b"}" * _DEEP,
+    ),
+    (
+        "nested",
+        "replicas 900 deep: it is read",
+        lambda: _with(b'"replicas":' + b"[" * 900 + b"]" * 900),
+    ),
+    ("half a surrogate pair is none", "half a pair: no UTF-8", lambda: _line(event_id="\ud800")),
+    ("byte order mark", "a byte order mark: editors put it", lambda: b"\xef\xbb\xbf" + _line()),
+    ("no JSON", "UTF-16: some shells write it", lambda: _line().decode().encode("utf-16-be")),
+    ("UTF-8", "no UTF-8: Latin-1", lambda: _line()[:-3] + b'\xe9"}'),
+    ("Extra data", "NUL: C ends there", lambda: _line() + b"\x00"),
+    ("Extra data", "two objects in a line: the second would be lost", lambda: _line() + _line()),
+    (r"\u001b[2J", "an escape sequence: it clears a terminal", lambda: _line(policy="\x1b[2J")),
+    ("unknown field", "an unknown field of 64 KiB: not quoted", lambda: _line(**{"x" * 65_536: 1})),
+]
+_BROKEN_MEMBERS: Final[list[tuple[Any, ...]]] = [
+    ('field "topic" is given more than once', "a name twice: two topics", b'"topic":"u"'),
+    (
+        '"topic" is given more than once',
+        "a name twice by an escape: likewise",
+        rb'"\u0074opic":"u"',
+    ),
+    ("too many digits", "5,000 digits: Python refuses", b'"partitions":1' + b"0" * 5_000),
+    ("found NaN", "NaN: no JSON", b'"start_index":NaN'),
+    ("found -Infinity", "-Infinity: no JSON", b'"start_index":-Infinity'),
+    ("found 1e999", "1e999: an infinite float", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
+    ("partitions is true", "true for 1: a bool is an int to Python", b'"partitions":true'),
+    ("2.0", "2.0 for 2: no whole number", b'"partitions":2.0'),
+]
+_ANSWERED: Final[list[tuple[Any, ...]]] = [
+    (
+        Code.INVALID_PARTITIONS,
+        "8 MiB of lists: much memory",
+        b'"replicas":[' + b"[]," * 2_700_000 + b"[]]",
+    ),
+    (Code.INVALID_PARTITIONS, "4,000 digits: an integer", b'"partitions":1' + b"0" * 4_000),
+    (Code.MANUAL_INVALID_SPU, "true for SPU 1: an int", b'"replicas":[{"id":0,"replicas":[true]}]'),
+]
 LINES: Final = [
-    Line(
-        name="one line of 10 MB",
-        why="memory for as much as somebody sends",
-        make=lambda: _with(b'"x":"' + b"x" * 10_000_000 + b'"'),
-        says="longer than 8388608 bytes",
+    *(Line(name=name, make=make, says=says) for says, name, make in _BROKEN_LINES),
+    *(
+        Line(name=name, make=partial(_with, members), says=says)
+        for says, name, members in _BROKEN_MEMBERS
     ),
-    Line(
-        name="8 MiB of empty lists",
-        why="3 bytes of text and 64 of memory each",
-        make=lambda: _with(b'"replicas":[' + b"[]," * 2_700_000 + b"[]]"),
-        answer=Code.INVALID_PARTITIONS,
-    ),
-    Line(
-        name="half a million names, the last one twice",
-        why="quadratic for who counts them one by one",
-        make=lambda: b"{" + b",".join(b'"%x":0' % n for n in (*range(500_000), 499_999)) + b"}",
-        says="given more than once",
-    ),
-    Line(
-        name="lists 10,000 deep",
-        why="one call each, until the stack ends",
-        make=lambda: b"[" * _DEEP + b"]" * _DEEP,
-        says="nested too deeply",
-    ),
-    Line(
-        name="objects 10,000 deep",
-        why="one call each, until the stack ends",
-        make=lambda: b'{"a":' * _DEEP + b"1" + b"}" * _DEEP,
-        says="nested too deeply",
-    ),
-    Line(
-        name="replicas 900 deep",
-        why="it is read, and ends the stack of whoever walks it",
-        make=lambda: _with(b'"replicas":' + b"[" * 900 + b"]" * 900),
-        says="nested",
-    ),
-    Line(
-        name="a name twice",
-        why="two readers would see two topics",
-        make=lambda: _with(b'"topic":"u"'),
-        says='field "topic" is given more than once',
-    ),
-    Line(
-        name="a name twice by an escape",
-        why="the same name in another spelling",
-        make=lambda: _with(rb'"\u0074opic":"u"'),
-        says='field "topic" is given more than once',
-    ),
-    Line(
-        name="a number of 5,000 digits",
-        why="Python refuses to read it",
-        make=lambda: _with(b'"partitions":1' + b"0" * 5_000),
-        says="too many digits",
-    ),
-    Line(
-        name="a number of 4,000 digits",
-        why="Python reads it, and nobody wants to see it",
-        make=lambda: _with(b'"partitions":1' + b"0" * 4_000),
-        answer=Code.INVALID_PARTITIONS,
-    ),
-    Line(name="NaN", why="no JSON", make=lambda: _with(b'"start_index":NaN'), says="found NaN"),
-    Line(
-        name="-Infinity",
-        why="no JSON",
-        make=lambda: _with(b'"start_index":-Infinity'),
-        says="found -Infinity",
-    ),
-    Line(
-        name="1e999",
-        why="infinite, for who reads it as a float",
-        make=lambda: _with(b'"replicas":[{"id":0,"replicas":[1e999]}]'),
-        says="found 1e999",
-    ),
-    Line(
-        name="true for 1",
-        why="a bool is an int to Python",
-        make=lambda: _with(b'"partitions":true'),
-        says="partitions is true",
-    ),
-    Line(
-        name="true for SPU 1",
-        why="a bool is an int to Python",
-        make=lambda: _with(b'"replicas":[{"id":0,"replicas":[true]}]'),
-        answer=Code.MANUAL_INVALID_SPU,
-    ),
-    Line(
-        name="2.0 for 2", why="no whole number", make=lambda: _with(b'"partitions":2.0'), says="2.0"
-    ),
-    Line(
-        name="half a surrogate pair",
-        why="no bytes can hold it",
-        make=lambda: _with(rb'"event_id":"\ud800"').replace(b'"event_id": "poison", ', b""),
-        says="half a surrogate pair is none",
-    ),
-    Line(
-        name="a byte order mark",
-        why="editors put it there, and nobody sees it",
-        make=lambda: b"\xef\xbb\xbf" + _line(),
-        says="byte order mark",
-    ),
-    Line(
-        name="UTF-16",
-        why="some shells write it",
-        make=lambda: _line().decode().encode("utf-16-be"),
-        says="no JSON",
-    ),
-    Line(
-        name="no UTF-8", why="Latin-1", make=lambda: _line(topic="t")[:-3] + b'\xe9"}', says="UTF-8"
-    ),
-    Line(name="NUL", why="C ends there", make=lambda: _line() + b"\x00", says="Extra data"),
-    Line(
-        name="two objects in a line",
-        why="the second one would be lost",
-        make=lambda: _line() + _line(),
-        says="Extra data",
-    ),
-    Line(
-        name="an escape sequence for a policy",
-        why="it clears the terminal of who reads the message",
-        make=lambda: _line(policy="\x1b[2J"),
-        says=r"\u001b[2J",
-    ),
-    Line(
-        name="an unknown field of 64 KiB",
-        why="the message must not quote it whole",
-        make=lambda: _line(**{"x" * MESSAGE_SIZE_MAX: 1}),
-        says="unknown field",
+    *(
+        Line(name=name, make=partial(_with, members), answer=answer)
+        for answer, name, members in _ANSWERED
     ),
 ]
 
@@ -936,7 +520,6 @@ class File:
     """A file in a folder of its own; `make` gives its path."""
 
     name: str
-    why: str
     make: Callable[[Path], Path]
     says: str
 
@@ -994,53 +577,33 @@ _NOT_REGULAR: Final = "is not a regular file"
 
 # Of any file that is read: no regular file, not to be read, too large.
 PLACES: Final = [
-    File(name="a FIFO", why="it waits for a writer", make=_pipe, says=_NOT_REGULAR),
-    File(name="a folder", why="no bytes", make=lambda folder: folder, says=_NOT_REGULAR),
-    File(name="/dev/zero", why="no end", make=lambda _: Path("/dev/zero"), says=_NOT_REGULAR),
-    File(name="a terminal", why="it waits", make=lambda _: Path("/dev/ptmx"), says=_NOT_REGULAR),
-    File(name="a socket", why="not to be opened", make=_socket, says="No such device"),
-    File(name="a link to itself", why="no end", make=_loop, says=""),
-    File(
-        name="nothing", why="a wrong name", make=lambda folder: folder / "no", says="No such file"
-    ),
-    File(
-        name="a name with NUL",
-        why="C ends there",
-        make=lambda folder: folder / "a\x00b",
-        says="embedded null",
-    ),
-    File(
-        name="a name of 5,000 characters",
-        why="more than a system takes",
-        make=lambda folder: folder / ("a" * 5_000),
-        says="too long",
-    ),
-    File(
-        name="a name of half a surrogate pair",
-        why="a terminal in another encoding",
-        make=lambda folder: folder / "\ud800",
-        says="cannot be read",
-    ),
-    File(
-        name="a file that cannot be read",
-        why="the disk fails in the middle",
-        make=lambda _: Path("/proc/self/mem"),
-        says="Input/output error",
-    ),
-    File(name="1 TiB", why="memory for all of it", make=_sparse(2**40), says="has more than"),
+    File(name=name, make=make, says=says)
+    for name, make, says in (
+        ("a FIFO: it waits for a writer", _pipe, _NOT_REGULAR),
+        ("a folder: no bytes", lambda folder: folder, _NOT_REGULAR),
+        ("/dev/zero: no end", lambda _: Path("/dev/zero"), _NOT_REGULAR),
+        ("a terminal: it waits", lambda _: Path("/dev/ptmx"), _NOT_REGULAR),
+        ("a socket: not to be opened", _socket, "No such device"),
+        ("a link to itself: no end", _loop, ""),
+        ("nothing: a wrong name", lambda folder: folder / "no", "No such file"),
+        ("a name with NUL: C ends there", lambda folder: folder / "a\x00b", "embedded null"),
+        ("a name of 5,000 characters: too many", lambda folder: folder / ("a" * 5_000), "too long"),
+        ("half a surrogate pair: no bytes", lambda folder: folder / "\ud800", "cannot be read"),
+        ("a bad disk: it fails midway", lambda _: Path("/proc/self/mem"), "Input/output error"),
+        ("1 TiB: memory for all of it", _sparse(2**40), "has more than"),
+    )
 ]
 
 FILES: Final = [
     *PLACES,
-    File(name="a link", why="the file may be another's", make=_link, says="is a symbolic link"),
+    File(name="a link: the file may be another's", make=_link, says="is a symbolic link"),
     File(
-        name="8 MiB and a byte",
-        why="the limit",
+        name="8 MiB and a byte: the limit",
         make=_sparse(MANUAL_FILE_SIZE_MAX + 1),
         says="has more than 8388608 bytes",
     ),
     *(
-        File(name=name, why=why, make=_holding(content), says=says)
+        File(name=f"{name}: {why}", make=_holding(content), says=says)
         for name, why, content, says in (
             ("an empty file", "written by nobody", b"", "no JSON at line 1, column 1"),
             ("half a file", "read while it was written", _LISTS[:10], "no JSON at line 1"),
@@ -1073,7 +636,7 @@ FILES: Final = [
 SETTINGS: Final = [
     *PLACES,
     *(
-        File(name=name, why=why, make=_holding(content), says=says)
+        File(name=f"{name}: {why}", make=_holding(content), says=says)
         for name, why, content, says in (
             ("deep lists", "the stack ends", b"shards = " + b"[" * _DEEP, "nested too deeply"),
             ("deep tables", "likewise", b"shards = " + b"{a=" * _DEEP, "nested too deeply"),
@@ -1101,7 +664,6 @@ class Schema:
     """A file of the registry's folder, and what is said of it."""
 
     name: str
-    why: str
     file: str
     content: bytes
     says: str
@@ -1147,14 +709,14 @@ def _schemas() -> Iterator[Schema]:
         if name == "a default of NaN":
             field = b'{"name":"a","type":"int","default":NaN}'
             content = content.replace(b'"fields": []', b'"fields": [' + field + b"]")
-        yield Schema(name=name, why=why, file="TopicGrow.avsc", content=content, says=says)
+        yield Schema(name=f"{name}: {why}", file="TopicGrow.avsc", content=content, says=says)
     for name, why, content, says in (
         ("no JSON", "half a file", b"{", "is no JSON"),
         ("no UTF-8", "another encoding", b"\xff", "is no JSON"),
         ("lists 10,000 deep", "the stack ends", b"[" * _DEEP + b"]" * _DEEP, "is no JSON"),
     ):
         for file in ("TopicGrow.avsc", "registry.json"):
-            yield Schema(name=f"{name} in {file}", why=why, file=file, content=content, says=says)
+            yield Schema(name=f"{name} in {file}: {why}", file=file, content=content, says=says)
     whole = {
         "id": 1,
         "type_name": "TopicGrow",
@@ -1172,7 +734,7 @@ def _schemas() -> Iterator[Schema]:
         ("an unknown member", "of another release", {"more": 1}, "an entry of"),
     ):
         content = json.dumps({"schemas": [whole | changes]}).encode()
-        yield Schema(name=name, why=why, file="registry.json", content=content, says=says)
+        yield Schema(name=f"{name}: {why}", file="registry.json", content=content, says=says)
 
 
 def _array_of(items: Any) -> dict[str, Any]:
