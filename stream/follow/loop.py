@@ -61,8 +61,7 @@ def follow(
         ClientError: the same of the cluster that the events go to.
         FollowError: it cannot go on.
     """
-    sizes = SizesOfLooks(options, output)
-    with closing(_Follower(events, WatchedCluster(watched), options, sizes, output)) as follower:
+    with closing(_Follower(events, watched, options, output)) as follower:
         follower.begin()
         while True:
             began = time.monotonic()
@@ -136,16 +135,15 @@ class _Follower:
     def __init__(
         self,
         events: Connection,
-        watched: WatchedCluster,
+        watched: Connection,
         options: FollowOptions,
-        sizes: SizesOfLooks,
         output: FollowOutput,
     ) -> None:
         self._events = events
-        self._watched = watched
         self._options = options
-        self._sizes = sizes
         self._output = output
+        self._sizes = SizesOfLooks(options, output)
+        self._watched = WatchedCluster(watched)
         self._sight = Sightings()
         self._kafka_cluster = ""
         self._election: LeaderElection | None = None

@@ -87,12 +87,17 @@ class Sender:
     `tell` is called for each message, once it is acknowledged or given up.
     """
 
-    def __init__(self, connection: Connection, tell: Callable[[SentMessage], None]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        tell: Callable[[SentMessage], None],
+        topics: Iterable[str] = (SPU_EVENTS, TOPIC_EVENTS),
+    ) -> None:
         self._tell = tell
         self._connection = connection
         self._last_topic = ""
         with DiagnosedAdmin(connection.client()) as admin:
-            _require_topics(admin, connection, [SPU_EVENTS, TOPIC_EVENTS])
+            _require_topics(admin, connection, topics)
         settings: dict[str, Any] = {
             "acks": "all",
             "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
@@ -120,8 +125,10 @@ class Sender:
         self._last_topic = topic
         self.send_raw(topic, key=event.cluster_id, value=value, event_id=event.event_id)
 
-    def send_raw(self, topic: str, *, key: str, value: bytes, event_id: str | None = None) -> None:
-        """Send bytes as they are."""
+    def send_raw(
+        self, topic: str, *, key: str, value: bytes | None, event_id: str | None = None
+    ) -> None:
+        """Send bytes as they are, or a tombstone."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._tell(

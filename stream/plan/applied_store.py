@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.access import may_write
-from spu_assigner.stream.kafka.client import DELIVERY_SECONDS_MAX, Reader
+from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import GRANTING, ClientError, TopicsError, error_text
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError, TopicsError
 from spu_assigner.stream.kafka.topic_admin import create_missing
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
 from spu_assigner.stream.plan.applied import AppliedRecords, fold
@@ -33,7 +32,6 @@ from spu_assigner.stream.plan.wanted_maps import checked_record
 INTENT: Final = "/intent"
 SEEN_SECONDS_MAX: Final = 10.0  # from the controller's answer to what a broker shows: milliseconds
 POLL_SECONDS: Final = 0.02
-_PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # the client reconnects
 
 
 class AppliedLedger:
@@ -49,8 +47,8 @@ class AppliedLedger:
         self.is_there = is_there
         self._connection = connection
         self._cluster_id = cluster_id
-        self._producer: Producer | None = None
-        self._errors: list[KafkaError] = []  # of the client, and of messages
+        self._sender: Sender | None = None
+        self._errors: list[str] = []  # of messages that were not acknowledged
         self._intents: set[str] = set()  # topics with one that is not settled
 
     def read(self) -> AppliedRecords:
@@ -95,54 +93,38 @@ class AppliedLedger:
         Raises:
             ClientError: something is not, or the topic cannot be made.
         """
-        messages: list[tuple[bytes, bytes | None]] = [
-            *((_key(record), encode_record(record)) for record in records),
-            *((f"{self._cluster_id}/{key}".encode(), None) for key in gone),
+        messages: list[tuple[str, bytes | None]] = [
+            *((_key(record).decode(), encode_record(record)) for record in records),
+            *((f"{self._cluster_id}/{key}", None) for key in gone),
         ]
         if not messages:
             return
-        producer = self._producer = self._producer or self._opened()
+        sender = self._sender = self._sender or self._opened()
         self._errors.clear()
-        try:
-            for key, value in messages:
-                producer.produce(self.topic, key=key, value=value, on_delivery=self._delivered)
-                producer.poll(0)
-            left = producer.flush(DELIVERY_SECONDS_MAX)
-        except (KafkaException, BufferError, SystemError) as reason:
-            # A call that meets a fatal error may end without saying which it was.
-            error = reason.args[0] if isinstance(reason, KafkaException) else None
-            raise self._refused(self._errors[0] if self._errors else error) from reason
-        failed = [error for error in self._errors if error.code() not in _PASSING]
-        if left or failed:
-            raise self._refused(failed[0] if failed else None)
+        for key, value in messages:
+            sender.send_raw(APPLIED_TOPICS, key=key, value=value)
+        sender.flush()
+        if self._errors:
+            raise ClientError(
+                f"{self.topic} does not take what is to be recorded: {self._errors[0]}"
+            )
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            self._errors.append(error)
+    def _sent(self, message: SentMessage) -> None:
+        if message.error is not None:
+            self._errors.append(message.error)
 
-    def _opened(self) -> Producer:
-        """A producer, once the topic is there and may be written to.
+    def _opened(self) -> Sender:
+        """A sender, once the topic is there and may be written to.
 
         The right is asked for: of a producer that may not write librdkafka prints a line of its
         own.
         """
-        client = self._connection.client()
-        with DiagnosedAdmin(client) as admin:
+        with DiagnosedAdmin(self._connection.client()) as admin:
             if not self.is_there:
                 self._create(admin)
             if may_write(admin, self.topic) is False:
                 raise ClientError(f"this user may not Write {self.topic}; {GRANTING}")
-        settings: dict[str, Any] = {
-            "acks": "all",
-            "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
-            "message.timeout.ms": int(DELIVERY_SECONDS_MAX * 1000),
-            "queue.buffering.max.messages": 1_000_000,  # of one write: two for each topic
-            "linger.ms": 1,
-            "log_level": 0,  # what goes wrong is reported once, by an error
-            "error_cb": self._errors.append,
-            **client,
-        }
-        return Producer(settings)
+        return Sender(self._connection, self._sent, [APPLIED_TOPICS])
 
     def _create(self, admin: DiagnosedAdmin) -> None:
         """Make the topic, and wait until it is seen.
@@ -160,10 +142,6 @@ class AppliedLedger:
                 )
             time.sleep(POLL_SECONDS)
         self.is_there = True
-
-    def _refused(self, error: KafkaError | None) -> ClientError:
-        reason = "Kafka does not answer" if error is None else error_text(error)
-        return ClientError(f"{self.topic} does not take what is to be recorded: {reason}")
 
 
 def _key(record: AppliedTopic) -> bytes:
