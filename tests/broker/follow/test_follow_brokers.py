@@ -27,14 +27,14 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.reading import committed, settled
 
-PATIENCE_SECONDS = 240.0
-GRACE_SECONDS = 10.0  # the leader may lose its seat for a while with the broker that stops
+SECONDS_MAX = 240.0
+GRACE_SECONDS = 10.0  # the leader may lose the election for a while with the broker that stops
 RESTART_GRACE = "10m"  # longer than any machine takes to restart a broker
 
 
 @dataclass(slots=True)
 class Follower:
-    """A process; what it says is kept as it comes."""
+    """A process; what it prints is kept as it comes."""
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
@@ -55,13 +55,13 @@ class Follower:
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.process.wait(SECONDS_MAX)
 
 
-def wait(is_so: Callable[[], bool], told: Callable[[], list[Any]]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def wait(is_so: Callable[[], bool], shown: Callable[[], list[Any]]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
     while not is_so():
-        assert time.monotonic() < deadline, "\n".join(map(str, told()))
+        assert time.monotonic() < deadline, "\n".join(map(str, shown()))
         time.sleep(0.1)
 
 
@@ -104,7 +104,7 @@ class Followed:
         return [*program, *given, *options]
 
     def events(self) -> list[SpuJoined | SpuLeft]:
-        """What lies in the input."""
+        """What is in the input."""
         servers, name = self.connection.bootstrap_servers, f"{self.connection.prefix}spu-events"
         found = []
         for message in committed(servers, name):
@@ -113,14 +113,17 @@ class Followed:
             found.append(event)
         return found
 
-    def said(self) -> list[tuple[str, int]]:
+    def announced(self) -> list[tuple[str, int]]:
         return [(type(event).__name__, event.spu_id) for event in self.events()]
 
-    def waits_for(self, said: list[tuple[str, int]]) -> None:
+    def waits_for(self, expected: list[tuple[str, int]]) -> None:
         """Once there is so much it is just that, also with what is still being committed."""
-        wait(lambda: len(self.said()) >= len(said), lambda: [each.lines for each in self.started])
+        wait(
+            lambda: len(self.announced()) >= len(expected),
+            lambda: [each.lines for each in self.started],
+        )
         settled(self.connection.bootstrap_servers, [f"{self.connection.prefix}spu-events"])
-        assert self.said() == said
+        assert self.announced() == expected
 
 
 JOINED = [("SpuJoined", 1), ("SpuJoined", 2), ("SpuJoined", 3)]
@@ -138,7 +141,7 @@ def followed(kafka_cluster: KafkaCluster, topic_prefix: str) -> Iterator[Followe
 def test_a_broker_that_stops_leaves_and_joins_again_and_the_ring_follows(
     kafka_cluster: KafkaCluster, followed: Followed
 ) -> None:
-    """The whole life of a broker, by one process that is then told to end."""
+    """The whole life of a broker, by one process that is then ended."""
     follower = followed.start("--grace", f"{GRACE_SECONDS}s", "--capacity", "50")
     followed.waits_for(JOINED)
     joins = [event for event in followed.events() if isinstance(event, SpuJoined)]
@@ -170,7 +173,7 @@ def ring(followed: Followed) -> list[int]:
 def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_nothing(
     kafka_cluster: KafkaCluster, followed: Followed
 ) -> None:
-    """The leader is killed: nothing is said twice, neither by the other nor by the one after it."""
+    """The leader is killed: neither the other nor the one after it announces anything twice."""
     first = followed.start("--grace", RESTART_GRACE)
     followed.waits_for(JOINED)
     second = followed.start("--grace", RESTART_GRACE)
@@ -217,16 +220,16 @@ def test_what_has_expired_is_known_from_the_state(followed: Followed) -> None:
     send(followed, [by_hand(4)])
     reader = AnnouncedReader(followed.connection, "c1")
     reader.close()
-    said = reader.announced.by_spu()
-    assert {spu_id: (known.online, known.is_own) for spu_id, known in said.items()} == {
+    known = reader.announced.by_spu()
+    assert {spu_id: (each.online, each.is_own) for spu_id, each in known.items()} == {
         1: (True, True),
         2: (False, True),
         3: (True, False),
         4: (True, False),
     }
-    assert said[1].place == reader.origin
-    assert said[4].place != reader.origin
-    described = said[1].described
+    assert known[1].place == reader.origin
+    assert known[4].place != reader.origin
+    described = known[1].described
     assert described is not None
     assert (described.capacity, described.labels) == (5, {LABEL: "elsewhere"})
 
@@ -257,7 +260,7 @@ def produce(followed: Followed, topic: str, messages: list[tuple[str, bytes]]) -
     producer = Producer(followed.connection.client())
     for key, value in messages:
         producer.produce(f"{followed.connection.prefix}{topic}", value, key)
-    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert producer.flush(SECONDS_MAX) == 0
 
 
 def expire(followed: Followed) -> None:
@@ -267,7 +270,7 @@ def expire(followed: Followed) -> None:
         partitions = admin.list_topics(timeout=10).topics[name].partitions
         ends = [TopicPartition(name, partition, OFFSET_END) for partition in partitions]
         for future in admin.delete_records(ends).values():
-            future.result(timeout=PATIENCE_SECONDS)
+            future.result(timeout=SECONDS_MAX)
 
 
 @pytest.mark.smoke
@@ -292,7 +295,7 @@ def test_a_capacity_that_kafka_has_half_used_is_warned_of_before_it_is_announced
 ) -> None:
     """The slots are gone at half of the topics then; a larger capacity gives no warning."""
     with AdminClient(kafka_cluster.client) as admin:
-        there = admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        there = admin.list_topics(timeout=SECONDS_MAX).topics
     # Each broker has a replica of each of these; other tests' topics are there, too.
     own = [each for name, each in there.items() if name.startswith(followed.connection.prefix)]
     least = sum(len(topic.partitions) for topic in own)
