@@ -8,10 +8,11 @@ Rules, in this order:
    that leaves a choice, its leaders as a share of its capacity.
 3. The lists led by one SPU have many different followers: what it led spreads when it fails.
 
-How: first the number of replicas and of leaders of each SPU (`quotas`), then the lists (`rows`).
+How: first the number of replicas and of leaders of each SPU (`quotas`), then the lists
+(`list_filling`).
 
 An SPU whose last slot is taken leaves the ring. Numbers are made for as many lists as the rule
-about racks allows on the ring as it is; for the others it is put anew on the ring as it then is.
+about racks allows on the ring as it is; the others are placed on the ring as it then is.
 
 No randomness: what looks so is a fixed mixing of ids, counts and `start`.
 """

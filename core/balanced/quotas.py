@@ -14,6 +14,7 @@ by one, the level up to which all are given is searched.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -185,16 +186,13 @@ def _shared_last_key(takers: Takers) -> int:
     owners, between = _keys_between(takers, below, high)
     given = takers.sums(below)
     candidates = np.unique(between)
-    low_at, high_at = -1, len(candidates) - 1  # the last one is enough
-    while high_at - low_at > 1:
-        middle = (low_at + high_at) // 2
-        taken = takers.groups[owners[between <= candidates[middle]]]
+
+    def is_enough(key: int) -> bool:
+        taken = takers.groups[owners[between <= key]]
         through = np.clip(given + np.bincount(taken, minlength=len(given)), lower, upper)
-        if int(through.sum()) < total:
-            low_at = middle
-        else:
-            high_at = middle
-    return int(candidates[high_at])
+        return int(through.sum()) >= total
+
+    return int(candidates[bisect_left(candidates[:-1], True, key=is_enough)])
 
 
 def _keys_between(

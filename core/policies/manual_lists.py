@@ -6,7 +6,7 @@ and have room, the cluster knows.
 
 A request is refused for its first fault. Before all: the form and the number of partitions. Then
 partition by partition: the entry, its id, an empty list, too long a list, a length unlike the
-first, duplicates, ids that are none. `list_faults` goes on behind the first, for those who mend.
+first, duplicates, ids that are none. `list_faults` reports all, for `lint`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def entries_of(raw: Any) -> Any:
 def list_faults(raw: object) -> Iterator[ManualFault]:
     """Every fault of the lists, in their order.
 
-    Behind an id out of order the count goes on from it: one slip is one fault.
+    After an id out of order the count continues from it: one slip is one fault.
     """
     if isinstance(raw, dict) and raw.keys() != {"partitions"}:
         yield _malformed(f"the object has the fields {bounded_repr(sorted(map(str, raw)))}")

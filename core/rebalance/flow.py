@@ -13,8 +13,8 @@ Rules:
   what cannot be evened out.
 - Always a path that costs no more than any other: so each number of paths has cost least in all.
   The least cost never falls from one path to the next, so any path found at that cost will do.
-- Between bands a path may end at an SPU with room and go on at one that can spare a unit: the node
-  `hub`, at no cost, stands for all that are within their band.
+- Between bands a path may end at an SPU with room and continue at one that can spare a unit: the
+  node `hub`, at no cost, stands for all that are within their band.
 - In the last stage an SPU that is the first of some paths and the last of others counts as if it
   were two, with the counts it had before: that costs no less than the truth, and the same in the
   end, since the squares are convex.
@@ -28,9 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,18 +69,14 @@ class Bands:
     limits: CountArray
 
 
-class _Goal(Enum):
-    """From whom to whom units are to pass."""
+class _Goal(NamedTuple):
+    """From whom to whom units are to pass: SPUs above or below their band, or the hub."""
 
-    ABOVE_TO_BELOW = auto()
-    ABOVE_TO_HUB = auto()
-    HUB_TO_BELOW = auto()
-    LESS_UNEVEN = auto()
+    from_above: bool
+    to_below: bool
 
 
-_FROM_ABOVE: Final = (_Goal.ABOVE_TO_BELOW, _Goal.ABOVE_TO_HUB)
-_TO_BELOW: Final = (_Goal.ABOVE_TO_BELOW, _Goal.HUB_TO_BELOW)
-_INTO_BANDS: Final = (_Goal.ABOVE_TO_BELOW, _Goal.ABOVE_TO_HUB, _Goal.HUB_TO_BELOW)
+_INTO_BANDS: Final = (_Goal(True, True), _Goal(True, False), _Goal(False, True))
 
 
 def even_out(
@@ -91,7 +86,7 @@ def even_out(
 
     Returns the pool after that and the counts. Cost: about one visit of each SPU for each length of
     path, and one of each SPU on a path for each unit. Where not all can be brought into their bands
-    it begins anew with bands so wide that all are in them, and halves what they are wider by: that
+    it starts over with bands so wide that all are in them, and halves what they are wider by: that
     leaves little to the last stage, which goes from loss to loss.
     """
     pool = new_pool()
@@ -105,7 +100,7 @@ def even_out(
             flow.widen(width)
             for goal in _INTO_BANDS:
                 flow.run(goal)
-        flow.run(_Goal.LESS_UNEVEN)
+        flow.run(None)
     return pool, flow.counts
 
 
@@ -139,9 +134,12 @@ class _Flow:
         below, above = self._floors - self.counts, self.counts - self._ceilings
         return int(np.maximum(below, above).max(initial=0))
 
-    def run(self, goal: _Goal) -> None:
-        """Pass units along shortest paths until there is none that helps."""
-        if goal is _Goal.LESS_UNEVEN:
+    def run(self, goal: _Goal | None) -> None:
+        """Pass units along shortest paths until there is none that helps.
+
+        None: between any two SPUs, which makes the sum of squares smaller.
+        """
+        if goal is None:
             self._has_hub = False
             self._given[:] = self._taken[:] = 0
         bound = -FAR
@@ -149,15 +147,15 @@ class _Flow:
             starts, ends = self._terminals(goal)
             distances = self._distances(starts, ends, bound)
             cost = int((distances + ends).min()) // self._unit
-            if cost >= (0 if goal is _Goal.LESS_UNEVEN else FAR // self._unit):
+            if cost >= (0 if goal is None else FAR // self._unit):
                 return
             bound = (cost + 1) * self._unit - 1
             self._pass_at(bound, goal, distances)
 
-    def _terminals(self, goal: _Goal) -> tuple[CountArray, CountArray]:
+    def _terminals(self, goal: _Goal | None) -> tuple[CountArray, CountArray]:
         """What it adds to a path's length to start, or end, at each node; FAR: it cannot."""
         starts, ends = np.full((2, self._hub + 1), FAR)
-        if goal is _Goal.LESS_UNEVEN:
+        if goal is None:
             first = self.counts + self._given - self._taken
             low, high = first - self._given, first + self._taken
             weight = self._unit * self._unit
@@ -165,11 +163,11 @@ class _Flow:
             ends[:-1] = weight * (self._penalties(high + 1) - self._penalties(high))
             ends[:-1][high >= self._limits] = FAR
             return starts, ends
-        if goal in _FROM_ABOVE:
+        if goal.from_above:
             starts[:-1][self.counts > self._ceilings] = 0
         else:
             starts[-1] = 0
-        if goal in _TO_BELOW:
+        if goal.to_below:
             ends[:-1][self.counts < self._floors] = 0
         else:
             ends[-1] = 0
@@ -181,7 +179,7 @@ class _Flow:
         return np.asarray(outside * outside)
 
     def _steps(self, node: int) -> Iterator[tuple[int, Positions]]:
-        """Where a path may go on to from a node, and the length of that step.
+        """Where a path may lead to from a node, and the length of that step.
 
         Length is cost * unit + 1: of paths that cost the same, those with fewer steps come first.
         """
@@ -199,7 +197,7 @@ class _Flow:
         """How long a path to each node is at least.
 
         Ends early once a whole path is no longer than `bound`, or none can be shorter than one that
-        was found; other nodes may then be nearer than told. Lengths may be negative, but no circle
+        was found; other nodes may then be nearer than that. Lengths may be negative, but no circle
         is, since the units passed so far cost the least.
         """
         distances = starts.copy()
@@ -227,7 +225,7 @@ class _Flow:
                 break
         return distances
 
-    def _pass_at(self, bound: int, goal: _Goal, distances: CountArray) -> None:
+    def _pass_at(self, bound: int, goal: _Goal | None, distances: CountArray) -> None:
         """Pass units along paths no longer than `bound`, until the distances show no more."""
         given_up = np.zeros(self._hub + 1, dtype=np.bool_)
         has_passed = True
@@ -349,8 +347,8 @@ class _Flow:
 def _onward(
     steps: list[tuple[int, Positions]], spent: int, distances: CountArray, given_up: Flags
 ) -> Iterator[tuple[int, int, int]]:
-    """Nodes not looked at yet that a shortest path may go on to: node, length of the
-    step, length so far."""
+    """The next nodes of a shortest path, not looked at yet: node, length of the step, length so
+    far."""
     for length, takers in steps:
         fit = ~given_up[takers] & (spent + length <= distances[takers])
         for taker in takers[fit].tolist():

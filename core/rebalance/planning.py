@@ -96,12 +96,10 @@ def plan_rebalance(
     lists = _joined(topics, loads)
     before = lists.ids.copy()
     counts = loads.replicas.astype(np.int64)
-    rack_matrix = _rack_matrix(lists.ids, loads, racks)
-    shares = _replica_shares(lists, rack_matrix, loads)
+    rack_of, rack_matrix = _rack_numbers(lists.ids, loads, racks)
+    shares = _replica_shares(lists, rack_of, rack_matrix, loads)
     bands = _bands(shares, counts, loads.capacities, is_limited=True)
-    pool, planned = even_out(
-        lambda: ReplicaPool(lists.places, rack_matrix, loads.racks), counts, bands
-    )
+    pool, planned = even_out(lambda: ReplicaPool(lists.places, rack_matrix, rack_of), counts, bands)
     leads_before = _leads(lists, len(counts))
     order = _ordered(pool.changes(), counts, planned, shares, bands)
     moves = []
@@ -138,20 +136,17 @@ def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _ClusterLists:
     )
 
 
-def _replica_shares(lists: _ClusterLists, rack_matrix: IdMatrix, loads: Loads) -> Shares:
+def _replica_shares(
+    lists: _ClusterLists, rack_of: CountArray, rack_matrix: IdMatrix, loads: Loads
+) -> Shares:
     """The fair share of replicas of each online SPU."""
-    known = np.unique(loads.racks)
-    rack_of = np.searchsorted(known, loads.racks)
-    at = np.minimum(np.searchsorted(known, rack_matrix), len(known) - 1)
-    numbers = np.where(known[at] == rack_matrix, at, len(known) + rack_matrix)
-    numbers = np.where(rack_matrix < 0, -1, numbers).astype(np.int32)
     movable = np.bincount(lists.places.ravel(), minlength=len(loads.ids) + 1)[:-1]
     holders = Holders(
         capacities=loads.capacities.tolist(),
         fixed=(loads.replicas - movable).tolist(),
         racks=rack_of,
     )
-    return fair_shares(holders, kinds_of(lists.places, numbers, rack_of))
+    return fair_shares(holders, kinds_of(lists.places, rack_matrix, rack_of))
 
 
 def _leader_shares(lists: _ClusterLists, leaders: CountArray, capacities: CountArray) -> Shares:
@@ -187,14 +182,22 @@ def _bands(
     )
 
 
-def _rack_matrix(ids: IdMatrix, loads: Loads, racks: Mapping[int, int]) -> IdMatrix:
-    """The rack number of each replica; -1 where a list is short."""
+def _rack_numbers(
+    ids: IdMatrix, loads: Loads, racks: Mapping[int, int]
+) -> tuple[CountArray, IdMatrix]:
+    """The rack of each online SPU, 0 … without gaps, and of each replica: then come the racks of
+    others alone; -1 where a list is short."""
+    known, rack_of = np.unique(loads.racks, return_inverse=True)
+    number_of = {rack: number for number, rack in enumerate(known.tolist())}
+    online = dict(zip(loads.ids.tolist(), rack_of.tolist(), strict=True))
     every = np.unique(ids[ids >= 0])
-    online = dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))
-    numbers = [online[i] if i in online else racks[i] for i in every.tolist()]
-    known = np.array([*numbers, -1], dtype=np.int32)  # the last one serves the padding
+    numbers = [
+        online[i] if i in online else number_of.setdefault(racks[i], len(number_of))
+        for i in every.tolist()
+    ]
+    numbers.append(-1)  # of the padding
     at = np.where(ids >= 0, np.searchsorted(every, ids), len(every))
-    return np.asarray(known[at], dtype=np.int32)
+    return rack_of, np.array(numbers, dtype=np.int32)[at]
 
 
 def _ordered(
@@ -229,7 +232,7 @@ def _ordered(
             raise InvariantError("moves of a rebalance wait for each other in a circle")
         key, giver = heappop(heap)
         if giver not in pending or -key != load(giver):
-            continue  # told anew since
+            continue  # It has another key since.
         with_room = [place for place in pending[giver] if room[place] > 0]
         if not with_room:
             blocked.append(giver)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
+from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.flow import Flags, Positions
+from spu_assigner.core.state.ledger import CountArray
 
 
 class Transfer(NamedTuple):
@@ -62,14 +63,12 @@ class ReplicaPool:
     `_full` holds the racks of its members, each once; it is kept up to date as replicas pass.
     """
 
-    def __init__(self, places: IdMatrix, racks: IdMatrix, rack_of: IdArray) -> None:
+    def __init__(self, places: IdMatrix, racks: IdMatrix, rack_of: CountArray) -> None:
         """`racks` is parallel to `places`, -1 for padding; `rack_of` has those of the SPUs."""
         self._spus = len(rack_of)
-        numbers = np.unique(np.concatenate([racks.ravel(), rack_of, np.array([-1])]))
-        self._rack_count = len(numbers) - 1  # numbers[0] is -1
-        self._rack_of = np.searchsorted(numbers, rack_of) - 1
-        full = np.searchsorted(numbers, racks).astype(np.int32) - 1
-        full[full < 0] = self._rack_count
+        self._rack_count = 1 + max(int(racks.max()), int(rack_of.max()))
+        self._rack_of = rack_of
+        full = np.where(racks < 0, self._rack_count, racks)
         self._racks_at_first = full.copy()
         for column in range(1, full.shape[1]):
             repeated = (full[:, :column] == self._racks_at_first[:, column, None]).any(axis=1)

@@ -3,7 +3,7 @@
     python tests/bench/by_process.py [--creates 100000] [--rounds 3] [--asks 100] [--policy fluvio]
 
 The job runs as a user starts it, with a broker of its own, and the client in this process, which is
-not counted. Of several rounds the one with the least CPU time is told: other work on the machine
+not counted. Of several rounds the one with the least CPU time is printed: other work on the machine
 adds, and never takes away. What was found is kept in `profiles/`.
 """
 
@@ -33,7 +33,7 @@ from support.bench.workload import CLUSTERS, SPUS, Client, creates, joins
 from support.job.programs import running, session
 
 WARM_UP: Final = 30_000
-SHOWN_MIN: Final = 0.01  # of the whole; threads with less are told together
+SHOWN_MIN: Final = 0.01  # of the whole; threads with less are printed together
 ENDED: Final = "threads that ended"
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 
@@ -95,7 +95,7 @@ def measured(processes: Callable[[], dict[int, str]], work: Callable[[], None]) 
     return Spent(seconds=seconds, cpu=cpu)
 
 
-def told(title: str, spent: Spent, unit: str, factor: float) -> Iterator[str]:
+def table_of(title: str, spent: Spent, unit: str, factor: float) -> Iterator[str]:
     """A table: by role, and by the threads that matter in it."""
     whole = spent.cpu.total()
     yield f"{title}, {unit}; {whole / spent.seconds:.2f} cores busy"
@@ -160,7 +160,7 @@ def run(given: argparse.Namespace, folder: Path) -> None:
             best = min(rounds, key=lambda spent: spent.cpu.total())
             factor = 100_000 / given.creates
             title = f"backlog, {given.policy}"
-            print(*told(title, best, "CPU s for 100,000 creates", factor), sep="\n", flush=True)
+            print(*table_of(title, best, "CPU s for 100,000 creates", factor), sep="\n", flush=True)
             asks = next_creates(given.asks)
 
             def asked() -> None:
@@ -169,7 +169,9 @@ def run(given: argparse.Namespace, folder: Path) -> None:
 
             spent = measured(processes, asked)
             title = f"one create at a time, {1000 * spent.seconds / given.asks:.0f} ms each"
-            print(*told(title, spent, "CPU ms for one", 1000 / given.asks), sep="\n", flush=True)
+            print(
+                *table_of(title, spent, "CPU ms for one", 1000 / given.asks), sep="\n", flush=True
+            )
 
 
 def main() -> None:

@@ -351,17 +351,6 @@ def test_placement_repeats_after_its_period(
     assert place(case, later, case.partitions) == place(case, case.start, case.partitions)
 
 
-@each_function
-@given(case=cases(), more=st.integers(1, 2 * ROWS_BY_HAND_MAX))
-def test_a_second_topic_goes_on_where_the_first_one_stopped(
-    place: Place, place_one: object, case: Case, more: int
-) -> None:
-    """Chaining: two topics hold what one long topic would."""
-    first = place(case, case.start, case.partitions)
-    second = place(case, case.start + case.partitions, more)
-    assert first + second == place(case, case.start, case.partitions + more)
-
-
 @pytest.mark.parametrize("place", [place_round_robin, place_walk, place_shifted])
 @given(case=cases())
 def test_over_a_period_each_spu_leads_and_follows_as_often(place: Place, case: Case) -> None:
@@ -391,18 +380,6 @@ def test_the_smallest_and_widest_rings_are_placed_on(
     case = Case(ids=ids, racks=racks, start=10**20, shift=3, partitions=200, replicas=replicas)
     indexes = range(case.start, case.start + case.partitions)
     assert place(case, case.start, 200) == [place_one(case, index) for index in indexes]
-
-
-def test_walking_by_hand_and_at_once_give_the_same_rows() -> None:
-    """Small requests take another way than large ones; nobody may notice."""
-    ids = list(range(30))
-    racks = ["a"] * 15 + ["b"] * 12 + ["c"] * 2 + ["d"]
-    case = Case(ids=ids, racks=racks, start=11, shift=4, partitions=1, replicas=6)
-    at_once = place_over_racks(case, case.start, 5 * ROWS_BY_HAND_MAX)
-    by_hand = [
-        place_over_racks(case, case.start + row, 1)[0] for row in range(5 * ROWS_BY_HAND_MAX)
-    ]
-    assert at_once == by_hand
 
 
 def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from math import lcm
 from unittest import mock
 
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.balanced import list_filling, policy
 from spu_assigner.core.balanced.policy import place_balanced
-from spu_assigner.core.balanced.quotas import keys
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.base.limits import CAPACITY_MAX
@@ -236,23 +234,6 @@ def test_the_same_loads_give_the_same_lists(case: Case) -> None:
     assert placed.tolist() == case.place()
 
 
-@given(st.lists(st.tuples(CAPACITIES, CAPACITIES), min_size=2, max_size=8))
-@settings(max_examples=50, deadline=None)
-def test_keys_are_ordered_as_the_fractions_they_stand_for(pairs: list[tuple[int, int]]) -> None:
-    """Two keys may differ by less than a float can tell."""
-    pairs += [(CAPACITY_MAX, CAPACITY_MAX), (CAPACITY_MAX - 1, CAPACITY_MAX - 1)]
-    capacities = [max(pair) for pair in pairs]
-    numbers = [min(pair) for pair in pairs]
-    integers = keys(np.array(capacities), np.array(numbers)).tolist()
-    exact = [
-        Fraction(2 * number - 1, 2 * capacity)
-        for capacity, number in zip(capacities, numbers, strict=True)
-    ]
-    for one in range(len(pairs)):
-        for other in range(len(pairs)):
-            assert (integers[one] < integers[other]) == (exact[one] < exact[other])
-
-
 @dataclass(frozen=True, kw_only=True)
 class Costs:
     """What a choice of replicas and leaders costs: sums of keys, as integers over one divisor."""
@@ -315,7 +296,7 @@ def costs_of(spus: dict[int, Spu], rows: list[list[int]]) -> Costs:
 @given(cases())
 @settings(max_examples=150, deadline=None)
 def test_replicas_then_leaders_are_as_even_as_an_exact_solver_makes_them(case: Case) -> None:
-    """For as many lists as one rule about racks admits, then anew for those after them."""
+    """For as many lists as one rule about racks admits, then for those after them."""
     spus = case.copied()
     rows = case.place()
     while rows:
@@ -328,7 +309,7 @@ def test_replicas_then_leaders_are_as_even_as_an_exact_solver_makes_them(case: C
 
 
 def test_lists_do_not_depend_on_what_a_process_keeps_beside_the_state() -> None:
-    """A process that was started anew has the published state, and nothing cached with its ring."""
+    """A restarted process has the published state, and nothing cached with its ring."""
     warm = ClusterState("c")
     published: dict[tuple[str, int | str], ReplicaMap | Entry] = {}
     events: list[SpuJoined | TopicCreate] = [
@@ -466,7 +447,7 @@ def cluster_of(*sizes: int, capacities: np.ndarray | None = None) -> Cluster:
     "sizes", [(334, 333, 333), (500, 300, 200), (100,) * 10, (400, 300, 100, 100, 100)]
 )
 def test_a_thousand_topics_leave_replicas_and_leaders_level(sizes: tuple[int, ...]) -> None:
-    """A spread of at most 1, which no policy that starts each topic anew can promise."""
+    """A spread of at most 1, which no policy that starts over with each topic can promise."""
     cluster = cluster_of(*sizes)
     for _ in range(1_000):
         cluster.create()

@@ -48,7 +48,7 @@ def exact_moves(cluster: Cluster) -> tuple[int, int]:
         band_edges(graph, spu, fixed[spu], band, limit)
     graph.add_node("end", demand=total)
     cost, flow = nx.network_simplex(graph)
-    return told(cluster.bands(), fixed, cost, flow)
+    return solution(cluster.bands(), fixed, cost, flow)
 
 
 def exact_reorders(cluster: Cluster) -> tuple[int, int]:
@@ -69,10 +69,10 @@ def exact_reorders(cluster: Cluster) -> tuple[int, int]:
         band_edges(graph, spu, fixed[spu], band, fixed[spu] + total)
     graph.add_node("end", demand=total)
     cost, flow = nx.network_simplex(graph)
-    return told(bands, fixed, cost, flow)
+    return solution(bands, fixed, cost, flow)
 
 
-def told(bands: Bands, fixed: dict[int, int], cost: int, flow: dict) -> tuple[int, int]:
+def solution(bands: Bands, fixed: dict[int, int], cost: int, flow: dict) -> tuple[int, int]:
     """Squared distances to the bands, and moves, of a solution."""
     outside = 0
     for spu, (low, high) in bands.items():
