@@ -93,13 +93,19 @@ PARALLEL := -p no:cacheprovider -n $(WORKERS) --dist loadgroup
 test: $(READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (8 minutes; PROFILE=latency: in that profile)
 	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
 
+STORE ?=
+
 .PHONY: test-all
-test-all: $(READY) ## all tests, those of over a minute each included; before a release, and before an issue is resolved (35 minutes)
-	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE))' --durations 20
+test-all: $(READY) ## all tests, the long ones included; before a release (35 minutes; STORE=1: keeps what each took)
+	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
 
 .PHONY: tiers
 tiers: $(READY) ## write CONTRIBUTING's table of which tests are in which tier
 	@$(BIN)/python tests/support/project/tiers.py
+
+.PHONY: sizes
+sizes: $(READY) ## lines of each package, and the sizes that have a limit, beside it
+	@$(BIN)/python tests/support/project/sizes.py
 
 CONTAINER_TESTS := kafka/test_kafka_container.py kafka/test_topics.py \
   job/test_job.py::test_a_restart_goes_on_and_repeats_nothing

@@ -1,0 +1,102 @@
+"""The sizes that CONTRIBUTING.md limits: `make sizes` prints them beside their limits.
+
+Status 1 if a limit is passed, so that it can be asked in CI.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import subprocess
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[3]
+PRODUCT: Final = ("core", "schemas", "stream", "docker", "docs")
+FOLDER_FILES_MAX: Final = 16
+PAGE_LINES_MAX: Final = 200
+README_BYTES_MAX: Final = 12 * 1024
+
+
+class Size(NamedTuple):
+    """One figure; `limit` None: it is only shown."""
+
+    what: str
+    found: int
+    limit: int | None
+
+
+def tracked(*folders: str) -> list[Path]:
+    """The Python files of these folders that git knows."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--", *(f"{folder}/*.py" for folder in folders)],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    return [ROOT / name for name in listed]
+
+
+def lines_of(paths: list[Path]) -> int:
+    """All lines of the files."""
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in paths)
+
+
+def statement_lines(path: Path) -> int:
+    """The lines of a file that hold code: no blank line, comment or docstring."""
+    text = path.read_text(encoding="utf-8")
+    used: set[int] = set()
+    blank = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in (*blank, tokenize.ENDMARKER):
+            used.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            used.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(used)
+
+
+def by_package() -> dict[str, tuple[int, int]]:
+    """Lines, and lines of code, of each package of the product."""
+    lines: Counter[str] = Counter()
+    code: Counter[str] = Counter()
+    for path in tracked(*PRODUCT):
+        package = path.parent.relative_to(ROOT).as_posix()
+        lines[package] += lines_of([path])
+        code[package] += statement_lines(path)
+    return {package: (count, code[package]) for package, count in lines.most_common()}
+
+
+def sizes() -> Iterator[Size]:
+    """What is limited, and the sums."""
+    yield Size("product: lines of Python", lines_of(tracked(*PRODUCT)), None)
+    yield Size("product: of them code", sum(map(statement_lines, tracked(*PRODUCT))), None)
+    yield Size("tests and benches: lines of Python", lines_of(tracked("tests")), None)
+    folders = Counter(path.parent for path in tracked(*PRODUCT, "tests"))
+    yield Size("most Python files in one folder", max(folders.values()), FOLDER_FILES_MAX)
+    for page in ("README.md", "ARCHITECTURE.md"):
+        yield Size(f"{page}: lines", lines_of([ROOT / page]), PAGE_LINES_MAX)
+    yield Size("README.md: bytes", (ROOT / "README.md").stat().st_size, README_BYTES_MAX)
+
+
+def main() -> int:
+    """Print both tables."""
+    print(f"{'package':<24}{'lines':>8}{'code':>8}")
+    for package, (lines, code) in by_package().items():
+        print(f"{package:<24}{lines:>8,}{code:>8,}")
+    missed = 0
+    print()
+    for size in sizes():
+        limit = "" if size.limit is None else f"   at most {size.limit:,}"
+        missed += size.limit is not None and size.found > size.limit
+        print(f"{size.what:<38}{size.found:>8,}{limit}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

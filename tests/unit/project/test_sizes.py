@@ -1,0 +1,24 @@
+"""`make sizes`: what it counts, and that no limit is passed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.project import sizes
+
+
+def test_no_size_is_over_its_limit() -> None:
+    """A folder, README and ARCHITECTURE stay within what one reads at once."""
+    over = [size for size in sizes.sizes() if size.limit is not None and size.found > size.limit]
+    assert over == []
+
+
+def test_lines_of_code_are_those_without_docstrings_comments_and_blanks(tmp_path: Path) -> None:
+    """A call over several lines counts each, a text that is a value too."""
+    path = tmp_path / "module.py"
+    path.write_text(
+        '"""Docstring\nof two lines."""\n\n# A comment.\n\n\ndef f(\n    a: int,\n) -> str:\n'
+        '    """Docstring."""\n    return """one\ntwo"""\n',
+        encoding="utf-8",
+    )
+    assert sizes.statement_lines(path) == 5  # of `def` three, of `return` two
