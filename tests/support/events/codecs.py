@@ -72,7 +72,7 @@ def built(cls: type, number: Any = COUNT, **given: Any) -> st.SearchStrategy[Any
     known = _BY_NAME | given
     return st.builds(
         cls,
-        **{x.name: known[x.name] if x.name in known else of(hints[x.name]) for x in fields(cls)},
+        **{name: known[name] if name in known else of(hints[name]) for name in hints},
     )
 
 
