@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from spu_assigner.core.balanced.policy import place_balanced
@@ -31,6 +32,12 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
 
+# Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
+RULES_OF: Final = {
+    Policy.FLUVIO: (PlacementRule.ROUND_ROBIN, PlacementRule.WALK),
+    Policy.KAFKA: (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS),
+    Policy.REDPANDA: (PlacementRule.POINTER, PlacementRule.POINTER),
+}
 _MANUAL = Policy.MANUAL  # a member of an enum's class takes longer to look up
 
 
@@ -288,14 +295,8 @@ def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Placem
 
     None: some online SPUs have racks and some have not.
     """
-    if policy is Policy.REDPANDA:
-        return PlacementRule.POINTER
-    unracked, racked = (
-        (PlacementRule.ROUND_ROBIN, PlacementRule.WALK)
-        if policy is Policy.FLUVIO
-        else (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS)
-    )
-    if ignore_rack or state.racked_count == 0:
+    unracked, racked = RULES_OF[policy]
+    if unracked is racked or ignore_rack or state.racked_count == 0:
         return unracked
     return racked if state.racked_count == state.online_count else None
 

@@ -30,14 +30,11 @@ from spu_assigner.core.explain.replay_placement import (
     replay_placement,
 )
 from spu_assigner.core.explain.ring_history import PastRing, RingGroup, find_ring
+from spu_assigner.core.policies.planner import ORDER_OF
 from spu_assigner.core.state.cluster_state import ClusterState
 
 ORDER_OF_MODE: Final = {
-    Mode.ROUND_ROBIN: Order.ID,
-    Mode.RACK_WALK: Order.DIAGONAL,
-    Mode.SHIFTED: Order.ID,
-    Mode.RACK_SHIFTED: Order.ALTERNATION,
-    Mode.POINTER: Order.REGISTRATION,
+    **{mode: ORDER_OF[rule] for mode, rule in RULE_OF.items()},
     Mode.LISTS: Order.ID,
     Mode.BALANCED: Order.BALANCED,
     Mode.REPAIR: Order.BALANCED,

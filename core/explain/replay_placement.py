@@ -16,20 +16,21 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.balanced.policy import place_balanced
-from spu_assigner.core.base.records import Mode, Order, Reason, ReplicaMap, RingChange
+from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.explain.ring_history import RingGroup
-from spu_assigner.core.policies.planner import ORDER_OF, Cursor, Demand, PlacementRule, cursor_for
+from spu_assigner.core.policies.planner import (
+    MODE_OF,
+    ORDER_OF,
+    Cursor,
+    Demand,
+    PlacementRule,
+    cursor_for,
+)
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
-RULE_OF: Final = {
-    Mode.ROUND_ROBIN: PlacementRule.ROUND_ROBIN,
-    Mode.RACK_WALK: PlacementRule.WALK,
-    Mode.SHIFTED: PlacementRule.SHIFTED,
-    Mode.RACK_SHIFTED: PlacementRule.SHIFTED_OVER_RACKS,
-    Mode.POINTER: PlacementRule.POINTER,
-}
+RULE_OF: Final = {mode: rule for rule, mode in MODE_OF.items()}
 
 
 class Why(StrEnum):

@@ -31,7 +31,7 @@ from spu_assigner.stream.common.printable import printable
 
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
 
-_MODES: Final = {
+MODE_NAMES: Final = {
     Mode.ROUND_ROBIN: "fluvio without racks",
     Mode.RACK_WALK: "fluvio over racks",
     Mode.SHIFTED: "kafka without racks",
@@ -80,7 +80,7 @@ def explanation_text(explanation: Explanation) -> str:
 def decision_lines(decision: PlacementDecision) -> list[str]:
     """One decision in words."""
     reason = decision.reason
-    lines = [] if reason is None else [_MODES[reason.mode]]
+    lines = [] if reason is None else [MODE_NAMES[reason.mode]]
     if decision.step is not None:
         lines += _step(decision, decision.step)
     elif reason is not None and reason.mode in (Mode.REPAIR, Mode.REBALANCE):
