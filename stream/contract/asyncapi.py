@@ -97,18 +97,18 @@ _Dumper.add_representer(str, _represent_text)
 
 def text() -> str:
     """The document in YAML, as it is kept at the project's top."""
-    told = yaml.dump(document(), Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
-    return f"{_LEAD}{told}"
+    body = yaml.dump(document(), Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
+    return f"{_LEAD}{body}"
 
 
 def document() -> dict[str, Any]:
     """The whole document."""
     registry = Registry.load()
     base = Path(__file__).with_name("asyncapi_base.yaml").read_text("utf-8")
-    told: dict[str, Any] = yaml.safe_load(base)
-    keys = told.pop("keys")
-    told["info"]["version"] = RELEASE
-    channels, components = told["channels"], told["components"]
+    whole: dict[str, Any] = yaml.safe_load(base)
+    keys = whole.pop("keys")
+    whole["info"]["version"] = RELEASE
+    channels, components = whole["channels"], whole["components"]
     components["messages"] = {}
     for spec in TOPICS:
         carried = [*_carried(spec.name)]
@@ -117,12 +117,12 @@ def document() -> dict[str, Any]:
             key = keys.get(spec.name) or keys[each.type_name]
             components["messages"][each.name] = _message(each, key, registry)
     components["schemas"] |= _schemas(registry)
-    for operation in told["operations"].values():
+    for operation in whole["operations"].values():
         for end in (operation, operation.get("reply", operation)):
             channel = end["channel"]["$ref"]
             names = channels[channel.rpartition("/")[2]]["messages"]
             end["messages"] = [{"$ref": f"{channel}/messages/{name}"} for name in names]
-    return told
+    return whole
 
 
 def _carried(topic: str) -> Iterator[_Carried]:
@@ -152,7 +152,7 @@ def _fill_channel(channel: dict[str, Any], spec: TopicSpec, carried: list[_Carri
         " It has one partition, and no more."
         if spec.single
         else f" `spu-assigner topics create` gives it {PARTITIONS} partitions and the broker's "
-        "own number of replicas, unless told otherwise."
+        "default number of replicas, unless another is given."
     )
     channel |= {
         "address": f"{{prefix}}{spec.name}",
@@ -183,41 +183,41 @@ def _message(each: _Carried, key_schema: Mapping[str, Any], registry: Registry) 
     entry = registry.current(each.type_name)
     shown = json.loads((FOLDER / "examples" / f"{entry.type_name}.json").read_text("utf-8"))
     example, encoded, key = _encoded(entry, shown)
-    told: dict[str, Any] = {"name": each.name, "contentType": "application/avro"}
+    message: dict[str, Any] = {"name": each.name, "contentType": "application/avro"}
     sample: dict[str, Any] = {"name": each.name}
     binding: dict[str, Any] = {"key": {**key_schema, "examples": [key]}}
     if headers := _example_headers(each, example):
         sample["headers"] = headers
         of_markers = each.kind is None
-        told["headers"] = {
+        message["headers"] = {
             "allOf": [
                 _reference("schemas", "MarkerHeaders" if of_markers else "CloudEventsHeaders"),
                 {"properties": {"ce_type": {"const": headers["ce_type"]}}},
             ]
         }
     if each.is_tombstone:
-        told["summary"] = (
+        message["summary"] = (
             "The topic that the key names is forgotten; its data stay in Kafka."
             if each.kind is MessageKind.TOPIC_RELEASED
             else f"What the key names is gone; before, it was a {each.type_name}."
         )
-        told["payload"] = {"type": "null"}
+        message["payload"] = {"type": "null"}
         sample["payload"] = None
     else:
-        told["summary"] = _documented(entry)["doc"]
-        told["payload"] = _reference("schemas", _schema_name(entry))
+        message["summary"] = _documented(entry)["doc"]
+        message["payload"] = _reference("schemas", _schema_name(entry))
         sample["payload"] = shown
         binding |= {"schemaIdLocation": "payload", "schemaIdPayloadEncoding": "confluent"}
         names = {field["name"] for field in entry.schema["fields"]}
         for name, about in _CORRELATIONS.items():
             if name in names:
                 place = f"$message.payload#/{name}"
-                told["correlationId"] = {"description": about, "location": place}
-        told["x-schema-ids"] = [old.id for old in reversed(registry.versions(each.type_name))]
-        told["x-example-bytes"] = {wire.value: data.hex() for wire, data in encoded.items()}
-    told["bindings"] = {"kafka": {**binding, "bindingVersion": BINDING}}
-    told["examples"] = [sample]
-    return told
+                message["correlationId"] = {"description": about, "location": place}
+        message["x-schema-ids"] = [old.id for old in reversed(registry.versions(each.type_name))]
+        message["x-example-bytes"] = {wire.value: data.hex() for wire, data in encoded.items()}
+    message["bindings"] = {"kafka": {**binding, "bindingVersion": BINDING}}
+    message["examples"] = [sample]
+    return message
 
 
 def _example_headers(each: _Carried, example: object) -> dict[str, str]:

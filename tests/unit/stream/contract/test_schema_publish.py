@@ -99,7 +99,7 @@ def test_an_id_that_another_schema_has_is_refused_before_anything_is_written(
     assert state.writes == []
 
 
-def test_check_tells_by_its_status_whether_all_are_there(state: RegistryState) -> None:
+def test_the_status_of_check_says_whether_all_are_there(state: RegistryState) -> None:
     """For a script, before readers are started."""
     before = called("check", state.url, "--output", "json")
     assert (before.exit_code, json.loads(before.output)) == (1, {"missing": IDS, "present": []})
@@ -136,13 +136,13 @@ def test_credentials_are_sent_and_asked_for(
 def test_an_address_that_would_give_secrets_away_is_refused(
     url: str, auth: str | None, said: str
 ) -> None:
-    """And the secret is not in what is told of it."""
+    """And the secret is not in the message."""
     with pytest.raises(SchemaRegistryError, match=said) as refused:
         SchemaRegistryClient(url, {AUTH_VARIABLE: auth} if auth else {})
     assert auth is None or auth not in str(refused.value)
 
 
-def test_a_registry_that_cannot_be_reached_is_told_in_one_line() -> None:
+def test_an_unreachable_registry_is_reported_in_one_line() -> None:
     """With what to do."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -182,7 +182,7 @@ class _Page(_Elsewhere):
     ("handler", "said"),
     [(_Elsewhere, "refused GET /schemas/ids/1: 302"), (_Page, "not answered in JSON")],
 )
-def test_what_is_no_registry_is_told_as_such(
+def test_another_server_is_reported_as_no_registry(
     handler: type[BaseHTTPRequestHandler], said: str
 ) -> None:
     """Credentials do not follow a redirect."""

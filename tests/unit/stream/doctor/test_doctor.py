@@ -215,7 +215,7 @@ def test_warnings_count_with_strict_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("host", "code"), [("127.0.0.1", "D131"), ("192.0.2.1", "D134")])
-def test_an_address_for_metrics_that_cannot_be_had_is_told(host: str, code: str) -> None:
+def test_an_unusable_address_for_metrics_is_reported(host: str, code: str) -> None:
     """A taken port is passed over by the job; an address of another machine is not."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -139,7 +139,7 @@ def seeded(draw: st.DrawFn) -> tuple[list[str], set[tuple[int, str, str]]]:
 def test_every_seeded_fault_is_found_at_its_line_and_field_at_once(
     file: tuple[list[str], set[tuple[int, str, str]]],
 ) -> None:
-    """Who mends a file runs the linter twice: to see the faults, and to see none."""
+    """Who corrects a file runs the linter twice: to see the faults, and to see none."""
     lines, faults = file
     report = linted(*lines)
     errors = [each for each in report.findings if each.rule.is_error]
@@ -150,7 +150,7 @@ def test_every_seeded_fault_is_found_at_its_line_and_field_at_once(
         assert lines[each.line - 1][each.column - 1 :].startswith(f'"{each.field}"')
 
 
-def test_every_wrong_label_and_number_is_told() -> None:
+def test_every_wrong_label_and_number_is_reported() -> None:
     """Also where they lie deeper."""
     line = (
         text_of(Events().join())
@@ -178,7 +178,7 @@ def test_every_wrong_label_and_number_is_told() -> None:
         ('{"x":' + "1" * 5000 + "}", "E105", 1),
     ],
 )
-def test_a_line_that_is_no_event_is_told_with_its_column(line: str, code: str, column: int) -> None:
+def test_an_unreadable_line_is_reported_with_its_column(line: str, code: str, column: int) -> None:
     """An editor goes there."""
     finding = linted(line).findings[0]
     assert (finding.rule.code, finding.column) == (code, column)
@@ -424,7 +424,7 @@ def test_exactly_these_faults_are_found(case: str) -> None:
 # Files of replica lists.
 
 
-def test_all_faults_of_a_file_of_lists_are_told_with_line_and_column() -> None:
+def test_all_faults_of_a_file_of_lists_are_reported_with_line_and_column() -> None:
     """As an operator wrote it, over several lines."""
     report = lists(
         '{"partitions": [\n'
@@ -460,7 +460,7 @@ def test_all_faults_of_a_file_of_lists_are_told_with_line_and_column() -> None:
     ],
     ids=range(8),
 )
-def test_a_file_that_holds_no_lists_is_told_by_one_fault(
+def test_a_file_without_lists_is_one_fault(
     text: str, code: str, place: tuple[int, int | None]
 ) -> None:
     """The first reason is reason enough."""
@@ -492,7 +492,7 @@ def test_lists_are_held_against_the_spus_of_the_event_files(tmp_path: Path) -> N
     assert f"{assignment}:1:28: W514 [0].replicas[1]: SPU 5 joins in none" in result.stdout
 
 
-def test_a_link_to_lists_is_told(tmp_path: Path) -> None:
+def test_a_link_to_lists_is_reported(tmp_path: Path) -> None:
     """`produce` does not follow it."""
     assignment, link = tmp_path / "lists.json", tmp_path / "link"
     assignment.write_text('[{"id": 0, "replicas": [0]}]', encoding="utf-8")
@@ -504,7 +504,7 @@ def test_a_link_to_lists_is_told(tmp_path: Path) -> None:
 # The command.
 
 
-def test_faults_are_lines_for_people_and_the_status_tells(tmp_path: Path) -> None:
+def test_faults_are_lines_for_people_and_set_the_status(tmp_path: Path) -> None:
     """Editors and CI read them."""
     file = tmp_path / "events.jsonl"
     events = Events()
@@ -561,7 +561,7 @@ def test_json_is_one_object_a_fault_and_a_summary() -> None:
     }
 
 
-def test_what_is_not_checked_is_told_with_the_option_that_checks_it() -> None:
+def test_what_is_not_checked_is_reported_with_the_option_that_checks_it() -> None:
     """A file for a running cluster is the usual one for `produce`."""
     given = text_of(Events().create("t", 1, 3)).encode()
     result = call("-", given=given)
@@ -605,7 +605,7 @@ def test_a_code_is_explained_by_code_or_name() -> None:
     assert call("--explain", "invalid-partitions").stdout == by_code.stdout
 
 
-def test_the_kind_of_a_file_can_be_told() -> None:
+def test_the_kind_of_a_file_can_be_given() -> None:
     """Where a file begins as the other kind does."""
     event = b'{"partitions":2,"type":"topic_grow","event_id":"e","cluster_id":"c","topic":"t"}\n'
     assert "1 event," in call("-", given=event).stdout
@@ -620,7 +620,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in result.stdout
 
 
-def test_a_file_of_faults_is_told_in_bounded_memory() -> None:
+def test_a_file_of_faults_is_reported_in_bounded_memory() -> None:
     """The first are shown, and all are counted."""
     linter = EventLinter("file", default_policy=Policy.BALANCED)
     for number in range(1, FINDINGS_MAX + 6):

@@ -147,7 +147,7 @@ def test_errors_are_exactly_the_lines_that_the_core_does_not_do(seed: int) -> No
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
-def test_of_clusters_that_are_there_no_error_is_told_that_may_be_none(
+def test_for_a_running_cluster_no_error_is_reported_that_may_be_none(
     seed: int, share: float
 ) -> None:
     """A file goes on with running clusters: whatever these have had before, the core refuses what
@@ -187,7 +187,7 @@ def test_a_poisoned_line_is_an_error_where_it_is_refused(poison: Line) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_the_first_fault_of_a_line_is_among_all_that_are_told(seed: int) -> None:
+def test_the_first_fault_of_a_line_is_among_all_that_are_reported(seed: int) -> None:
     """Reading and linting use the same rules in the same words."""
     for line in lines_of(seed):
         error = refusal_of_line(line)
