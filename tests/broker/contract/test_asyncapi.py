@@ -18,8 +18,9 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
+from support.kafka.registry_server import registry_client
 from support.kafka.traffic import Kafka
-from support.project.contract import Contract, Received, received, registry
+from support.project.contract import Contract, Received, received
 
 NO_EVENT = b"hello"
 
@@ -141,7 +142,7 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
     ledger = AppliedLedger(settings.connection(), "c1", is_there=True)
     ledger.record([made])
     ledger.forget(["walked"])
-    with registry(contract) as client:
+    with registry_client(contract.avro_schemas) as client:
         read = {
             name: received(
                 contract,

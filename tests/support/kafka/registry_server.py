@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from confluent_kafka.schema_registry import SchemaRegistryClient
 
 
 @dataclass
@@ -112,3 +114,11 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def registry_client(schemas: Mapping[int, Any]) -> Iterator[SchemaRegistryClient]:
+    """A stock client of a registry that holds these schemas under their ids."""
+    state = RegistryState({number: json.dumps(schema) for number, schema in schemas.items()})
+    with registry_server(state) as url:
+        yield SchemaRegistryClient({"url": url})

@@ -1,21 +1,16 @@
 """A consumer that knows nothing but `asyncapi.yaml`: topics, framing, schemas, headers, keys.
 
 It imports nothing of the project, which a test holds it to. Values are read by confluent-kafka's
-own Avro deserializer with a Schema Registry client; the registry is a small HTTP server that gives
-the document's schemas under the ids that the document tells.
+own Avro deserializer with a Schema Registry client, which finds the document's schemas under their
+ids.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -47,6 +42,11 @@ class Contract:
             for schema in self.document["components"]["schemas"].values()
             if "x-schema-id" in schema
         }
+
+    @property
+    def avro_schemas(self) -> dict[int, Any]:
+        """The Avro schemas by their ids."""
+        return {number: schema["schema"] for number, schema in self.schemas.items()}
 
     def find(self, reference: str) -> Any:
         """What a reference into the document names."""
@@ -101,39 +101,6 @@ def _ids(message: Mapping[str, Any]) -> list[int]:
 
 def _fits(data: Any, schema: Mapping[str, Any]) -> bool:
     return bool(Draft7Validator(schema).is_valid(data))
-
-
-@contextmanager
-def registry(contract: Contract) -> Iterator[SchemaRegistryClient]:
-    """A client of a Schema Registry that holds the document's schemas."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = urlsplit(self.path).path
-            number = path.removeprefix("/schemas/ids/")
-            schema = contract.schemas.get(int(number)) if number.isdecimal() else None
-            told: dict[str, Any] = {"error_code": 40403, "message": f"{path} is not here"}
-            if schema is not None:
-                told = {"schema": json.dumps(schema["schema"])}
-            data = json.dumps(told).encode()
-            self.send_response(404 if schema is None else 200)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing is to be said of a request."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield SchemaRegistryClient({"url": f"http://127.0.0.1:{server.server_port}"})
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def received(

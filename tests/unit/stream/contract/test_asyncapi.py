@@ -23,8 +23,9 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import SPECS
 from spu_assigner.stream.contract.asyncapi import document, text
 from spu_assigner.stream.kafka.topics import TOPICS
+from support.kafka.registry_server import registry_client
 from support.project import contract as consumer
-from support.project.contract import DOCUMENT, Contract, registry
+from support.project.contract import DOCUMENT, Contract
 
 SPECIFICATION = Path(__file__).parents[3] / "data/asyncapi-specs/3.0.0.json.gz"
 VALIDATOR = Draft7Validator(json.loads(gzip.decompress(SPECIFICATION.read_bytes())))
@@ -167,7 +168,7 @@ def test_the_bytes_of_an_example_are_its_payload(name: str, wire: str) -> None:
 
 def test_the_stock_deserializer_reads_every_example() -> None:
     """With a Schema Registry that was filled from the document."""
-    with registry(CONTRACT) as client:
+    with registry_client(CONTRACT.avro_schemas) as client:
         deserialize = AvroDeserializer(client)
         for name in WITH_VALUES:
             found: Any = deserialize(bytes.fromhex(MESSAGES[name]["x-example-bytes"]["confluent"]))
