@@ -185,7 +185,8 @@ def check_ports(check: Check, *, settings: Settings) -> None:
             is_taken = use == SPARK_UI or reason.errno == errno.EADDRINUSE
             said = f"{host}:{port} for {use} is not available: {reason.strerror}"
             check.report("D131" if is_taken else "D134", said)
-    check.summary = ", ".join(f"{host}:{port} for {use}" for host, port, use in wanted) or "none"
+    listed = ", ".join(f"{host}:{port} for {use}" for host, port, use in wanted)
+    check.summary = listed or "none is configured"
 
 
 def _refused(host: str, port: int) -> OSError | None:

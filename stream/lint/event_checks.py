@@ -101,8 +101,8 @@ _CONTENT: Final = {kind: _content_of(kind) for kind in get_args(Event)}
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
-    """What the last line about a topic requests."""
+class TopicLine:
+    """The last line that requests a topic, or ends it."""
 
     line: int
     gone_by: str = ""  # "deletes" or "releases": what the line does to it; "" else
@@ -118,7 +118,7 @@ class Cluster:
     default_policy: Policy
     begins: bool = False  # an SPU joins
     ids: dict[str, tuple[int, int]] = field(default_factory=dict)  # line and content
-    topics: dict[str, Asked] = field(default_factory=dict)
+    topics: dict[str, TopicLine] = field(default_factory=dict)
     joins: dict[int, int] = field(default_factory=dict)  # the last line of each SPU
     names: dict[str, str] = field(default_factory=dict)  # topics by how Kafka distinguishes them
 
@@ -235,15 +235,15 @@ class EventLint:
             yield refusal
 
     def _hint(self, code: Code) -> str:
-        """Which line has to do with a refusal."""
-        asked = self.cluster.topics.get(getattr(self.event, "topic", ""))
-        if asked is None:
+        """The earlier line that led to a refusal."""
+        earlier = self.cluster.topics.get(getattr(self.event, "topic", ""))
+        if earlier is None:
             return ""
         if code is Code.TOPIC_EXISTS:
-            return f" (line {asked.line} asks for it)"
-        if code is Code.TOPIC_UNKNOWN and (asked.gone_by or asked.is_refused):
-            what = f"{asked.gone_by} it" if asked.gone_by else "asks for it and is refused"
-            return f" (line {asked.line} {what})"
+            return f" (line {earlier.line} requests it)"
+        if code is Code.TOPIC_UNKNOWN and (earlier.gone_by or earlier.is_refused):
+            what = f"{earlier.gone_by} it" if earlier.gone_by else "requests it and is rejected"
+            return f" (line {earlier.line} {what})"
         return ""
 
     def _report_lists(self, raw: Any, first: ManualFault | None = None) -> bool:
@@ -292,13 +292,13 @@ class EventLint:
         before = topics.get(event.topic)
         is_there = refusal is not None and refusal[0] is Code.TOPIC_EXISTS
         if before is None or not (is_certain or is_there):
-            topics[event.topic] = Asked(
+            topics[event.topic] = TopicLine(
                 line=self.line, is_refused=refusal is not None, is_certain=is_certain
             )
         if is_certain:
             return
         if before is not None and not before.gone_by and not before.is_certain:
-            said = f"line {before.line} asks for {event.topic!r} already"
+            said = f"line {before.line} requests {event.topic!r} already"
             self.report("asked-again", said, "topic")
         if refusal is None and event.replicas is not None:
             self._report_unread_counts(event)
@@ -310,14 +310,14 @@ class EventLint:
     def _note_later(self, event: TopicDelete | TopicRelease | TopicGrow) -> None:
         """A delete, release or grow."""
         topics, names = self.cluster.topics, self.cluster.names
-        asked = topics.get(event.topic)
-        if asked is not None and asked.gone_by:
-            said = f"line {asked.line} {asked.gone_by} {event.topic!r}"
+        earlier = topics.get(event.topic)
+        if earlier is not None and earlier.gone_by:
+            said = f"line {earlier.line} {earlier.gone_by} {event.topic!r}"
             self.report("deleted-before", said, "topic")
         elif isinstance(event, TopicRelease):  # Kafka keeps it, and so its name.
-            topics[event.topic] = Asked(line=self.line, gone_by="releases")
+            topics[event.topic] = TopicLine(line=self.line, gone_by="releases")
         elif isinstance(event, TopicDelete):
-            topics[event.topic] = Asked(line=self.line, gone_by="deletes")
+            topics[event.topic] = TopicLine(line=self.line, gone_by="deletes")
             if names.get(event.topic.replace(".", "_")) == event.topic:
                 del names[event.topic.replace(".", "_")]
 

@@ -230,8 +230,8 @@ def test_what_depends_on_earlier_lines_names_the_line() -> None:
         (9, "E404"),
     ]
     messages = [each.message for each in report.findings]
-    assert messages[1].endswith("(line 2 asks for it and is refused)")
-    assert messages[2].endswith("(line 4 asks for it)")
+    assert messages[1].endswith("(line 2 requests it and is rejected)")
+    assert messages[2].endswith("(line 4 requests it)")
     assert messages[3].endswith("(line 6 deletes it)")
 
 
