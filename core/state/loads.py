@@ -11,7 +11,6 @@ from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.state.ledger import CountArray
 
 NUMBER_BITS = SPUS_MAX.bit_length()  # of a packed integer: which SPU, or which rack
-COUNT_BITS = 31  # of a packed integer: replicas or leaders of an SPU, CAPACITY_MAX at most
 MIX_FIRST = 0x9E3779B97F4A7C15  # odd numbers of mixed bits, from splitmix64 (S. Vigna)
 MIX_SECOND = 0xBF58476D1CE4E5B9
 MIXED_BITS = 16
@@ -46,7 +45,6 @@ class Layout:
     racks: CountArray  # the same
     starts: list[int]  # where each rack begins when the SPUs are sorted by rack; and their number
     ranks: CountArray  # the SPUs sorted by rack: where each stands in its rack
-    packed: CountArray  # rack and SPU in one integer, with room for a count between
     words: NDArray[np.uint64]  # mixed bits of each id
     turned: CountArray  # 0 … n - 1, twice
     rules: dict[int, RackRule] = field(default_factory=dict)  # by replication factor
@@ -71,7 +69,6 @@ class Layout:
             racks=numbers,
             starts=starts.tolist(),
             ranks=order - np.repeat(starts[:-1], sizes),
-            packed=numbers << (NUMBER_BITS + COUNT_BITS) | order,
             words=ids.astype(np.uint64) * np.uint64(MIX_FIRST),
             turned=np.concatenate((order, order)),
         )
