@@ -1,9 +1,9 @@
-"""Whether the job lives and is ready, as those ask who start and watch it.
+"""Whether the job lives and is ready, for whatever starts and watches it.
 
 Rules:
-- Live is what a new start would not mend: while the job starts, and as long as its query shows
-  signs of life. A query that waits for events shows one at each look; one at work shows one with
-  each batch. Without one for `SILENCE_SECONDS_MAX` it is stuck.
+- Live is what a restart would not fix: while the job starts, and as long as its query shows signs
+  of life. A query that waits for events shows one at each look; one at work shows one with each
+  batch. Without one for `SILENCE_SECONDS_MAX` it is stuck.
 - Ready is a query that has begun: the topics were checked, the last marker was read, it runs.
 - An answer says why in one line, without anything foreign or secret in it.
 """
@@ -39,7 +39,7 @@ class Verdict:
 
 
 class JobHealth:
-    """What is known of the job; to be told and asked by any thread."""
+    """What is known of the job; any thread may report and ask."""
 
     def __init__(self, query: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._query = query
@@ -51,7 +51,7 @@ class JobHealth:
         self._ended: str | None = None
 
     def done(self, step: StartStep) -> None:
-        """A step of the start is behind us."""
+        """A step of the start is completed."""
         with self._lock:
             self._done.add(step)
             self._sign = self._clock()
@@ -77,41 +77,30 @@ class JobHealth:
     def live(self) -> Verdict:
         """Whether to leave it running."""
         with self._lock:
-            reason = self._why_not_live()
-            return self._verdict("live", reason)
+            return self._verdict("live", missing=[])
 
     def ready(self) -> Verdict:
         """Whether events are answered."""
         with self._lock:
-            reason = self._why_not_live()
-            missing = [step for step in StartStep if step not in self._done]
-            if reason is None and missing:
-                reason = f"it is starting; still to be done: {', '.join(missing)}"
-            return self._verdict("ready", reason)
-
-    @property
-    def is_running(self) -> bool:
-        with self._lock:
-            return StartStep.QUERY in self._done and self._ended is None
-
-    def _why_not_live(self) -> str | None:
-        if self._ended is not None:
-            return self._ended
-        silence = self._clock() - self._sign
-        if StartStep.QUERY in self._done and silence > SILENCE_SECONDS_MAX:
-            return (
-                f"no sign of life from the query for {silence:.0f} s; expected one every "
-                f"{SILENCE_SECONDS_MAX:.0f} s: start the job again, it goes on where it stopped"
+            return self._verdict(
+                "ready", missing=[step for step in StartStep if step not in self._done]
             )
-        return None
 
-    def _verdict(self, what: str, reason: str | None) -> Verdict:
+    def _verdict(self, what: str, *, missing: list[StartStep]) -> Verdict:
+        reason, silence = self._ended, self._clock() - self._sign
+        if reason is None and StartStep.QUERY in self._done and silence > SILENCE_SECONDS_MAX:
+            reason = (
+                f"no sign of life from the query for {silence:.0f} s; expected one every "
+                f"{SILENCE_SECONDS_MAX:.0f} s: start the job again, it resumes where it stopped"
+            )
+        if reason is None and missing:
+            reason = f"it is starting; still to be done: {', '.join(missing)}"
         body = {
             what: reason is None,
             "reason": reason,
             "query": self._query,
             "done": [step.value for step in StartStep if step in self._done],
             "last_batch": self._batch,
-            "last_sign_seconds": round(self._clock() - self._sign, 1),
+            "last_sign_seconds": round(silence, 1),
         }
         return Verdict(ok=reason is None, body=body)

@@ -1,23 +1,24 @@
 """Metrics and health over HTTP: `/metrics`, `/live` and `/ready`, to read and no more.
 
-It asks nobody who he is, so it listens on the loopback unless a setting says otherwise, and tells
+It has no authentication, so it listens on the loopback unless a setting says otherwise, and shows
 nothing that is secret: counts, names of clusters and topics.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from flask import Flask, Response, request
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.metrics.health import JobHealth, Verdict
+from waitress import wasyncore
+from waitress.server import create_server
 
 PORTS_TRIED: Final = 16  # as many as Spark's UI tries
 THREADS: Final = 2
@@ -25,62 +26,45 @@ CONNECTIONS_MAX: Final = 32
 REQUEST_SIZE_MAX: Final = 16 * 1024  # bytes; of a scrape a few hundred
 END_SECONDS: Final = 5.0
 
-Start = Callable[[str, list[tuple[str, str]]], object]
-_TEXT: Final = "text/plain; charset=utf-8"
 
-
-Page = Callable[[Mapping[str, Any]], tuple[str, str, bytes]]  # gives status, type and body
-
-
-def application(registry: CollectorRegistry, health: JobHealth) -> Callable[..., Iterable[bytes]]:
+def application(registry: CollectorRegistry, health: JobHealth) -> Flask:
     """The WSGI application."""
+    app = Flask(__name__, static_folder=None)
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # of Flask's own provider
 
-    def metrics(environ: Mapping[str, Any]) -> tuple[str, str, bytes]:
-        encode, kind = choose_encoder(environ.get("HTTP_ACCEPT", ""))
-        return "200 OK", kind, encode(registry)
+    @app.get("/metrics")
+    def metrics() -> Response:
+        encode, kind = choose_encoder(request.headers.get("Accept", ""))
+        return Response(encode(registry), content_type=kind)
 
-    def live(_environ: Mapping[str, Any]) -> tuple[str, str, bytes]:
-        return _verdict(health.live())
+    @app.get("/live")
+    def live() -> tuple[dict[str, Any], int]:
+        return _answer(health.live())
 
-    def ready(_environ: Mapping[str, Any]) -> tuple[str, str, bytes]:
-        return _verdict(health.ready())
+    @app.get("/ready")
+    def ready() -> tuple[dict[str, Any], int]:
+        return _answer(health.ready())
 
-    pages: dict[str, Page] = {"/metrics": metrics, "/live": live, "/ready": ready}
+    @app.errorhandler(404)
+    def missing(_: Exception) -> Response:
+        return Response("there are /metrics, /live, /ready\n", 404, mimetype="text/plain")
 
-    def answer(environ: Mapping[str, Any], start: Start) -> Iterable[bytes]:
-        method, page = environ["REQUEST_METHOD"], pages.get(environ.get("PATH_INFO", ""))
-        if page is None:
-            status, kind = "404 Not Found", _TEXT
-            body = f"there are {', '.join(pages)}\n".encode()
-        elif method not in {"GET", "HEAD"}:
-            status, kind, body = "405 Method Not Allowed", _TEXT, b"GET and HEAD are answered\n"
-        else:
-            status, kind, body = page(environ)
-        headers = [
-            ("Content-Type", kind),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-        ]
-        if status.startswith("405"):
-            headers.append(("Allow", "GET, HEAD"))
-        start(status, headers)
-        return [b"" if method == "HEAD" else body]
+    @app.after_request
+    def with_headers(response: Response) -> Response:
+        response.headers.update({"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
+        return response
 
-    return answer
+    return app
 
 
-def _verdict(verdict: Verdict) -> tuple[str, str, bytes]:
-    status = "200 OK" if verdict.ok else "503 Service Unavailable"
-    return status, "application/json", json.dumps(verdict.body).encode() + b"\n"
+def _answer(verdict: Verdict) -> tuple[dict[str, Any], int]:
+    return verdict.body, 200 if verdict.ok else 503
 
 
 class MetricsServer:
     """Serves until it is closed."""
 
-    def __init__(self, listening: socket.socket, app: Callable[..., Iterable[bytes]]) -> None:
-        from waitress.server import create_server
-
+    def __init__(self, listening: socket.socket, app: Flask) -> None:
         self._map: dict[int, Any] = {}  # its own: other servers of this process are not ours
         self._server: Any = create_server(
             app,
@@ -101,8 +85,6 @@ class MetricsServer:
 
     def close(self) -> None:
         """Stop listening."""
-        from waitress import wasyncore
-
         # In the thread that waits for these sockets: it ends when there are none.
         self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._map))
         self._thread.join(END_SECONDS)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, SpuJoined, SpuLeft
@@ -28,9 +29,9 @@ from spu_assigner.stream.metrics.counters import (
     OTHERS,
     BatchReport,
     Metrics,
+    add_job,
     largest_clusters,
 )
-from spu_assigner.stream.metrics.exposition import registry_of
 from spu_assigner.stream.metrics.health import SILENCE_SECONDS_MAX, JobHealth, StartStep
 from spu_assigner.stream.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.shard import batch as shard_batch_module
@@ -122,12 +123,9 @@ def report(**changed: object) -> BatchReport:
     return replace(whole, **changed)  # type: ignore[arg-type]
 
 
-def scraped(metrics: Metrics, health: JobHealth | None = None) -> dict[tuple[str, ...], float]:
+def scraped(metrics: Metrics) -> dict[tuple[str, ...], float]:
     """What a scrape shows: name and label values to value."""
-    from prometheus_client import generate_latest
-
-    registry = registry_of(metrics, health or JobHealth("q"), query="q")
-    text = generate_latest(registry).decode()
+    text = generate_latest(metrics.registry).decode()
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -321,7 +319,7 @@ def test_lag_is_what_no_committed_batch_has_read() -> None:
     lag = {name[1:]: value for name, value in scraped(metrics).items() if "lag" in name[0]}
     assert lag == {("0", "e"): 5, ("1", "e"): 0, ("2", "e"): 5, ("3", "e"): 0}
     metrics.ends(None)
-    assert metrics.snapshot().lag == {}
+    assert not [name for name in scraped(metrics) if "lag" in name[0]]
 
 
 def test_a_batch_s_time_is_told_with_its_parts() -> None:
@@ -345,6 +343,7 @@ def test_a_batch_s_time_is_told_with_its_parts() -> None:
 def test_what_is_foreign_is_escaped() -> None:
     """A name with quotes, a break and a backslash comes back as it is, and is one sample."""
     metrics, name = Metrics(), 'a"b\\c\nspu_assigner_live 7'
+    add_job(metrics, JobHealth("q"), query="q")
     clusters = {name: Figures(ring=2)}
     metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=1)}))
     found = scraped(metrics)
@@ -441,8 +440,9 @@ def ask(health: JobHealth) -> Iterator[Ask]:
     """A server on a free port; gives status, type and body."""
     listening = listen(Settings.load(flags={"metrics_port": "0"}, environ={}))
     assert listening is not None
-    registry = registry_of(Metrics(), health, query="q")
-    server = MetricsServer(listening, application(registry, health))
+    metrics = Metrics()
+    add_job(metrics, health, query="q")
+    server = MetricsServer(listening, application(metrics.registry, health))
 
     def asked(path: str, method: str = "GET") -> tuple[int, str, bytes]:
         request = urllib.request.Request(server.url + path, method=method)
