@@ -67,44 +67,45 @@ def inspect(
     The job may run meanwhile: the last committed batch is read, and nothing is written.
     """
     from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
-    from spu_assigner.stream.inspect.report import report
+    from spu_assigner.stream.inspect.report import cluster_reports, report_json
 
     if topic is not None and cluster_id is None:
         raise click.UsageError("--topic goes with --cluster")
     place = Settings.load(flags={"checkpoint": checkpoint}, file=config).checkpoint
     found = inspect_checkpoint(place, batch=batch)
-    told = report(found, cluster_id=cluster_id, topic=topic)
+    clusters = cluster_reports(found, cluster_id=cluster_id, topic=topic)
     if plot is not None:
-        _draw(found, cluster_id, plot)
+        _draw(found, [each.cluster_id for each in clusters], plot)
     if form == "json":
-        click.echo(json.dumps(told.to_json(), ensure_ascii=False))
+        click.echo(json.dumps(report_json(found, clusters), ensure_ascii=False))
         return 0
     from rich.console import Console
     from spu_assigner.stream.inspect.table import tables
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    for piece in tables(told, width=console.width, asked_topic=topic):
+    for piece in tables(found, clusters, asked_topic=topic):
         console.print(piece)
     if plot is not None:
         click.echo(f"\nplot        {plot}")
     return 0
 
 
-def _draw(found: Inspection, cluster_id: str | None, file: Path) -> None:
-    from spu_assigner.stream.inspect.plot import page, picture
+def _draw(found: Inspection, cluster_ids: list[str], file: Path) -> None:
+    from spu_assigner.stream.inspect.plot import picture
     from spu_assigner.stream.inspect.report import spu_loads
 
-    chosen = [cluster_id] if cluster_id is not None else list(found.clusters)
-    if len(chosen) > PLOT_CLUSTERS_MAX:
+    if len(cluster_ids) > PLOT_CLUSTERS_MAX:
         raise click.UsageError(
-            f"--plot draws at most {PLOT_CLUSTERS_MAX} clusters and there are {len(chosen)}; "
+            f"--plot draws at most {PLOT_CLUSTERS_MAX} clusters and there are {len(cluster_ids)}; "
             "name one with --cluster"
         )
-    loads = {each: spu_loads(found.clusters[each]) for each in chosen}
-    subtitle = f"after batch {found.batch} of {found.checkpoint}"
-    draw = picture if file.suffix.lower() == ".svg" else page
+    drawn = picture(
+        {each: spu_loads(found.clusters[each]) for each in cluster_ids},
+        subtitle=f"after batch {found.batch} of {found.checkpoint}",
+        form=file.suffix.lower().removeprefix("."),
+    )
     try:
-        file.write_text(draw(loads, subtitle=subtitle), encoding="utf-8")
+        file.write_text(drawn, encoding="utf-8")
     except OSError as error:
         raise click.BadParameter(
             f"cannot write {str(file)!r}: {error.strerror}", param_hint="--plot"

@@ -1,4 +1,4 @@
-"""What `inspect` tells of a state, as plain values: these classes are its JSON, field by field.
+"""What `inspect` reports of a state, as plain values: these classes are its JSON, field by field.
 
 The fields are a promise: names and meanings stay, later releases only add some. Nothing is left
 out or cut here.
@@ -14,14 +14,17 @@ from typing import Any, Final
 import numpy as np
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import Order, Wait
+from spu_assigner.core.base.records import Order, Wait, Waiting
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 from spu_assigner.stream.inspect.checkpoint_reading import Inspection
 
 FORMAT: Final = 1  # rises when a field changes its meaning
-NAMES_TOLD: Final = 5  # of what there is instead of what was asked for
+NAMES_SHOWN: Final = 5  # of what there is instead of what was asked for
+WAITING_FIELDS: Final = (
+    *("topic", "kind", "sequence", "cause", "policy", "partitions", "replication_factor"),
+)
 
 
 class NotThereError(AssignerError):
@@ -104,26 +107,13 @@ class TopicMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingRequest:
-    """What waits for the ring to grow or slots to free."""
-
-    topic: str
-    kind: str  # create, repair
-    sequence: int  # the lower, the earlier it is served
-    cause: str  # event_id
-    policy: str | None  # of a create, as the fields that follow
-    partitions: int
-    replication_factor: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDetail:
-    """What is told of a cluster that is named."""
+    """What is reported of a cluster that is named."""
 
     racks: tuple[RackLoad, ...]  # by name
     spus: tuple[SpuLoad, ...]  # by id
     topics: tuple[TopicSummary, ...]  # by name
-    waiting: tuple[WaitingRequest, ...]  # as they will be served
+    waiting: tuple[Waiting, ...]  # as they will be served; of these, `WAITING_FIELDS`
     lists_on_distinct_racks: int  # of all; SPUs without a rack count as one rack
 
 
@@ -150,55 +140,35 @@ class ClusterReport:
     topic: TopicMap | None  # with --topic, unless it is a create that waits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectReport:
-    """The whole answer."""
-
-    format: int
-    checkpoint: str
-    query_id: str | None
-    batch: int
-    batch_time_ms: int | None
-    batches_kept: tuple[int, ...]
-    shards: int | None
-    input_offsets: Mapping[str, Mapping[str, int]]
-    clusters: tuple[ClusterReport, ...]  # by id; with --cluster that one
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain dicts and lists."""
-        return dataclasses.asdict(self)
-
-
-def report(
+def cluster_reports(
     inspection: Inspection, *, cluster_id: str | None = None, topic: str | None = None
-) -> InspectReport:
-    """What there is to tell; of a named cluster in detail, of a named topic with its map.
+) -> tuple[ClusterReport, ...]:
+    """All clusters by id; or a named one in detail, and of it a named topic with its map.
 
     Raises:
         NotThereError: there is no such cluster or topic; it says what there is.
     """
     clusters = inspection.clusters
-    if cluster_id is not None:
-        if cluster_id not in clusters:
-            raise NotThereError(
-                f"there is no cluster {cluster_id!r} after batch {inspection.batch}; there is "
-                f"{_named(sorted(clusters))}"
-            )
-        clusters = {cluster_id: clusters[cluster_id]}
-    return InspectReport(
-        format=FORMAT,
-        checkpoint=inspection.checkpoint,
-        query_id=inspection.query_id,
-        batch=inspection.batch,
-        batch_time_ms=inspection.batch_time_ms,
-        batches_kept=inspection.batches_kept,
-        shards=inspection.shards,
-        input_offsets=inspection.input_offsets,
-        clusters=tuple(
-            cluster_report(state, with_detail=cluster_id is not None, topic=topic)
-            for _, state in sorted(clusters.items())
-        ),
-    )
+    if cluster_id is None:
+        return tuple(cluster_report(clusters[each]) for each in sorted(clusters))
+    if cluster_id not in clusters:
+        raise NotThereError(
+            f"there is no cluster {cluster_id!r} after batch {inspection.batch}; there is "
+            f"{_named(sorted(clusters))}"
+        )
+    return (cluster_report(clusters[cluster_id], with_detail=True, topic=topic),)
+
+
+def report_json(inspection: Inspection, clusters: Sequence[ClusterReport]) -> dict[str, Any]:
+    """The whole answer as plain dicts and lists."""
+    told = [dataclasses.asdict(cluster) for cluster in clusters]
+    for detail in (cluster["detail"] for cluster in told if cluster["detail"] is not None):
+        detail["waiting"] = [
+            {name: each[name] for name in WAITING_FIELDS} for each in detail["waiting"]
+        ]
+    names = [field.name for field in dataclasses.fields(inspection)]
+    head = {name: getattr(inspection, name) for name in names if name != "clusters"}
+    return {"format": FORMAT, **head, "clusters": told}
 
 
 def cluster_report(
@@ -211,6 +181,7 @@ def cluster_report(
     """
     loads = spu_loads(state)
     online = [load for load in loads if load.fair_share is not None]
+    states = [load.state for load in loads]
     sizes = [_size(each) for each in state.topics.values()]
     kinds = [waiting.kind for waiting in state.waiting.values()]
     return ClusterReport(
@@ -218,9 +189,9 @@ def cluster_report(
         spus=SpuCounts(
             total=len(loads),
             online=len(online),
-            saturated=sum(load.state == "saturated" for load in loads),
-            leaving=sum(load.state == "leaving" for load in loads),
-            offline=sum(load.state == "offline" for load in loads),
+            saturated=states.count("saturated"),
+            leaving=states.count("leaving"),
+            offline=states.count("offline"),
         ),
         ring_size=state.ring.size,
         racks=len({load.rack for load in loads} - {None}),
@@ -242,23 +213,23 @@ def cluster_report(
 
 def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
     """What each SPU of a cluster holds, by id."""
-    ids = np.array(sorted(state.spus), dtype=np.int32)
-    counts, leaders = state.ledger.counts(ids).tolist(), state.ledger.leaders(ids).tolist()
+    ids = sorted(state.spus)
+    spus = [state.spus[spu_id] for spu_id in ids]
+    array = np.array(ids, dtype=np.int32)
+    counts, leaders = state.ledger.counts(array).tolist(), state.ledger.leaders(array).tolist()
     members = set(state.ring.ids.tolist())
-    online = np.array([state.spus[SpuId(spu_id)].online for spu_id in ids.tolist()], dtype=bool)
-    capacity_online = int(state.ledger.capacities(ids)[online].sum())
-    replicas_online = int(state.ledger.counts(ids)[online].sum())
+    capacity_online = sum(spu.capacity for spu in spus if spu.online)
+    replicas_online = sum(count for spu, count in zip(spus, counts, strict=True) if spu.online)
     loads = []
-    for spu_id, replicas, led in zip(ids.tolist(), counts, leaders, strict=True):
-        spu = state.spus[SpuId(spu_id)]
+    for spu, replicas, led in zip(spus, counts, leaders, strict=True):
         if spu.online:
-            condition = "online" if spu_id in members else "saturated"
+            condition = "online" if spu.spu_id in members else "saturated"
         else:
             condition = "leaving" if spu.leaving else "offline"
         fair = replicas_online * spu.capacity / capacity_online if capacity_online else 0.0
         loads.append(
             SpuLoad(
-                spu_id=spu_id,
+                spu_id=spu.spu_id,
                 rack=spu.rack,
                 state=condition,
                 capacity=spu.capacity,
@@ -267,7 +238,7 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
                 fair_share=round(fair, 2) if spu.online else None,
                 leaders=led,
                 cores=spu.cores,
-                core_weights=tuple(state.core_weights[SpuId(spu_id)]),
+                core_weights=tuple(state.core_weights[SpuId(spu.spu_id)]),
                 registration=spu.registration,
                 labels=dict(spu.labels),
             )
@@ -305,22 +276,10 @@ def _detail(state: ClusterState, loads: tuple[SpuLoad, ...]) -> ClusterDetail:
     )
 
 
-def waiting_requests(state: ClusterState) -> tuple[WaitingRequest, ...]:
+def waiting_requests(state: ClusterState) -> tuple[Waiting, ...]:
     """What waits, as it will be served: repairs first."""
-    waiting = sorted(
-        state.waiting.values(), key=lambda each: (each.kind is Wait.CREATE, each.sequence)
-    )
     return tuple(
-        WaitingRequest(
-            topic=each.topic,
-            kind=each.kind.value,
-            sequence=each.sequence,
-            cause=each.cause,
-            policy=None if each.policy is None else each.policy.value,
-            partitions=each.partitions,
-            replication_factor=each.replication_factor,
-        )
-        for each in waiting
+        sorted(state.waiting.values(), key=lambda each: (each.kind is Wait.CREATE, each.sequence))
     )
 
 
@@ -352,7 +311,7 @@ def topic_map(state: ClusterState, name: str) -> TopicMap | None:
     topic = state.topics.get(name)
     if topic is None:
         if name in state.waiting:
-            return None  # a create; the detail tells of it
+            return None  # a create; the detail has it
         raise NotThereError(
             f"cluster {state.cluster_id!r} has no topic {name!r}; it has "
             f"{_named(sorted({*state.topics, *state.waiting}))}"
@@ -397,5 +356,5 @@ def _spread(values: Sequence[float]) -> Spread | None:
 def _named(names: Sequence[str]) -> str:
     if not names:
         return "none"
-    more = len(names) - NAMES_TOLD
-    return ", ".join(names[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""What `inspect` tells, as tables for people.
+"""What `inspect` reports, as tables for people.
 
 No cell is ever cut: what is wide is folded. A table of many rows ends with a line that says how
 many more there are; the JSON has them all.
@@ -6,280 +6,197 @@ many more there are; the JSON has them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.inspect.report import (
-    ClusterDetail,
-    ClusterReport,
-    InspectReport,
-    Spread,
-    TopicMap,
-)
+from spu_assigner.stream.inspect.checkpoint_reading import Inspection
+from spu_assigner.stream.inspect.report import ClusterDetail, ClusterReport, Spread, TopicMap
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 ROWS_SHOWN: Final = 100  # of one table: some screens
-WIDE: Final = 140  # columns that the table of clusters needs; else each is told in lines
+
+# A heading (one that begins with # is of numbers), and the field that its cells show.
+Columns = Mapping[str, str | Callable[[Any], object]]
+_RACKS: Final[Columns] = {
+    "rack": "rack",
+    "#SPUs": "spus",
+    "#online": "online",
+    "#capacity": "capacity",
+    "#replicas": "replicas",
+    "#leaders": "leaders",
+}
+_SPUS: Final[Columns] = {
+    "#SPU": "spu_id",
+    "rack": "rack",
+    "state": "state",
+    "#slots": "capacity",
+    "#replicas": "replicas",
+    "#used": lambda each: None if each.share_used is None else f"{each.share_used:.1%}",
+    "#fair": lambda each: None if each.fair_share is None else f"{each.fair_share:.1f}",
+    "#leaders": "leaders",
+    "#cores": "cores",
+}
+_TOPICS: Final[Columns] = {
+    "topic": "topic",
+    "policy": "policy",
+    "#revision": "revision",
+    "#partitions": "partitions",
+    "#factor": "replication_factor",
+    "#replicas": "replicas",
+    "#short lists": lambda each: f"{each.short_lists}{', waiting' if each.is_waiting else ''}",
+}
+_WAITING: Final[Columns] = {
+    "topic": "topic",
+    "what": "kind",
+    "#sequence": "sequence",
+    "policy": "policy",
+    "#partitions": lambda each: each.partitions or None,
+    "#replicas": lambda each: each.replication_factor or None,
+    "cause": "cause",
+}
 
 
 def tables(
-    report: InspectReport, *, width: int, asked_topic: str | None = None
+    inspection: Inspection, clusters: Sequence[ClusterReport], *, asked_topic: str | None = None
 ) -> Iterator[RenderableType]:
-    """The whole answer, piece by piece, for a terminal of so many columns."""
-    yield _head(report)
-    if not report.clusters:
+    """The whole answer, piece by piece."""
+    yield _head(inspection)
+    if not clusters:
         yield Text("\nThere is no cluster yet.")
-    elif len(report.clusters) > 1 and width >= WIDE:
-        yield _clusters(report.clusters)
-    else:
-        yield from map(_cluster, report.clusters[:ROWS_SHOWN])
-        if len(report.clusters) > ROWS_SHOWN:
-            yield Text(f"\n{_more(len(report.clusters))}")
-    for cluster in report.clusters:
+    for cluster in clusters[:ROWS_SHOWN]:
+        yield _cluster(cluster)
         if cluster.detail is not None and asked_topic is None:
             yield from _details(cluster.detail)
-        if cluster.detail is not None and asked_topic is not None:
+        elif cluster.detail is not None:
             yield from _topic(cluster.topic, cluster.detail, asked_topic)
+    if len(clusters) > ROWS_SHOWN:
+        yield Text(f"\n{_more(len(clusters))}")
 
 
-def _head(report: InspectReport) -> Text:
-    time = "" if report.batch_time_ms is None else f", begun {_time(report.batch_time_ms)}"
-    kept = report.batches_kept
+def _head(found: Inspection) -> Text:
+    time = ""
+    if found.batch_time_ms is not None:
+        time = f", begun {datetime.fromtimestamp(found.batch_time_ms / 1000, UTC):%F %T} UTC"
     inputs = "; ".join(
         f"{name} {', '.join(f'{number}: {offset}' for number, offset in sorted(offsets.items()))}"
-        for name, offsets in report.input_offsets.items()
+        for name, offsets in found.input_offsets.items()
     )
-    lines = {
-        "checkpoint": report.checkpoint,
-        "query": f"{report.query_id or 'unknown'}, {report.shards or 'unknown'} shards",
-        "batch": f"{report.batch}{time}; kept are {kept[0]} to {kept[-1]}",
-        "read up to": inputs or "unknown",
-    }
-    return Text("\n".join(f"{name:<10}  {printable(told)}" for name, told in lines.items()))
+    kept = found.batches_kept
+    return _lines(
+        {
+            "checkpoint": found.checkpoint,
+            "query": f"{found.query_id or 'unknown'}, {found.shards or 'unknown'} shards",
+            "batch": f"{found.batch}{time}; kept are {kept[0]} to {kept[-1]}",
+            "read up to": inputs or "unknown",
+        }
+    )
 
 
 def _cluster(cluster: ClusterReport) -> Text:
-    """One cluster in lines, for any width."""
-    lines = {
-        "SPUs": f"{', '.join(_spus(cluster))}; ring of {cluster.ring_size}, {cluster.racks} racks",
-        "topics": f"{cluster.topics} with {cluster.partitions} partitions; {_slots(cluster)} slots",
-        "on an SPU": f"{_spread(cluster.replicas_per_spu)} replicas, "
-        f"{_spread(cluster.leaders_per_spu)} leaders, "
-        f"{_spread(cluster.off_fair_share, sign='+')} off its fair share",
-        "chains": ", ".join(_chains(cluster)),
-        "waiting": ", ".join(_waits(cluster)) or "nothing",
-    }
-    told = "\n".join(f"  {name:<11}{value}" for name, value in lines.items())
-    return Text(f"\n{printable(cluster.cluster_id)}\n{told}")
-
-
-def _clusters(clusters: Sequence[ClusterReport]) -> Table:
-    return _table(
-        "clusters",
-        (
-            *("cluster", "SPUs", "#ring", "#racks", "#topics", "#partitions", "slots used"),
-            *("#replicas/SPU", "#leaders/SPU", "#off fair share", "chain indexes", "waiting"),
-        ),
-        (
-            (
-                cluster.cluster_id,
-                "\n".join(_spus(cluster)),
-                cluster.ring_size,
-                cluster.racks,
-                cluster.topics,
-                cluster.partitions,
-                _slots(cluster),
-                _spread(cluster.replicas_per_spu),
-                _spread(cluster.leaders_per_spu),
-                _spread(cluster.off_fair_share, sign="+"),
-                "\n".join(_chains(cluster)),
-                "\n".join(_waits(cluster)) or "-",
-            )
-            for cluster in clusters[:ROWS_SHOWN]
-        ),
-        count=len(clusters),
-    )
-
-
-def _spus(cluster: ClusterReport) -> list[str]:
     spus = cluster.spus
     full = f" ({spus.saturated} saturated)" if spus.saturated else ""
-    gone = (("leaving", spus.leaving), ("offline", spus.offline))
-    return [f"{spus.online} online{full}", *(f"{count} {name}" for name, count in gone if count)]
-
-
-def _slots(cluster: ClusterReport) -> str:
-    return f"{cluster.replicas} of {cluster.capacity}"
-
-
-def _chains(cluster: ClusterReport) -> list[str]:
-    moved = [f"{order} {index}" for order, index in cluster.chain_indexes.items() if index]
-    return moved or ["all 0"]
-
-
-def _waits(cluster: ClusterReport) -> list[str]:
+    away = (("leaving", spus.leaving), ("offline", spus.offline))
+    states = [f"{spus.online} online{full}", *(f"{count} {name}" for name, count in away if count)]
+    chains = [f"{order} {index}" for order, index in cluster.chain_indexes.items() if index]
     counts = (
         ("create", cluster.waiting_creates),
         ("repair", cluster.waiting_repairs),
         ("short list", cluster.short_lists),
     )
-    return [f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts if count]
+    waits = [f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts if count]
+    lines = {
+        "  SPUs": f"{', '.join(states)}; ring of {cluster.ring_size}, {cluster.racks} racks",
+        "  topics": f"{cluster.topics} with {cluster.partitions} partitions; "
+        f"{cluster.replicas} of {cluster.capacity} slots",
+        "  on an SPU": f"{_spread(cluster.replicas_per_spu)} replicas, "
+        f"{_spread(cluster.leaders_per_spu)} leaders, "
+        f"{_spread(cluster.off_fair_share, sign='+')} off its fair share",
+        "  chains": ", ".join(chains) or "all 0",
+        "  waiting": ", ".join(waits) or "nothing",
+    }
+    return Text("\n").append(_lines({cluster.cluster_id: "", **lines}))
 
 
 def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
-    yield _table(
-        "racks",
-        ("rack", "#SPUs", "#online", "#capacity", "#replicas", "#leaders"),
-        (
-            (_rack(each.rack), each.spus, each.online, each.capacity, each.replicas, each.leaders)
-            for each in detail.racks[:ROWS_SHOWN]
-        ),
-        count=len(detail.racks),
-    )
-    yield _table(
-        "SPUs",
-        (
-            *("#SPU", "rack", "state", "#slots", "#replicas", "#used", "#fair"),
-            *("#leaders", "#cores"),
-        ),
-        (
-            (
-                each.spu_id,
-                _rack(each.rack),
-                each.state,
-                each.capacity,
-                each.replicas,
-                "-" if each.share_used is None else f"{each.share_used:.1%}",
-                "-" if each.fair_share is None else f"{each.fair_share:.1f}",
-                each.leaders,
-                each.cores,
-            )
-            for each in detail.spus[:ROWS_SHOWN]
-        ),
-        count=len(detail.spus),
-    )
-    yield _table(
-        "topics",
-        (
-            *("topic", "policy", "#revision", "#partitions", "#factor", "#replicas"),
-            "#short lists",
-        ),
-        (
-            (
-                each.topic,
-                each.policy,
-                each.revision,
-                each.partitions,
-                each.replication_factor,
-                each.replicas,
-                f"{each.short_lists}, waiting" if each.is_waiting else each.short_lists,
-            )
-            for each in detail.topics[:ROWS_SHOWN]
-        ),
-        count=len(detail.topics),
-    )
+    yield _table("racks", detail.racks, _RACKS)
+    yield _table("SPUs", detail.spus, _SPUS)
+    yield _table("topics", detail.topics, _TOPICS)
     if detail.waiting:
-        yield _waiting(detail)
+        yield _table("waiting", detail.waiting, _WAITING)
     lists = sum(each.partitions for each in detail.topics)
     yield Text(f"\n{detail.lists_on_distinct_racks} of {lists} replica lists are on distinct racks")
 
 
-def _waiting(detail: ClusterDetail, topic: str | None = None) -> Table:
-    chosen = [each for each in detail.waiting if topic in (None, each.topic)]
-    return _table(
-        "waiting",
-        ("topic", "what", "#sequence", "policy", "#partitions", "#replicas", "cause"),
-        (
-            (
-                each.topic,
-                each.kind,
-                each.sequence,
-                each.policy or "-",
-                each.partitions or "-",
-                each.replication_factor or "-",
-                each.cause,
-            )
-            for each in chosen[:ROWS_SHOWN]
-        ),
-        count=len(chosen),
-    )
-
-
 def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterator[RenderableType]:
+    if found is not None:
+        about = found.summary
+        grown = f", grown by {', '.join(about.grown_by)}" if about.grown_by else ""
+        short = f", {about.short_lists} short" if about.short_lists else ""
+        lines = {
+            "topic": about.topic,
+            "policy": about.policy + (", racks ignored" if about.ignore_rack else ""),
+            "revision": f"{about.revision}",
+            "created by": f"event hash {about.created_by}{grown}",
+            "lists": f"{about.partitions} of {about.replication_factor} replicas asked for{short}",
+        }
+        yield Text("\n").append(_lines(lines))
+    waiting = [each for each in detail.waiting if each.topic == asked]
+    if waiting:
+        yield _table("waiting", waiting, _WAITING)
     if found is None:
-        yield _waiting(detail, asked)
         return
-    told = found.summary
-    lines = {
-        "topic": told.topic,
-        "policy": told.policy + (", racks ignored" if told.ignore_rack else ""),
-        "revision": f"{told.revision}",
-        "created by": f"event hash {told.created_by}"
-        + (f", grown by {', '.join(told.grown_by)}" if told.grown_by else ""),
-        "lists": f"{told.partitions} of {told.replication_factor} replicas asked for"
-        + (f", {told.short_lists} short" if told.short_lists else ""),
+    lists, cores = found.lists, found.cores
+    racks = {each.spu_id: each.rack or "-" for each in detail.spus}
+    columns: dict[str, Callable[[int], object]] = {
+        "#partition": lambda partition: partition,
+        "replicas, leader first": lambda partition: ", ".join(map(str, lists[partition])),
     }
-    yield Text("\n" + "\n".join(f"{name:<10}  {value}" for name, value in lines.items()))
-    if told.is_waiting:
-        yield _waiting(detail, asked)
-    racks = {each.spu_id: each.rack for each in detail.spus}
-    shown = found.lists[:ROWS_SHOWN]
-    headings = ["#partition", "replicas, leader first"]
-    columns: list[list[object]] = [
-        list(range(len(shown))),
-        [", ".join(map(str, each)) for each in shown],
-    ]
-    if any(rack is not None for rack in racks.values()):
-        headings.append("on racks")
-        columns.append([", ".join(_rack(racks.get(spu)) for spu in each) for each in shown])
-    if found.cores is not None:
-        headings.append("on cores")
-        columns.append([", ".join(map(str, each)) for each in found.cores[:ROWS_SHOWN]])
-    yield _table("map", headings, zip(*columns, strict=True), count=len(found.lists))
+    if any(each.rack is not None for each in detail.spus):
+        columns["on racks"] = lambda partition: ", ".join(
+            racks.get(spu_id, "-") for spu_id in lists[partition]
+        )
+    if cores is not None:
+        columns["on cores"] = lambda partition: ", ".join(map(str, cores[partition]))
+    yield _table("map", range(len(lists)), columns)
 
 
-def _table(
-    title: str, headings: Iterable[str], rows: Iterable[Iterable[object]], *, count: int
-) -> Table:
-    """A table of cells that fold; a heading that begins with # is one of numbers.
+def _lines(lines: Mapping[str, str]) -> Text:
+    return Text("\n".join(f"{printable(name):<12} {printable(lines[name])}" for name in lines))
 
-    `count` is how many rows there are in all.
-    """
+
+def _table(title: str, items: Sequence[Any], columns: Columns) -> Table:
     table = Table(
         title=f"\n{title}",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
-        caption=_more(count) if count > ROWS_SHOWN else None,
+        caption=_more(len(items)) if len(items) > ROWS_SHOWN else None,
         caption_justify="left",
         show_edge=False,
         pad_edge=False,
     )
-    for heading in headings:
-        is_number = heading.startswith("#")
-        table.add_column(
-            heading.removeprefix("#"), justify="right" if is_number else "left", overflow="fold"
+    for heading in columns:
+        justify: Any = "right" if heading.startswith("#") else "left"
+        table.add_column(heading.removeprefix("#"), justify=justify, overflow="fold")
+    for item in items[:ROWS_SHOWN]:
+        cells = (
+            getattr(item, column) if isinstance(column, str) else column(item)
+            for column in columns.values()
         )
-    for row in rows:
         # Text, not markup: brackets in a name are brackets.
-        lines = ("\n".join(map(printable, str(cell).split("\n"))) for cell in row)
-        table.add_row(*map(Text, lines))
+        table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in cells))
     return table
 
 
 def _more(count: int) -> str:
     return f"… {count - ROWS_SHOWN} more (all with --format json)"
-
-
-def _rack(rack: str | None) -> str:
-    return "-" if rack is None else rack.replace("\n", "\\n")
 
 
 def _spread(spread: Spread | None, sign: str = "") -> str:
@@ -288,8 +205,3 @@ def _spread(spread: Spread | None, sign: str = "") -> str:
     return " to ".join(
         f"{each:{sign}.2f}".rstrip("0").rstrip(".") for each in (spread.least, spread.most)
     )
-
-
-def _time(milliseconds: int) -> str:
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -10,6 +10,8 @@ Rules:
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any, Final
@@ -20,25 +22,36 @@ from flask import Flask, Response, abort, jsonify, render_template, request, url
 from markupsafe import Markup
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
-from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.inspect.plot import STYLE
+from spu_assigner.core.explain.decisions import explain, why_it_waits
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.explain.rendering import decision_lines
+from spu_assigner.stream.inspect.plot import bars, foreign, style
+from spu_assigner.stream.inspect.report import (
+    ClusterReport,
+    rack_loads,
+    spu_loads,
+    topic_map,
+    topic_summary,
+    waiting_requests,
+)
 from spu_assigner.stream.kafka.errors import ClientError
-from spu_assigner.stream.kafka.outputs import ClusterUnknownError
-from spu_assigner.stream.ui.known import ClusterDamagedError
+from spu_assigner.stream.kafka.outputs import ClusterUnknownError, read_cluster
+from spu_assigner.stream.ui.known import ClusterDamagedError, Known
 from spu_assigner.stream.ui.live import Live
 from spu_assigner.stream.ui.views import (
+    ORDER_NAMES,
     NotFoundError,
     Reports,
-    cluster_view,
-    clusters_view,
-    explain_view,
+    found,
+    rack_colours,
+    ring_view,
     sliced,
-    topic_view,
-    topics_view,
-    waiting_view,
 )
 from werkzeug.exceptions import HTTPException
 
+FEW: Final = 10  # of what a cluster's page shows only the first
+MAP_ROWS: Final = 100  # partitions of a page
+PLOT_SPUS_MAX: Final = 1_000  # bars of one picture in a page: half a megabyte
 SEARCH_LENGTH_MAX: Final = 249  # of a topic's name
 NUMBER_LENGTH_MAX: Final = 9
 HEADERS: Final = {
@@ -63,9 +76,9 @@ def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
     app = Flask(__name__)
     if is_loopback:
         app.before_request(_refuse_foreign_names)
-    app.jinja_options = {"finalize": _printable, "trim_blocks": True, "lstrip_blocks": True}
+    app.jinja_options = {"finalize": foreign, "trim_blocks": True, "lstrip_blocks": True}
     app.jinja_env.filters.update(number=_number, share=_share, moment=_moment)
-    app.jinja_env.globals["link"] = _link
+    app.jinja_env.globals.update(link=_link, lines_of=decision_lines, order_names=ORDER_NAMES)
     _Pages(app, live)
     app.register_error_handler(Exception, _fault)
     app.after_request(_with_headers)
@@ -95,8 +108,7 @@ class _Pages:
             app.add_url_rule(rule, view.__name__, view, methods=["GET"])
 
     def _common(self) -> dict[str, Any]:
-        args = request.view_args or {}
-        cluster_id = args.get("cluster_id")
+        cluster_id = (request.view_args or {}).get("cluster_id")
         return {
             "health": self._live.health,
             "version": self._version(cluster_id),
@@ -113,74 +125,118 @@ class _Pages:
         percent = 100 if health.is_loaded else 100 * health.read // max(health.total, 1)
         return f"{self._token}.{number}.{percent}.{int(health.trouble is not None)}"
 
+    @contextmanager
+    def _cluster(self, cluster_id: str) -> Iterator[tuple[Known, ClusterState]]:
+        """A cluster that does not change inside the block."""
+        with self._live.known() as known:
+            if cluster_id not in known:
+                raise NotFoundError(f"there is no cluster {cluster_id!r}")
+            yield known, known.state(cluster_id)
+
     def version(self) -> Response:
         """What changes whenever the page would."""
         return jsonify({"version": self._version(_text("cluster_id") or None)})
 
     def plot_style(self) -> Response:
-        return Response(f".plot{{{STYLE}}}", mimetype="text/css")
+        return Response(f".plot{{{style()}}}", mimetype="text/css")
 
     def clusters(self) -> str:
         search, page = _text("q"), _page()
         with self._live.known() as known:
-            rows = clusters_view(known, self._reports, search=search, page=page)
-            foreign, letters = known.foreign, len(known.dead_letters)
-        return render_template(
-            "clusters.html", rows=rows, search=search, foreign=foreign, letters=letters
-        )
+
+            def row(cluster_id: str) -> tuple[str, ClusterReport | None]:
+                try:
+                    return cluster_id, self._reports.of(known, cluster_id)
+                except ClusterDamagedError:
+                    return cluster_id, None
+
+            rows = sliced(found(known.cluster_ids, search), page, row=row)
+        return render_template("clusters.html", rows=rows, search=search, foreign=known.foreign)
 
     def cluster(self, cluster_id: str) -> str:
         named = _text("order")
         if named and named not in set(Order):
             abort(400, f"order is {named!r}; expected {', '.join(Order)}")
-        with self._live.known() as known:
-            self._require(cluster_id, known.cluster_ids)
-            view = cluster_view(
-                known,
-                self._reports,
-                cluster_id,
-                order=Order(named) if named else None,
-                page=_page(),
-                rack=_page("racks"),
-            )
-        # Made of our numbers; what is foreign in it was escaped where it was drawn.
-        plot = None if view.plot is None else Markup(view.plot)
-        return render_template("cluster.html", view=view, plot=plot)
+        with self._cluster(cluster_id) as (known, state):
+            loads = spu_loads(state)
+            view = {
+                "report": self._reports.of(known, cluster_id),
+                "ring": ring_view(state, loads, Order(named) if named else None),
+                "waiting": sliced(waiting_requests(state), 1, size=FEW),
+                "statuses": known.statuses(cluster_id)[:FEW],
+                "ring_events": known.ring_events(cluster_id)[:FEW],
+                "faults": known.faults(cluster_id),
+            }
+        racks = rack_loads(loads)
+        return render_template(
+            "cluster.html",
+            **view,
+            all_racks=racks,
+            racks=sliced(racks, _page("racks"), size=2 * FEW),
+            colours=rack_colours(loads),
+            spus=sliced(loads, _page()),
+            # Made of our numbers; what is foreign in it was escaped where it was drawn.
+            plot=Markup(bars(loads)) if 0 < len(loads) <= PLOT_SPUS_MAX else None,
+        )
 
     def topics(self, cluster_id: str) -> str:
         search = _text("q")
-        with self._live.known() as known:
-            self._require(cluster_id, known.cluster_ids)
-            rows = topics_view(known, cluster_id, search=search, page=_page())
-            waiting = waiting_view(known, cluster_id, page=1)
+        with self._cluster(cluster_id) as (_, state):
+            rows = sliced(
+                found(sorted(state.topics), search),
+                _page(),
+                row=lambda name: topic_summary(state, name),
+            )
+            waiting = len(state.waiting)
         return render_template("topics.html", rows=rows, search=search, waiting=waiting)
 
     def topic(self, cluster_id: str, topic: str) -> str:
-        with self._live.known() as known:
-            self._require(cluster_id, known.cluster_ids)
-            view = topic_view(known, cluster_id, topic, page=_page())
-        return render_template("topic.html", view=view, topic=topic)
+        with self._cluster(cluster_id) as (_, state):
+            waiting = state.waiting.get(topic)
+            if waiting is None and topic not in state.topics:
+                raise NotFoundError(f"cluster {cluster_id!r} has no topic {topic!r}")
+            found_map = topic_map(state, topic)
+            loads = spu_loads(state)
+            refusal = None if waiting is None or found_map else why_it_waits(state, waiting)
+        lists = [] if found_map is None else found_map.lists
+        return render_template(
+            "topic.html",
+            topic=topic,
+            map=found_map,
+            rows=sliced(range(len(lists)), _page(), size=MAP_ROWS),
+            columns=max(map(len, lists), default=0),
+            loads={load.spu_id: load for load in loads},
+            colours=rack_colours(loads),
+            waiting=waiting,
+            obstacle=None if refusal is None else f"{refusal.code}: {refusal.message}",
+        )
 
     def explain(self, cluster_id: str, topic: str) -> str:
+        """Read again from the topics, as the command `explain` does."""
         partition = _number_given("partition", least=0, default=0)
         with self._explaining:
-            view = explain_view(self._live.connection, cluster_id, topic, partition)
-        return render_template("explain.html", view=view, topic=topic)
+            read = read_cluster(self._live.connection, cluster_id, topic)
+            newest = read.maps[-1].map.replicas if read.maps else None
+            if newest is None:
+                raise NotFoundError(f"topic {topic!r} of cluster {cluster_id!r} has no map")
+            if partition >= len(newest):
+                raise NotFoundError(
+                    f"no partition {partition} in topic {topic!r}; expected 0 to {len(newest) - 1}"
+                )
+            [why] = explain(read.outputs, read.maps, [partition])
+        return render_template(
+            "explain.html", topic=topic, partition=partition, partitions=len(newest), why=why
+        )
 
     def waiting(self, cluster_id: str) -> str:
-        with self._live.known() as known:
-            self._require(cluster_id, known.cluster_ids)
-            rows = waiting_view(known, cluster_id, page=_page())
+        with self._cluster(cluster_id) as (_, state):
+            rows = sliced(waiting_requests(state), _page())
         return render_template("waiting.html", rows=rows)
 
     def dead_letters(self) -> str:
         with self._live.known() as known:
             rows = sliced(list(reversed(known.dead_letters)), _page())
         return render_template("dead_letters.html", rows=rows)
-
-    def _require(self, cluster_id: str, ids: list[str]) -> None:
-        if cluster_id not in ids:
-            raise NotFoundError(f"there is no cluster {cluster_id!r}")
 
 
 def _refuse_foreign_names() -> None:
@@ -241,11 +297,6 @@ def _link(endpoint: str, **given: Any) -> str:
         if value not in (None, "") and (name not in ("page", "racks") or value != 1)
     }
     return url_for(endpoint, **values)
-
-
-def _printable(value: Any) -> Any:
-    """Foreign text without control characters; markup of our own as it is."""
-    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""`spu-assigner ui`: the page to look at, as long as the command runs."""
+"""`spu-assigner ui`: the page, served as long as the command runs."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def _listening(host: str, port: int) -> socket.socket:
         )[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as reason:
-        told = (reason.strerror or str(reason)).partition(" (while")[0]  # Python adds the address.
+        why = (reason.strerror or str(reason)).partition(" (while")[0]  # Python adds the address.
         raise AddressError(
-            f"cannot listen on {host}:{port}: {told}; name another with --host and --port"
+            f"cannot listen on {host}:{port}: {why}; name another with --host and --port"
         ) from reason
 
 

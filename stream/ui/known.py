@@ -1,16 +1,15 @@
-"""What the page knows: the clusters as their outputs tell of them, and what was answered of late.
+"""What the page knows: the clusters as their outputs give them, and the last answers.
 
 Rules:
 - Clusters are kept as bytes until somebody looks at them. Of answers, ring events and dead letters
   only the last few are kept, so memory grows with what lives and not with what happens.
-- A message that cannot be read takes nothing else along: what was known under its key stays, and
-  the fault is told until a good message comes for this key.
+- A message that cannot be read affects nothing else: what was known under its key stays, and the
+  fault is reported until a good message comes for this key.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -25,7 +24,7 @@ from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, DEAD_LETTER, REPLICA_MAP
 from spu_assigner.stream.shard.clusters import Clusters, map_key, state_key
 
-HEARD_MAX: Final = 50  # answers of a cluster, and ring events, that are kept
+ANSWERS_MAX: Final = 50  # answers of a cluster, and ring events, that are kept
 DEAD_LETTERS_MAX: Final = 500  # that are kept
 RAW_SHOWN_MAX: Final = 512  # bytes of a dead letter's value
 STATE_TOPICS: Final = (REPLICA_MAP, ASSIGNER_STATE)
@@ -38,25 +37,20 @@ class ClusterDamagedError(AssignerError):
         self.cluster_id = cluster_id
         super().__init__(
             f"what was published of cluster {cluster_id!r} cannot be read: {reason}; "
-            "`spu-assigner verify` tells where it lies"
+            "`spu-assigner verify` reports where it is"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """An answer or a ring event, and when it was written."""
-
-    time_ms: int
-    told: TopicStatus | RingEvent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buried:
-    """A dead letter, and the key that its message had."""
+class Published:
+    """A record that is not part of a cluster's state, and when it was written under which key."""
 
     time_ms: int
     key: str
-    letter: DeadLetter
+    record: TopicStatus | RingEvent | DeadLetter
+
+
+Tail = deque[Published]  # the last ones, the oldest first
 
 
 @dataclass(slots=True)
@@ -64,8 +58,8 @@ class _Beside:
     """What is kept of a cluster besides its state."""
 
     version: int = 0
-    statuses: deque[Heard] = field(default_factory=lambda: deque(maxlen=HEARD_MAX))
-    ring: deque[Heard] = field(default_factory=lambda: deque(maxlen=HEARD_MAX))
+    statuses: Tail = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
+    ring: Tail = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
     faults: dict[bytes, str] = field(default_factory=dict)  # by key
 
 
@@ -75,8 +69,7 @@ class Known:
     def __init__(self, *, first_version: int = 0) -> None:
         self.version = first_version  # rises with each change
         self.foreign = 0  # messages under keys that are none of the job's
-        self.dead_letters: deque[Buried] = deque(maxlen=DEAD_LETTERS_MAX)
-        self.dead_letter_version = first_version
+        self.dead_letters: Tail = deque(maxlen=DEAD_LETTERS_MAX)
         self._clusters = Clusters()
         self._beside: dict[str, _Beside] = {}
 
@@ -92,8 +85,8 @@ class Known:
         """A cluster's state; not to be changed.
 
         Raises:
-            KeyError: nothing was heard of it.
-            ClusterDamagedError: nothing can be told of it.
+            KeyError: nothing was published of it.
+            ClusterDamagedError: what was published cannot be read.
         """
         try:
             return self._clusters[cluster_id]
@@ -102,21 +95,20 @@ class Known:
 
     def cluster_version(self, cluster_id: str) -> int:
         """Rises with each change of the cluster."""
-        beside = self._beside.get(cluster_id)
-        return 0 if beside is None else beside.version
+        return self._of(cluster_id).version
 
-    def statuses(self, cluster_id: str) -> list[Heard]:
+    def statuses(self, cluster_id: str) -> list[Published]:
         """Its last answers, the newest first."""
-        return self._newest(cluster_id, "statuses")
+        return _newest(self._of(cluster_id).statuses)
 
-    def ring_events(self, cluster_id: str) -> list[Heard]:
+    def ring_events(self, cluster_id: str) -> list[Published]:
         """Its last ring events, the newest first."""
-        return self._newest(cluster_id, "ring")
+        return _newest(self._of(cluster_id).ring)
 
     def faults(self, cluster_id: str) -> list[str]:
-        """Messages of the cluster that could not be read, each told with its key."""
-        beside = self._beside.get(cluster_id)
-        return [] if beside is None else list(self._faults_told(beside))
+        """Messages of the cluster that could not be read, each with its key."""
+        faults = self._of(cluster_id).faults
+        return [f"{key.decode('utf-8', 'replace')}: {reason}" for key, reason in faults.items()]
 
     def take(self, topic: str, message: Message, *, is_loaded: bool) -> None:
         """Take over one message, read after all earlier ones of its partition.
@@ -129,23 +121,14 @@ class Known:
         self.version += 1
         if topic in STATE_TOPICS:
             self._take_state(topic, message, is_loaded=is_loaded)
-        else:
-            self._take_told(topic, message)
+        elif message.value() is not None:
+            self._take_published(topic, message)
 
-    def _newest(self, cluster_id: str, name: str) -> list[Heard]:
-        beside = self._beside.get(cluster_id)
-        # They come out of several partitions; the sort leaves those of one moment as they came.
-        kept = () if beside is None else reversed(getattr(beside, name))
-        return sorted(kept, key=lambda heard: -heard.time_ms)
+    def _of(self, cluster_id: str) -> _Beside:
+        return self._beside.get(cluster_id) or _Beside()
 
-    def _faults_told(self, beside: _Beside) -> Iterator[str]:
-        for key, reason in beside.faults.items():
-            yield f"{key.decode('utf-8', 'replace')}: {reason}"
-
-    def _touched(self, cluster_id: str) -> _Beside:
-        beside = self._beside.get(cluster_id)
-        if beside is None:
-            beside = self._beside[cluster_id] = _Beside()
+    def _changed(self, cluster_id: str) -> _Beside:
+        beside = self._beside.setdefault(cluster_id, _Beside())
         beside.version = self.version
         return beside
 
@@ -156,38 +139,37 @@ class Known:
         if not slash or not is_legal_name(name):
             self.foreign += 1
             return
-        beside = self._touched(name)
+        faults = self._changed(name).faults
         try:
             if is_loaded:
                 self._clusters.of(name)  # What comes is not put aside any more: it would pile up.
             self._clusters.restore(map_key(key) if topic == REPLICA_MAP else state_key(key), value)
         except (AssignerError, UnicodeDecodeError) as reason:
-            beside.faults[key] = str(reason)
+            faults[key] = str(reason)
         else:
-            beside.faults.pop(key, None)
+            faults.pop(key, None)
 
-    def _take_told(self, topic: str, message: Message) -> None:
-        value = message.value()
-        if value is None:
-            return
+    def _take_published(self, topic: str, message: Message) -> None:
         try:
-            record = decode_record(value)
+            record = decode_record(message.value() or b"")
         except DecodeError:
             self.foreign += 1
             return
-        time_ms = int(message.timestamp()[1])
-        if topic == DEAD_LETTER and isinstance(record, DeadLetter):
-            self.dead_letter_version = self.version
-            raw = None if record.raw is None else record.raw[:RAW_SHOWN_MAX]
-            key = (message.key() or b"").decode("utf-8", "replace")
-            letter = replace(record, raw=raw)
-            self.dead_letters.append(Buried(time_ms=time_ms, key=key, letter=letter))
+        if isinstance(record, DeadLetter) and topic == DEAD_LETTER:
+            tail = self.dead_letters
+            record = replace(record, raw=None if record.raw is None else record.raw[:RAW_SHOWN_MAX])
         elif isinstance(record, TopicStatus):
-            # A validated map may be large, and is not shown.
-            heard = Heard(time_ms=time_ms, told=replace(record, replicas=None))
-            self._touched(record.cluster_id).statuses.append(heard)
+            tail = self._changed(record.cluster_id).statuses
+            record = replace(record, replicas=None)  # It may be large, and is not shown.
         elif isinstance(record, RingEvent):
-            heard = Heard(time_ms=time_ms, told=record)
-            self._touched(record.cluster_id).ring.append(heard)
+            tail = self._changed(record.cluster_id).ring
         else:
             self.foreign += 1
+            return
+        key = (message.key() or b"").decode("utf-8", "replace")
+        tail.append(Published(time_ms=int(message.timestamp()[1]), key=key, record=record))
+
+
+def _newest(tail: Tail) -> list[Published]:
+    # They come out of several partitions; those of one moment stay as they came.
+    return sorted(tail, key=lambda published: published.time_ms)[::-1]

@@ -3,8 +3,8 @@
 Rules:
 - What comes is taken over when no more comes for a moment: the messages of one transaction reach
   different partitions one after the other, and a page shall not show half of it.
-- A broker that is away is told of and waited for; the last that is known stays.
-- Topics that were made anew are read anew, aside; the old is shown until that is done.
+- A broker that does not answer is reported and asked again; the last that is known stays.
+- Topics that were created again are read again, aside; the old is shown until that is done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -26,13 +26,13 @@ from spu_assigner.stream.kafka.errors import ClientError, RenewedError
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
 from spu_assigner.stream.ui.known import STATE_TOPICS, Known
 
-TOLD_TOPICS: Final = (RING_EVENTS, TOPIC_STATUS, DEAD_LETTER)
+ANSWER_TOPICS: Final = (RING_EVENTS, TOPIC_STATUS, DEAD_LETTER)
 BACK: Final = 500  # offsets of each partition of these that are read at the start
-PATIENCE_SECONDS: Final = 1.0  # what has come waits for more at most so long
+GATHER_SECONDS_MAX: Final = 1.0  # what has come waits for more at most so long
 APPLIED_MAX: Final = 5_000  # messages taken over at once: pages wait meanwhile
 PROBE_SECONDS: Final = 2.0  # between looks whether the broker is there
 ANSWER_SECONDS_MAX: Final = 3.0  # of such a look
-AGAIN_SECONDS: Final = 1.0  # before reading anew
+RETRY_SECONDS: Final = 1.0  # before reading again
 END_SECONDS_MAX: Final = 10.0
 
 
@@ -40,10 +40,10 @@ END_SECONDS_MAX: Final = 10.0
 class ReadingHealth:
     """How the reading goes."""
 
-    trouble: str | None  # why nothing new is read
-    read: int  # messages of the state,
-    total: int  # of so many; the same once all was read
-    is_loaded: bool
+    trouble: str | None = None  # why nothing new is read
+    read: int = 0  # messages of the state,
+    total: int = 0  # of so many; the same once all was read
+    is_loaded: bool = False
 
 
 class Live:
@@ -56,16 +56,16 @@ class Live:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
+        self.health = ReadingHealth()
         self._lock = threading.RLock()
         self._known = Known()
-        self._health = ReadingHealth(trouble=None, read=0, total=0, is_loaded=False)
         self._stopping = threading.Event()
         self._thread = DaemonThread(self._run, "live")
         self._first: _Readers | None = None
 
     def __enter__(self) -> Self:
-        self._first = _Readers(self._connection)
+        self._first = _Readers(self.connection)
         self._thread.start()
         return self
 
@@ -78,14 +78,6 @@ class Live:
         self._stopping.set()
         self._thread.join(END_SECONDS_MAX)
 
-    @property
-    def connection(self) -> Connection:
-        return self._connection
-
-    @property
-    def health(self) -> ReadingHealth:
-        return self._health
-
     @contextmanager
     def known(self) -> Iterator[Known]:
         """What is known; nothing of it changes inside the block."""
@@ -96,89 +88,69 @@ class Live:
         readers = self._first
         while not self._stopping.is_set():
             try:
-                readers = readers or _Readers(self._connection)
-                with readers:
+                readers = readers or _Readers(self.connection)
+                with readers.stack:
                     self._follow(readers)
             except RenewedError:
-                pass  # Read anew at once.
+                pass  # Read again at once.
             except AssignerError as reason:
-                self._tell(trouble=str(reason))
-                self._stopping.wait(AGAIN_SECONDS)
+                self.health = replace(self.health, trouble=str(reason))
+                self._stopping.wait(RETRY_SECONDS)
             readers = None
 
     def _follow(self, readers: _Readers) -> None:
         known = Known(first_version=self._known.version + 1)
         if self._known.version == 0:
             self._known = known  # Nothing is there that could be shown meanwhile.
-        total, read = readers.states.remaining(ANSWER_SECONDS_MAX), 0
-        is_loaded = total == 0
+        total = readers.states.remaining(ANSWER_SECONDS_MAX)
+        self.health = ReadingHealth(total=total, is_loaded=total == 0)
         probe_at = time.monotonic() + PROBE_SECONDS
-        self._health = ReadingHealth(trouble=None, read=0, total=total, is_loaded=is_loaded)
         while not self._stopping.is_set():
             messages = readers.gathered(self._stopping)
+            is_loaded = self.health.is_loaded
             with self._lock:
                 for topic, message in messages:
                     known.take(topic, message, is_loaded=is_loaded)
-                    read += topic in STATE_TOPICS
                 if is_loaded:
                     self._known = known
-            if not is_loaded or time.monotonic() >= probe_at:
-                left = self._remaining(readers)
-                probe_at = time.monotonic() + PROBE_SECONDS
-                if not is_loaded and left == 0:
-                    is_loaded, total = True, read
-                    with self._lock:
-                        known.version += 1
-                        self._known = known
-                self._health = ReadingHealth(
-                    trouble=self._health.trouble, read=read, total=total, is_loaded=is_loaded
-                )
+            read = self.health.read + sum(topic in STATE_TOPICS for topic, _ in messages)
+            self.health = replace(self.health, read=read)
+            if is_loaded and time.monotonic() < probe_at:
+                continue
+            left, trouble = self._probe(readers)
+            self.health = replace(self.health, trouble=trouble)
+            probe_at = time.monotonic() + PROBE_SECONDS
+            if not is_loaded and left == 0:
+                with self._lock:
+                    known.version += 1
+                    self._known = known
+                self.health = replace(self.health, total=read, is_loaded=True)
 
-    def _remaining(self, readers: _Readers) -> int | None:
-        """What is left to read of the state; None: nobody answers."""
+    def _probe(self, readers: _Readers) -> tuple[int | None, str | None]:
+        """What is left to read of the state, or why nobody answers."""
         try:
-            left = readers.states.remaining(ANSWER_SECONDS_MAX)
+            return readers.states.remaining(ANSWER_SECONDS_MAX), None
         except RenewedError:
             raise
         except ClientError as reason:
-            self._tell(trouble=str(reason))
-            return None
-        self._tell(trouble=None)
-        return left
-
-    def _tell(self, *, trouble: str | None) -> None:
-        now = self._health
-        self._health = ReadingHealth(
-            trouble=trouble, read=now.read, total=now.total, is_loaded=now.is_loaded
-        )
+            return None, str(reason)
 
 
 class _Readers:
-    """The state from its beginning; of what was told, the last."""
+    """The state from its beginning; of answers, the last. Open until `stack` is closed."""
 
     def __init__(self, connection: Connection) -> None:
         with ExitStack() as stack:
             self.states = stack.enter_context(Reader(connection, STATE_TOPICS, from_beginning=True))
-            self._told = stack.enter_context(Reader(connection, TOLD_TOPICS, back=BACK))
-            self._stack = stack.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+            self.answers = stack.enter_context(Reader(connection, ANSWER_TOPICS, back=BACK))
+            self.stack = stack.pop_all()
 
     def gathered(self, stopping: threading.Event) -> list[tuple[str, Message]]:
         """What has come, once no more comes for a moment."""
         found: list[tuple[str, Message]] = []
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + GATHER_SECONDS_MAX
         while not stopping.is_set():
-            new = [*self._told.messages(0.0), *self.states.messages()]
+            new = [*self.answers.messages(0.0), *self.states.messages()]
             found += new
             if not new or len(found) >= APPLIED_MAX or time.monotonic() > deadline:
                 break

@@ -1,48 +1,36 @@
-"""What the pages show, as plain values out of what is known.
+"""What the templates show that the state does not hold as it is: pages of lists, reports, the ring.
 
 Rules: lists are cut into pages here, and never built whole, except names; a report on a cluster,
-which goes through all its topics, is made anew after a change at most a fifth of the time.
+which goes through all its topics, is made again after a change at most a fifth of the time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
-from spu_assigner.core.explain.decisions import explain, why_it_waits
-from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.explain.rendering import decision_lines
-from spu_assigner.stream.inspect.plot import bars
-from spu_assigner.stream.inspect.report import (
-    ClusterReport,
-    RackLoad,
-    SpuLoad,
-    TopicMap,
-    TopicSummary,
-    WaitingRequest,
-    cluster_report,
-    rack_loads,
-    spu_loads,
-    topic_map,
-    topic_summary,
-    waiting_requests,
-)
-from spu_assigner.stream.kafka.outputs import read_cluster
-from spu_assigner.stream.ui.known import ClusterDamagedError, Heard, Known
-from spu_assigner.stream.ui.ring_drawing import RingDrawing, ring_drawing
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.inspect.report import ClusterReport, SpuLoad, cluster_report
+from spu_assigner.stream.ui.known import Known
 
 ROWS: Final = 50  # of a page
-MAP_ROWS: Final = 100  # partitions of a page
-FEW: Final = 10  # of what a cluster's page shows only the first
-PLOT_SPUS_MAX: Final = 1_000  # bars of one picture in a page: half a megabyte
 REPORTS_MAX: Final = 1_000  # that are kept
 IDLE: Final = 5.0  # times what a report costs, until the next is made
-
-_T = TypeVar("_T")
+NODES_MAX: Final = 120  # members of a ring that are drawn one by one; above, racks are
+RACK_COLOURS: Final = 8  # in the style sheet; a ninth rack has the first colour again
+OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
+ORDER_NAMES: Final = {
+    Order.ID: "by id",
+    Order.DIAGONAL: "Fluvio's diagonal over racks",
+    Order.ALTERNATION: "Kafka's alternation over racks",
+    Order.REGISTRATION: "by registration (Redpanda)",
+    Order.BALANCED: "balanced",
+}
 
 
 class NotFoundError(AssignerError):
@@ -50,83 +38,40 @@ class NotFoundError(AssignerError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice(Generic[_T]):
+class Slice:
     """One page of a list."""
 
-    rows: Sequence[_T]
+    rows: Sequence[Any]
     page: int  # from 1
     pages: int
     total: int
     first: int  # row, from 1; 0: there is none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRow:
-    """A cluster in the list."""
-
-    cluster_id: str
-    report: ClusterReport | None  # None: what was published cannot be read
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
-    """The page of a cluster."""
-
-    report: ClusterReport
-    ring: RingDrawing
-    racks: Slice[RackLoad]
-    spus: Slice[SpuLoad]
-    plot: str | None  # SVG; None: too many
-    waiting: Slice[WaitingRequest]
-    statuses: Sequence[Heard]
-    ring_events: Sequence[Heard]
-    faults: Sequence[str]
+def sliced(
+    items: Sequence[Any],
+    page: int,
+    *,
+    size: int = ROWS,
+    row: Callable[[Any], Any] = lambda item: item,
+) -> Slice:
+    """One page, the last one where there are not so many; `row` makes what it shows of an item."""
+    pages = max(1, -(-len(items) // size))
+    page = min(page, pages)
+    begin = (page - 1) * size
+    return Slice(
+        rows=[row(item) for item in items[begin : begin + size]],
+        page=page,
+        pages=pages,
+        total=len(items),
+        first=begin + 1 if items else 0,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
-    """One cell of a map."""
-
-    spu_id: int
-    rack: str | None
-    state: str  # as of `SpuLoad`; unknown: the SPU was not described yet
-    core: int | None
-    colour: int  # of its rack
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicView:
-    """The page of a topic."""
-
-    map: TopicMap | None  # None: it waits
-    rows: Slice[tuple[int, list[Replica]]]
-    columns: int
-    racks: int
-    waiting: WaitingRequest | None
-    obstacle: str | None  # why a create that waits is not served
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionText:
-    """One decision in words."""
-
-    revision: int
-    cause: str
-    replicas: tuple[int, ...]
-    before: tuple[int, ...] | None
-    lines: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainView:
-    """Why a partition's replicas are where they are."""
-
-    partition: int
-    partitions: int
-    policy: str
-    replicas: tuple[int, ...]
-    is_whole: bool
-    told: Sequence[DecisionText]  # the newest first
+def found(names: Sequence[str], search: str) -> Sequence[str]:
+    """The names that contain what is searched for; case does not matter."""
+    wanted = search.casefold()
+    return [name for name in names if wanted in name.casefold()] if wanted else names
 
 
 class Reports:
@@ -151,164 +96,48 @@ class Reports:
         return report
 
 
-def sliced(items: Sequence[_T], page: int, *, size: int = ROWS) -> Slice[_T]:
-    """One page; the last one, where there are not so many."""
-    pages = max(1, -(-len(items) // size))
-    page = min(page, pages)
-    begin = (page - 1) * size
-    return Slice(
-        rows=items[begin : begin + size],
-        page=page,
-        pages=pages,
-        total=len(items),
-        first=begin + 1 if items else 0,
-    )
+def rack_colours(loads: Sequence[SpuLoad]) -> dict[str | None, int]:
+    """The colour of each rack, in the order of names; -1: no rack."""
+    names = sorted({load.rack for load in loads if load.rack is not None})
+    colours: dict[str | None, int] = {}
+    if any(load.rack is None for load in loads):
+        colours[None] = -1
+    return colours | {name: number % RACK_COLOURS for number, name in enumerate(names)}
 
 
-def found(names: Sequence[str], search: str) -> Sequence[str]:
-    """The names that contain what is searched for; case does not matter."""
-    wanted = search.casefold()
-    return [name for name in names if wanted in name.casefold()] if wanted else names
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingView:
+    """The ring in one order; a template draws it."""
+
+    order: Order
+    orders: Sequence[Order]  # that can be asked for
+    chain_index: int
+    size: int
+    lead: int | None  # who leads next
+    members: Sequence[SpuLoad]  # in order; none: too many to be drawn one by one
+    rack_sizes: Mapping[str | None, int]  # members of each rack
+    outside: Sequence[SpuLoad]  # not in the ring
 
 
-def clusters_view(known: Known, reports: Reports, *, search: str, page: int) -> Slice[ClusterRow]:
-    """A page of the list of clusters."""
-    ids = sliced(found(known.cluster_ids, search), page)
-    rows = []
-    for cluster_id in ids.rows:
-        try:
-            report = reports.of(known, cluster_id)
-        except ClusterDamagedError:
-            rows.append(ClusterRow(cluster_id=cluster_id, report=None))
-        else:
-            rows.append(ClusterRow(cluster_id=cluster_id, report=report))
-    return Slice(rows=rows, page=ids.page, pages=ids.pages, total=ids.total, first=ids.first)
-
-
-def cluster_view(
-    known: Known, reports: Reports, cluster_id: str, *, order: Order | None, page: int, rack: int
-) -> ClusterView:
-    """The page of a cluster; `page` is of its SPUs, `rack` of its racks."""
-    state = known.state(cluster_id)
-    loads = spu_loads(state)
-    return ClusterView(
-        report=reports.of(known, cluster_id),
-        ring=ring_drawing(state, loads, order),
-        racks=sliced(rack_loads(loads), rack, size=FEW * 2),
-        spus=sliced(loads, page),
-        plot=bars(loads) if loads and len(loads) <= PLOT_SPUS_MAX else None,
-        waiting=sliced(waiting_requests(state), 1, size=FEW),
-        statuses=known.statuses(cluster_id)[:FEW],
-        ring_events=known.ring_events(cluster_id)[:FEW],
-        faults=known.faults(cluster_id),
-    )
-
-
-def topics_view(known: Known, cluster_id: str, *, search: str, page: int) -> Slice[TopicSummary]:
-    """A page of a cluster's topics."""
-    state = known.state(cluster_id)
-    names = sliced(found(sorted(state.topics), search), page)
-    return Slice(
-        rows=[topic_summary(state, name) for name in names.rows],
-        page=names.page,
-        pages=names.pages,
-        total=names.total,
-        first=names.first,
-    )
-
-
-def waiting_view(known: Known, cluster_id: str, *, page: int) -> Slice[WaitingRequest]:
-    """A page of what waits in a cluster."""
-    return sliced(waiting_requests(known.state(cluster_id)), page)
-
-
-def topic_view(known: Known, cluster_id: str, topic: str, *, page: int) -> TopicView:
-    """The page of a topic.
-
-    Raises:
-        NotFoundError: there is none, and none waits.
-    """
-    state = known.state(cluster_id)
-    waiting = state.waiting.get(topic)
-    if waiting is None and topic not in state.topics:
-        raise NotFoundError(f"cluster {cluster_id!r} has no topic {topic!r}")
-    names = sorted({spu.rack for spu in state.spus.values()} - {None}, key=str)
-    colours = {rack: number for number, rack in enumerate(names)}
-    members = set(state.ring.ids.tolist())
-    told = topic_map(state, topic)
-    lists = [] if told is None else told.lists
-    cores = None if told is None else told.cores
-
-    def replica(spu_id: int, core: int | None) -> Replica:
-        spu = state.spus.get(spu_id)  # type: ignore[call-overload]  # a SpuId at run time
-        if spu is None:
-            return Replica(spu_id=spu_id, rack=None, state="unknown", core=core, colour=-1)
-        away = "leaving" if spu.leaving else "offline"
-        condition = "online" if spu_id in members else "saturated"
-        return Replica(
-            spu_id=spu_id,
-            rack=spu.rack,
-            state=condition if spu.online else away,
-            core=core,
-            colour=colours.get(spu.rack, -1) % 8 if spu.rack in colours else -1,
-        )
-
-    chosen = sliced(range(len(lists)), page, size=MAP_ROWS)
-    rows = []
-    for partition in chosen.rows:
-        own = [None] * len(lists[partition]) if cores is None else cores[partition]
-        rows.append(
-            (partition, [replica(*pair) for pair in zip(lists[partition], own, strict=True)])
-        )
-    refusal = None if waiting is None or told is not None else why_it_waits(state, waiting)
-    return TopicView(
-        map=told,
-        rows=Slice(
-            rows=rows,
-            page=chosen.page,
-            pages=chosen.pages,
-            total=chosen.total,
-            first=chosen.first,
-        ),
-        columns=max((len(each) for each in lists), default=0),
-        racks=len(names),
-        waiting=next((each for each in waiting_requests(state) if each.topic == topic), None),
-        obstacle=None if refusal is None else f"{refusal.code}: {refusal.message}",
-    )
-
-
-def explain_view(
-    connection: Connection, cluster_id: str, topic: str, partition: int
-) -> ExplainView:
-    """Why a partition's replicas are where they are; read anew from the topics, as `explain` does.
-
-    Raises:
-        NotFoundError: there is no such topic or partition.
-        ClientError: Kafka cannot be reached.
-    """
-    read = read_cluster(connection, cluster_id, topic)
-    newest = read.maps[-1].map.replicas if read.maps else None
-    if newest is None:
-        raise NotFoundError(f"topic {topic!r} of cluster {cluster_id!r} has no map")
-    if partition >= len(newest):
-        raise NotFoundError(
-            f"no partition {partition} in topic {topic!r}; expected 0 to {len(newest) - 1}"
-        )
-    [told] = explain(read.outputs, read.maps, [partition])
-    return ExplainView(
-        partition=partition,
-        partitions=len(newest),
-        policy=told.policy.value,
-        replicas=told.replicas,
-        is_whole=told.is_whole,
-        told=[
-            DecisionText(
-                revision=decision.revision,
-                cause=decision.cause,
-                replicas=decision.replicas,
-                before=decision.before,
-                lines=decision_lines(decision),
-            )
-            for decision in reversed(told.decisions)
-        ],
+def ring_view(
+    state: ClusterState, loads: Sequence[SpuLoad], order: Order | None = None
+) -> RingView:
+    """The ring in an order; in that which most assignments followed, if none is named."""
+    orders = [each for each in Order if state.racked_count or each not in OVER_RACKS]
+    chosen = order or max(orders, key=state.chain_index)
+    by_id = {load.spu_id: load for load in loads}
+    # An id that the maps name and no SPU was described for has no load yet.
+    members = [by_id[each] for each in state.ring.order(chosen).tolist() if each in by_id]
+    lead = state.chains[chosen].lead
+    if lead is None and members:
+        lead = members[0].spu_id
+    return RingView(
+        order=chosen,
+        orders=orders,
+        chain_index=state.chain_index(chosen),
+        size=state.ring.size,
+        lead=lead,
+        members=members if len(members) <= NODES_MAX else (),
+        rack_sizes=Counter(load.rack for load in members),
+        outside=[load for load in loads if load.state != "online"],
     )

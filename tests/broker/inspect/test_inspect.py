@@ -23,7 +23,7 @@ from spu_assigner.stream.inspect.checkpoint_reading import (
     OtherProgramError,
     inspect_checkpoint,
 )
-from spu_assigner.stream.inspect.report import report
+from spu_assigner.stream.inspect.report import cluster_reports
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
@@ -160,14 +160,10 @@ def test_the_session_that_is_given_keeps_its_options(settings: Settings, job: Jo
     """It belongs to somebody else's work."""
     name = "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag"
     before = job.spark.conf.get(name)
-    told = report(
-        inspect_checkpoint(settings.checkpoint, spark=job.spark),
-        cluster_id="c1",
-        topic="a",
-    )
+    found = inspect_checkpoint(settings.checkpoint, spark=job.spark)
+    [cluster] = cluster_reports(found, cluster_id="c1", topic="a")
     assert job.spark.conf.get(name) == before
     assert job.query.isActive
-    [cluster] = told.clusters
     assert cluster.topic is not None
     assert len(cluster.topic.lists) == 3
 

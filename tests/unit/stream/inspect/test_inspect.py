@@ -24,7 +24,14 @@ from spu_assigner.stream.inspect.checkpoint_reading import (
     NoCheckpointError,
     inspect_checkpoint,
 )
-from spu_assigner.stream.inspect.report import InspectReport, NotThereError, Spread, report
+from spu_assigner.stream.inspect.report import (
+    ClusterDetail,
+    ClusterReport,
+    NotThereError,
+    Spread,
+    cluster_reports,
+    report_json,
+)
 from spu_assigner.stream.inspect.table import ROWS_SHOWN, tables
 from support.events.builders import Events
 
@@ -66,9 +73,21 @@ def busy() -> ClusterState:
     )
 
 
-def shown(told: InspectReport, *, topic: str | None = None, width: int = 160) -> str:
+def reported(
+    state: ClusterState, *, topic: str | None = None
+) -> tuple[ClusterReport, ClusterDetail]:
+    found = inspection(state)
+    [report] = cluster_reports(found, cluster_id=state.cluster_id, topic=topic)
+    assert report.detail is not None
+    return report, report.detail
+
+
+def shown(*states: ClusterState, width: int = 160, **asked: str) -> str:
+    """The tables of what is asked for: a cluster, a topic of it, or all clusters."""
+    found = inspection(*states)
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    for piece in tables(told, width=width, asked_topic=topic):
+    clusters = cluster_reports(found, **asked)
+    for piece in tables(found, clusters, asked_topic=asked.get("topic")):
         console.print(piece)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -76,13 +95,11 @@ def shown(told: InspectReport, *, topic: str | None = None, width: int = 160) ->
 
 def test_every_spu_is_counted_in_one_state() -> None:
     """Online, leaving and offline together are all; the saturated are among the online."""
-    [told] = report(inspection(busy())).clusters
+    told, _ = reported(busy())
     counts = told.spus
     assert (counts.total, counts.online, counts.saturated) == (4, 3, 1)
     assert (counts.leaving, counts.offline) == (0, 1)
-    assert told.ring_size == 2
-    assert told.racks == 2
-    assert told.capacity == 42
+    assert (told.ring_size, told.racks, told.capacity) == (2, 2, 42)
 
 
 def test_an_spu_that_cannot_go_yet_is_leaving() -> None:
@@ -91,152 +108,110 @@ def test_an_spu_that_cannot_go_yet_is_leaving() -> None:
     state = state_of(
         [events.join(0), events.create("t"), events.leave(0, mode=LeaveMode.DECOMMISSION)]
     )
-    [told] = report(inspection(state), cluster_id="c1").clusters
+    told, detail = reported(state)
     assert (told.spus.total, told.spus.leaving, told.spus.online, told.spus.offline) == (1, 1, 0, 0)
-    assert told.detail is not None
-    [load] = told.detail.spus
+    [load] = detail.spus
     assert (load.state, load.replicas, load.fair_share) == ("leaving", 1, None)
-    [waiting] = told.detail.waiting
+    [waiting] = detail.waiting
     assert (waiting.topic, waiting.kind) == ("t", "repair")
-    assert told.detail.topics[0].is_waiting
-    assert "1 leaving" in shown(report(inspection(state)))
+    assert detail.topics[0].is_waiting
+    assert "1 leaving" in shown(state)
 
 
 def test_replicas_and_leaders_are_those_of_the_maps() -> None:
     """Counts that differ from the maps would hide what they are there to show."""
-    [told] = report(inspection(busy()), cluster_id="c1").clusters
     state = busy()
+    told, detail = reported(state)
     lists = [each for topic in state.topics.values() for each in topic.replicas.lists().tolist()]
-    assert told.detail is not None
-    spus = (0, 1, 3, 4)
-    assert {load.spu_id: load.replicas for load in told.detail.spus} == {
-        spu_id: sum(spu_id in each for each in lists) for spu_id in spus
-    }
-    assert {load.spu_id: load.leaders for load in told.detail.spus} == {
-        spu_id: sum(spu_id == each[0] for each in lists) for spu_id in spus
-    }
-    assert told.replicas == sum(map(len, lists))
-    assert told.partitions == len(lists)
-    assert sum(rack.replicas for rack in told.detail.racks) == told.replicas
-    assert [rack.rack for rack in told.detail.racks] == ["a", "c"]
+    assert [(load.spu_id, load.replicas, load.leaders) for load in detail.spus] == [
+        (
+            spu_id,
+            sum(spu_id in each for each in lists),
+            sum(spu_id == each[0] for each in lists),
+        )
+        for spu_id in (0, 1, 3, 4)
+    ]
+    assert (told.replicas, told.partitions) == (sum(map(len, lists)), len(lists))
+    assert sum(rack.replicas for rack in detail.racks) == told.replicas
+    assert [rack.rack for rack in detail.racks] == ["a", "c"]
 
 
-def test_what_waits_is_told_in_the_order_of_service() -> None:
+def test_what_waits_is_reported_in_the_order_of_service() -> None:
     """Repairs come before creates, whatever came first."""
-    [told] = report(inspection(busy()), cluster_id="c1").clusters
-    assert told.detail is not None
-    assert (told.waiting_creates, told.waiting_repairs) == (1, len(told.detail.waiting) - 1)
-    kinds = [each.kind for each in told.detail.waiting]
+    told, detail = reported(busy())
+    assert (told.waiting_creates, told.waiting_repairs) == (1, len(detail.waiting) - 1)
+    kinds = [each.kind for each in detail.waiting]
     assert kinds == sorted(kinds, reverse=True)
-    last = told.detail.waiting[-1]
+    last = detail.waiting[-1]
     assert (last.topic, last.partitions, last.replication_factor) == ("later", 1, 5)
-    assert told.short_lists == sum(each.short_lists for each in told.detail.topics)
+    assert told.short_lists == sum(each.short_lists for each in detail.topics)
 
 
 def test_the_fair_share_is_by_capacity() -> None:
     """An SPU of twice the size is to hold twice as much."""
     events = Events()
-    state = state_of(
-        [events.join(0, capacity=10), events.join(1, capacity=20), events.create("t", 6, 1)]
+    told, detail = reported(
+        state_of(
+            [events.join(0, capacity=10), events.join(1, capacity=20), events.create("t", 6, 1)]
+        )
     )
-    [told] = report(inspection(state), cluster_id="c1").clusters
-    assert told.detail is not None
-    assert [load.fair_share for load in told.detail.spus] == [2.0, 4.0]
+    assert [load.fair_share for load in detail.spus] == [2.0, 4.0]
     assert told.replicas_per_spu == Spread(least=3, most=3)
     assert told.off_fair_share == Spread(least=-1, most=1)
-    assert [load.share_used for load in told.detail.spus] == [0.3, 0.15]
+    assert [load.share_used for load in detail.spus] == [0.3, 0.15]
 
 
-def test_chain_indexes_are_told_for_each_order() -> None:
+def test_chain_indexes_are_reported_for_each_order() -> None:
     """They say where the next topic begins."""
     events = Events()
-    state = state_of([*events.joins(0, 1, 2), events.create("t", 7, 1)])
-    [told] = report(inspection(state)).clusters
-    assert told.chain_indexes["id"] == 7
-    assert set(told.chain_indexes) == {
-        "id",
-        "diagonal",
-        "alternation",
-        "registration",
-        "balanced",
-    }
+    told, _ = reported(state_of([*events.joins(0, 1, 2), events.create("t", 7, 1)]))
+    others = {"diagonal": 0, "alternation": 0, "registration": 0, "balanced": 0}
+    assert told.chain_indexes == {"id": 7, **others}
 
 
 def test_lists_on_distinct_racks_are_counted() -> None:
     """What the racks are there for; a short list is judged by what it has."""
     events = Events()
-    state = state_of(
-        [
-            *events.racks({"a": [0, 1], "b": [2]}),
-            events.manual("t", [0, 2], [1, 2], [0, 1]),
-            events.manual("one", [0]),
-        ]
+    _, detail = reported(
+        state_of(
+            [
+                *events.racks({"a": [0, 1], "b": [2]}),
+                events.manual("t", [0, 2], [1, 2], [0, 1]),
+                events.manual("one", [0]),
+            ]
+        )
     )
-    [told] = report(inspection(state), cluster_id="c1").clusters
-    assert told.detail is not None
-    assert told.detail.lists_on_distinct_racks == 3
+    assert detail.lists_on_distinct_racks == 3
 
 
-def test_an_empty_cluster_is_told_as_it_is() -> None:
+def test_an_empty_cluster_is_reported_as_it_is() -> None:
     """A refused event makes a cluster known that has nothing."""
     state = state_of([Events().delete("t")])
-    told = report(inspection(state), cluster_id="c1")
-    [cluster] = told.clusters
-    assert cluster.replicas_per_spu is None
-    assert "0 online" in shown(told)
-    assert "no cluster yet" in shown(report(inspection()))
+    assert reported(state)[0].replicas_per_spu is None
+    assert "0 online" in shown(state, cluster_id="c1")
+    assert "no cluster yet" in shown()
 
 
 def test_the_json_has_every_list_and_stable_names() -> None:
     """Programs read it; a renamed field would break them."""
-    told = json.loads(json.dumps(report(inspection(busy()), cluster_id="c1", topic="t").to_json()))
-    assert list(told) == [
-        "format",
-        "checkpoint",
-        "query_id",
-        "batch",
-        "batch_time_ms",
-        "batches_kept",
-        "shards",
-        "input_offsets",
-        "clusters",
-    ]
+    found = inspection(busy())
+    clusters = cluster_reports(found, cluster_id="c1", topic="t")
+    told = json.loads(json.dumps(report_json(found, clusters)))
     [cluster] = told["clusters"]
-    assert list(cluster) == [
-        "cluster_id",
-        "spus",
-        "ring_size",
-        "racks",
-        "capacity",
-        "topics",
-        "partitions",
-        "replicas",
-        "short_lists",
-        "chain_indexes",
-        "waiting_creates",
-        "waiting_repairs",
-        "replicas_per_spu",
-        "leaders_per_spu",
-        "off_fair_share",
-        "detail",
-        "topic",
+    detail = cluster["detail"]
+    assert [
+        " ".join(each) for each in (told, cluster, detail["spus"][0], detail["waiting"][0])
+    ] == [
+        "format checkpoint query_id batch batch_time_ms batches_kept shards input_offsets clusters",
+        "cluster_id spus ring_size racks capacity topics partitions replicas short_lists "
+        "chain_indexes waiting_creates waiting_repairs replicas_per_spu leaders_per_spu "
+        "off_fair_share detail topic",
+        "spu_id rack state capacity replicas share_used fair_share leaders cores core_weights "
+        "registration labels",
+        "topic kind sequence cause policy partitions replication_factor",
     ]
     assert cluster["topic"]["lists"] == busy().topics["t"].replicas.lists().tolist()
-    assert list(cluster["detail"]["spus"][0]) == [
-        "spu_id",
-        "rack",
-        "state",
-        "capacity",
-        "replicas",
-        "share_used",
-        "fair_share",
-        "leaders",
-        "cores",
-        "core_weights",
-        "registration",
-        "labels",
-    ]
-    assert len(cluster["detail"]["topics"][0]["created_by"]) == 16
+    assert len(detail["topics"][0]["created_by"]) == 16
 
 
 def test_a_map_is_shown_with_racks_and_cores() -> None:
@@ -248,19 +223,18 @@ def test_a_map_is_shown_with_racks_and_cores() -> None:
             events.create("t", 2, 2, policy=Policy.REDPANDA),
         ]
     )
-    text = shown(report(inspection(state), cluster_id="c1", topic="t"), topic="t")
+    text = shown(state, cluster_id="c1", topic="t")
     assert "0, 1" in text
     assert "left, right" in text
     assert "on cores" in text
 
 
 def test_a_create_that_waits_is_shown_as_such() -> None:
-    """It has no map yet, but whoever asks for it is to see that it was heard."""
-    told = report(inspection(busy()), cluster_id="c1", topic="later")
-    text = shown(told, topic="later")
+    """It has no map yet, but the requester is to see that it was received."""
+    text = shown(busy(), cluster_id="c1", topic="later")
     assert "create" in text
     assert "later" in text
-    assert told.clusters[0].topic is None
+    assert reported(busy(), topic="later")[0].topic is None
 
 
 def test_no_cell_is_cut() -> None:
@@ -268,37 +242,31 @@ def test_no_cell_is_cut() -> None:
     name = "x" * 200 + "end"
     events = Events(name)
     state = state_of([events.join(0, rack="r" * 128), events.create("t")], name)
-    text = shown(report(inspection(state), cluster_id=name), width=60)
+    text = shown(state, cluster_id=name, width=60)
     assert "…" not in text
     assert text.count("r" * 4) > 0
     letters = "".join(line for line in text.splitlines() if set(line) <= {*"xend "})
     assert letters.count("x") >= 200 - 60
 
 
-def test_many_clusters_are_a_table_where_there_is_room() -> None:
-    """Side by side they are compared; in a narrow terminal each is told in lines."""
-    other = state_of(Events("c2").joins(0, 1), "c2")
-    told = report(inspection(busy(), other))
-    wide, narrow = shown(told, width=160), shown(told, width=80)
-    assert "chain indexes" in wide
-    assert "chain indexes" not in narrow
+def test_clusters_are_listed_one_below_the_other_at_any_width() -> None:
+    """A terminal has no room for a dozen columns."""
+    narrow = shown(busy(), state_of(Events("c2").joins(0, 1), "c2"), width=80)
     assert "  SPUs       2 online; ring of 2, 0 racks" in narrow
     assert max(map(len, narrow.splitlines())) <= 80
     assert narrow.count(" off its fair share") == 2
 
 
 def test_long_tables_say_what_they_leave_out() -> None:
-    """A cut that is not told would be taken for the whole."""
-    events = Events()
-    state = state_of(events.joins(*range(ROWS_SHOWN + 20)))
-    text = shown(report(inspection(state), cluster_id="c1"))
+    """A cut that is not reported would be taken for the whole."""
+    text = shown(state_of(Events().joins(*range(ROWS_SHOWN + 20))), cluster_id="c1")
     assert "… 20 more (all with --format json)" in text
 
 
 def test_what_could_move_a_cursor_is_spelt_out() -> None:
     """A rack is any text; markup and escapes in it are letters."""
     state = state_of([Events().join(0, rack="[red]\x1b[2J")])
-    text = shown(report(inspection(state), cluster_id="c1"))
+    text = shown(state, cluster_id="c1")
     assert "[red]\\x1b[2J" in text
     assert "\x1b[2J" not in text
 
@@ -306,9 +274,9 @@ def test_what_could_move_a_cursor_is_spelt_out() -> None:
 def test_unknown_names_are_told_with_those_there_are() -> None:
     """One line, and what to ask instead."""
     with pytest.raises(NotThereError, match=r"no cluster 'c9' after batch 7; there is c1"):
-        report(inspection(busy()), cluster_id="c9")
+        cluster_reports(inspection(busy()), cluster_id="c9")
     with pytest.raises(NotThereError, match=r"no topic 'u'; it has fixed, later, t, three"):
-        report(inspection(busy()), cluster_id="c1", topic="u")
+        cluster_reports(inspection(busy()), cluster_id="c1", topic="u")
 
 
 def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ from spu_assigner.core.base.records import Order
 from spu_assigner.stream.inspect.report import cluster_report, spu_loads
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
 from spu_assigner.stream.ui.app import make_app
-from spu_assigner.stream.ui.known import DEAD_LETTERS_MAX, HEARD_MAX, ClusterDamagedError
+from spu_assigner.stream.ui.known import ANSWERS_MAX, DEAD_LETTERS_MAX, ClusterDamagedError
 from spu_assigner.stream.ui.live import ReadingHealth
-from spu_assigner.stream.ui.ring_drawing import NODES_MAX, ring_drawing
-from spu_assigner.stream.ui.views import Reports, sliced
+from spu_assigner.stream.ui.views import NODES_MAX, Reports, ring_view, sliced
 from support.events.builders import Events
 from support.pages.ui_pages import Still, Told, known_of, told
 from support.pages.ui_story import Raw, story
@@ -313,9 +312,9 @@ def test_what_is_kept_of_answers_is_bounded() -> None:
     """A year of answers is not kept, only the last."""
     events = Events()
     letters: list[Event | Raw] = [(b"c1", b"x")] * (DEAD_LETTERS_MAX + 20)
-    refused = [events.create("t", 0) for _ in range(HEARD_MAX + 20)]
+    refused = [events.create("t", 0) for _ in range(ANSWERS_MAX + 20)]
     known = known_of(told([[events.join(0)], refused, letters]))
-    assert len(known.statuses("c1")) == HEARD_MAX
+    assert len(known.statuses("c1")) == ANSWERS_MAX
     assert len(known.dead_letters) == DEAD_LETTERS_MAX
     assert known.statuses("c1")[0].time_ms >= known.statuses("c1")[-1].time_ms
 
@@ -348,22 +347,23 @@ def test_pages_of_a_list_are_whole_and_in_bounds() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, NODES_MAX, NODES_MAX + 1, 2_000])
-def test_a_ring_of_any_size_is_drawn_inside_its_picture(count: int) -> None:
-    """One by one as long as they can be told apart, then by rack."""
+def test_a_ring_of_any_size_is_drawn(count: int) -> None:
+    """One by one as long as they can be told apart, then by rack; nobody is left out."""
     events = Events()
     joins = [events.join(number, rack=f"r{number % 7}") for number in range(count)]
-    state = known_of(told([[events.join(9_999), *joins, events.leave(9_999)]])).state("c1")
-    drawing = ring_drawing(state, spu_loads(state), Order.ID)
-    assert drawing.size == count
+    page = read(
+        client([[*joins, events.join(9_999), events.leave(9_999)]]), "/clusters/c1?order=id"
+    )
+    assert "1 offline" in page.text
+    groups = [each for tag, each in page.tags if tag == "g"]
+    drawn = [each["data-spu"] for each in groups if each.get("data-state") == "online"]
     if count <= NODES_MAX:
-        assert [node.load.spu_id for node in drawing.nodes] == list(range(count))
-        assert sum(node.leads_next for node in drawing.nodes) == min(count, 1)
+        assert drawn == [str(number) for number in range(count)]
+        pointers = [each for _, each in page.tags if each.get("class") == "pointer"]
+        assert len(pointers) == min(count, 1)
     else:
-        assert sum(arc.members for arc in drawing.arcs) == count
-    for node in (*drawing.nodes, *drawing.outside):
-        assert node.radius <= min(node.x, node.y, 560 - node.x, 560 - node.y)
-    pages = client([[*joins, events.join(9_999), events.leave(9_999)]])
-    assert "1 offline" in read(pages, "/clusters/c1").text
+        assert drawn == []
+        assert sum(int(each.get("data-members") or 0) for each in groups) == count
 
 
 def test_the_order_that_assignments_follow_is_drawn_first() -> None:
@@ -371,7 +371,8 @@ def test_the_order_that_assignments_follow_is_drawn_first() -> None:
     events = Events()
     joins = events.racks({"a": [0, 1], "b": [2, 3]})
     state = known_of(told([[*joins, events.create("t", 3, 2, policy=Policy.FLUVIO)]])).state("c1")
-    drawing = ring_drawing(state, spu_loads(state))
-    assert (drawing.order, drawing.chain_index) == ("diagonal", 3)
+    ring = ring_view(state, spu_loads(state))
+    assert (ring.order, ring.chain_index) == (Order.DIAGONAL, 3)
     order = state.ring.order(Order.DIAGONAL).tolist()
-    assert [node.load.spu_id for node in drawing.nodes if node.leads_next] == [order[3]]
+    assert [load.spu_id for load in ring.members] == order
+    assert ring.lead == order[3]
