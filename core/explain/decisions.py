@@ -1,14 +1,14 @@
 """Why a replica list is as it is: the decisions that made it, recomputed and with names.
 
-A record carries numbers (`Reason`). Here the ring at the time is rebuilt (`past_ring`), the step is
-placed anew (`replay_placement`) and must give the very lists of the record; then each replica is
-told: which position of which order was looked at, and who was passed over and why. What cannot be
-known from the outputs is said in `unknown`, and never guessed.
+A record carries numbers (`Reason`). Here the ring at the time is rebuilt (`ring_history`), the step
+is placed again (`replay_placement`) and must give the very lists of the record; then each replica
+is explained: which position of which order was looked at, and who was skipped and why. What cannot
+be known from the outputs is said in `unknown`, and never guessed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,14 +17,15 @@ from spu_assigner.core.base.records import Mode, Order, Reason, ReplicaMap, Wait
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
-from spu_assigner.core.explain.moves import Load, MoveExplanations, MoveStep
+from spu_assigner.core.explain.moves import Load, MoveStep, move_steps
 from spu_assigner.core.explain.replay_placement import (
     RULE_OF,
     ChainStep,
     Passed,
-    ReplayedPlacement,
+    Replayed,
     Taken,
     Why,
+    explain_list,
     racks_of,
     replay_balanced,
     replay_placement,
@@ -33,13 +34,6 @@ from spu_assigner.core.explain.ring_history import PastRing, RingGroup, find_rin
 from spu_assigner.core.policies.planner import ORDER_OF
 from spu_assigner.core.state.cluster_state import ClusterState
 
-ORDER_OF_MODE: Final = {
-    **{mode: ORDER_OF[rule] for mode, rule in RULE_OF.items()},
-    Mode.LISTS: Order.ID,
-    Mode.BALANCED: Order.BALANCED,
-    Mode.REPAIR: Order.BALANCED,
-    Mode.REBALANCE: Order.BALANCED,
-}
 CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE)  # of lists that were there
 
 
@@ -111,18 +105,17 @@ def explain(
     """
     newest = maps[-1].map
     lists = _lists(newest)
-    explained = []
-    for number, retained in enumerate(maps):
-        earlier = maps[number - 1].map if number else None
+    wanted = range(len(lists)) if partitions is None else list(partitions)
+    by_map = []
+    earlier: ReplicaMap | None = None
+    for retained in maps:
         is_next = earlier is not None and earlier.revision + 1 == retained.map.revision
-        explained.append(
-            MapExplanation(
-                outputs, retained, _lists(earlier) if earlier is not None and is_next else None
-            )
-        )
+        before = _lists(earlier) if earlier is not None and is_next else None
+        by_map.append(explain_map(outputs, retained, before, wanted))
+        earlier = retained.map
     explanations = []
-    for partition in range(len(lists)) if partitions is None else partitions:
-        decisions = tuple(each.decision(partition) for each in explained if each.has_set(partition))
+    for partition in wanted:
+        decisions = tuple(each[partition] for each in by_map if partition in each)
         explanations.append(
             Explanation(
                 cluster_id=newest.cluster_id,
@@ -149,175 +142,190 @@ def why_it_waits(state: ClusterState, waiting: Waiting) -> Refusal | None:
     return refusal if isinstance(refusal, Refusal) else None
 
 
+def explain_map(
+    outputs: KnownOutputs,
+    retained: RetainedMap,
+    before: list[list[int]] | None,
+    wanted: Container[int] | None = None,
+) -> dict[int, PlacementDecision]:
+    """How the lists that one map set came to be, by partition.
+
+    Args:
+        outputs: of the topic's cluster.
+        retained: the map.
+        before: the lists of the revision before; None: there was none, or it is not retained.
+        wanted: the partitions to explain; all if None.
+    """
+    lists, reason = _lists(retained.map), retained.map.reason
+    partitions = [
+        partition
+        for partition in _partitions_set(reason, lists, before)
+        if wanted is None or partition in wanted
+    ]
+    if not partitions:
+        return {}
+    past = _ring_before(outputs, retained)
+    racks: dict[int, str] = {}  # before the step, as far as they are certain
+    if past is not None:
+        racks = {
+            int(spu_id): spu.rack or ""
+            for spu_id, spu in outputs.state.spus.items()
+            if spu_id not in past.described_since
+        } | racks_of(past.ring)
+    moves: dict[int, list[MoveStep]] = {}
+    if reason is not None and reason.mode in CHANGES:
+        moves = move_steps(
+            reason.moves,
+            frozenset(partitions),
+            mode=reason.mode,
+            state=outputs.state,
+            ring=None if past is None else past.ring,
+            racks=racks,
+            lists=lists,
+            lists_before=before,
+            is_before=outputs.is_before,
+        )
+    replayed = None if past is None else _replayed(outputs, retained, past)
+    cores = None if retained.map.cores is None else retained.map.cores.tolist()
+    return {
+        partition: _decision(
+            outputs,
+            retained.map,
+            partition,
+            row=lists[partition],
+            cores=None if cores is None else cores[partition],
+            before=None if before is None or partition >= len(before) else before[partition],
+            past=past,
+            racks=racks,
+            replayed=replayed,
+            moves=tuple(moves.get(partition, ())),
+        )
+        for partition in partitions
+    }
+
+
 def _lists(replica_map: ReplicaMap) -> list[list[int]]:
     return [] if replica_map.replicas is None else replica_map.replicas.tolist()
 
 
-class MapExplanation:
-    """One map: which lists it set, and how.
+def _partitions_set(
+    reason: Reason | None, lists: list[list[int]], before: list[list[int]] | None
+) -> Iterable[int]:
+    """The partitions to which a map gave their list."""
+    if reason is not None and reason.mode not in CHANGES:
+        return range(reason.first_partition, len(lists))
+    if before is None and reason is None:
+        return range(len(lists))
+    moved = set() if reason is None else {move.partition for move in reason.moves}
+    return [
+        partition
+        for partition, row in enumerate(lists)
+        if partition in moved
+        or (before is not None and (partition >= len(before) or before[partition] != row))
+    ]
 
-    `lists_before` are those of the revision before; None: there was none, or it is not retained.
-    """
 
-    def __init__(
-        self, outputs: KnownOutputs, retained: RetainedMap, lists_before: list[list[int]] | None
-    ) -> None:
-        self._outputs = outputs
-        self._retained = retained
-        self._map = retained.map
-        self._lists = _lists(self._map)
-        self._cores = None if self._map.cores is None else self._map.cores.tolist()
-        self._lists_before = lists_before
-        reason = self._map.reason
-        self._moved = {move.partition for move in reason.moves} if reason is not None else set()
-        self._racks: dict[int, str] = {}  # before the step, as far as they are certain
-        self._found: (
-            tuple[PastRing | None, ReplayedPlacement | None, MoveExplanations | None] | None
-        ) = None
+def _ring_before(outputs: KnownOutputs, retained: RetainedMap) -> PastRing | None:
+    reason = retained.map.reason
+    if reason is None or reason.mode is Mode.LISTS:
+        return None
+    return find_ring(
+        outputs.state,
+        outputs.groups,
+        reason,
+        order=ORDER_OF[RULE_OF[reason.mode]] if reason.mode in RULE_OF else Order.BALANCED,
+        key=retained.key,
+        is_whole=outputs.is_whole,
+    )
 
-    def partitions(self) -> list[int]:
-        """Those whose list this map set."""
-        return [partition for partition in range(len(self._lists)) if self.has_set(partition)]
 
-    def has_set(self, partition: int) -> bool:
-        """Whether this revision gave the partition its list."""
-        if partition >= len(self._lists):
-            return False
-        reason = self._map.reason
-        if reason is None or reason.mode in CHANGES:
-            if partition in self._moved:
-                return True
-            before = self._lists_before
-            if before is not None:
-                return partition >= len(before) or before[partition] != self._lists[partition]
-            return reason is None
-        return partition >= reason.first_partition
+def _replayed(outputs: KnownOutputs, retained: RetainedMap, past: PastRing) -> Replayed | None:
+    """The step placed again; None: that cannot be done."""
+    reason = retained.map.reason
+    if reason is not None and reason.mode in RULE_OF:
+        own = [group for group in outputs.groups if group.key == retained.key]
+        group = outputs.step_events if outputs.is_before else next(iter(own), None)
+        return replay_placement(retained.map, past.ring, group)
+    if reason is not None and reason.mode is Mode.BALANCED and outputs.is_before:
+        return replay_balanced(retained.map, outputs.state, past.ring)
+    return None
 
-    def decision(self, partition: int) -> PlacementDecision:
-        """How the list came to be; only for a partition that the map set."""
-        reason, row = self._map.reason, self._lists[partition]
-        unknown: list[str] = []
-        taken: tuple[Taken, ...] = ()
-        step = None
-        past, replayed, move_explanations = self._rebuilt()
-        if reason is None:
-            unknown.append("the release that wrote this revision recorded no reason")
-        elif past is None and reason.mode is not Mode.LISTS:
-            unknown.append(_no_ring(reason))
-        recomputed = replayed is not None and replayed.fault is None
-        if replayed is not None and reason is not None:
-            if replayed.fault is not None:
-                unknown.append(replayed.fault)
-            elif reason.mode in RULE_OF:
-                step, taken = replayed.step_of(partition - reason.first_partition, row)
-        if not taken:
-            taken = tuple(self._plainly(partition, reason))
-        before = self._lists_before
-        absent, unnamed = _absent(reason, past)
-        if step is not None:
-            absent = (*absent, *step.filled)
-        moves = () if move_explanations is None else move_explanations.of(partition)
-        if moves and all(move.is_as_ruled for move in moves):
-            recomputed = True
-        elif any(move.is_as_ruled is False for move in moves):
-            unknown.append(
-                "the rule, applied anew, chooses another SPU than the recorded; this should not "
-                "be: please report it with the record"
-            )
-        return PlacementDecision(
-            revision=self._map.revision,
-            cause=self._map.cause,
-            reason=reason,
-            replicas=tuple(row),
-            before=None if before is None or partition >= len(before) else tuple(before[partition]),
-            step=step,
-            replica_steps=taken,
-            moves=moves,
-            absent=absent,
-            absent_unnamed=unnamed,
-            loads=self._loads(reason, row, moves),
-            loads_are_of_then=self._outputs.is_before,
-            recomputed=recomputed,
-            unknown=tuple(unknown),
+
+def _decision(
+    outputs: KnownOutputs,
+    replica_map: ReplicaMap,
+    partition: int,
+    *,
+    row: list[int],
+    cores: list[int] | None,
+    before: list[int] | None,
+    past: PastRing | None,
+    racks: Mapping[int, str],
+    replayed: Replayed | None,
+    moves: tuple[MoveStep, ...],
+) -> PlacementDecision:
+    reason = replica_map.reason
+    by_shares = reason is not None and reason.mode in (Mode.BALANCED, *CHANGES)
+    unknown: list[str] = []
+    if reason is None:
+        unknown.append("the release that wrote this revision recorded no reason")
+    elif past is None and reason.mode is not Mode.LISTS:
+        unknown.append(
+            f"the ring of then ({reason.ring_size} SPUs, fingerprint "
+            f"{reason.ring_fingerprint:016x}) cannot be rebuilt: racks or places in the ring have "
+            "changed in a way that the retained ring events do not tell"
         )
-
-    def _rebuilt(self) -> tuple[PastRing | None, ReplayedPlacement | None, MoveExplanations | None]:
-        """The ring before the step, and the step repeated; looked for once."""
-        if self._found is not None:
-            return self._found
-        outputs, reason = self._outputs, self._map.reason
-        past, replayed, moves = None, None, None
-        if reason is not None and reason.mode is not Mode.LISTS:
-            past = find_ring(
-                outputs.state,
-                outputs.groups,
-                reason,
-                order=ORDER_OF_MODE[reason.mode],
-                key=self._retained.key,
-                is_whole=outputs.is_whole,
-            )
-            if past is not None and reason.mode in RULE_OF:
-                replayed = replay_placement(self._map, past.ring, self._own_group())
-            elif past is not None and reason.mode is Mode.BALANCED and outputs.is_before:
-                replayed = replay_balanced(self._map, outputs.state, past.ring)
-        if past is not None:
-            self._racks = {
-                int(spu_id): spu.rack or ""
-                for spu_id, spu in outputs.state.spus.items()
-                if spu_id not in past.described_since
-            } | racks_of(past.ring)
-        if reason is not None and reason.mode in CHANGES:
-            moves = MoveExplanations(
-                outputs.state,
-                None if past is None else past.ring,
-                self._racks,
-                reason.moves,
-                mode=reason.mode,
-                lists=self._lists,
-                lists_before=self._lists_before,
-                is_before=outputs.is_before,
-            )
-        self._found = past, replayed, moves
-        return self._found
-
-    def _own_group(self) -> RingGroup | None:
-        outputs = self._outputs
-        if outputs.is_before:
-            return outputs.step_events
-        own = [group for group in outputs.groups if group.key == self._retained.key]
-        return own[0] if own else None
-
-    def _plainly(self, partition: int, reason: Reason | None) -> list[Taken]:
-        """The replicas, without how they were found."""
-        cores = None if self._cores is None else self._cores[partition]
-        show_racks = reason is not None and reason.mode in (Mode.BALANCED, *CHANGES)
-        return [
-            Taken(
-                spu_id=spu_id,
-                rack=self._racks.get(spu_id) if show_racks else None,
-                core=None if cores is None else cores[number],
-            )
-            for number, spu_id in enumerate(self._lists[partition])
-        ]
-
-    def _loads(
-        self, reason: Reason | None, row: list[int], moves: tuple[MoveStep, ...]
-    ) -> tuple[Load, ...]:
-        """Of the SPUs concerned, where shares of capacity decide: what they hold in the state."""
-        if reason is None or reason.mode not in (Mode.BALANCED, *CHANGES):
-            return ()
-        state = self._outputs.state
-        moved = [spu_id for move in moves for spu_id in (move.gone, move.taken)]
-        concerned = sorted({*row, *(spu_id for spu_id in moved if spu_id is not None)})
-        return tuple(
-            Load(
-                spu_id=spu_id,
-                count=state.ledger.count(spu_id),
-                capacity=state.spus[SpuId(spu_id)].capacity,
-            )
-            for spu_id in concerned
-            if SpuId(spu_id) in state.spus
+    if isinstance(replayed, str):
+        unknown.append(replayed)
+    if any(move.is_as_ruled is False for move in moves):
+        unknown.append(
+            "the rule, applied again, chooses another SPU than the recorded; this should not be: "
+            "please report it with the record"
         )
+    absent, unnamed = _absent(reason, past)
+    step = None
+    taken = tuple(
+        Taken(
+            spu_id=spu_id,
+            rack=racks.get(spu_id) if by_shares else None,
+            core=None if cores is None else cores[number],
+        )
+        for number, spu_id in enumerate(row)
+    )
+    if reason is not None and replayed and not isinstance(replayed, str):
+        step, taken = explain_list(replayed, partition - reason.first_partition, row, cores)
+        absent += step.filled
+    is_repeated = replayed is not None and not isinstance(replayed, str)
+    return PlacementDecision(
+        revision=replica_map.revision,
+        cause=replica_map.cause,
+        reason=reason,
+        replicas=tuple(row),
+        before=None if before is None else tuple(before),
+        step=step,
+        replica_steps=taken,
+        moves=moves,
+        absent=absent,
+        absent_unnamed=unnamed,
+        loads=_loads(outputs.state, row, moves) if by_shares else (),
+        loads_are_of_then=outputs.is_before,
+        recomputed=is_repeated or (bool(moves) and all(move.is_as_ruled for move in moves)),
+        unknown=tuple(unknown),
+    )
+
+
+def _loads(state: ClusterState, row: list[int], moves: Sequence[MoveStep]) -> tuple[Load, ...]:
+    """What the SPUs concerned hold in the state."""
+    moved = [spu_id for move in moves for spu_id in (move.gone, move.taken) if spu_id is not None]
+    return tuple(
+        Load(
+            spu_id=spu_id,
+            count=state.ledger.count(spu_id),
+            capacity=state.spus[SpuId(spu_id)].capacity,
+        )
+        for spu_id in sorted({*row, *moved})
+        if SpuId(spu_id) in state.spus
+    )
 
 
 def _absent(reason: Reason | None, past: PastRing | None) -> tuple[tuple[Passed, ...], int]:
@@ -330,11 +338,3 @@ def _absent(reason: Reason | None, past: PastRing | None) -> tuple[tuple[Passed,
     whys |= dict.fromkeys(past.offline, Why.OFFLINE) | dict.fromkeys(past.leaving, Why.LEAVING)
     named = tuple(Passed(spu_id=spu_id, why=why) for spu_id, why in sorted(whys.items()))
     return named, past.unnamed
-
-
-def _no_ring(reason: Reason) -> str:
-    return (
-        f"the ring of then ({reason.ring_size} SPUs, fingerprint {reason.ring_fingerprint:016x}) "
-        "cannot be rebuilt: racks or places in the ring have changed in a way that the retained "
-        "ring events do not tell"
-    )

@@ -15,9 +15,9 @@ from spu_assigner.core.base.records import Answer, Mode, Record, ReplicaMap, Rin
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.explain.decisions import (
     KnownOutputs,
-    MapExplanation,
     PlacementDecision,
     RetainedMap,
+    explain_map,
 )
 from spu_assigner.core.explain.ring_history import RingGroup
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
@@ -73,9 +73,9 @@ def _reasons_of(follower: ClusterState, replica_map: ReplicaMap, step_events: Ri
     if replica_map.replicas is None:
         return []
     topic = follower.topics.get(replica_map.topic)
-    explained = MapExplanation(
+    decisions = explain_map(
         KnownOutputs(state=follower, is_before=True, step_events=step_events),
         RetainedMap(key="", map=replica_map),
         None if topic is None else topic.replicas.lists().tolist(),
     )
-    return [(partition, explained.decision(partition)) for partition in explained.partitions()]
+    return list(decisions.items())

@@ -1,12 +1,12 @@
 """What a repair or rebalance moved: who went, who came, and who else could have come.
 
-Where the state before the decision is at hand, the rule of a repair is applied anew, move by move
+Where the state before the decision is at hand, the rule of a repair is applied again, move by move
 with the counts as they became, and must choose the recorded SPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,176 +42,121 @@ class MoveStep:
     candidates: int | None  # SPUs of the ring that did not hold the partition
     on_new_racks: int | None  # of these, on racks that the others are not on
     best: tuple[Load, ...]  # the first of those among whom the lowest share was sought
-    is_as_ruled: bool | None  # the rule, applied anew, chooses who came
+    is_as_ruled: bool | None  # the rule, applied again, chooses who came
 
 
-class MoveExplanations:
-    """All moves of one map.
+def move_steps(
+    moves: Sequence[Move],
+    partitions: Container[int],
+    *,
+    mode: Mode,
+    state: ClusterState,
+    ring: Ring | None,
+    racks: Mapping[int, str],
+    lists: Sequence[list[int]],
+    lists_before: Sequence[list[int]] | None,
+    is_before: bool,
+) -> dict[int, list[MoveStep]]:
+    """The moves of these partitions, in order.
 
     Args:
+        moves: all of one map.
         ring: before the step; None: not known.
         racks: before the step, as far as they are certain.
         lists: that the map gave.
         lists_before: of the revision before; None: not retained.
         is_before: the state is the one that was decided on; else its counts are those of now.
     """
-
-    def __init__(
-        self,
-        state: ClusterState,
-        ring: Ring | None,
-        racks: Mapping[int, str],
-        moves: Sequence[Move],
-        *,
-        mode: Mode,
-        lists: Sequence[list[int]],
-        lists_before: Sequence[list[int]] | None,
-        is_before: bool,
-    ) -> None:
-        self._state = state
-        self._mode = mode
-        self._lists = lists
-        self._lists_before = lists_before
-        self._is_before = is_before
-        self._racks = racks
-        self._in_order = moves
-        self._moves: dict[int, list[Move]] = {}
-        self._firsts: dict[int, int] = {}  # by partition, among all moves
-        for number, move in enumerate(moves):
-            self._firsts.setdefault(move.partition, number)
-            self._moves.setdefault(move.partition, []).append(move)
-        self._counted = 0  # moves whose takers are in `_came`
-        self._came: dict[int, int] = {}
-        self._candidates = None
-        if ring is not None and mode is Mode.REPAIR:
-            self._candidates = _Candidates(state, ring)
-
-    def of(self, partition: int) -> tuple[MoveStep, ...]:
-        """The moves of one partition, in order."""
-        moves = self._moves.get(partition)
-        if moves is None:
-            return ()
-        before = self._lists_before
-        row = None if before is None else list(before[partition])
-        counted = self._came_before(self._firsts[partition])
-        steps = []
-        for move in moves:
-            others = [
-                spu_id
-                for spu_id in (self._lists[partition] if row is None else row)
-                if spu_id not in (move.gone, move.taken)
-            ]
-            steps.append(self._step(move, others, counted, is_exact=row is not None))
-            if move.taken is not None:
-                counted[move.taken] = counted.get(move.taken, 0) + 1
-            row = None if row is None else [*others, *([] if move.taken is None else [move.taken])]
-        return tuple(steps)
-
-    def _came_before(self, number: int) -> dict[int, int]:
-        """How many replicas each SPU was given by the moves before this one."""
-        if number < self._counted:  # Usually they are asked for in order.
-            self._counted, self._came = 0, {}
-        for move in self._in_order[self._counted : number]:
-            if move.taken is not None:
-                self._came[move.taken] = self._came.get(move.taken, 0) + 1
-        self._counted = number
-        return dict(self._came)
-
-    def _step(
-        self, move: Move, others: list[int], counted: Mapping[int, int], *, is_exact: bool
-    ) -> MoveStep:
-        known = self._racks
-        is_known = all(spu_id in known for spu_id in (*others, move.gone) if spu_id is not None)
-        racks = {known[spu_id] for spu_id in others} if is_known else None
-        is_repair = self._mode is Mode.REPAIR
-        wants_new = None
-        if is_repair and racks is not None:
-            wants_new = move.gone is None or known[move.gone] not in racks
-        count = on_new = None
-        best: tuple[Load, ...] = ()
-        is_as_ruled = None
-        if self._candidates is not None:
-            added = counted if self._is_before else {}
-            held = others if move.gone is None else [*others, move.gone]
-            found = self._candidates.seek(held, racks or (), added)
-            count = len(found.everyone)
-            if racks is not None:
-                on_new = len(found.on_new_racks)
-                among = found.on_new_racks if wants_new and on_new else found.everyone
-                best = tuple(self._candidates.load(int(at), added) for at in among[:BEST_MAX])
-            if self._is_before and is_exact:
-                is_as_ruled = (best[0].spu_id if best else None) == move.taken
-        on_new_rack = None
-        if move.taken is not None and move.taken in known and racks is not None:
-            on_new_rack = known[move.taken] not in racks
-        return MoveStep(
-            gone=move.gone,
-            is_leaving=is_repair and move.gone is not None,
-            taken=move.taken,
-            wants_new_rack=wants_new,
-            on_new_rack=on_new_rack,
-            candidates=count,
-            on_new_racks=on_new,
-            best=best,
-            is_as_ruled=is_as_ruled,
-        )
+    candidates = None
+    if ring is not None and mode is Mode.REPAIR:
+        candidates = _Candidates(state, ring, is_before=is_before)
+    rows: dict[int, list[int]] = {}  # where the revision before is retained: as the moves left them
+    steps: dict[int, list[MoveStep]] = {}
+    for move in moves:
+        if move.partition in partitions:
+            start = lists if lists_before is None else lists_before
+            row = rows.get(move.partition, start[move.partition])
+            others = [spu_id for spu_id in row if spu_id not in (move.gone, move.taken)]
+            step = _step(move, mode, others, racks, candidates, is_exact=lists_before is not None)
+            steps.setdefault(move.partition, []).append(step)
+            if lists_before is not None:
+                rows[move.partition] = [*others, *([] if move.taken is None else [move.taken])]
+        if candidates is not None and move.taken is not None:
+            candidates.add(move.taken)
+    return steps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CandidateOrder:
-    """Positions in the ring by ascending id, the lowest share first, then the lowest id."""
-
-    everyone: NDArray[np.intp]
-    on_new_racks: NDArray[np.intp]
+def _step(
+    move: Move,
+    mode: Mode,
+    others: list[int],
+    known: Mapping[int, str],
+    candidates: _Candidates | None,
+    *,
+    is_exact: bool,
+) -> MoveStep:
+    held = [*others, *([] if move.gone is None else [move.gone])]
+    racks = {known[spu_id] for spu_id in others} if all(each in known for each in held) else None
+    is_repair = mode is Mode.REPAIR
+    wants_new_rack = on_new_rack = count = count_on_new = is_as_ruled = None
+    best: tuple[Load, ...] = ()
+    if is_repair and racks is not None:
+        wants_new_rack = move.gone is None or known[move.gone] not in racks
+    if racks is not None and move.taken is not None and move.taken in known:
+        on_new_rack = known[move.taken] not in racks
+    if candidates is not None:
+        found = candidates.in_order(held)
+        count = len(found)
+        if racks is not None:
+            on_new = found[~np.isin(candidates.racks[found], list(racks))]
+            count_on_new = len(on_new)
+            among = on_new if wants_new_rack and count_on_new else found
+            best = tuple(candidates.load(int(at)) for at in among[:BEST_MAX])
+        if candidates.is_before and is_exact:
+            is_as_ruled = (best[0].spu_id if best else None) == move.taken
+    return MoveStep(
+        gone=move.gone,
+        is_leaving=is_repair and move.gone is not None,
+        taken=move.taken,
+        wants_new_rack=wants_new_rack,
+        on_new_rack=on_new_rack,
+        candidates=count,
+        on_new_racks=count_on_new,
+        best=best,
+        is_as_ruled=is_as_ruled,
+    )
 
 
 class _Candidates:
-    """The members of the ring with what they hold."""
+    """The members of the ring, by ascending id, with what they hold."""
 
-    def __init__(self, state: ClusterState, ring: Ring) -> None:
+    def __init__(self, state: ClusterState, ring: Ring, *, is_before: bool) -> None:
+        self.is_before = is_before
+        self.racks = ring.racks()
         self._ids = ring.ids
-        ids: list[int] = ring.ids.tolist()
-        spus = [state.spus.get(SpuId(spu_id)) for spu_id in ids]
-        self._racks = ring.racks()
-        self._capacities = np.array(
-            [0 if spu is None else spu.capacity for spu in spus], dtype=np.int64
-        )
-        self._counts = np.array(
-            [
-                0 if spu is None else state.ledger.count(spu_id)
-                for spu_id, spu in zip(ids, spus, strict=True)
-            ],
-            dtype=np.int64,
-        )
+        known = [SpuId(spu_id) in state.spus for spu_id in ring.ids.tolist()]
+        self._counts, self._capacities = np.zeros((2, ring.size), dtype=np.int64)
+        self._counts[known] = state.ledger.counts(ring.ids[known])
+        self._capacities[known] = state.ledger.capacities(ring.ids[known])
 
-    def seek(
-        self, held: Collection[int], racks: Collection[str], added: Mapping[int, int]
-    ) -> _CandidateOrder:
-        """Those that do not hold the partition and have a slot free."""
-        counts = self._counts_with(added)
-        shares = (counts << SHARE_BITS) // np.maximum(self._capacities, 1)
-        free = ~np.isin(self._ids, list(held))
-        if added:
-            free &= counts < self._capacities
-        in_order = np.argsort(shares, kind="stable")
-        in_order = in_order[free[in_order]]
-        is_new = ~np.isin(self._racks, list(racks))
-        return _CandidateOrder(everyone=in_order, on_new_racks=in_order[is_new[in_order]])
+    def add(self, spu_id: int) -> None:
+        """A replica more, where the state is the one before."""
+        if self.is_before:
+            self._counts[self._ids == spu_id] += 1
 
-    def load(self, at: int, added: Mapping[int, int]) -> Load:
+    def in_order(self, held: Sequence[int]) -> NDArray[np.intp]:
+        """Where those stand that do not hold the partition: lowest share first, then lowest id."""
+        free = ~np.isin(self._ids, held)
+        if self.is_before:
+            free &= self._counts < self._capacities
+        shares = (self._counts << SHARE_BITS) // np.maximum(self._capacities, 1)
+        order = np.argsort(shares, kind="stable")
+        return order[free[order]]
+
+    def load(self, at: int) -> Load:
         """One of them."""
         return Load(
             spu_id=int(self._ids[at]),
-            count=int(self._counts_with(added)[at]),
+            count=int(self._counts[at]),
             capacity=int(self._capacities[at]),
         )
-
-    def _counts_with(self, added: Mapping[int, int]) -> NDArray[np.int64]:
-        if not added:
-            return self._counts
-        counts = self._counts.copy()
-        for spu_id, count in added.items():
-            at = int(np.searchsorted(self._ids, spu_id))
-            if at < len(self._ids) and self._ids[at] == spu_id:
-                counts[at] += count
-        return counts

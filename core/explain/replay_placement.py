@@ -1,8 +1,8 @@
-"""A placement of the past, placed anew on the ring of then: it must give the recorded lists.
+"""A placement of the past, computed again on the ring of then: it must give the recorded lists.
 
 SPUs that became saturated on the way left the ring after the last replica that they took; the ring
 events of the same event name them. So the step falls into stretches of partitions, each on one
-ring; within a stretch each list is told replica by replica.
+ring; within a stretch each list is explained replica by replica.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.balanced.policy import place_balanced
+from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
-from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
+from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.explain.ring_history import RingGroup
 from spu_assigner.core.policies.planner import (
     MODE_OF,
@@ -79,89 +80,62 @@ class ChainStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stretch:
+class Stretch:
     """Partitions of the step placed on one ring."""
 
     first: int  # partition, from 0 at the step's first
     cursor: Cursor
     places: Mapping[int, int]  # of each SPU in the order, however the cursor is turned
-    order: list[int]  # as the cursor is turned
     racks: Mapping[int, str]  # of each SPU
-    rack_count: int
     filled: tuple[int, ...]  # who left before
     by_replica: tuple[int, ...] | None = None  # the positions, of a list in which somebody left
     left_before: tuple[tuple[int, ...], ...] = ()  # likewise: who had left before each replica
 
 
-@dataclass(frozen=True, slots=True)
-class _Leave:
-    """An SPU leaves the ring behind this cell of the step, counted row by row."""
-
-    cell: int
-    spu_id: int
+Replayed = Sequence[Stretch] | str  # or why the recorded lists did not come out
 
 
-class ReplayedPlacement:
-    """A step placed anew. `fault` says why the recorded lists did not come out."""
-
-    def __init__(
-        self, replica_map: ReplicaMap, stretches: Sequence[_Stretch], fault: str | None = None
-    ) -> None:
-        self.fault = fault
-        self._map = replica_map
-        self._stretches = stretches
-        self._firsts = [stretch.first for stretch in stretches]
-
-    def step_of(self, partition: int, row: Sequence[int]) -> tuple[ChainStep, tuple[Taken, ...]]:
-        """One list of the step; `partition` counts from 0 at the step's first."""
-        stretch = self._stretches[bisect_right(self._firsts, partition) - 1]
-        cursor, replicas = stretch.cursor, len(row)
-        index = cursor.index + (partition - stretch.first) * _advance(cursor.rule, replicas)
-        size = len(cursor.order)
-        place_of = stretch.places
-        gap = shift = None
-        turn = index // size
-        if cursor.rule is PlacementRule.ROUND_ROBIN:
-            gap = turn % (size - replicas + 1)
-        elif cursor.rule in (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS):
-            shift = cursor.shift + turn
-        step = ChainStep(
-            order=ORDER_OF[cursor.rule],
-            ring_size=size,
-            index=index,
-            cycle=turn,
-            position=place_of[row[0]],
-            gap=gap,
-            shift=shift,
-            filled=tuple(Passed(spu_id=spu_id, why=Why.FILLED) for spu_id in stretch.filled),
+def explain_list(
+    stretches: Sequence[Stretch], partition: int, row: Sequence[int], cores: Sequence[int] | None
+) -> tuple[ChainStep, tuple[Taken, ...]]:
+    """One list of a step; `partition` counts from 0 at the step's first."""
+    stretch = stretches[bisect_right(stretches, partition, key=lambda each: each.first) - 1]
+    cursor, rule, size = stretch.cursor, stretch.cursor.rule, len(stretch.cursor.order)
+    advance = len(row) if rule is PlacementRule.POINTER else 1
+    index = cursor.index + (partition - stretch.first) * advance
+    turn = index // size
+    is_shifted = rule in (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS)
+    step = ChainStep(
+        order=ORDER_OF[rule],
+        ring_size=size,
+        index=index,
+        cycle=turn,
+        position=stretch.places[row[0]],
+        gap=turn % (size - len(row) + 1) if rule is PlacementRule.ROUND_ROBIN else None,
+        shift=cursor.shift + turn if is_shifted else None,
+        filled=_filled(stretch.filled),
+    )
+    passed: Sequence[Sequence[Passed]] = [()] * len(row)
+    if rule is PlacementRule.SHIFTED_OVER_RACKS and size > 1:
+        passed = _walked(stretch, first=index % size, shift=step.shift or 0, row=row)
+    if stretch.left_before:
+        passed = [_filled(left) for left in stretch.left_before]
+    has_racks = rule in (PlacementRule.WALK, PlacementRule.SHIFTED_OVER_RACKS)
+    positions = stretch.by_replica or [stretch.places[spu_id] for spu_id in row]
+    return step, tuple(
+        Taken(
+            spu_id=spu_id,
+            rack=stretch.racks[spu_id] if has_racks else None,
+            core=None if cores is None else cores[number],
+            position=positions[number],
+            passed=tuple(passed[number]),
         )
-        passed: list[list[Passed]] = [[] for _ in row]
-        racks: list[str | None] = [None] * replicas
-        if cursor.rule in (PlacementRule.WALK, PlacementRule.SHIFTED_OVER_RACKS):
-            racks = [stretch.racks[spu_id] for spu_id in row]
-        if cursor.rule is PlacementRule.SHIFTED_OVER_RACKS and size > 1:
-            passed = _walked(stretch, first=index % size, shift=step.shift or 0, row=row)
-        for number, left in enumerate(stretch.left_before):
-            passed[number] = [Passed(spu_id=spu_id, why=Why.FILLED) for spu_id in left]
-        cores = self._cores(partition)
-        positions = stretch.by_replica or [place_of[spu_id] for spu_id in row]
-        return step, tuple(
-            Taken(
-                spu_id=spu_id,
-                rack=racks[number],
-                core=None if cores is None else cores[number],
-                position=positions[number],
-                passed=tuple(passed[number]),
-            )
-            for number, spu_id in enumerate(row)
-        )
+        for number, spu_id in enumerate(row)
+    )
 
-    def _cores(self, partition: int) -> list[int] | None:
-        reason = self._map.reason
-        if self._map.cores is None or reason is None:
-            return None
-        row: list[int] = self._map.cores.matrix[reason.first_partition + partition].tolist()
-        return row
+
+def _filled(spu_ids: Sequence[int]) -> tuple[Passed, ...]:
+    return tuple(Passed(spu_id=spu_id, why=Why.FILLED) for spu_id in spu_ids)
 
 
 def racks_of(ring: Ring) -> dict[int, str]:
@@ -170,63 +144,61 @@ def racks_of(ring: Ring) -> dict[int, str]:
     return dict(zip(ids, ring.racks().tolist(), strict=True))
 
 
-def _advance(rule: PlacementRule, replicas: int) -> int:
-    return replicas if rule is PlacementRule.POINTER else 1
-
-
-def _walked(stretch: _Stretch, *, first: int, shift: int, row: Sequence[int]) -> list[list[Passed]]:
+def _walked(stretch: Stretch, *, first: int, shift: int, row: Sequence[int]) -> list[list[Passed]]:
     """For each replica whom Kafka's walk over racks passed over on the way to it."""
-    order, rack_of, rack_count = stretch.order, stretch.racks, stretch.rack_count
-    size = len(order)
+    order: list[int] = stretch.cursor.order.tolist()
+    rack_of, size = stretch.racks, len(order)
+    rack_count = len({*rack_of.values()})
     chosen = [order[first]]
-    passed: list[list[Passed]] = [[]]
-    waiting: list[Passed] = []
+    passed: list[list[Passed]] = [[], []]
     at = shift * rack_count
     while len(chosen) < len(row):
         candidate = order[(first + 1 + at % (size - 1)) % size]
         at += 1
         on_rack = {rack_of[spu_id]: spu_id for spu_id in reversed(chosen)}
         if candidate in chosen:
-            waiting.append(Passed(spu_id=candidate, why=Why.IN_LIST))
+            passed[-1].append(Passed(spu_id=candidate, why=Why.IN_LIST))
         elif rack_of[candidate] in on_rack and len(on_rack) < rack_count:
             beside = on_rack[rack_of[candidate]]
-            waiting.append(Passed(spu_id=candidate, why=Why.SAME_RACK, beside=beside))
+            passed[-1].append(Passed(spu_id=candidate, why=Why.SAME_RACK, beside=beside))
         else:
             chosen.append(candidate)
-            passed.append(waiting)
-            waiting = []
+            passed.append([])
     return passed
 
 
-def replay_placement(
-    replica_map: ReplicaMap, ring: Ring, group: RingGroup | None
-) -> ReplayedPlacement:
-    """Place the step of a map anew.
+def replay_placement(replica_map: ReplicaMap, ring: Ring, group: RingGroup | None) -> Replayed:
+    """Place the step of a map again.
 
     Args:
         replica_map: with a reason whose mode is in `RULE_OF`.
         ring: before the step.
         group: the ring events of the same event; None: it had none, or they are not retained.
     """
-    reason, lists = replica_map.reason, replica_map.replicas
-    if reason is None or lists is None:
-        return ReplayedPlacement(replica_map, (), "there is no placement to repeat")
-    rows = lists.matrix[reason.first_partition :, : replica_map.replication_factor]
-    replicas = rows.shape[1]
-    filled = _filled(replica_map, group)
-    if replicas <= ring.size and np.isin(filled, rows).all():
+    reason, rows = _recorded(replica_map)
+    filled = sorted(
+        {
+            event.spu_id
+            for event in (() if group is None else group.events)
+            if event.change is RingChange.SATURATED and event.cause == replica_map.cause
+        }
+    )
+    stretches = None
+    if rows.shape[1] <= ring.size and np.isin(filled, rows).all():
         stretches = _placed(rows, ring, reason, filled)
-        if stretches is not None:
-            return ReplayedPlacement(replica_map, stretches)
-    return ReplayedPlacement(replica_map, (), _fault(rows, reason, is_whole=group is not None))
+    if stretches is not None:
+        return stretches
+    if group is None:
+        return (
+            "placed again on the ring of then, other lists come out than the recorded: SPUs may "
+            "have become saturated on the way, and no ring events that would name them are retained"
+        )
+    return _should_not_be(reason, rows)
 
 
-def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> ReplayedPlacement:
-    """Place the step of a `balanced` map anew, on the state that it was made on."""
-    reason, lists = replica_map.reason, replica_map.replicas
-    if reason is None or lists is None:
-        return ReplayedPlacement(replica_map, (), "there is no placement to repeat")
-    rows = lists.matrix[reason.first_partition :, : replica_map.replication_factor]
+def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> Replayed:
+    """Place the step of a `balanced` map again, on the state that it was made on."""
+    reason, rows = _recorded(replica_map)
     loads = state.loads(ring.ids)
     again = place_balanced(
         loads.without_racks() if replica_map.ignore_rack else loads,
@@ -234,38 +206,27 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
         replicas=rows.shape[1],
         start=reason.start_index or 0,
     )
-    if np.array_equal(again, rows):
-        return ReplayedPlacement(replica_map, ())
-    return ReplayedPlacement(replica_map, (), _fault(rows, reason, is_whole=True))
+    return () if np.array_equal(again, rows) else _should_not_be(reason, rows)
 
 
-def _fault(rows: IdMatrix, reason: Reason, *, is_whole: bool) -> str:
-    """Why nothing came out that equals the record; `is_whole`: all that decided it was at hand."""
-    if not is_whole:
-        return (
-            "placed anew on the ring of then, other lists come out than the recorded: SPUs may "
-            "have become saturated on the way, and no ring events that would name them are retained"
-        )
+def _recorded(replica_map: ReplicaMap) -> tuple[Reason, IdMatrix]:
+    """The reason and the lists of the step."""
+    reason, lists = replica_map.reason, replica_map.replicas
+    if reason is None or lists is None:
+        raise InvariantError(f"map of {replica_map.topic!r} has no placement to repeat")
+    return reason, lists.matrix[reason.first_partition :, : replica_map.replication_factor]
+
+
+def _should_not_be(reason: Reason, rows: IdMatrix) -> str:
     return (
-        f"placed anew on the ring of then from index {reason.start_index}, other lists come out "
+        f"placed again on the ring of then from index {reason.start_index}, other lists come out "
         f"than the {len(rows)} recorded; this should not be: please report it with the record"
-    )
-
-
-def _filled(replica_map: ReplicaMap, group: RingGroup | None) -> list[int]:
-    """Whom the step filled: of the ring events of the event, the saturations with its own cause."""
-    return sorted(
-        {
-            event.spu_id
-            for event in (() if group is None else group.events)
-            if event.change is RingChange.SATURATED and event.cause == replica_map.cause
-        }
     )
 
 
 def _placed(
     rows: IdMatrix, ring: Ring, reason: Reason, filled: Sequence[int]
-) -> list[_Stretch] | None:
+) -> list[Stretch] | None:
     """The stretches of the step; None: other lists come out than the recorded."""
     replicas = rows.shape[1]
     demand = Demand(
@@ -276,14 +237,17 @@ def _placed(
         shift=reason.shift,
     )
     cursor = cursor_for(ring, demand, reason.start_index or 0)
-    stretches: list[_Stretch] = []
+    is_pointer = cursor.rule is PlacementRule.POINTER
+    # By the list in which each of these took its last replica of the step.
+    leaves: dict[int, list[int]] = {}
+    for spu_id in filled:
+        leaves.setdefault(int(np.flatnonzero((rows == spu_id).any(axis=1))[-1]), []).append(spu_id)
+    stretches: list[Stretch] = []
     gone: tuple[int, ...] = ()
     done = 0
-    leaves = _leaves(rows, filled)
-    while done < len(rows):
-        is_pointer = cursor.rule is PlacementRule.POINTER
-        row = leaves[0].cell // replicas if leaves else len(rows)
-        count = row - done if is_pointer or not leaves else row - done + 1
+    for last in [*sorted(leaves), len(rows)]:
+        leaving = leaves.get(last, [])
+        count = last - done + (bool(leaving) and not is_pointer)
         if count:
             if cursor.ring.size < replicas:
                 return None
@@ -292,58 +256,43 @@ def _placed(
             stretches.append(_stretch(done, cursor, gone))
             cursor.index = cursor.moved(count, replicas)
             done += count
-        now = [leave for leave in leaves if leave.cell // replicas == row]
-        leaves = leaves[len(now) :]
-        if is_pointer and now:
-            stretch = _replica_by_replica(rows[row], cursor, gone, row, now)
+        if leaving and is_pointer:
+            stretch = _replica_by_replica(rows[last].tolist(), cursor, gone, last, leaving)
             if stretch is None:
                 return None
             stretches.append(stretch)
             done += 1
-        elif now:
-            cursor.drop(tuple(leave.spu_id for leave in now))
-        gone += tuple(sorted(leave.spu_id for leave in now))
+        elif leaving:
+            cursor.drop(tuple(leaving))
+        gone += tuple(leaving)
     return stretches
 
 
-def _leaves(rows: IdMatrix, filled: Sequence[int]) -> list[_Leave]:
-    """When each of these took its last replica of the step."""
-    flat = rows.ravel()
-    found = [_Leave(int(np.flatnonzero(flat == spu_id)[-1]), spu_id) for spu_id in filled]
-    return sorted(found, key=lambda leave: leave.cell)
-
-
-def _stretch(first: int, cursor: Cursor, gone: tuple[int, ...]) -> _Stretch:
+def _stretch(first: int, cursor: Cursor, gone: tuple[int, ...]) -> Stretch:
     ids: list[int] = cursor.ring.order(ORDER_OF[cursor.rule]).tolist()
-    racks = racks_of(cursor.ring)
-    return _Stretch(
+    return Stretch(
         first=first,
         cursor=copy(cursor),
         places={spu_id: position for position, spu_id in enumerate(ids)},
-        order=cursor.order.tolist(),
-        racks=racks,
-        rack_count=len(set(racks.values())),
+        racks=racks_of(cursor.ring),
         filled=gone,
     )
 
 
 def _replica_by_replica(
-    row: IdArray, cursor: Cursor, gone: tuple[int, ...], number: int, leaves: Sequence[_Leave]
-) -> _Stretch | None:
+    row: Sequence[int], cursor: Cursor, gone: tuple[int, ...], number: int, leaving: Sequence[int]
+) -> Stretch | None:
     """A list of `redpanda` in which SPUs left the ring at the replica that filled them."""
     stretch = _stretch(number, cursor, gone)
-    full = {leave.spu_id for leave in leaves}
     positions: list[int] = []
     left: list[tuple[int, ...]] = []
-    since: list[int] = []
-    for spu_id in row.tolist():
+    for place, spu_id in enumerate(row):
         size = len(cursor.order)
         if size == 0 or int(cursor.order[cursor.index % size]) != spu_id:
             return None
         positions.append(cursor.index % size)
-        left.append(tuple(since))
+        left.append(tuple(each for each in row[:place] if each in leaving))
         cursor.index += 1
-        if spu_id in full:
+        if spu_id in leaving:
             cursor.drop((spu_id,))
-            since.append(spu_id)
     return replace(stretch, by_replica=tuple(positions), left_before=tuple(left))

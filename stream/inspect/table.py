@@ -72,10 +72,10 @@ def tables(
         yield Text("\nThere is no cluster yet.")
     for cluster in clusters[:ROWS_SHOWN]:
         yield _cluster(cluster)
-        if cluster.detail is not None and asked_topic is None:
-            yield from _details(cluster.detail)
-        elif cluster.detail is not None:
+        if cluster.detail is not None and asked_topic is not None:
             yield from _topic(cluster.topic, cluster.detail, asked_topic)
+        elif cluster.detail is not None:
+            yield from _details(cluster.detail)
     if len(clusters) > ROWS_SHOWN:
         yield Text(f"\n{_more(len(clusters))}")
 
