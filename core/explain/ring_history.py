@@ -5,15 +5,17 @@ right one has the size and the fingerprint that the decision recorded. Within th
 event the order among SPUs is not told, so every mixture that the size allows is tried, up to a
 limit. A ring that no cut gives is not guessed: `find_ring` returns None.
 
-The order of registration is that of now, as far as no event tells of it. So are racks; but for SPUs
-that are forgotten, or were described anew since, each rack of the cluster is tried. The fingerprint
-says which it was.
+The order of registration is that of now, as far as no event changed it. So are racks; but for SPUs
+that are forgotten, or were described again since, each rack of the cluster is tried: the
+fingerprint says which it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, islice, product
 from typing import Final
@@ -38,7 +40,7 @@ class RingPlace(StrEnum):
     OFFLINE = "offline"
     LEAVING = "leaving"
     LEFT = "left"  # it left some time before: offline or leaving, if it is not forgotten by then
-    OUT = "out"  # not in the ring; whether saturated, offline or not yet known is not told
+    OUT = "out"  # not in the ring; saturated, offline or not yet of the cluster
     UNKNOWN = "unknown"  # not in the ring; offline, or not of the cluster at all
 
 
@@ -58,23 +60,51 @@ class PastRing:
     offline: tuple[int, ...]  # or leaving; named as far as it is certain
     saturated: tuple[int, ...]
     leaving: tuple[int, ...]  # of `offline`, those known to have been decommissioned
-    unnamed: int  # more that were not in the ring, of whom the outputs do not tell the name
+    unnamed: int  # more that were not in the ring, whose name the outputs do not have
     described_since: frozenset[int]  # whose racks of now need not be those of then
+
+
+_AFTER: Final = {
+    RingChange.JOINED: RingPlace.RING,
+    RingChange.RESTORED: RingPlace.RING,
+    RingChange.SATURATED: RingPlace.SATURATED,
+    RingChange.LEFT: RingPlace.OFFLINE,
+}  # where an SPU stands after a change; after any other, where it stood
+_FORGOTTEN: Final = SpuChanged(  # Its rack is not known, which a fingerprint over racks will show.
+    cluster_id="",
+    spu_id=0,
+    online=False,
+    rack=None,
+    cores=1,
+    capacity=0,
+    labels=(),
+    registration=0,
+    core_weights=(),
+)
+_Places = Mapping[int, RingPlace]
+_Spus = Mapping[SpuId, SpuChanged]
 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
     """A moment: all of groups 0 … group - 1, and of that group the first changes of each SPU."""
 
-    places: Mapping[int, RingPlace]
+    places: _Places
     group: int
-    taken: Mapping[int, int]  # changes of `group` that have happened, by SPU
-
-    def size(self) -> int:
-        return sum(place is RingPlace.RING for place in self.places.values())
+    taken: Mapping[int, int] = field(default_factory=dict)  # changes of `group`, by SPU
 
     def ids(self) -> list[int]:
         return sorted(spu_id for spu_id, place in self.places.items() if place is RingPlace.RING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Who was not in the ring at a cut, as far as one can say."""
+
+    offline: tuple[int, ...]
+    saturated: tuple[int, ...]
+    leaving: tuple[int, ...]
+    fits: bool  # as many can have been offline, and saturated, as the reason says
 
 
 def find_ring(
@@ -86,31 +116,35 @@ def find_ring(
     key: str,
     is_whole: bool,
 ) -> PastRing | None:
-    """The ring that has the fingerprint of the reason.
-
-    None: no cut gives it.
+    """The ring that has the fingerprint of the reason; None: no cut gives it.
 
     Args:
         state: the cluster now, after all groups.
         groups: ring events, oldest first, without a gap up to now.
+        reason: of the decision.
         order: the one that the fingerprint was taken of.
         key: of the event that made the decision. If it has a group, only the cuts of that are
             tried.
         is_whole: no older ring event has expired.
     """
-    own = [number for number, group in enumerate(groups) if group.key == key]
-    cuts = [
-        cut
-        for cut in _cuts(state, groups, own[0] if own else None, reason.ring_size)
-        if cut.size() == reason.ring_size
-    ]
+    own = next((number for number, group in enumerate(groups) if group.key == key), None)
+    cuts = [cut for cut in _cuts(state, groups, own) if _size(cut.places) == reason.ring_size]
     cuts = [cut for cut in cuts if _names(cut, reason, is_whole=is_whole).fits] or cuts
-    found = _matching(cuts, groups, state.spus, reason, order)
+
+    def matching(cuts: Iterable[_Cut], spus: _Spus) -> list[tuple[_Cut, Ring]]:
+        rings = [(cut, _ring_at(cut, groups, spus, order)) for cut in cuts]
+        return [
+            (cut, ring)
+            for cut, ring in rings
+            if ring is not None and ring.fingerprint(order) == reason.ring_fingerprint
+        ]
+
+    found = matching(cuts, state.spus)
     if not found and order in OVER_RACKS:
-        rings = chain.from_iterable(_with_other_racks(cut, groups, state.spus) for cut in cuts)
-        for cut, spus in islice(rings, RINGS_TRIED_MAX):
-            if _matching([cut], groups, spus, reason, order):
-                found = _matching(cuts, groups, spus, reason, order)
+        tries = ((cut, spus) for cut in cuts for spus in _with_other_racks(cut, groups, state.spus))
+        for cut, spus in islice(tries, RINGS_TRIED_MAX):
+            if matching([cut], spus):
+                found = matching(cuts, spus)
                 break
     if not found:
         return None
@@ -127,30 +161,8 @@ def find_ring(
     )
 
 
-def _matching(
-    cuts: Sequence[_Cut],
-    groups: Sequence[RingGroup],
-    spus: Mapping[SpuId, SpuChanged],
-    reason: Reason,
-    order: Order,
-) -> list[tuple[_Cut, Ring]]:
-    """The cuts whose ring, with these SPUs, has the fingerprint."""
-    found = []
-    for cut in cuts:
-        ring = _ring_at(cut, groups, spus, order)
-        if ring is not None and ring.fingerprint(order) == reason.ring_fingerprint:
-            found.append((cut, ring))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """Who was not in the ring at a cut, as far as one can say."""
-
-    offline: tuple[int, ...]
-    saturated: tuple[int, ...]
-    leaving: tuple[int, ...]
-    fits: bool  # as many can have been offline, and saturated, as the reason says
+def _size(places: _Places) -> int:
+    return sum(place is RingPlace.RING for place in places.values())
 
 
 def _in_all(named: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -160,55 +172,55 @@ def _in_all(named: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _names(cut: _Cut, reason: Reason, *, is_whole: bool) -> _Names:
     """Names for the numbers of the reason, as far as the cut gives them."""
-    by_place: dict[RingPlace, list[int]] = {place: [] for place in RingPlace}
+    at: dict[RingPlace, list[int]] = {place: [] for place in RingPlace}
     for spu_id, place in sorted(cut.places.items()):
-        by_place[place].append(spu_id)
-    sure = sorted(by_place[RingPlace.OFFLINE] + by_place[RingPlace.LEAVING])
-    full, out = by_place[RingPlace.SATURATED], by_place[RingPlace.OUT]
-    maybe = by_place[RingPlace.LEFT] + out
+        at[place].append(spu_id)
+    sure = at[RingPlace.OFFLINE] + at[RingPlace.LEAVING]
+    full, out = at[RingPlace.SATURATED], at[RingPlace.OUT]
+    maybe = at[RingPlace.LEFT] + out
     if not is_whole:  # Else whoever joins later was not of the cluster.
-        maybe += by_place[RingPlace.UNKNOWN]
+        maybe += at[RingPlace.UNKNOWN]
     offline = _chosen(sure, maybe, reason.offline)
     maybe_full = [spu_id for spu_id in out if spu_id not in offline]
     return _Names(
         offline=offline,
         saturated=_chosen(full, maybe_full, reason.saturated),
-        leaving=tuple(spu_id for spu_id in by_place[RingPlace.LEAVING] if spu_id in offline),
-        fits=len(sure) <= reason.offline <= len(sure) + len(maybe)
-        and len(full) <= reason.saturated <= len(full) + len(out),
+        leaving=tuple(spu_id for spu_id in at[RingPlace.LEAVING] if spu_id in offline),
+        fits=0 <= reason.offline - len(sure) <= len(maybe)
+        and 0 <= reason.saturated - len(full) <= len(out),
     )
 
 
-def _chosen(sure: Sequence[int], maybe: Sequence[int], count: int) -> tuple[int, ...]:
+def _chosen(sure: list[int], maybe: list[int], count: int) -> tuple[int, ...]:
     """So many of them, if there is one way to choose; else those that are certain."""
     if len(sure) + len(maybe) == count:
-        return tuple(sorted([*sure, *maybe]))
-    return tuple(sure) if len(sure) <= count else ()
+        return tuple(sorted(sure + maybe))
+    return tuple(sorted(sure)) if len(sure) <= count else ()
 
 
-def _cuts(
-    state: ClusterState, groups: Sequence[RingGroup], own: int | None, size: int
-) -> Iterator[_Cut]:
+def _cuts(state: ClusterState, groups: Sequence[RingGroup], own: int | None) -> Iterator[_Cut]:
     """Memberships, the newest first; with `own` those within that group alone."""
-    told = [event.spu_id for group in groups for event in group.events]
-    places = {
-        **dict.fromkeys(told, RingPlace.LEFT),  # of those that are forgotten now
+    places: _Places = {
+        # Of those that are forgotten now:
+        **{event.spu_id: RingPlace.LEFT for group in groups for event in group.events},
         **{int(spu_id): _place_now(state, spu) for spu_id, spu in state.spus.items()},
     }
     before = _places_before(groups)
     if own is None:
-        yield _Cut(dict(places), len(groups), {})
+        yield _Cut(places, len(groups))
     for number in range(len(groups) - 1, -1, -1):
-        after = dict(places)
-        earlier_size = _size_after(groups[number - 1]) if number else None
-        guesses = _undone(places, groups[number], before[number], earlier_size)
+        earlier = groups[number - 1].events if number else ()
+        after = places
+        guesses = _undone(
+            places, groups[number], before[number], earlier[-1].ring_size if earlier else None
+        )
         places = guesses[0]
-        if own is None:
-            for guess in guesses:
-                yield _Cut(dict(guess), number, {})
-        elif own == number:
-            for guess in guesses:
-                yield from _within(guess, after, groups[number], number, size)
+        for guess in guesses:
+            if own is None:
+                yield _Cut(guess, number)
+            elif own == number:
+                yield from _within(guess, after, groups[number], number)
+        if own == number:
             return
 
 
@@ -218,120 +230,91 @@ def _place_now(state: ClusterState, spu: SpuChanged) -> RingPlace:
     return RingPlace.LEAVING if spu.leaving else RingPlace.OFFLINE
 
 
-def _size_after(group: RingGroup) -> int | None:
-    return group.events[-1].ring_size if group.events else None
-
-
 def _places_before(groups: Sequence[RingGroup]) -> list[list[RingPlace | None]]:
-    """For each ring event where its SPU stood before it, as earlier events tell; None: not told."""
-    last: dict[int, RingPlace] = {}
-    told: list[list[RingPlace | None]] = []
+    """For each ring event where its SPU stood before it, as earlier events say; None: unknown."""
+    last: dict[int, RingPlace | None] = {}
+    places = []
     for group in groups:
-        row: list[RingPlace | None] = []
+        row = []
         for event in group.events:
             row.append(last.get(event.spu_id))
-            place = _place_after(event.change, last.get(event.spu_id))
-            if place is not None:
-                last[event.spu_id] = place
-        told.append(row)
-    return told
-
-
-def _place_after(change: RingChange, before: RingPlace | None) -> RingPlace | None:
-    match change:
-        case RingChange.JOINED | RingChange.RESTORED:
-            return RingPlace.RING
-        case RingChange.SATURATED:
-            return RingPlace.SATURATED
-        case RingChange.LEFT:
-            return RingPlace.OFFLINE
-        case RingChange.UPDATED | RingChange.IGNORED:
-            return before
+            last[event.spu_id] = _AFTER.get(event.change, last.get(event.spu_id))
+        places.append(row)
+    return places
 
 
 def _undone(
-    places: Mapping[int, RingPlace],
+    places: _Places,
     group: RingGroup,
-    told: Sequence[RingPlace | None],
+    known: Sequence[RingPlace | None],
     earlier_size: int | None,
 ) -> list[dict[int, RingPlace]]:
-    """Where all stood before the group; several possibilities where nothing tells."""
+    """Where all stood before the group; several possibilities where nothing says it.
+
+    Args:
+        places: after the group.
+        group: to be undone.
+        known: where the SPU of each event stood before it.
+        earlier_size: of the ring before the group.
+    """
     before = dict(places)
     open_ids: list[int] = []
-    for event, told_place in reversed(list(zip(group.events, told, strict=True))):
-        spu_id = event.spu_id
+    for event, known_place in reversed(list(zip(group.events, known, strict=True))):
         match event.change:
             case RingChange.SATURATED:
-                before[spu_id] = RingPlace.RING
+                before[event.spu_id] = RingPlace.RING
             case RingChange.RESTORED:
-                before[spu_id] = RingPlace.SATURATED
+                before[event.spu_id] = RingPlace.SATURATED
             case RingChange.JOINED:
-                before[spu_id] = RingPlace.UNKNOWN if told_place is None else RingPlace.LEFT
-            case RingChange.LEFT if told_place is not None:
-                before[spu_id] = told_place
+                is_new = known_place is None
+                before[event.spu_id] = RingPlace.UNKNOWN if is_new else RingPlace.LEFT
             case RingChange.LEFT:
-                before[spu_id] = RingPlace.OUT
-                open_ids.append(spu_id)
+                before[event.spu_id] = known_place or RingPlace.OUT
+                open_ids += [event.spu_id] if known_place is None else []
             case _:
                 pass
     if not open_ids:
         return [before]
-    size = sum(place is RingPlace.RING for place in before.values())
     inside = {**before, **dict.fromkeys(open_ids, RingPlace.RING)}
     if earlier_size is None:
         return [inside, before]
-    return [inside] if earlier_size > size else [before]
+    return [inside] if earlier_size > _size(before) else [before]
 
 
-def _within(
-    before: Mapping[int, RingPlace],
-    after: Mapping[int, RingPlace],
-    group: RingGroup,
-    number: int,
-    size: int,
-) -> Iterator[_Cut]:
-    """Memberships between the changes of one event that have this size.
+def _within(before: _Places, after: _Places, group: RingGroup, number: int) -> Iterator[_Cut]:
+    """Memberships between the changes of one event.
 
     First none of the changes, then all but the saturations, then all, then mixtures.
     """
     changes: dict[int, list[RingChange]] = {}
-    for event in group.events:
+    for event in sorted(group.events, key=lambda event: event.spu_id):
         if event.change is not RingChange.IGNORED:
             changes.setdefault(event.spu_id, []).append(event.change)
-    ids = sorted(changes)
+    lengths = [len(each) for each in changes.values()]
     unfilled = [
-        next(
-            (at for at, change in enumerate(changes[spu_id]) if change is RingChange.SATURATED),
-            len(changes[spu_id]),
-        )
-        for spu_id in ids
+        each.index(RingChange.SATURATED) if RingChange.SATURATED in each else len(each)
+        for each in changes.values()
     ]
-    simple = [tuple(0 for _ in ids), tuple(unfilled), tuple(len(changes[i]) for i in ids)]
-    ranges = [range(len(changes[spu_id]), -1, -1) for spu_id in ids]
-    count = 1
-    for each in ranges:
-        count = min(count * len(each), MIXTURES_MAX + 1)
-    mixtures: Iterator[tuple[int, ...]] = iter(())
-    if count <= MIXTURES_MAX:
-        mixtures = product(*ranges)
+    mixtures: Iterable[tuple[int, ...]] = ()
+    if math.prod(length + 1 for length in lengths) <= MIXTURES_MAX:
+        mixtures = product(*(range(length, -1, -1) for length in lengths))
+    simple = [(0,) * len(lengths), tuple(unfilled), tuple(lengths)]
     for mixture in dict.fromkeys(chain(simple, mixtures)):
         places = dict(before)
-        for spu_id, taken in zip(ids, mixture, strict=True):
-            for change in changes[spu_id][:taken]:
-                place = _place_after(change, places.get(spu_id))
-                places[spu_id] = RingPlace.OUT if place is None else place
-            if taken == len(changes[spu_id]) and after.get(spu_id) is RingPlace.LEAVING:
+        taken = dict(zip(changes, mixture, strict=True))
+        for spu_id, count in taken.items():
+            for change in changes[spu_id][:count]:
+                places[spu_id] = _AFTER.get(change) or places.get(spu_id, RingPlace.OUT)
+            is_leaving = after.get(spu_id) is RingPlace.LEAVING
+            if is_leaving and count == len(changes[spu_id]):
                 places[spu_id] = RingPlace.LEAVING
-        if sum(place is RingPlace.RING for place in places.values()) == size:
-            yield _Cut(places, number, dict(zip(ids, mixture, strict=True)))
+        yield _Cut(places, number, taken)
 
 
-def _ring_at(
-    cut: _Cut, groups: Sequence[RingGroup], spus: Mapping[SpuId, SpuChanged], order: Order
-) -> Ring | None:
-    """The ring of a cut; None where its order cannot be told."""
+def _ring_at(cut: _Cut, groups: Sequence[RingGroup], spus: _Spus, order: Order) -> Ring | None:
+    """The ring of a cut; None where its order cannot be known."""
     ids = cut.ids()
-    described = {SpuId(spu_id): spus.get(SpuId(spu_id)) or _undescribed(spu_id) for spu_id in ids}
+    described = {SpuId(spu_id): spus.get(SpuId(spu_id), _FORGOTTEN) for spu_id in ids}
     if order is Order.REGISTRATION:
         ranked = _registered(cut, groups, spus, ids)
         if ranked is None:
@@ -344,7 +327,7 @@ def _ring_at(
 
 
 def _described_since(cut: _Cut, groups: Sequence[RingGroup]) -> frozenset[int]:
-    """Who has told its rack since, perhaps another."""
+    """Whose rack was announced since, perhaps another."""
     return frozenset(
         event.spu_id
         for group in groups[cut.group :]
@@ -353,69 +336,48 @@ def _described_since(cut: _Cut, groups: Sequence[RingGroup]) -> frozenset[int]:
     )
 
 
-def _with_other_racks(
-    cut: _Cut, groups: Sequence[RingGroup], spus: Mapping[SpuId, SpuChanged]
-) -> Iterator[tuple[_Cut, Mapping[SpuId, SpuChanged]]]:
-    """The SPUs with such racks as they may have had at the cut; the cut each time."""
+def _with_other_racks(cut: _Cut, groups: Sequence[RingGroup], spus: _Spus) -> Iterator[_Spus]:
+    """The SPUs with such racks as they may have had at the cut."""
     ids = cut.ids()
     racks = sorted({spu.rack or "" for spu in spus.values()})
     forgotten = [spu_id for spu_id in ids if SpuId(spu_id) not in spus]
-    for uncertain in (forgotten, sorted({*forgotten, *(_described_since(cut, groups) & set(ids))})):
+    for uncertain in (forgotten, sorted({*forgotten, *(_described_since(cut, groups) & {*ids})})):
         if not uncertain or len(racks) ** min(len(uncertain), 16) > RACKS_TRIED_MAX:
             continue
         for tried in product(racks, repeat=len(uncertain)):
-            changed = {
-                SpuId(spu_id): replace(
-                    spus.get(SpuId(spu_id)) or _undescribed(spu_id), rack=rack or None
-                )
-                for spu_id, rack in zip(uncertain, tried, strict=True)
+            yield {
+                **spus,
+                **{
+                    SpuId(spu_id): replace(spus.get(SpuId(spu_id), _FORGOTTEN), rack=rack or None)
+                    for spu_id, rack in zip(uncertain, tried, strict=True)
+                },
             }
-            yield cut, {**spus, **changed}
-
-
-def _undescribed(spu_id: int) -> SpuChanged:
-    """An SPU that is forgotten: its rack is not known, which a fingerprint over racks will tell."""
-    return SpuChanged(
-        cluster_id="",
-        spu_id=spu_id,
-        online=False,
-        rack=None,
-        cores=1,
-        capacity=0,
-        labels=(),
-        registration=0,
-        core_weights=(),
-    )
 
 
 def _registered(
-    cut: _Cut, groups: Sequence[RingGroup], spus: Mapping[SpuId, SpuChanged], ids: Sequence[int]
+    cut: _Cut, groups: Sequence[RingGroup], spus: _Spus, ids: Sequence[int]
 ) -> list[int] | None:
     """The ids in order of registration at the cut: who came or came back last is at the tail.
 
-    None: of one that came back since, no event tells where it had been.
+    None: of one that came back since, no event says where it had been.
     """
-    earlier: dict[int, tuple[int, int]] = {}
+    came: dict[int, tuple[int, int]] = {}  # last before the cut: group, place in it
     later: set[int] = set()
     for number, group in enumerate(groups):
-        seen: dict[int, int] = {}
+        seen: Counter[int] = Counter()
         for place, event in enumerate(group.events):
-            if event.change is RingChange.IGNORED:
-                continue
-            seen[event.spu_id] = seen.get(event.spu_id, 0) + 1
+            seen[event.spu_id] += event.change is not RingChange.IGNORED
             if event.change not in (RingChange.JOINED, RingChange.RESTORED):
                 continue
-            happened = number < cut.group or (
-                number == cut.group and seen[event.spu_id] <= cut.taken.get(event.spu_id, 0)
-            )
-            if happened:
-                earlier[event.spu_id] = (number, place)
+            is_taken = seen[event.spu_id] <= cut.taken.get(event.spu_id, 0)
+            if number < cut.group or (number == cut.group and is_taken):
+                came[event.spu_id] = (number, place)
             else:
                 later.add(event.spu_id)
     ranks: dict[int, tuple[int, int, int]] = {}
     for spu_id in ids:
-        if spu_id in earlier:
-            ranks[spu_id] = (1, *earlier[spu_id])
+        if spu_id in came:
+            ranks[spu_id] = (1, *came[spu_id])
         elif spu_id in later or SpuId(spu_id) not in spus:
             return None
         else:

@@ -17,7 +17,7 @@ def printable(text: str) -> str:
     )
 
 
-def listed(names: Sequence[object]) -> str:
-    """The first NAMED_MAX of some names or ids, and how many more there are."""
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(map(str, names[:NAMED_MAX])) + more if names else "none"
+def listed(names: Sequence[object], most: int = NAMED_MAX) -> str:
+    """The first of some names or ids, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more if names else "none"

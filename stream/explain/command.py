@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.common.printable import printable, listed
 from spu_assigner.stream.config.command_options import broker_options, output_option
 from spu_assigner.stream.config.connection import Connection
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from spu_assigner.stream.kafka.outputs import ClusterOutputs
 
 PARTITIONS_SHOWN: Final = 16  # of a topic, as text; JSON has them all
+_WAITING_FIELDS: Final = (
+    *("kind", "sequence", "cause", "partitions", "replication_factor", "policy"),
+)
 
 
 class TopicUnknownError(AssignerError):
@@ -31,8 +34,7 @@ class TopicUnknownError(AssignerError):
         if gone is not None:
             message = f"topic {topic!r} of cluster {cluster_id!r} is {gone}"
         else:
-            names = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if known[5:] else "")
-            message = f"no topic {topic!r} in cluster {cluster_id!r}; it has {names or 'no topics'}"
+            message = f"no topic {topic!r} in cluster {cluster_id!r}; it has {listed(known)}"
         super().__init__(message)
 
 
@@ -55,10 +57,10 @@ class PartitionUnknownError(AssignerError):
 def explain(
     *, cluster: str, topic: str, partition: int | None, output: Form, connection: Connection
 ) -> int:
-    """Tell why the replicas of TOPIC in CLUSTER are where they are.
+    """Explain why the replicas of TOPIC in CLUSTER are where they are.
 
-    Reads what the job has published, rebuilds the ring as it was, places the request anew and
-    tells for each replica which position of which order was looked at, and who was passed over and
+    Reads what the job has published, rebuilds the ring as it was, places the request again and
+    says for each replica which position of which order was looked at, and who was passed over and
     why: offline, leaving, saturated, on the same rack, in the list already. Of a repair or
     rebalance: who went, who came, and who else could have come. What can no longer be known is
     said to be so.
@@ -67,7 +69,7 @@ def explain(
     (type "explanation"; its fields are those of `simulate --explain`), or what the topic waits for
     (type "waiting").
 
-    Exit status: 0 told; 1 no such cluster, topic or partition.
+    Exit status: 0 explained; 1 no such cluster, topic or partition.
     """
     from spu_assigner.stream.kafka.outputs import read_cluster
 
@@ -79,11 +81,11 @@ def explain(
     count = 0 if newest.replicas is None else len(newest.replicas)
     if partition is not None and partition >= count:
         raise PartitionUnknownError(topic=topic, partition=partition, count=count)
-    _tell(found, range(count) if partition is None else [partition], output)
+    _print(found, range(count) if partition is None else [partition], output)
     return 0
 
 
-def _tell(found: ClusterOutputs, partitions: range | list[int], output: Form) -> None:
+def _print(found: ClusterOutputs, partitions: range | list[int], output: Form) -> None:
     from spu_assigner.core.explain.decisions import explain as explained
     from spu_assigner.stream.explain.rendering import decision_json, explanation_text
 
@@ -130,12 +132,7 @@ def _waiting(found: ClusterOutputs, cluster_id: str, topic: str, output: Form) -
             "type": "waiting",
             "cluster_id": cluster_id,
             "topic": topic,
-            "kind": waiting.kind,
-            "sequence": waiting.sequence,
-            "cause": waiting.cause,
-            "partitions": waiting.partitions,
-            "replication_factor": waiting.replication_factor,
-            "policy": waiting.policy,
+            **{name: getattr(waiting, name) for name in _WAITING_FIELDS},
             "code": code,
             "message": message,
         }

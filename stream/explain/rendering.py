@@ -1,6 +1,6 @@
 """Decisions in words, and as JSON for programs.
 
-A line of JSON tells how one list was made by one revision:
+A line of JSON says how one list was made by one revision:
 `{"type":"explanation","cluster_id":…,"topic":…,"partition":…,"revision":…,"cause":…,"policy":…,
 "mode":…,"replicas":[…],"replicas_before":[…]|null,"text":…,"order":…,"ring_size":…,
 "chain_index":…,"cycle":…,"position":…,"gap":…,"shift":…,"is_named":…,
@@ -20,14 +20,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Final
 
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Mode, Order
+from spu_assigner.core.base.records import Mode, Order, Reason
 from spu_assigner.core.explain.decisions import Explanation, PlacementDecision
 from spu_assigner.core.explain.moves import Load, MoveStep
 from spu_assigner.core.explain.replay_placement import ChainStep, Passed, Taken, Why
-from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.common.printable import printable, listed
 
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
 
@@ -61,17 +62,16 @@ _WHYS: Final = {
 
 def explanation_text(explanation: Explanation) -> str:
     """One partition in words, several lines."""
-    head = (
+    lines = [
         f"{explanation.cluster_id}/{explanation.topic} partition {explanation.partition}: "
         f"{list(explanation.replicas)}, policy {explanation.policy}"
-    )
-    lines = [head]
+    ]
     if not explanation.is_whole:
         lines.append("  the revision that placed it first is no longer retained")
     for decision in explanation.decisions:
+        cause = printable(decision.cause)
         lines.append(
-            f"  revision {decision.revision}, caused by {printable(decision.cause)}: "
-            f"{list(decision.replicas)}"
+            f"  revision {decision.revision}, caused by {cause}: {list(decision.replicas)}"
         )
         lines += [f"    {line}" for line in decision_lines(decision)]
     return "\n".join(lines)
@@ -80,40 +80,40 @@ def explanation_text(explanation: Explanation) -> str:
 def decision_lines(decision: PlacementDecision) -> list[str]:
     """One decision in words."""
     reason = decision.reason
-    lines = [] if reason is None else [MODE_NAMES[reason.mode]]
-    if decision.step is not None:
-        lines += _step(decision, decision.step)
-    elif reason is not None and reason.mode in (Mode.REPAIR, Mode.REBALANCE):
-        lines += _changed(decision)
-    elif reason is not None and reason.mode is Mode.BALANCED:
-        lines += _balanced(decision)
-    elif reason is not None and reason.mode is not Mode.LISTS and reason.start_index is not None:
-        lines.append(f"placed from index {reason.start_index} on, on a ring of {reason.ring_size}")
+    lines = []
+    if reason is not None:
+        lines.append(MODE_NAMES[reason.mode])
+        if decision.step is not None:
+            lines += _placed(decision, decision.step, reason)
+        elif reason.mode in (Mode.REPAIR, Mode.REBALANCE):
+            lines += _changed(decision)
+        elif reason.mode is Mode.BALANCED:
+            lines += _balanced(decision, reason)
+        elif reason.mode is not Mode.LISTS and reason.start_index is not None:
+            lines.append(
+                f"placed from index {reason.start_index} on, on a ring of {reason.ring_size}"
+            )
     for fate in Why:
         names = [each.spu_id for each in decision.absent if each.why is fate]
         if names:
-            lines.append(f"not in the ring: {_spus(names)}, {_WHYS[fate]}")
+            lines.append(f"not in the ring: SPU {listed(names, NAMED_MAX)}, {_WHYS[fate]}")
     if decision.absent_unnamed:
         lines.append(
             f"not in the ring either: {decision.absent_unnamed} SPUs offline, leaving or saturated "
-            "whose names the outputs do not tell"
+            "whose names the outputs do not contain"
         )
     if decision.recomputed:
         lines.append("repeated for this answer: the same comes out")
     return lines + [f"not known: {each}" for each in decision.unknown]
 
 
-def _step(decision: PlacementDecision, step: ChainStep) -> list[str]:
-    reason = decision.reason
-    named = reason is not None and reason.is_named
-    index = "index of the request's own start" if named else "chain index"
+def _placed(decision: PlacementDecision, step: ChainStep, reason: Reason) -> list[str]:
+    index = "index of the request's own start" if reason.is_named else "chain index"
     parts = [f"cycle {step.cycle}", f"position {step.position}"]
     parts += [] if step.gap is None else [f"gap {step.gap}"]
     parts += [] if step.shift is None else [f"shift {step.shift}"]
-    lines = [
-        f"ring of {step.ring_size} {_ORDERS[step.order]}, {index} {step.index}: {', '.join(parts)}"
-    ]
     size = step.ring_size
+    lines = [f"ring of {size} {_ORDERS[step.order]}, {index} {step.index}: {', '.join(parts)}"]
     for number, taken in enumerate(decision.replica_steps):
         how = ""
         if number and step.gap is not None:
@@ -133,39 +133,29 @@ def _replica(number: int, taken: Taken, how: str = "") -> str:
     parts += [] if taken.rack is None else [f"rack {printable(taken.rack) or 'none'}"]
     parts += [] if taken.core is None else [f"core {taken.core}"]
     line = f"{role} SPU {taken.spu_id}" + (f": {', '.join(parts)}" if parts else "")
-    if taken.passed:
-        passed = ", ".join(_passed(each) for each in taken.passed[:NAMED_MAX])
-        more = len(taken.passed) - NAMED_MAX
-        line += f", passed over {passed}" + (f" and {more} more" if more > 0 else "")
-    return line
+    passed = [
+        f"SPU {each.spu_id} ({_WHYS[each.why]}"
+        + (")" if each.beside is None else f" as {each.beside})")
+        for each in taken.passed
+    ]
+    return line + (f", passed over {listed(passed, NAMED_MAX)}" if passed else "")
 
 
-def _passed(passed: Passed) -> str:
-    beside = "" if passed.beside is None else f" as {passed.beside}"
-    return f"SPU {passed.spu_id} ({_WHYS[passed.why]}{beside})"
-
-
-def _balanced(decision: PlacementDecision) -> list[str]:
-    reason = decision.reason
-    lines = []
-    if reason is not None:
-        lines.append(
-            f"ring of {reason.ring_size}, chain index of the step {reason.start_index}: "
-            "it decides between equals"
-        )
-    loads = {load.spu_id: load for load in decision.loads}
-    for number, taken in enumerate(decision.replica_steps):
-        line = _replica(number, taken)
-        load = loads.get(taken.spu_id)
-        lines.append(line if load is None else f"{line}, {_share(load, decision)}")
-    return lines
+def _balanced(decision: PlacementDecision, reason: Reason) -> list[str]:
+    shares = {load.spu_id: f", {_share(load, decision)}" for load in decision.loads}
+    return [
+        f"ring of {reason.ring_size}, chain index of the step {reason.start_index}: "
+        "it decides between equals",
+        *(
+            _replica(number, taken) + shares.get(taken.spu_id, "")
+            for number, taken in enumerate(decision.replica_steps)
+        ),
+    ]
 
 
 def _changed(decision: PlacementDecision) -> list[str]:
-    lines = []
     before = decision.before
-    if before is not None:
-        lines.append(f"before: {list(before)}")
+    lines = [] if before is None else [f"before: {list(before)}"]
     for move in decision.moves:
         lines += _move(decision, move)
     if not decision.moves:
@@ -186,8 +176,7 @@ def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
     loads = {load.spu_id: load for load in decision.loads}
     both = [loads[spu_id] for spu_id in (move.gone, move.taken) if spu_id in loads]
     if not move.is_leaving and len(both) == 2:
-        shares = ", ".join(f"SPU {load.spu_id} {_share(load, decision)}" for load in both)
-        what += f" to even the loads: {shares}"
+        what += f" to even the loads: {_shares(both, decision)}"
     if move.candidates is None:
         return [what]
     chosen = f"of the ring {move.candidates} do not hold it"
@@ -195,20 +184,20 @@ def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
         chosen += f", {move.on_new_racks} of them on racks that the others are not on"
     lines = [what, chosen]
     if move.best:
-        shares = ", ".join(f"SPU {load.spu_id} {_share(load, decision)}" for load in move.best)
-        lines.append(f"the lowest share of capacity is chosen, then the lowest id: {shares}")
+        lines.append(
+            "the lowest share of capacity is chosen, then the lowest id: "
+            + _shares(move.best, decision)
+        )
     return lines
+
+
+def _shares(loads: Sequence[Load], decision: PlacementDecision) -> str:
+    return ", ".join(f"SPU {load.spu_id} {_share(load, decision)}" for load in loads)
 
 
 def _share(load: Load, decision: PlacementDecision) -> str:
     when = "held" if decision.loads_are_of_then else "now holds"
     return f"{when} {load.count} of {load.capacity}"
-
-
-def _spus(ids: Sequence[int]) -> str:
-    shown = ", ".join(str(spu_id) for spu_id in ids[:NAMED_MAX])
-    more = f" and {len(ids) - NAMED_MAX} more" if len(ids) > NAMED_MAX else ""
-    return f"SPU {shown}{more}"
 
 
 def decision_json(
@@ -230,27 +219,32 @@ def decision_json(
         "replicas_before": decision.before,
         "text": "; ".join(decision_lines(decision)),
         "order": None if step is None else step.order,
-        "ring_size": step.ring_size if step else None if reason is None else reason.ring_size,
-        "chain_index": step.index if step else None,
-        "cycle": step.cycle if step else None,
-        "position": step.position if step else None,
-        "gap": step.gap if step else None,
-        "shift": step.shift if step else None,
+        "ring_size": getattr(step or reason, "ring_size", None),
+        "chain_index": None if step is None else step.index,
+        **{name: getattr(step, name, None) for name in ("cycle", "position", "gap", "shift")},
         "is_named": reason is not None and reason.is_named,
         "steps": [
             {
-                "spu_id": taken.spu_id,
-                "position": taken.position,
-                "rack": taken.rack,
-                "core": taken.core,
+                **{name: getattr(taken, name) for name in ("spu_id", "position", "rack", "core")},
                 "passed_over": [_passed_json(each) for each in taken.passed],
             }
             for taken in decision.replica_steps
         ],
-        "moves": [_move_json(move) for move in decision.moves],
+        "moves": [
+            {
+                "gone": move.gone,
+                "why": Why.LEAVING if move.is_leaving else None,
+                "taken": move.taken,
+                "on_new_rack": move.on_new_rack,
+                "candidates": move.candidates,
+                "candidates_on_new_racks": move.on_new_racks,
+                "best": [asdict(load) for load in move.best],
+            }
+            for move in decision.moves
+        ],
         "not_in_ring": [_passed_json(each) for each in decision.absent],
         "not_in_ring_unnamed": decision.absent_unnamed,
-        "shares": [_load_json(load) for load in decision.loads],
+        "shares": [asdict(load) for load in decision.loads],
         "shares_of": shares_of,
         "recomputed": decision.recomputed,
         "unknown": decision.unknown,
@@ -261,19 +255,3 @@ def decision_json(
 def _passed_json(passed: Passed) -> dict[str, object]:
     beside = {} if passed.beside is None else {"beside": passed.beside}
     return {"spu_id": passed.spu_id, "why": passed.why, **beside}
-
-
-def _move_json(move: MoveStep) -> dict[str, object]:
-    return {
-        "gone": move.gone,
-        "why": Why.LEAVING if move.is_leaving else None,
-        "taken": move.taken,
-        "on_new_rack": move.on_new_rack,
-        "candidates": move.candidates,
-        "candidates_on_new_racks": move.on_new_racks,
-        "best": [_load_json(load) for load in move.best],
-    }
-
-
-def _load_json(load: Load) -> dict[str, int]:
-    return {"spu_id": load.spu_id, "count": load.count, "capacity": load.capacity}

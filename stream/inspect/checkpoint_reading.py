@@ -1,10 +1,5 @@
 """What a job's checkpoint holds, read with Spark's `statestore` reader.
 
-    from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
-
-    found = inspect_checkpoint(".spu-assigner/checkpoint")
-    found.clusters["c1"].chain_index(Order.ID)
-
 Nothing is written to the checkpoint, so it may be read while its job runs: what is read is a batch
 of the commits log, never one that is still being made. All files are reached through Hadoop's file
 systems, as the job itself reaches them: a folder, or a URL such as s3a:// with its jars at hand.
@@ -30,6 +25,7 @@ from spu_assigner.stream.checkpoint.files import (
     list_names,
     read_lines,
 )
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.job.session import command_session
 from spu_assigner.stream.shard.clusters import read_shards
 
@@ -37,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRIES_MAX: Final = 5  # a busy job may drop the newest batch of a moment ago while it is read
-NAMES_TOLD: Final = 5  # of a folder that is no checkpoint
+KEPT_SHOWN: Final = 100  # batches
 APPLICATION: Final = "spu-assigner-inspect"
 
 # What the reader needs, whatever session it is given.
@@ -70,8 +66,8 @@ class BatchNotKeptError(InspectError):
         self.batch = batch
         self.kept = tuple(kept)
         super().__init__(
-            f"batch {batch} is not in checkpoint {checkpoint}; it keeps {_spans(kept)}; name one "
-            "of these, or none for the last"
+            f"batch {batch} is not in checkpoint {checkpoint}; it keeps {listed(kept, KEPT_SHOWN)}; "
+            "name one of these, or none for the last"
         )
 
 
@@ -135,13 +131,8 @@ def _check_names(place: str, names: Sequence[str] | None) -> None:
             f"checkpoint {place} was recovered and has no committed batch yet; start its job, and "
             "wait until it has answered something"
         )
-    if not names:
-        held = "nothing"
-    else:
-        more = len(names) - NAMES_TOLD
-        held = ", ".join(names[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")
     raise NoCheckpointError(
-        f"{place} is no checkpoint: it holds {held}; expected metadata, offsets, commits and "
+        f"{place} is no checkpoint; found in it: {listed(names)}; expected metadata, offsets, commits and "
         "state, as the folder of the setting `checkpoint` has them"
     )
 
@@ -221,7 +212,7 @@ def _kept(spark: SparkSession, place: str) -> list[int]:
 
 
 def _check_operator(spark: SparkSession, place: str, reason: Exception) -> None:
-    """Tell a checkpoint of another program from one that cannot be read.
+    """Distinguish a checkpoint of another program from one that cannot be read.
 
     Raises:
         OtherProgramError: no operator of its query has this job's state.
@@ -272,17 +263,3 @@ def _first_line(reason: Any) -> str:
     java = getattr(reason, "java_exception", None)
     text = str(reason) if java is None else str(java.getMessage() or java)
     return next((line.strip() for line in text.splitlines() if line.strip()), "it said nothing")
-
-
-def _spans(numbers: Sequence[int]) -> str:
-    """Ascending numbers as spans: `3 to 9, 12`."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][1] == number - 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return (
-        ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
-        or "none"
-    )

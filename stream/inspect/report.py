@@ -18,10 +18,10 @@ from spu_assigner.core.base.records import Order, Wait, Waiting
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.inspect.checkpoint_reading import Inspection
 
 FORMAT: Final = 1  # rises when a field changes its meaning
-NAMES_SHOWN: Final = 5  # of what there is instead of what was asked for
 WAITING_FIELDS: Final = (
     *("topic", "kind", "sequence", "cause", "policy", "partitions", "replication_factor"),
 )
@@ -154,7 +154,7 @@ def cluster_reports(
     if cluster_id not in clusters:
         raise NotThereError(
             f"there is no cluster {cluster_id!r} after batch {inspection.batch}; there is "
-            f"{_named(sorted(clusters))}"
+            f"{listed(sorted(clusters))}"
         )
     return (cluster_report(clusters[cluster_id], with_detail=True, topic=topic),)
 
@@ -314,7 +314,7 @@ def topic_map(state: ClusterState, name: str) -> TopicMap | None:
             return None  # a create; the detail has it
         raise NotThereError(
             f"cluster {state.cluster_id!r} has no topic {name!r}; it has "
-            f"{_named(sorted({*state.topics, *state.waiting}))}"
+            f"{listed(sorted({*state.topics, *state.waiting}))}"
         )
     return TopicMap(
         summary=topic_summary(state, name),
@@ -351,10 +351,3 @@ def _diverse(state: ClusterState) -> int:
 
 def _spread(values: Sequence[float]) -> Spread | None:
     return Spread(least=round(min(values), 2), most=round(max(values), 2)) if values else None
-
-
-def _named(names: Sequence[str]) -> str:
-    if not names:
-        return "none"
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -29,6 +29,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from spu_assigner.core.state.figures import Figures
 from spu_assigner.schemas.messages.wire import PartitionPosition
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.metrics.health import JobHealth
 from spu_assigner.stream.shard.tally import Tally
@@ -185,11 +186,8 @@ class Metrics(Collector):
         this process has answered so far.
         """
         with self._lock:
-            clusters = ", ".join(self._latest[:NAMES_IN_A_DESCRIPTION]) or "none yet"
-            more = len(self._latest) - NAMES_IN_A_DESCRIPTION
+            clusters = listed(self._latest, NAMES_IN_A_DESCRIPTION) if self._latest else "none yet"
             counts = [f"{count} {name}" for name, count in sorted(self._statuses.items()) if count]
-        if more > 0:
-            clusters += f" and {more} more"
         lines = (
             query,
             f"batch = {batch}",

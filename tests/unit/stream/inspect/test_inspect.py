@@ -283,7 +283,7 @@ def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: P
     """Known in an instant; Spark takes seconds."""
     with pytest.raises(NoCheckpointError, match=r"there is no folder .*--checkpoint"):
         inspect_checkpoint(str(tmp_path / "nothing"))
-    with pytest.raises(NoCheckpointError, match="it holds nothing"):
+    with pytest.raises(NoCheckpointError, match="found in it: none; expected metadata"):
         inspect_checkpoint(str(tmp_path))
     for number in range(7):
         (tmp_path / f"photo{number}").touch()
@@ -294,7 +294,7 @@ def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: P
 def test_a_batch_not_kept_says_which_are() -> None:
     """So that the next try is the right one."""
     error = BatchNotKeptError(checkpoint="/c", batch=1, kept=[3, 4, 5, 9])
-    assert "batch 1 is not in checkpoint /c; it keeps 3 to 5, 9" in str(error)
+    assert "batch 1 is not in checkpoint /c; it keeps 3, 4, 5, 9" in str(error)
 
 
 def test_wrong_usage_is_told_at_once() -> None:
