@@ -132,8 +132,8 @@ def _check_names(place: str, names: Sequence[str] | None) -> None:
             "wait until it has answered something"
         )
     raise NoCheckpointError(
-        f"{place} is no checkpoint; found in it: {listed(names)}; expected metadata, offsets, commits and "
-        "state, as the folder of the setting `checkpoint` has them"
+        f"{place} is no checkpoint; found in it: {listed(names)}; expected metadata, offsets, "
+        "commits and state, as the folder of the setting `checkpoint` has them"
     )
 
 
