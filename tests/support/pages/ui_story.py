@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from support.events.builders import Events
+from support.job.one_shard import Raw
 from support.job.small_job import SmallJob
 from support.job.streams import TOPIC_EVENTS, Outgoing
-
-Raw = tuple[bytes, bytes]  # key and value on `topic-events`
-
 
 NAMES = (
     *("orders", "payments", "payments.refunds", "inventory", "shipments", "returns"),
@@ -20,7 +18,7 @@ NAMES = (
 
 
 def story() -> list[Sequence[Event | Raw]]:
-    """Batches for `Answering`."""
+    """Batches of events."""
     prod, edge = Events("prod-eu"), Events("edge-lab", first=1_000)
     racks = {
         "eu-west-1a": [0, 1, 2, 3, 4, 5],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import urllib.error
 import urllib.request
@@ -16,17 +15,17 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.figures import Figures, figures_of
-from spu_assigner.schemas.messages.codec import decode_record, encode_event
-from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.config.settings import Settings, SettingsError
 from spu_assigner.stream.metrics.counters import (
     CLUSTERS_SHOWN,
     NAMES_IN_A_DESCRIPTION,
     OTHERS,
+    PREFIX,
     BatchReport,
     Metrics,
     add_job,
@@ -35,20 +34,11 @@ from spu_assigner.stream.metrics.counters import (
 from spu_assigner.stream.metrics.health import SILENCE_SECONDS_MAX, JobHealth, StartStep
 from spu_assigner.stream.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.shard import batch as shard_batch_module
-from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.input_batch import Batch, Row
-from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.shard.bundle import Bundle, MessageKind
 from spu_assigner.stream.shard.tally import Answered, Tally
 from support.events.builders import Events
-from support.job.stores import DictStore, run_batch
+from support.job.one_shard import OneShard
 
-_OPTIONS = Options(
-    topic_prefix="",
-    default_policy=Settings.load(environ={}).default_policy,
-    wire=Wire.CONFLUENT,
-)
 _FIGURES = st.builds(Figures, **{name: st.integers(0, 2**40) for name in Figures.__slots__})
 _TALLIES = st.builds(
     Tally,
@@ -64,34 +54,13 @@ _TALLIES = st.builds(
 )
 
 
-class Shardful:
-    """A shard; each call of `send` is a batch, of which the tally and the messages come back."""
-
-    def __init__(self) -> None:
-        self.clusters = Clusters()
-        self._shard, self._store = Shard(self.clusters), DictStore()
-        self._offsets = itertools.count()
+class CountedShard(OneShard):
+    """A shard of which each batch gives its tally, and the messages."""
 
     def send(self, *sent: Event | bytes) -> tuple[Tally, list[Bundle]]:
-        batch = Batch.of_rows([_row(each, next(self._offsets)) for each in sent])
-        bundles = [Bundle(data) for data in run_batch(self._shard, self._store, batch, _OPTIONS)]
+        bundles = self.bundles((b"x", each) if isinstance(each, bytes) else each for each in sent)
         assert [bool(bundle.tally) for bundle in bundles] == [False] * (len(bundles) - 1) + [True]
         return Tally.of_bytes(bundles[-1].tally), bundles
-
-
-def _row(sent: Event | bytes, offset: int) -> Row:
-    source = _source(sent)
-    if isinstance(sent, bytes):
-        return source, 0, offset, offset, b"x", sent
-    return source, 0, offset, offset, sent.cluster_id.encode(), encode_event(sent)
-
-
-def _source(event: Event | bytes) -> InputSource:
-    return (
-        InputSource.SPU_EVENTS
-        if isinstance(event, SpuJoined | SpuLeft)
-        else InputSource.TOPIC_EVENTS
-    )
 
 
 def statuses(bundles: list[Bundle]) -> Counter[tuple[str, str]]:
@@ -135,7 +104,7 @@ def scraped(metrics: Metrics) -> dict[tuple[str, ...], float]:
 
 def test_each_answer_is_counted_by_request_status_and_code() -> None:
     """What is counted without a look at it, the usual creates, and what with one, are together."""
-    shard, events = Shardful(), Events()
+    shard, events = CountedShard(), Events()
     tally, bundles = shard.send(
         *events.joins(0, 1),
         events.create("a", 3, 2),
@@ -165,7 +134,7 @@ def test_each_answer_is_counted_by_request_status_and_code() -> None:
 
 def test_a_repeated_event_is_no_answer() -> None:
     """It is counted as what it is."""
-    shard, events = Shardful(), Events()
+    shard, events = CountedShard(), Events()
     join, create = events.join(0), events.create("a", 1, 1)
     shard.send(join, create)
     tally, _ = shard.send(join, create)
@@ -173,8 +142,8 @@ def test_a_repeated_event_is_no_answer() -> None:
 
 
 def test_a_batch_measures_the_clusters_it_touched() -> None:
-    """Saturated, offline and waiting are told as they are after the batch."""
-    shard, events, other = Shardful(), Events(), Events("c2", first=100)
+    """Saturated, offline and waiting are counted as they are after the batch."""
+    shard, events, other = CountedShard(), Events(), Events("c2", first=100)
     shard.send(*other.joins(0, 1))
     tally, _ = shard.send(
         events.join(0, capacity=2),
@@ -203,7 +172,7 @@ def test_a_batch_measures_the_clusters_it_touched() -> None:
 
 def test_figures_count_what_the_maps_hold() -> None:
     """Also while counting is put off, and with replicas on SPUs that are offline."""
-    shard, events = Shardful(), Events()
+    shard, events = CountedShard(), Events()
     shard.send(*events.joins(0, 1, 2, 3), *(events.create(f"t{n}", 3, 2) for n in range(50)))
     shard.send(events.leave(1, mode=LeaveMode.OFFLINE), events.delete("t7"))
     state: ClusterState = shard.clusters["c1"]
@@ -220,7 +189,7 @@ def test_what_is_too_much_for_one_batch_is_measured_with_the_next(
 ) -> None:
     """A batch that touches every cluster costs no more than a part of them."""
     monkeypatch.setattr(shard_batch_module, "MEASURED_MAX", 3)
-    shard = Shardful()
+    shard = CountedShard()
     names = [f"c{number}" for number in range(7)]
     first, _ = shard.send(*(Events(name).join(0) for name in names))
     second, _ = shard.send(b"no event")
@@ -255,15 +224,20 @@ def test_a_batch_counts_when_it_is_committed() -> None:
         report(tallies={0: Tally(answers=one), 4: Tally(answers=two, dead_letters=Counter(B=2))})
     )
     found = scraped(metrics)
-    assert found["spu_assigner_answers_total", "", "create", "assigned"] == 5
-    assert found["spu_assigner_answers_total", "X", "grow", "rejected"] == 1
-    assert found["spu_assigner_dead_letters_total", "B"] == 2
-    assert found["spu_assigner_events_total", "topic-events"] == 2
-    assert found["spu_assigner_messages_sent_total",] == 5
-    assert found["spu_assigner_batches_total",] == 1
-    assert found["spu_assigner_replays_skipped_total",] == 0
-    assert found["spu_assigner_marker_age_seconds",] == 7.5
-    assert found["spu_assigner_batch_part_seconds_total", "send"] == 0.25
+    expected = {
+        ("answers_total", "", "create", "assigned"): 5,
+        ("answers_total", "X", "grow", "rejected"): 1,
+        ("dead_letters_total", "B"): 2,
+        ("events_total", "topic-events"): 2,
+        ("messages_sent_total",): 5,
+        ("batches_total",): 1,
+        ("replays_skipped_total",): 0,
+        ("marker_batch",): 0,
+        ("marker_age_seconds",): 7.5,
+        ("batch_part_seconds_total", "send"): 0.25,
+    }
+    found = {(name.removeprefix(PREFIX), *labels): found[name, *labels] for name, *labels in found}
+    assert {place: found[place] for place in expected} == expected
 
 
 def test_a_batch_that_was_sent_before_is_a_replay_and_nothing_else() -> None:
@@ -366,14 +340,6 @@ def test_a_description_is_short() -> None:
     assert told.endswith("answered before = 3 assigned, 1 rejected")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 50.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_ready_is_said_when_every_step_is_done() -> None:
     """Before, the answer names what is missing; the process lives meanwhile."""
     health = JobHealth("q")
@@ -386,28 +352,16 @@ def test_ready_is_said_when_every_step_is_done() -> None:
     assert health.ready().body["reason"] is None
 
 
-def test_a_query_that_is_restarted_is_live_and_ready_again() -> None:
-    """Between its end and its restart it was neither."""
-    health = JobHealth("q")
-    for step in StartStep:
-        health.done(step)
-    health.ended("the query has ended")
-    assert not health.live().ok
-    health.resumed()
-    assert health.live().ok
-    assert health.ready().ok
-
-
 def test_a_query_without_a_sign_of_life_is_stuck() -> None:
-    """A new start mends it; while the job starts nobody expects one."""
-    clock = Clock()
-    health = JobHealth("q", clock=clock)
-    clock.now += 2 * SILENCE_SECONDS_MAX
+    """A restart fixes it; while the job starts nobody expects one."""
+    now = 50.0
+    health = JobHealth("q", clock=lambda: now)
+    now += 2 * SILENCE_SECONDS_MAX
     assert health.live().ok
     health.done(StartStep.QUERY)
-    clock.now += SILENCE_SECONDS_MAX
+    now += SILENCE_SECONDS_MAX
     assert health.live().ok
-    clock.now += 1
+    now += 1
     assert not health.live().ok
     assert not health.ready().ok
     assert "no sign of life from the query for 301 s" in str(health.live().body["reason"])
@@ -416,7 +370,7 @@ def test_a_query_without_a_sign_of_life_is_stuck() -> None:
     assert health.live().ok
 
 
-def test_an_ended_query_is_neither_live_nor_ready() -> None:
+def test_an_ended_query_is_neither_live_nor_ready_until_it_is_resumed() -> None:
     """The first reason is the one that helps."""
     health = JobHealth("q")
     for step in StartStep:
@@ -425,6 +379,9 @@ def test_an_ended_query_is_neither_live_nor_ready() -> None:
     health.ended("the query has ended")
     for verdict in (health.live(), health.ready()):
         assert (verdict.ok, verdict.body["reason"]) == (False, "Spark's JVM does not answer")
+    health.resumed()
+    assert health.live().ok
+    assert health.ready().ok
 
 
 Ask = Callable[..., tuple[int, str, bytes]]
@@ -490,10 +447,10 @@ def test_a_port_that_is_taken_gives_way_to_the_next() -> None:
             assert second.getsockname()[0] == "127.0.0.1"
 
 
-def test_metrics_can_be_switched_off() -> None:
+@pytest.mark.parametrize("off", ["off", ""])
+def test_metrics_can_be_switched_off(off: str) -> None:
     """By a word, or by nothing."""
-    for off in ("off", ""):
-        assert listen(Settings.load(flags={"metrics_port": off}, environ={})) is None
+    assert listen(Settings.load(flags={"metrics_port": off}, environ={})) is None
 
 
 def test_an_address_of_another_machine_is_refused_by_name() -> None:
