@@ -273,7 +273,7 @@ def _decision(
         unknown.append(
             f"the ring of then ({reason.ring_size} SPUs, fingerprint "
             f"{reason.ring_fingerprint:016x}) cannot be rebuilt: racks or places in the ring have "
-            "changed in a way that the retained ring events do not tell"
+            "changed in a way that the retained ring events do not show"
         )
     if isinstance(replayed, str):
         unknown.append(replayed)

@@ -8,6 +8,7 @@ decided, where the decision stood.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
@@ -50,23 +51,19 @@ class ExplainingAssigner:
             decided.clear()
             evolve(follower, record)
         return [
-            (
-                answer,
-                reasons[answer.topic, answer.revision] if isinstance(answer, ReplicaMap) else [],
-            )
-            for answer in answers(records)
+            (each, reasons[each.topic, each.revision] if isinstance(each, ReplicaMap) else [])
+            for each in answers(records)
         ]
 
 
 def _saturated_by(following: Sequence[Record]) -> RingGroup:
-    """The saturations that a step tells of: those up to the next map."""
-    events: list[RingEvent] = []
-    for record in following:
-        if isinstance(record, ReplicaMap):
-            break
-        if isinstance(record, RingEvent) and record.change is RingChange.SATURATED:
-            events.append(record)
-    return RingGroup(key="", events=tuple(events))
+    """The saturations that a step causes: those up to the next map."""
+    records = takewhile(lambda record: not isinstance(record, ReplicaMap), following)
+    events = [record for record in records if isinstance(record, RingEvent)]
+    return RingGroup(
+        key="",
+        events=tuple(event for event in events if event.change is RingChange.SATURATED),
+    )
 
 
 def _reasons_of(follower: ClusterState, replica_map: ReplicaMap, step_events: RingGroup) -> Reasons:

@@ -2,7 +2,7 @@
 
 Walks backwards from the present. Each ring event undone gives an earlier membership, a *cut*; the
 right one has the size and the fingerprint that the decision recorded. Within the ring events of one
-event the order among SPUs is not told, so every mixture that the size allows is tried, up to a
+event the order among SPUs is not known, so every mixture that the size allows is tried, up to a
 limit. A ring that no cut gives is not guessed: `find_ring` returns None.
 
 The order of registration is that of now, as far as no event changed it. So are racks; but for SPUs

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 160  # of tables, where there is no terminal to ask
 PLOT_SUFFIXES: Final = (".html", ".svg")
-PLOT_CLUSTERS_MAX: Final = 100  # in one picture; a page of more nobody reads
+PLOT_CLUSTERS_MAX: Final = 100  # in one picture; more could not be read
 
 
 def _plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:

@@ -32,7 +32,7 @@ RACK_GAP: Final = 22.0  # between racks
 RACK_LABEL_MIN: Final = 18.0  # width for a rack's name
 CHARACTER_WIDTH: Final = 8.0  # of a rack's name, or of an id
 OPEN_RATIO: Final = 4  # capacities this many times higher than the highest bar leave the axis
-TICKS_MAX: Final = 5  # lines that can be told apart
+TICKS_MAX: Final = 5  # lines that can be distinguished
 STUB_BARS: Final = 8  # fewer of a rack at the end of a row are hard to read
 
 
@@ -154,7 +154,7 @@ def _rows(racks: Sequence[tuple[str | None, list[SpuLoad]]], pitch: float) -> li
                 left, fitting = float(LEFT), int((RIGHT - LEFT) / pitch)
             width = pitch * min(fitting, len(rest))
             letters = max(int(min(width + RACK_GAP, WIDTH - left) / CHARACTER_WIDTH), 2)
-            # The end tells racks of a region apart; hovering shows all.
+            # The end distinguishes racks of a region; hovering shows all.
             label = name if len(name) <= letters else f"…{name[1 - letters :]}"
             rows[-1].append(RackBars(name=name, label=label, left=left, loads=rest[:fitting]))
             rest = rest[fitting:]

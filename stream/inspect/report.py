@@ -161,14 +161,14 @@ def cluster_reports(
 
 def report_json(inspection: Inspection, clusters: Sequence[ClusterReport]) -> dict[str, Any]:
     """The whole answer as plain dicts and lists."""
-    told = [dataclasses.asdict(cluster) for cluster in clusters]
-    for detail in (cluster["detail"] for cluster in told if cluster["detail"] is not None):
+    reports = [dataclasses.asdict(cluster) for cluster in clusters]
+    for detail in (cluster["detail"] for cluster in reports if cluster["detail"] is not None):
         detail["waiting"] = [
             {name: each[name] for name in WAITING_FIELDS} for each in detail["waiting"]
         ]
     names = [field.name for field in dataclasses.fields(inspection)]
     head = {name: getattr(inspection, name) for name in names if name != "clusters"}
-    return {"format": FORMAT, **head, "clusters": told}
+    return {"format": FORMAT, **head, "clusters": reports}
 
 
 def cluster_report(

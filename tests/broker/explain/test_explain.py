@@ -23,7 +23,7 @@ def asked(settings: Settings, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["explain", *arguments, *options])
 
 
-def told(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
+def explained(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
     done = asked(settings, *arguments, "--output", "json")
     assert (done.exit_code, done.stderr) == (0, "")
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -31,7 +31,7 @@ def told(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
 
 @pytest.mark.smoke
 def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[..., Job]) -> None:
-    """Placed over racks, saturated on the way, repaired, grown: each told with names; what waits,
+    """Placed over racks, saturated on the way, repaired, grown: each with names; what waits,
     is gone or was never there is answered by name as well."""
     kafka, events = Kafka(settings), Events()
     kafka.send(events.racks({"a": [0, 1], "b": [2, 3], "c": [4, 5]}, capacity=40))
@@ -69,7 +69,7 @@ def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[.
         bootstrap_servers=settings.bootstrap_servers, prefix=settings.topic_prefix
     )
     for topic, mode in modes.items():
-        lines = told(settings, "c1", topic)
+        lines = explained(settings, "c1", topic)
         maps = {each.map.revision: each.map for each in read_cluster(connection, "c1", topic).maps}
         for line in lines:
             given = maps[line["revision"]].replicas
@@ -84,19 +84,19 @@ def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[.
         assert all(4 in line["replicas_before"] for line in repairs)
         assert {move["gone"] for line in repairs for move in line["moves"]} <= {4}
 
-    grown = [line for line in told(settings, "c1", "table") if line["partition"] >= 7]
+    grown = [line for line in explained(settings, "c1", "table") if line["partition"] >= 7]
     assert [line["mode"] for line in grown] == ["round_robin"] * 2
     assert all(line["recomputed"] for line in grown)
     assert {each["why"] for line in grown for each in line["not_in_ring"]} >= {"offline"}
 
-    [one] = told(settings, "c1", "walk", "0")[:1]
+    [one] = explained(settings, "c1", "walk", "0")[:1]
     assert (one["partition"], one["order"], one["chain_index"]) == (0, "diagonal", 0)
     text = asked(settings, "c1", "table", "6").stdout
     assert text.startswith("c1/table partition 6: ")
     assert "gap" in text
     assert "not in the ring: SPU 5, offline" in text
 
-    [waiting] = told(settings, "c1", "large")
+    [waiting] = explained(settings, "c1", "large")
     assert (waiting["type"], waiting["code"]) == ("waiting", "INSUFFICIENT_SPUS")
     for arguments, words in (
         (["c1", "gone"], "topic 'gone' of cluster 'c1' is deleted"),

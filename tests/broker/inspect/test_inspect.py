@@ -101,14 +101,14 @@ def test_a_running_job_is_inspected_and_not_touched(
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert files(settings.checkpoint) == before
-    told = json.loads(done.stdout)
-    assert told["batch"] == newest(settings.checkpoint)
-    assert told["query_id"] == str(job.query.id)
-    assert told["shards"] == SHARDS
-    assert set(told["input_offsets"]) == {
+    report = json.loads(done.stdout)
+    assert report["batch"] == newest(settings.checkpoint)
+    assert report["query_id"] == str(job.query.id)
+    assert report["shards"] == SHARDS
+    assert set(report["input_offsets"]) == {
         settings.topic_prefix + name for name in ("spu-events", "topic-events")
     }
-    [cluster] = told["clusters"]
+    [cluster] = report["clusters"]
     assert (cluster["cluster_id"], cluster["topics"], cluster["replicas"]) == ("c1", 3, 18)
     assert cluster["spus"]["online"] == 3
     assert picture.read_text(encoding="utf-8").count('class="spu"') == 3
@@ -127,14 +127,14 @@ def test_an_earlier_batch_shows_the_state_of_then(settings: Settings, job: Job) 
 
 
 def test_a_batch_that_is_not_committed_is_not_read(copied: str, job: Job) -> None:
-    """Its state may be there in part; after a crash it is made anew."""
+    """Its state may be there in part; after a crash it is made again."""
     last = newest(copied)
     Path(copied, "commits", str(last)).unlink()
     found = inspect_checkpoint(copied, spark=job.spark)
     assert found.batch == last - 1
     assert sorted(found.clusters["c1"].topics) == ["a", "b"]
-    told = rf"batch {last} is not in .*; it keeps 0, 1,.* {last - 1};"
-    with pytest.raises(BatchNotKeptError, match=told) as caught:
+    words = rf"batch {last} is not in .*; it keeps 0, 1,.* {last - 1};"
+    with pytest.raises(BatchNotKeptError, match=words) as caught:
         inspect_checkpoint(copied, batch=last, spark=job.spark)
     assert caught.value.kept == tuple(range(last))
 
@@ -157,7 +157,7 @@ def test_a_batch_that_is_dropped_while_it_is_read_gives_way_to_a_later_one(
 
 
 def test_the_session_that_is_given_keeps_its_options(settings: Settings, job: Job) -> None:
-    """It belongs to somebody else's work."""
+    """It belongs to other work."""
     name = "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag"
     before = job.spark.conf.get(name)
     found = inspect_checkpoint(settings.checkpoint, spark=job.spark)
@@ -168,7 +168,7 @@ def test_the_session_that_is_given_keeps_its_options(settings: Settings, job: Jo
     assert len(cluster.topic.lists) == 3
 
 
-def test_a_checkpoint_of_another_program_is_told(job: Job, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_program_is_reported(job: Job, tmp_path: Path) -> None:
     """With and without a state of its own."""
     spark = job.spark
     source = spark.readStream.format("rate").option("rowsPerSecond", "10").load()
@@ -176,7 +176,7 @@ def test_a_checkpoint_of_another_program_is_told(job: Job, tmp_path: Path) -> No
         "no state": source.writeStream.outputMode("append"),
         "the state of ": source.groupBy("value").count().writeStream.outputMode("complete"),
     }
-    for number, (told, writer) in enumerate(queries.items()):
+    for number, (state, writer) in enumerate(queries.items()):
         place = str(tmp_path / f"other{number}")
         query = writer.format("noop").option("checkpointLocation", place).start()
         # Not `processAllAvailable`: a source that has something new each second may never be done.
@@ -185,12 +185,12 @@ def test_a_checkpoint_of_another_program_is_told(job: Job, tmp_path: Path) -> No
             assert not query.awaitTermination(0.1)
             assert time.monotonic() < deadline, "no batch is committed"
         query.stop()
-        with pytest.raises(OtherProgramError, match=f"another program: its query has {told}"):
+        with pytest.raises(OtherProgramError, match=f"another program: its query has {state}"):
             inspect_checkpoint(place, spark=spark)
 
 
-def test_a_checkpoint_before_its_first_batch_is_told(job: Job, tmp_path: Path) -> None:
-    """A job that has heard nothing yet is no fault."""
+def test_a_checkpoint_before_its_first_batch_is_reported(job: Job, tmp_path: Path) -> None:
+    """A job without input so far is no fault."""
     place = tmp_path / "new"
     (place / "offsets").mkdir(parents=True)
     (place / "metadata").write_text('{"id":"x"}')
@@ -198,7 +198,7 @@ def test_a_checkpoint_before_its_first_batch_is_told(job: Job, tmp_path: Path) -
         inspect_checkpoint(str(place), spark=job.spark)
 
 
-def test_a_place_that_spark_cannot_reach_is_told() -> None:
+def test_a_place_that_spark_cannot_reach_is_reported() -> None:
     """A URL needs jars that are not here; one line says so."""
     done = subprocess.run(
         [*COMMAND, "--checkpoint", "s3a://bucket/checkpoint"],

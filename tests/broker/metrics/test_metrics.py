@@ -244,7 +244,7 @@ def queried_by_prometheus(urls: list[str], folder: Path) -> tuple[dict[str, int]
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (found := counts()) or not all(found.values()):
             if time.monotonic() > deadline:
-                break  # The test tells which find nothing.
+                break  # The test reports which find nothing.
             time.sleep(0.2)
         while "unknown" in (rules := health()).values():  # They were not evaluated yet.
             if time.monotonic() > deadline:
@@ -256,22 +256,22 @@ def queried_by_prometheus(urls: list[str], folder: Path) -> tuple[dict[str, int]
 @pytest.mark.smoke
 def test_counts_are_those_of_the_answers_in_kafka(watched: Watched) -> None:
     """By status and code, nothing more and nothing less."""
-    told = Counter[tuple[str, str]]()
+    counted = Counter[tuple[str, str]]()
     for (name, *labels), number in values(watched.pages[0]).items():
         if name == "spu_assigner_answers_total":
             code, _, status = labels
-            told[status, code] += int(number)
+            counted[status, code] += int(number)
     records = [
         decode_record(message.value() or b"") for message in watched.kafka.read("topic-status")
     ]
-    assert told == Counter(
+    assert counted == Counter(
         (record.status.value, "" if record.code is None else record.code.value)
         for record in records
         if isinstance(record, TopicStatus)
     )
-    statuses = {status for status, _ in told}
+    statuses = {status for status, _ in counted}
     assert statuses == {"assigned", "rejected", "validated", "deleted", "waiting"}
-    assert len(told) >= 8
+    assert len(counted) >= 8
 
 
 def test_dead_letters_repetitions_and_messages_are_counted_as_they_are_in_kafka(
@@ -293,15 +293,15 @@ def test_dead_letters_repetitions_and_messages_are_counted_as_they_are_in_kafka(
     assert found["spu_assigner_marker_batch",] == first[-1].batch
 
 
-def test_clusters_are_told_as_they_are(watched: Watched) -> None:
+def test_clusters_are_reported_as_they_are(watched: Watched) -> None:
     """Each figure by hand."""
     found = values(watched.pages[0])
-    told = {
+    counted = {
         name[0].removeprefix("spu_assigner_cluster_"): value
         for name, value in found.items()
         if name[0].startswith("spu_assigner_cluster_") and name[1:] == ("two",)
     }
-    assert told == {
+    assert counted == {
         "ring_size": 2,
         "saturated_spus": 0,
         "offline_spus": 1,
@@ -318,7 +318,7 @@ def test_clusters_are_told_as_they_are(watched: Watched) -> None:
 
 
 @pytest.mark.smoke
-def test_health_is_told_with_a_status_and_a_reason(watched: Watched) -> None:
+def test_health_is_reported_with_a_status_and_a_reason(watched: Watched) -> None:
     """While the query runs, and when it has ended with the process still there."""
     assert watched.live[0] == watched.ready[0] == 200
     assert watched.ready[1]["done"] == ["marker", "topics", "query"]
@@ -328,7 +328,7 @@ def test_health_is_told_with_a_status_and_a_reason(watched: Watched) -> None:
 
 
 def test_lag_grows_while_nothing_is_read(watched: Watched) -> None:
-    """Kafka is asked, since a query that stands still tells nothing of it."""
+    """Kafka is asked, since a query that stands still reports nothing of it."""
     assert watched.lag_when_stuck["spu_assigner_lag_messages", "0", f"{PREFIX}spu-events"] == 1
     assert sum(watched.lag_when_stuck.values()) == 1
 

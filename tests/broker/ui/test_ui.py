@@ -32,7 +32,7 @@ SEEN_MS = 60_000.0  # generous: a page looks every second
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A job that has told its story, and the pages about it."""
+    """A job that has answered a story, and the pages about it."""
 
     job: SmallJob
     pages: Served
@@ -65,7 +65,7 @@ def page(browser: Browser) -> Iterator[Page]:
         expect.set_options(timeout=SEEN_MS)
         complaints = Complaints(page)
         yield page
-        assert complaints.told == []
+        assert complaints.found == []
 
 
 def open_when_there(page: Page, pages: Served, cluster_id: str, path: str = "") -> None:
@@ -160,7 +160,7 @@ def test_the_pages_can_be_read_without_scripts(shown: Shown, browser: Browser) -
 
 
 def test_hostile_names_do_nothing_in_a_browser(shown: Shown, page: Page) -> None:
-    """A rack's name comes from whoever may write an event."""
+    """A rack's name comes from anyone who may write an event."""
     hostile = "<img src=x onerror=\"document.title='caught'\">"
     events = Events("hostile", first=6_000)
     shown.job.apply(
@@ -184,7 +184,7 @@ def test_a_signal_ends_it_cleanly(kafka: SharedBroker, number: int, status: int)
         assert pages.end(number) == (status, "")
 
 
-def test_a_broker_that_goes_away_is_told_and_followed_again(page: Page, tmp_path: Path) -> None:
+def test_a_broker_that_goes_away_is_reported_and_followed_again(page: Page, tmp_path: Path) -> None:
     """What is known stays on the page meanwhile."""
     with EmbeddedBroker(tmp_path / "broker") as broker:
         servers = broker.bootstrap_servers

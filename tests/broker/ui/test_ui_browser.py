@@ -18,10 +18,10 @@ def test_a_page_is_opened_and_read(browser: Browser, tmp_path: Path) -> None:
         complaints = Complaints(page)
         page.goto(file.as_uri())
         assert page.text_content("h1") == "before+"
-        assert complaints.told == []
+        assert complaints.found == []
 
 
-def test_what_goes_wrong_in_a_page_is_told(browser: Browser, tmp_path: Path) -> None:
+def test_what_goes_wrong_in_a_page_is_reported(browser: Browser, tmp_path: Path) -> None:
     """A test that holds pages to no errors must see them."""
     file = tmp_path / "page.html"
     file.write_text("<script>console.error('first'); throw new Error('second')</script>")
@@ -29,12 +29,12 @@ def test_what_goes_wrong_in_a_page_is_told(browser: Browser, tmp_path: Path) -> 
         complaints = Complaints(page)
         page.goto(file.as_uri())
         deadline = time.monotonic() + 60
-        while len(complaints.told) < 2 and time.monotonic() < deadline:  # The page is there first.
+        while len(complaints.found) < 2 and time.monotonic() < deadline:  # The page is there first.
             page.wait_for_timeout(50)
-        assert sorted(complaints.told) == ["console: first", "script: second"]
+        assert sorted(complaints.found) == ["console: first", "script: second"]
 
 
-def test_a_browser_that_cannot_be_had_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_browser_that_cannot_be_had_is_reported_with_what_to_do(tmp_path: Path) -> None:
     """A skip without a reason would hide that pages go untested."""
     with pytest.raises(BrowserError, match=f"{BROWSER_VARIABLE} is '/no/browser'"):
         find_chromium({BROWSER_VARIABLE: "/no/browser"})

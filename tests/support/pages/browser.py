@@ -28,7 +28,7 @@ from spu_assigner.stream.jvm.build_cache import cache_home, locked, put_in_place
 BROWSER_VARIABLE: Final = "SPU_ASSIGNER_BROWSER"
 NAMES: Final = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 PACKAGE: Final = "@sparticuz/chromium@153.0.0"  # the headless shell alone, 70 MB packed
-INTEGRITY: Final = (  # as the registry tells it
+INTEGRITY: Final = (  # as the registry has it
     "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
 )
 FETCH_SECONDS_MAX: Final = 600.0
@@ -143,7 +143,7 @@ def _with_libraries(folder: Path, advice: str) -> Chromium:
     """The package brings NSS along, for a machine that has none."""
     program = folder / "chromium"
     fonts = {"FONTCONFIG_FILE": str(folder / "fonts.conf")}
-    told = ""
+    why = ""
     for environ in (fonts, {**fonts, "LD_LIBRARY_PATH": str(folder / "lib")}):
         done = subprocess.run(
             [program, "--version"],
@@ -155,8 +155,8 @@ def _with_libraries(folder: Path, advice: str) -> Chromium:
         )
         if done.returncode == 0:
             return Chromium(program=program, environ=environ)
-        told = done.stderr.strip()
-    raise BrowserError(f"the Chromium that was brought does not start ({told}); {advice}")
+        why = done.stderr.strip()
+    raise BrowserError(f"the Chromium that was brought does not start ({why}); {advice}")
 
 
 @contextmanager
@@ -184,15 +184,15 @@ class Complaints:
     """What goes wrong in a page: errors of scripts, of the console, and requests that failed."""
 
     def __init__(self, page: Page) -> None:
-        self.told: list[str] = []
+        self.found: list[str] = []
         page.on("console", self._console)
-        page.on("pageerror", lambda error: self.told.append(f"script: {error}"))
+        page.on("pageerror", lambda error: self.found.append(f"script: {error}"))
         page.on("requestfailed", self._failed)
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.told.append(f"console: {message.text}")
+            self.found.append(f"console: {message.text}")
 
     def _failed(self, request: Request) -> None:
         if request.failure != "net::ERR_ABORTED":  # A page that is left ends what it had asked for.
-            self.told.append(f"request: {request.url} {request.failure}")
+            self.found.append(f"request: {request.url} {request.failure}")

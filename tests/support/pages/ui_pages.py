@@ -17,7 +17,7 @@ from support.job.one_shard import OneShard, Raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Output:
     """A message as the client would give it."""
 
     topic: str
@@ -35,11 +35,11 @@ class Told:
         return 1, self.time_ms
 
 
-def told(batches: Iterable[Sequence[Event | Raw]]) -> list[Told]:
+def outputs(batches: Iterable[Sequence[Event | Raw]]) -> list[Output]:
     """All messages that a job writes for batches of events."""
     shard = OneShard()
     return [
-        Told(
+        Output(
             topic=KINDS[MessageKind(message.kind)][0],
             its_key=message.key,
             its_value=message.value,
@@ -51,7 +51,7 @@ def told(batches: Iterable[Sequence[Event | Raw]]) -> list[Told]:
     ]
 
 
-def known_of(messages: Iterable[Told], *, is_loaded: bool = False) -> Known:
+def known_of(messages: Iterable[Output], *, is_loaded: bool = False) -> Known:
     """What the pages know after these."""
     known = Known()
     for message in messages:

@@ -23,8 +23,8 @@ class Served:
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Its status and what it said on standard error."""
         self.process.send_signal(number)
-        _, told = self.process.communicate(timeout=END_SECONDS_MAX)
-        return self.process.returncode, told
+        _, said = self.process.communicate(timeout=END_SECONDS_MAX)
+        return self.process.returncode, said
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Every decision can be explained: by whoever has the events, and from the outputs alone."""
+"""Every decision can be explained: with the events at hand, and from the outputs alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.explain.decisions import (
@@ -70,11 +70,11 @@ def outputs_of(
     groups: list[RingGroup] = []
     maps: dict[str, list[RetainedMap]] = {}
     for number, event in enumerate(events):
-        told = answers(assigner.records(event))
-        ring = tuple(answer for answer in told if isinstance(answer, RingEvent))
+        given = answers(assigner.records(event))
+        ring = tuple(answer for answer in given if isinstance(answer, RingEvent))
         if ring:
             groups.append(RingGroup(key=str(number), events=ring))
-        for answer in told:
+        for answer in given:
             if isinstance(answer, ReplicaMap):
                 if answer.replicas is None:
                     maps.pop(answer.topic)
@@ -138,7 +138,7 @@ def test_from_the_outputs_alone_what_is_said_is_what_was_recorded() -> None:
     assert known > 5 * unknown  # Racks change often in these lives.
 
 
-def told(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, PlacementDecision]]]]:
+def decided(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, PlacementDecision]]]]:
     """The maps of these events with their reasons."""
     assigner = ExplainingAssigner(Policy.FLUVIO)
     return [
@@ -149,23 +149,11 @@ def told(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, PlacementDeci
     ]
 
 
-def test_the_documents_table_is_told_by_cycle_position_and_gap() -> None:
-    """Documents 000 to 002: row 6 is position 1 of the second round, so its gap is 1."""
-    events = Events()
-    [(_, reasons)] = told(*events.joins(0, 1, 2, 3, 4), events.create("t", 16, 3))
-    partition, decision = reasons[6]
-    step = decision.step
-    assert step is not None
-    assert (partition, decision.replicas) == (6, (1, 3, 4))
-    assert (step.index, step.cycle, step.position, step.gap) == (6, 1, 1, 1)
-    assert [taken.position for taken in decision.replica_steps] == [1, 3, 4]
-
-
 def test_who_is_not_in_the_ring_is_named_with_the_cause() -> None:
     """The operator's first question: why not on that one?"""
     events = Events()
     joins = [*events.joins(0, 1, 2, 3), events.join(4, capacity=0), events.leave(1)]
-    [(_, [(_, decision)])] = told(*joins, events.create("t", 1, 3))
+    [(_, [(_, decision)])] = decided(*joins, events.create("t", 1, 3))
     assert decision.replicas == (0, 2, 3)
     assert [(each.spu_id, each.why) for each in decision.absent] == [
         (1, Why.OFFLINE),
@@ -177,7 +165,7 @@ def test_an_spu_that_fills_within_the_request_is_named_from_then_on() -> None:
     """It was in the ring at first and took its last replica on the way."""
     events = Events()
     joins = [events.join(0, capacity=1), *events.joins(1, 2)]
-    [(_, reasons)] = told(*joins, events.create("t", 3, 2))
+    [(_, reasons)] = decided(*joins, events.create("t", 3, 2))
     filled = [
         [each.spu_id for each in decision.absent if each.why is Why.FILLED]
         for _, decision in reasons
@@ -189,7 +177,7 @@ def test_kafkas_walk_names_the_rack_it_passed_over() -> None:
     """Two SPUs on rack a follow each other: the second is passed over for the first."""
     events = Events()
     joins = events.racks({"a": [0, 1, 2], "b": [3]})
-    [(_, reasons)] = told(*joins, events.create("t", 3, 2, policy=Policy.KAFKA))
+    [(_, reasons)] = decided(*joins, events.create("t", 3, 2, policy=Policy.KAFKA))
     passed = [
         [(each.spu_id, each.why, each.beside) for each in decision.replica_steps[1].passed]
         for _, decision in reasons
@@ -198,24 +186,8 @@ def test_kafkas_walk_names_the_rack_it_passed_over() -> None:
     assert passed == [[], [], [(2, Why.SAME_RACK, 1), (0, Why.SAME_RACK, 1)]]
 
 
-def test_a_repair_tells_who_went_who_came_and_who_else_could_have() -> None:
-    """The lowest share on a rack of its own comes; the reader sees the shares."""
-    events = Events()
-    joins = events.racks({"a": [0], "b": [1, 2], "c": [3]}, capacity=10)
-    manual = events.manual("t", [0, 1])
-    load = events.manual("u", [3])
-    leave = events.leave(1, mode=LeaveMode.DECOMMISSION)
-    *_, (_, [(partition, decision)]) = told(*joins, manual, load, leave)
-    [move] = decision.moves
-    assert (partition, decision.before, decision.replicas) == (0, (0, 1), (0, 2))
-    assert (move.gone, move.is_leaving, move.taken) == (1, True, 2)
-    assert [(each.spu_id, each.count) for each in move.best] == [(2, 0), (3, 1)]
-    assert decision.recomputed
-    assert [(each.spu_id, each.why) for each in decision.absent] == [(1, Why.LEAVING)]
-
-
-def test_a_ring_that_no_event_tells_of_any_more_is_not_guessed() -> None:
-    """Ring events expire: the record's own numbers are told, and that names are not known."""
+def test_a_ring_without_its_events_is_not_guessed() -> None:
+    """Ring events expire: the record's own numbers are given, and that names are not known."""
     events = Events()
     story: list[Event] = [*events.joins(0, 1, 2), events.leave(2), events.create("t", 2, 2)]
     outputs, maps = outputs_of((*story, events.join(2), events.join(3)), Assigner(Policy.FLUVIO))
@@ -228,7 +200,7 @@ def test_a_ring_that_no_event_tells_of_any_more_is_not_guessed() -> None:
     assert "the ring of then (2 SPUs" in decision.unknown[0]
 
 
-def test_a_map_of_an_earlier_release_is_told_as_far_as_it_goes() -> None:
+def test_a_map_of_an_earlier_release_is_reported_as_far_as_it_goes() -> None:
     """Its maps hold no reason."""
     events = Events()
     outputs, maps = outputs_of(

@@ -27,7 +27,7 @@ def simulated(events: Sequence[Event], *, explain: bool) -> list[dict[str, Any]]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[each.cluster_id for each in EXAMPLES])
-def test_every_list_of_the_documents_is_explained_by_placing_it_anew(example: Example) -> None:
+def test_every_list_of_the_documents_is_explained_by_placing_it_again(example: Example) -> None:
     """Each map is followed by its partitions in order; without them the contract's lines remain."""
     events = [step.event for step in example.steps if not isinstance(step.event, bytes)]
     lines = simulated(events, explain=True)
@@ -35,13 +35,17 @@ def test_every_list_of_the_documents_is_explained_by_placing_it_anew(example: Ex
         if line["type"] != "replica_map" or line["replicas"] is None:
             continue
         first = line["reason"]["first_partition"]  # of a topic that grew: those before stay
-        told = lines[number + 1 : number + 1 + len(line["replicas"]) - first]
-        assert [each["type"] for each in told] == ["explanation"] * len(told)
-        assert [each["partition"] for each in told] == list(range(first, first + len(told)))
-        assert [each["replicas"] for each in told] == line["replicas"][first:]
-        assert [each["recomputed"] for each in told] == [line["policy"] != "manual"] * len(told)
-        assert [each["unknown"] for each in told] == [[]] * len(told)
-        on_cores = [[taken["core"] for taken in each["steps"]] for each in told]
+        explained = lines[number + 1 : number + 1 + len(line["replicas"]) - first]
+        assert [each["type"] for each in explained] == ["explanation"] * len(explained)
+        assert [each["partition"] for each in explained] == list(
+            range(first, first + len(explained))
+        )
+        assert [each["replicas"] for each in explained] == line["replicas"][first:]
+        assert [each["recomputed"] for each in explained] == [line["policy"] != "manual"] * len(
+            explained
+        )
+        assert [each["unknown"] for each in explained] == [[]] * len(explained)
+        on_cores = [[taken["core"] for taken in each["steps"]] for each in explained]
         assert line["cores"] is None or on_cores == line["cores"]
     plain = [
         {name: value for name, value in line.items() if name != "reason"}
@@ -51,13 +55,13 @@ def test_every_list_of_the_documents_is_explained_by_placing_it_anew(example: Ex
     assert plain == simulated(events, explain=False)
 
 
-def test_a_list_is_told_in_words_that_can_be_followed() -> None:
+def test_a_list_is_reported_in_words_that_can_be_followed() -> None:
     """The numbers of the sentence are those of the rule."""
     events = Events()
     joins = [*events.joins(0, 1, 2, 3, 4, 5), events.leave(5)]
     lines = simulated([*joins, events.create("t", 7, 3)], explain=True)
-    [told] = [line for line in lines if line.get("partition") == 6]
-    assert told["text"].split("; ") == [
+    [explained] = [line for line in lines if line.get("partition") == 6]
+    assert explained["text"].split("; ") == [
         "fluvio without racks",
         "ring of 5 by id, chain index 6: cycle 1, position 1, gap 1",
         "leader   SPU 1: position 1",
@@ -68,14 +72,14 @@ def test_a_list_is_told_in_words_that_can_be_followed() -> None:
     ]
 
 
-def test_a_repair_is_told_in_words_with_the_shares_that_decided() -> None:
+def test_a_repair_is_reported_in_words_with_the_shares_that_decided() -> None:
     """Who went, who came, and how much each candidate held then."""
     events = Events()
     joins = events.racks({"a": [0], "b": [1, 2], "c": [3]}, capacity=10)
     manual = [events.manual("t", [1, 0]), events.manual("u", [3])]
     leave = events.leave(1, mode=LeaveMode.DECOMMISSION)
-    told = simulated([*joins, *manual, leave], explain=True)
-    [repair] = [line for line in told if line.get("mode") == "repair"]
+    explained = simulated([*joins, *manual, leave], explain=True)
+    [repair] = [line for line in explained if line.get("mode") == "repair"]
     assert repair["text"].split("; ") == [
         "repair of what a decommission took away",
         "before: [1, 0]",
@@ -90,20 +94,20 @@ def test_a_repair_is_told_in_words_with_the_shares_that_decided() -> None:
     assert repair["replicas"] == [0, 2]
 
 
-def test_only_the_lists_that_a_revision_set_are_told() -> None:
+def test_only_the_lists_that_a_revision_set_are_reported() -> None:
     """A topic that grows keeps its lists, and with them their reasons."""
     events = Events()
     lines = simulated(
         [*events.joins(0, 1, 2), events.create("t", 2, 2), events.grow("t", 4)], explain=True
     )
-    told = [
+    explained = [
         (line["revision"], line["partition"]) for line in lines if line["type"] == "explanation"
     ]
-    assert told == [(1, 0), (1, 1), (2, 2), (2, 3)]
+    assert explained == [(1, 0), (1, 1), (2, 2), (2, 3)]
 
 
 @pytest.mark.parametrize("command", ["explain", "simulate"])
-def test_the_help_says_what_is_told(command: str) -> None:
+def test_the_help_says_what_is_reported(command: str) -> None:
     """It is where users look first."""
     done = CliRunner().invoke(cli, [command, "--help"])
     assert done.exit_code == 0

@@ -1,4 +1,4 @@
-"""What `inspect` tells of a state: the values, the tables and the JSON; and what it refuses."""
+"""What `inspect` reports of a state: the values, the tables and the JSON; and what it refuses."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def shown(*states: ClusterState, width: int = 160, **asked: str) -> str:
 
 def test_every_spu_is_counted_in_one_state() -> None:
     """Online, leaving and offline together are all; the saturated are among the online."""
-    told, _ = reported(busy())
-    counts = told.spus
+    report, _ = reported(busy())
+    counts = report.spus
     assert (counts.total, counts.online, counts.saturated) == (4, 3, 1)
     assert (counts.leaving, counts.offline) == (0, 1)
-    assert (told.ring_size, told.racks, told.capacity) == (2, 2, 42)
+    assert (report.ring_size, report.racks, report.capacity) == (2, 2, 42)
 
 
 def test_an_spu_that_cannot_go_yet_is_leaving() -> None:
@@ -108,8 +108,13 @@ def test_an_spu_that_cannot_go_yet_is_leaving() -> None:
     state = state_of(
         [events.join(0), events.create("t"), events.leave(0, mode=LeaveMode.DECOMMISSION)]
     )
-    told, detail = reported(state)
-    assert (told.spus.total, told.spus.leaving, told.spus.online, told.spus.offline) == (1, 1, 0, 0)
+    report, detail = reported(state)
+    assert (report.spus.total, report.spus.leaving, report.spus.online, report.spus.offline) == (
+        1,
+        1,
+        0,
+        0,
+    )
     [load] = detail.spus
     assert (load.state, load.replicas, load.fair_share) == ("leaving", 1, None)
     [waiting] = detail.waiting
@@ -121,7 +126,7 @@ def test_an_spu_that_cannot_go_yet_is_leaving() -> None:
 def test_replicas_and_leaders_are_those_of_the_maps() -> None:
     """Counts that differ from the maps would hide what they are there to show."""
     state = busy()
-    told, detail = reported(state)
+    report, detail = reported(state)
     lists = [each for topic in state.topics.values() for each in topic.replicas.lists().tolist()]
     assert [(load.spu_id, load.replicas, load.leaders) for load in detail.spus] == [
         (
@@ -131,42 +136,42 @@ def test_replicas_and_leaders_are_those_of_the_maps() -> None:
         )
         for spu_id in (0, 1, 3, 4)
     ]
-    assert (told.replicas, told.partitions) == (sum(map(len, lists)), len(lists))
-    assert sum(rack.replicas for rack in detail.racks) == told.replicas
+    assert (report.replicas, report.partitions) == (sum(map(len, lists)), len(lists))
+    assert sum(rack.replicas for rack in detail.racks) == report.replicas
     assert [rack.rack for rack in detail.racks] == ["a", "c"]
 
 
 def test_what_waits_is_reported_in_the_order_of_service() -> None:
     """Repairs come before creates, whatever came first."""
-    told, detail = reported(busy())
-    assert (told.waiting_creates, told.waiting_repairs) == (1, len(detail.waiting) - 1)
+    report, detail = reported(busy())
+    assert (report.waiting_creates, report.waiting_repairs) == (1, len(detail.waiting) - 1)
     kinds = [each.kind for each in detail.waiting]
     assert kinds == sorted(kinds, reverse=True)
     last = detail.waiting[-1]
     assert (last.topic, last.partitions, last.replication_factor) == ("later", 1, 5)
-    assert told.short_lists == sum(each.short_lists for each in detail.topics)
+    assert report.short_lists == sum(each.short_lists for each in detail.topics)
 
 
 def test_the_fair_share_is_by_capacity() -> None:
     """An SPU of twice the size is to hold twice as much."""
     events = Events()
-    told, detail = reported(
+    report, detail = reported(
         state_of(
             [events.join(0, capacity=10), events.join(1, capacity=20), events.create("t", 6, 1)]
         )
     )
     assert [load.fair_share for load in detail.spus] == [2.0, 4.0]
-    assert told.replicas_per_spu == Spread(least=3, most=3)
-    assert told.off_fair_share == Spread(least=-1, most=1)
+    assert report.replicas_per_spu == Spread(least=3, most=3)
+    assert report.off_fair_share == Spread(least=-1, most=1)
     assert [load.share_used for load in detail.spus] == [0.3, 0.15]
 
 
 def test_chain_indexes_are_reported_for_each_order() -> None:
     """They say where the next topic begins."""
     events = Events()
-    told, _ = reported(state_of([*events.joins(0, 1, 2), events.create("t", 7, 1)]))
+    report, _ = reported(state_of([*events.joins(0, 1, 2), events.create("t", 7, 1)]))
     others = {"diagonal": 0, "alternation": 0, "registration": 0, "balanced": 0}
-    assert told.chain_indexes == {"id": 7, **others}
+    assert report.chain_indexes == {"id": 7, **others}
 
 
 def test_lists_on_distinct_racks_are_counted() -> None:
@@ -196,11 +201,11 @@ def test_the_json_has_every_list_and_stable_names() -> None:
     """Programs read it; a renamed field would break them."""
     found = inspection(busy())
     clusters = cluster_reports(found, cluster_id="c1", topic="t")
-    told = json.loads(json.dumps(report_json(found, clusters)))
-    [cluster] = told["clusters"]
+    report = json.loads(json.dumps(report_json(found, clusters)))
+    [cluster] = report["clusters"]
     detail = cluster["detail"]
     assert [
-        " ".join(each) for each in (told, cluster, detail["spus"][0], detail["waiting"][0])
+        " ".join(each) for each in (report, cluster, detail["spus"][0], detail["waiting"][0])
     ] == [
         "format checkpoint query_id batch batch_time_ms batches_kept shards input_offsets clusters",
         "cluster_id spus ring_size racks capacity topics partitions replicas short_lists "
@@ -271,7 +276,7 @@ def test_what_could_move_a_cursor_is_spelt_out() -> None:
     assert "\x1b[2J" not in text
 
 
-def test_unknown_names_are_told_with_those_there_are() -> None:
+def test_unknown_names_are_reported_with_those_there_are() -> None:
     """One line, and what to ask instead."""
     with pytest.raises(NotThereError, match=r"no cluster 'c9' after batch 7; there is c1"):
         cluster_reports(inspection(busy()), cluster_id="c9")
@@ -297,16 +302,16 @@ def test_a_batch_not_kept_says_which_are() -> None:
     assert "batch 1 is not in checkpoint /c; it keeps 3, 4, 5, 9" in str(error)
 
 
-def test_wrong_usage_is_told_at_once() -> None:
+def test_wrong_usage_is_reported_at_once() -> None:
     """Exit status 2, one line."""
-    for arguments, told in (
+    for arguments, report in (
         (["--topic", "t"], "--topic goes with --cluster"),
         (["--plot", "a.png"], "neither .html nor .svg"),
         (["--batch", "-1"], "--batch"),
     ):
         result = CliRunner().invoke(cli, ["inspect", *arguments])
         assert result.exit_code == 2
-        assert told in result.stderr
+        assert report in result.stderr
         assert len(result.stderr.splitlines()) == 1
 
 

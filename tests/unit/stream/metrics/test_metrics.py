@@ -124,10 +124,10 @@ def test_each_answer_is_counted_by_request_status_and_code() -> None:
     }
     assert tally.dead_letters == {"UNDECODABLE": 1}
     assert tally.events == 9
-    told = Counter[tuple[str, str]]()
+    counted = Counter[tuple[str, str]]()
     for (_, status, code), count in tally.answers.items():
-        told[status, code] += count
-    assert told == statuses(bundles)
+        counted[status, code] += count
+    assert counted == statuses(bundles)
     served, _ = shard.send(events.join(2))
     assert served.answers == {("earlier", "assigned", ""): 1}
 
@@ -277,10 +277,10 @@ def test_nothing_is_lost_among_the_others(clusters: dict[str, Figures], limit: i
     for figures in clusters.values():
         everything += figures
     found = largest_clusters(clusters, everything, limit)
-    told = Figures()
+    counted = Figures()
     for figures in found.values():
-        told += figures
-    assert told == everything
+        counted += figures
+    assert counted == everything
     assert len(found) <= limit + 1
 
 
@@ -296,7 +296,7 @@ def test_lag_is_what_no_committed_batch_has_read() -> None:
     assert not [name for name in scraped(metrics) if "lag" in name[0]]
 
 
-def test_a_batch_s_time_is_told_with_its_parts() -> None:
+def test_a_batch_s_time_is_reported_with_its_parts() -> None:
     """As Spark measures it."""
     metrics = Metrics()
     operators = [{"numRowsTotal": 4, "memoryUsedBytes": 100}]
@@ -335,9 +335,9 @@ def test_a_description_is_short() -> None:
     answers: Counter[Answered] = Counter({("create", "assigned", ""): 3, ("a", "rejected", "X"): 1})
     clusters = {f"c{n}": Figures() for n in range(10, 10 + NAMES_IN_A_DESCRIPTION + 5)}
     metrics.report(report(tallies={0: Tally(answers=answers, clusters=clusters)}))
-    told = metrics.description("q", 1)
-    assert "c19 and 5 more" in told
-    assert told.endswith("answered before = 3 assigned, 1 rejected")
+    counted = metrics.description("q", 1)
+    assert "c19 and 5 more" in counted
+    assert counted.endswith("answered before = 3 assigned, 1 rejected")
 
 
 def test_ready_is_said_when_every_step_is_done() -> None:

@@ -18,7 +18,7 @@ from spu_assigner.stream.ui.live import ReadingHealth
 from spu_assigner.stream.ui.views import NODES_MAX, Reports, ring_view, sliced
 from support.events.builders import Events
 from support.job.one_shard import Raw
-from support.pages.ui_pages import Still, Told, known_of, told
+from support.pages.ui_pages import Output, Still, known_of, outputs
 from support.pages.ui_story import story
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e\x1b[31m"
@@ -27,7 +27,7 @@ HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e\x1b[31m"
 def client(
     batches: Iterable[Sequence[Event | Raw]], *, health: ReadingHealth | None = None
 ) -> FlaskClient:
-    return make_app(Still(known_of(told(batches)), health).as_live()).test_client()
+    return make_app(Still(known_of(outputs(batches)), health).as_live()).test_client()
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +62,14 @@ def read(pages: FlaskClient, path: str, status: int = 200) -> Text:
 
 
 def test_the_list_tells_what_each_cluster_has(pages: FlaskClient) -> None:
-    """One look says whether a cluster needs somebody."""
+    """One look says whether a cluster needs attention."""
     page = read(pages, "/")
     assert "prod-eu 16 online 1 saturated 2 offline 16 3 19 191 573 of 1,092 1" in page.text
     assert "edge-lab 4 online 4 0 2 10 22 of 80 nothing" in page.text
 
 
 def test_the_ring_shows_members_and_those_outside_with_their_marks(pages: FlaskClient) -> None:
-    """Who takes no replicas must be told apart from who does, and why."""
+    """Who takes no replicas must be distinguished from who does, and why."""
     page = read(pages, "/clusters/prod-eu")
     states = {
         attributes["data-spu"]: attributes["data-state"]
@@ -114,7 +114,7 @@ def test_a_create_that_waits_says_for_what(pages: FlaskClient) -> None:
     assert "archive create 0 fluvio 4 24" in read(pages, "/clusters/prod-eu/waiting").text
 
 
-def test_answers_ring_changes_and_dead_letters_are_told(pages: FlaskClient) -> None:
+def test_answers_ring_changes_and_dead_letters_are_reported(pages: FlaskClient) -> None:
     """What was refused is seen where one looks."""
     page = read(pages, "/clusters/prod-eu")
     assert "rejected TOPIC_EXISTS" in page.text
@@ -191,7 +191,7 @@ def test_names_in_addresses_and_searches_are_escaped(pages: FlaskClient) -> None
         (f"/clusters/prod-eu/topics?q={'x' * 300}", 400, "q has 300 characters"),
     ],
 )
-def test_an_address_that_makes_no_sense_is_told(
+def test_an_address_that_makes_no_sense_is_reported(
     pages: FlaskClient, path: str, status: int, words: str
 ) -> None:
     """A mistyped address is no fault of the server's."""
@@ -216,7 +216,7 @@ def test_the_header_allows_nothing_from_elsewhere(pages: FlaskClient) -> None:
 
 def test_a_foreign_name_for_this_machine_is_refused() -> None:
     """A page elsewhere could point its own name here, and read through the user's browser."""
-    still = Still(known_of(told(story()))).as_live()
+    still = Still(known_of(outputs(story()))).as_live()
     assert make_app(still).test_client().get("/", headers={"Host": "evil.test"}).status_code == 400
     for host in ("localhost:8080", "127.0.0.1", "[::1]:8080"):
         assert make_app(still).test_client().get("/", headers={"Host": host}).status_code == 200
@@ -242,7 +242,7 @@ def test_a_page_says_when_it_is_not_up_to_date(health: ReadingHealth, words: str
 def test_a_version_changes_with_its_cluster_alone() -> None:
     """A page renews itself when there is something new to it."""
     events, others = Events(), Events("c2")
-    messages = told([[events.join(0)], [others.join(0)]])
+    messages = outputs([[events.join(0)], [others.join(0)]])
     known = known_of(messages)
     pages = make_app(Still(known).as_live()).test_client()
 
@@ -253,7 +253,7 @@ def test_a_version_changes_with_its_cluster_alone() -> None:
     before = versions()
     shown = read(pages, "/clusters/c1").tags
     assert before[1] in [each.get("data-version") for _, each in shown]
-    for message in told([[others.join(0), others.join(1)]]):
+    for message in outputs([[others.join(0), others.join(1)]]):
         known.take(message.topic, message, is_loaded=True)  # type: ignore[arg-type]
     after = versions()
     assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, False]
@@ -262,9 +262,9 @@ def test_a_version_changes_with_its_cluster_alone() -> None:
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_what_is_known_is_what_was_published(is_loaded: bool) -> None:
     """Read at once or message by message, decoded late or early: the same comes out."""
-    messages = told(story())
+    messages = outputs(story())
     known = known_of(messages, is_loaded=is_loaded)
-    latest: dict[tuple[str, bytes], Told] = {}
+    latest: dict[tuple[str, bytes], Output] = {}
     for message in messages:
         if message.topic in (REPLICA_MAP, ASSIGNER_STATE):
             latest[message.topic, message.its_key or b""] = message
@@ -276,8 +276,8 @@ def test_what_is_known_is_what_was_published(is_loaded: bool) -> None:
 def test_a_damaged_message_takes_nothing_else_along() -> None:
     """One bad value must not blind the page to a cluster."""
     events = Events()
-    good = told([[events.join(0)], [events.create("t", 1)]])
-    bad = Told(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")
+    good = outputs([[events.join(0)], [events.create("t", 1)]])
+    bad = Output(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")
     known = known_of([*good, bad], is_loaded=True)
     pages = make_app(Still(known).as_live()).test_client()
     assert "A message cannot be read; what was there before" in read(pages, "/clusters/c1").text
@@ -287,10 +287,10 @@ def test_a_damaged_message_takes_nothing_else_along() -> None:
     assert known.faults("c1") == []
 
 
-def test_a_cluster_that_cannot_be_read_is_told_and_the_others_are_shown() -> None:
-    """Read in one go, the damage shows when somebody looks."""
-    good = told([[Events().join(0)], [Events("c2").join(0)]])
-    known = known_of([*good, Told(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")])
+def test_a_cluster_that_cannot_be_read_is_reported_and_the_others_are_shown() -> None:
+    """Read in one go, the damage shows when it is looked at."""
+    good = outputs([[Events().join(0)], [Events("c2").join(0)]])
+    known = known_of([*good, Output(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")])
     with pytest.raises(ClusterDamagedError, match="cluster 'c1' cannot be read"):
         known.state("c1")
     pages = make_app(Still(known).as_live()).test_client()
@@ -301,9 +301,9 @@ def test_a_cluster_that_cannot_be_read_is_told_and_the_others_are_shown() -> Non
 
 
 def test_messages_under_foreign_keys_are_counted_and_passed_over() -> None:
-    """Somebody else's message on the topic is no cluster."""
+    """A message of another program on the topic is no cluster."""
     keys = (b"", b"no-slash", b"<script>/t", b"\xff/t", b"../t")
-    known = known_of([Told(topic=REPLICA_MAP, its_key=key, its_value=b"x") for key in keys])
+    known = known_of([Output(topic=REPLICA_MAP, its_key=key, its_value=b"x") for key in keys])
     assert (known.foreign, known.cluster_ids) == (5, [])
     page = read(make_app(Still(known).as_live()).test_client(), "/")
     assert "5 messages on the job's topics are none of the job's" in page.text
@@ -314,7 +314,7 @@ def test_what_is_kept_of_answers_is_bounded() -> None:
     events = Events()
     letters: list[Event | Raw] = [(b"c1", b"x")] * (DEAD_LETTERS_MAX + 20)
     refused = [events.create("t", 0) for _ in range(ANSWERS_MAX + 20)]
-    known = known_of(told([[events.join(0)], refused, letters]))
+    known = known_of(outputs([[events.join(0)], refused, letters]))
     assert len(known.statuses("c1")) == ANSWERS_MAX
     assert len(known.dead_letters) == DEAD_LETTERS_MAX
     assert known.statuses("c1")[0].time_ms >= known.statuses("c1")[-1].time_ms
@@ -323,7 +323,7 @@ def test_what_is_kept_of_answers_is_bounded() -> None:
 def test_a_report_that_costs_is_not_made_at_each_change() -> None:
     """A large cluster that changes every second must not take all of a core."""
     events = Events()
-    known = known_of(told([[events.join(0)]]))
+    known = known_of(outputs([[events.join(0)]]))
     now = 0.0
 
     def clock() -> float:
@@ -333,7 +333,7 @@ def test_a_report_that_costs_is_not_made_at_each_change() -> None:
 
     reports = Reports(clock)
     first = reports.of(known, "c1")
-    for message in told([[events.join(0), events.join(1)]]):
+    for message in outputs([[events.join(0), events.join(1)]]):
         known.take(message.topic, message, is_loaded=True)  # type: ignore[arg-type]
     assert reports.of(known, "c1") is first
     now += 5.0
@@ -349,7 +349,7 @@ def test_pages_of_a_list_are_whole_and_in_bounds() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, NODES_MAX, NODES_MAX + 1, 2_000])
 def test_a_ring_of_any_size_is_drawn(count: int) -> None:
-    """One by one as long as they can be told apart, then by rack; nobody is left out."""
+    """One by one as long as they can be distinguished, then by rack; nobody is left out."""
     events = Events()
     joins = [events.join(number, rack=f"r{number % 7}") for number in range(count)]
     page = read(
@@ -371,7 +371,9 @@ def test_the_order_that_assignments_follow_is_drawn_first() -> None:
     """With a pointer to who leads next."""
     events = Events()
     joins = events.racks({"a": [0, 1], "b": [2, 3]})
-    state = known_of(told([[*joins, events.create("t", 3, 2, policy=Policy.FLUVIO)]])).state("c1")
+    state = known_of(outputs([[*joins, events.create("t", 3, 2, policy=Policy.FLUVIO)]])).state(
+        "c1"
+    )
     ring = ring_view(state, spu_loads(state))
     assert (ring.order, ring.chain_index) == (Order.DIAGONAL, 3)
     order = state.ring.order(Order.DIAGONAL).tolist()
