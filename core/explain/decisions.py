@@ -21,16 +21,14 @@ from spu_assigner.core.explain.moves import Load, MoveStep, move_steps
 from spu_assigner.core.explain.replay_placement import (
     RULE_OF,
     ChainStep,
-    Passed,
     Replayed,
     Taken,
-    Why,
     explain_list,
     racks_of,
     replay_balanced,
     replay_placement,
 )
-from spu_assigner.core.explain.ring_history import PastRing, RingGroup, find_ring
+from spu_assigner.core.explain.ring_history import Passed, PastRing, RingGroup, find_ring
 from spu_assigner.core.policies.planner import ORDER_OF
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -89,8 +87,7 @@ class KnownOutputs:
     state: ClusterState
     groups: Sequence[RingGroup] = ()  # up to the state, oldest first
     is_whole: bool = False  # the groups begin with the cluster; else the oldest have expired
-    is_before: bool = False
-    step_events: RingGroup | None = None  # with `is_before`: whom the step saturated
+    is_before: bool = False  # then the groups are those of the step itself: whom it saturated
 
 
 def explain(
@@ -231,7 +228,7 @@ def _ring_before(outputs: KnownOutputs, retained: RetainedMap) -> PastRing | Non
         return None
     return find_ring(
         outputs.state,
-        outputs.groups,
+        () if outputs.is_before else outputs.groups,
         reason,
         order=ORDER_OF[RULE_OF[reason.mode]] if reason.mode in RULE_OF else Order.BALANCED,
         key=retained.key,
@@ -243,9 +240,8 @@ def _replayed(outputs: KnownOutputs, retained: RetainedMap, past: PastRing) -> R
     """The step placed again; None: that cannot be done."""
     reason = retained.map.reason
     if reason is not None and reason.mode in RULE_OF:
-        own = [group for group in outputs.groups if group.key == retained.key]
-        group = outputs.step_events if outputs.is_before else next(iter(own), None)
-        return replay_placement(retained.map, past.ring, group)
+        own = (group for group in outputs.groups if group.key == retained.key)
+        return replay_placement(retained.map, past.ring, next(own, None))
     if reason is not None and reason.mode is Mode.BALANCED and outputs.is_before:
         return replay_balanced(retained.map, outputs.state, past.ring)
     return None
@@ -282,7 +278,12 @@ def _decision(
             "the rule, applied again, chooses another SPU than the recorded; this should not be: "
             "please report it with the record"
         )
-    absent, unnamed = _absent(reason, past)
+    absent: tuple[Passed, ...] = ()
+    unnamed = 0
+    if past is not None:
+        absent, unnamed = past.absent, past.unnamed
+    elif reason is not None:
+        unnamed = reason.offline + reason.saturated
     step = None
     taken = tuple(
         Taken(
@@ -326,15 +327,3 @@ def _loads(state: ClusterState, row: list[int], moves: Sequence[MoveStep]) -> tu
         for spu_id in sorted({*row, *moved})
         if SpuId(spu_id) in state.spus
     )
-
-
-def _absent(reason: Reason | None, past: PastRing | None) -> tuple[tuple[Passed, ...], int]:
-    """Who was not in the ring, and how many more there were than can be named."""
-    if reason is None:
-        return (), 0
-    if past is None:
-        return (), reason.offline + reason.saturated
-    whys = dict.fromkeys(past.saturated, Why.SATURATED)
-    whys |= dict.fromkeys(past.offline, Why.OFFLINE) | dict.fromkeys(past.leaving, Why.LEAVING)
-    named = tuple(Passed(spu_id=spu_id, why=why) for spu_id, why in sorted(whys.items()))
-    return named, past.unnamed

@@ -71,7 +71,7 @@ def _reasons_of(follower: ClusterState, replica_map: ReplicaMap, step_events: Ri
         return []
     topic = follower.topics.get(replica_map.topic)
     decisions = explain_map(
-        KnownOutputs(state=follower, is_before=True, step_events=step_events),
+        KnownOutputs(state=follower, groups=(step_events,), is_before=True),
         RetainedMap(key="", map=replica_map),
         None if topic is None else topic.replicas.lists().tolist(),
     )

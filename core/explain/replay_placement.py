@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.explain.ring_history import RingGroup
+from spu_assigner.core.explain.ring_history import Passed, RingGroup, Why
 from spu_assigner.core.policies.planner import (
     MODE_OF,
     ORDER_OF,
@@ -32,26 +31,6 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
 RULE_OF: Final = {mode: rule for rule, mode in MODE_OF.items()}
-
-
-class Why(StrEnum):
-    """Why an SPU was passed over."""
-
-    OFFLINE = "offline"  # or leaving, where that is not known
-    LEAVING = "leaving"
-    SATURATED = "saturated"
-    FILLED = "filled"  # saturated by an earlier replica of the same step
-    SAME_RACK = "same_rack"
-    IN_LIST = "in_list"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """An SPU that was passed over."""
-
-    spu_id: int
-    why: Why
-    beside: int | None = None  # of SAME_RACK: who in the list is on that rack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

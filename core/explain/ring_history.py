@@ -44,6 +44,26 @@ class RingPlace(StrEnum):
     UNKNOWN = "unknown"  # not in the ring; offline, or not of the cluster at all
 
 
+class Why(StrEnum):
+    """Why an SPU was passed over, or was not in the ring."""
+
+    OFFLINE = "offline"  # or leaving, where that is not known
+    LEAVING = "leaving"
+    SATURATED = "saturated"
+    FILLED = "filled"  # saturated by an earlier replica of the same step
+    SAME_RACK = "same_rack"
+    IN_LIST = "in_list"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """An SPU that was passed over."""
+
+    spu_id: int
+    why: Why
+    beside: int | None = None  # of SAME_RACK: who in the list is on that rack
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingGroup:
     """The ring events of one event, in order."""
@@ -54,12 +74,10 @@ class RingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRing:
-    """The ring before a decision, and who of the cluster was not in it."""
+    """The ring before a decision."""
 
     ring: Ring
-    offline: tuple[int, ...]  # or leaving; named as far as it is certain
-    saturated: tuple[int, ...]
-    leaving: tuple[int, ...]  # of `offline`, those known to have been decommissioned
+    absent: tuple[Passed, ...]  # who of the cluster was not in it, as far as that is certain
     unnamed: int  # more that were not in the ring, whose name the outputs do not have
     described_since: frozenset[int]  # whose racks of now need not be those of then
 
@@ -97,16 +115,6 @@ class _Cut:
         return sorted(spu_id for spu_id, place in self.places.items() if place is RingPlace.RING)
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """Who was not in the ring at a cut, as far as one can say."""
-
-    offline: tuple[int, ...]
-    saturated: tuple[int, ...]
-    leaving: tuple[int, ...]
-    fits: bool  # as many can have been offline, and saturated, as the reason says
-
-
 def find_ring(
     state: ClusterState,
     groups: Sequence[RingGroup],
@@ -129,7 +137,7 @@ def find_ring(
     """
     own = next((number for number, group in enumerate(groups) if group.key == key), None)
     cuts = [cut for cut in _cuts(state, groups, own) if _size(cut.places) == reason.ring_size]
-    cuts = [cut for cut in cuts if _names(cut, reason, is_whole=is_whole).fits] or cuts
+    cuts = [cut for cut in cuts if _absent(cut, reason, is_whole=is_whole)[1]] or cuts
 
     def matching(cuts: Iterable[_Cut], spus: _Spus) -> list[tuple[_Cut, Ring]]:
         rings = [(cut, _ring_at(cut, groups, spus, order)) for cut in cuts]
@@ -148,15 +156,11 @@ def find_ring(
                 break
     if not found:
         return None
-    named = [_names(cut, reason, is_whole=is_whole) for cut, _ in found]
-    offline = _in_all([names.offline for names in named])
-    saturated = _in_all([names.saturated for names in named])
+    whys = _agreed([_absent(cut, reason, is_whole=is_whole)[0] for cut, _ in found])
     return PastRing(
         ring=found[0][1],
-        offline=offline,
-        saturated=saturated,
-        leaving=_in_all([names.leaving for names in named]),
-        unnamed=reason.offline + reason.saturated - len(offline) - len(saturated),
+        absent=tuple(Passed(spu_id=spu_id, why=why) for spu_id, why in sorted(whys.items())),
+        unnamed=reason.offline + reason.saturated - len(whys),
         described_since=frozenset().union(*(_described_since(cut, groups) for cut, _ in found)),
     )
 
@@ -165,37 +169,42 @@ def _size(places: _Places) -> int:
     return sum(place is RingPlace.RING for place in places.values())
 
 
-def _in_all(named: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _agreed(by_cut: Sequence[Mapping[int, Why]]) -> dict[int, Why]:
     """What all cuts agree on: only such names are certain."""
-    return tuple(spu_id for spu_id in named[0] if all(spu_id in each for each in named))
+    agreed = {}
+    for spu_id, why in by_cut[0].items():
+        whys = {each.get(spu_id) for each in by_cut}
+        if len(whys) == 1 or whys == {Why.OFFLINE, Why.LEAVING}:
+            agreed[spu_id] = why if len(whys) == 1 else Why.OFFLINE
+    return agreed
 
 
-def _names(cut: _Cut, reason: Reason, *, is_whole: bool) -> _Names:
-    """Names for the numbers of the reason, as far as the cut gives them."""
+def _absent(cut: _Cut, reason: Reason, *, is_whole: bool) -> tuple[dict[int, Why], bool]:
+    """Who was not in the ring at a cut, as far as one can say.
+
+    And whether as many can have been offline, and saturated, as the reason says.
+    """
     at: dict[RingPlace, list[int]] = {place: [] for place in RingPlace}
     for spu_id, place in sorted(cut.places.items()):
         at[place].append(spu_id)
-    sure = at[RingPlace.OFFLINE] + at[RingPlace.LEAVING]
-    full, out = at[RingPlace.SATURATED], at[RingPlace.OUT]
+    leaving, full, out = at[RingPlace.LEAVING], at[RingPlace.SATURATED], at[RingPlace.OUT]
+    sure = at[RingPlace.OFFLINE] + leaving
     maybe = at[RingPlace.LEFT] + out
     if not is_whole:  # Else whoever joins later was not of the cluster.
         maybe += at[RingPlace.UNKNOWN]
     offline = _chosen(sure, maybe, reason.offline)
-    maybe_full = [spu_id for spu_id in out if spu_id not in offline]
-    return _Names(
-        offline=offline,
-        saturated=_chosen(full, maybe_full, reason.saturated),
-        leaving=tuple(spu_id for spu_id in at[RingPlace.LEAVING] if spu_id in offline),
-        fits=0 <= reason.offline - len(sure) <= len(maybe)
-        and 0 <= reason.saturated - len(full) <= len(out),
-    )
+    saturated = _chosen(full, [each for each in out if each not in offline], reason.saturated)
+    fits = 0 <= reason.offline - len(sure) <= len(maybe)
+    fits = fits and 0 <= reason.saturated - len(full) <= len(out)
+    whys = dict.fromkeys(saturated, Why.SATURATED) | dict.fromkeys(offline, Why.OFFLINE)
+    return whys | {each: Why.LEAVING for each in leaving if each in offline}, fits
 
 
-def _chosen(sure: list[int], maybe: list[int], count: int) -> tuple[int, ...]:
+def _chosen(sure: list[int], maybe: list[int], count: int) -> list[int]:
     """So many of them, if there is one way to choose; else those that are certain."""
     if len(sure) + len(maybe) == count:
-        return tuple(sorted(sure + maybe))
-    return tuple(sorted(sure)) if len(sure) <= count else ()
+        return sure + maybe
+    return sure if len(sure) <= count else []
 
 
 def _cuts(state: ClusterState, groups: Sequence[RingGroup], own: int | None) -> Iterator[_Cut]:

@@ -27,8 +27,9 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Order, Reason
 from spu_assigner.core.explain.decisions import Explanation, PlacementDecision
 from spu_assigner.core.explain.moves import Load, MoveStep
-from spu_assigner.core.explain.replay_placement import ChainStep, Passed, Taken, Why
-from spu_assigner.stream.common.printable import printable, listed
+from spu_assigner.core.explain.replay_placement import ChainStep, Taken
+from spu_assigner.core.explain.ring_history import Passed, Why
+from spu_assigner.stream.common.printable import listed, printable
 
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
 

@@ -17,8 +17,7 @@ from spu_assigner.core.explain.decisions import (
     explain,
 )
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
-from spu_assigner.core.explain.replay_placement import Why
-from spu_assigner.core.explain.ring_history import RingGroup
+from spu_assigner.core.explain.ring_history import RingGroup, Why
 from support.events.builders import Events
 from support.events.random_lives import life_of
 
