@@ -168,7 +168,8 @@ def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterato
 
 
 def _lines(lines: Mapping[str, str]) -> Text:
-    return Text("\n".join(f"{printable(name):<12} {printable(lines[name])}" for name in lines))
+    pairs = (f"{printable(name):<12} {printable(value)}" for name, value in lines.items())
+    return Text("\n".join(pair.rstrip() for pair in pairs))
 
 
 def _table(title: str, items: Sequence[Any], columns: Columns) -> Table:
