@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
-import socket
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
@@ -29,7 +26,6 @@ from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, SHARDS
-from support.job.programs import running
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka
 from support.project.promql import (
     alert_faults,
@@ -37,7 +33,6 @@ from support.project.promql import (
     dashboard_faults,
     expressions,
     samples_of,
-    with_values,
 )
 
 DASHBOARD: dict[str, Any] = json.loads(
@@ -45,7 +40,6 @@ DASHBOARD: dict[str, Any] = json.loads(
 )
 ALERTS = Path(__file__).parents[3] / "docker/prometheus/alerts.yml"
 PREFIX = "test-metrics."
-PROMETHEUS = shutil.which("prometheus")
 
 Values = dict[tuple[str, ...], float]
 Answer = tuple[int, Any]
@@ -58,8 +52,6 @@ class Watched:
     kafka: Kafka
     sent: int  # messages of topic-events
     pages: tuple[str, str, str]  # our metrics, those of Spark's driver, of its executors
-    queried: dict[str, int]  # how much a Prometheus found by each query; empty: there is none
-    rules: dict[str, str]  # of the alerts, what it says of their health; empty: there is none
     live: Answer
     ready: Answer
     live_when_stopped: Answer
@@ -159,7 +151,6 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
             f"{job.ui_url}/metrics/executors/prometheus",
         ]
         pages = (page, *(asked(place)[1] for place in places))
-        queried, rules = queried_by_prometheus([url, *places], folder)
         live, ready = as_json(f"{base}/live"), as_json(f"{base}/ready")
         job.query.stop()
         stopped = until(lambda: as_json(f"{base}/live"), lambda answer: answer[0] != 200)
@@ -180,8 +171,6 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         kafka=broker,
         sent=sent,
         pages=pages,
-        queried=queried,
-        rules=rules,
         live=live,
         ready=ready,
         live_when_stopped=stopped,
@@ -192,65 +181,6 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
 
 def lags(found: Values) -> Values:
     return {name: value for name, value in found.items() if name[0] == "spu_assigner_lag_messages"}
-
-
-def queried_by_prometheus(urls: list[str], folder: Path) -> tuple[dict[str, int], dict[str, str]]:
-    """How many results a real Prometheus gives for each query of the dashboard, and each alert's
-    health, where there is one.
-
-    It looks every second, and is asked until each query finds something: a rate takes two looks.
-    """
-    if PROMETHEUS is None:
-        return {}, {}
-    jobs = [
-        {
-            "job_name": f"job-{number}",
-            "metrics_path": urllib.parse.urlsplit(url).path,
-            "static_configs": [{"targets": [urllib.parse.urlsplit(url).netloc]}],
-        }
-        for number, url in enumerate(urls)
-    ]
-    wanted = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(ALERTS)],
-        "scrape_configs": jobs,
-    }
-    config = folder / "prometheus.yml"
-    config.write_text(json.dumps(wanted), encoding="utf-8")  # JSON is YAML
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [
-        *(PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}"),
-        f"--web.listen-address={address}",
-    ]
-
-    def results(expression: str) -> int:
-        asking = urllib.parse.urlencode({"query": expression})
-        status, answer = as_json(f"http://{address}/api/v1/query?{asking}")
-        assert status == 200, answer
-        return len(answer["data"]["result"])
-
-    def counts() -> dict[str, int]:
-        try:
-            return {text: results(with_values(text)) for _, text, _ in expressions(DASHBOARD)}
-        except (OSError, ValueError):  # It is starting, and may say so in plain words.
-            return {}
-
-    def health() -> dict[str, str]:
-        _, answer = as_json(f"http://{address}/api/v1/rules?type=alert")
-        return {rule["name"]: rule["health"] for rule in alert_rules(answer["data"])}
-
-    with running(command, folder / "prometheus.log"):
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not (found := counts()) or not all(found.values()):
-            if time.monotonic() > deadline:
-                break  # The test reports which find nothing.
-            time.sleep(0.2)
-        while "unknown" in (rules := health()).values():  # They were not evaluated yet.
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.2)
-    return found, rules
 
 
 @pytest.mark.smoke
@@ -372,15 +302,6 @@ def test_each_alert_is_of_what_is_there(watched: Watched) -> None:
     assert len(alert_rules(file)) == 5
     samples = samples_of(watched.pages[0])
     assert alert_faults(file, samples, job="spu-assigner") == []
-    if PROMETHEUS is not None:
-        assert watched.rules == dict.fromkeys((rule["alert"] for rule in alert_rules(file)), "ok")
-
-
-@pytest.mark.skipif(PROMETHEUS is None, reason="no `prometheus` on the PATH")
-def test_a_real_prometheus_answers_each_query_of_the_dashboard(watched: Watched) -> None:
-    """It takes each of them, and finds something."""
-    assert [text for text, count in watched.queried.items() if count == 0] == []
-    assert len(watched.queried) > 30
 
 
 def test_nothing_secret_is_shown(watched: Watched) -> None:
