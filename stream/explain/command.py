@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.common.printable import printable, listed
+from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.command_options import broker_options, output_option
 from spu_assigner.stream.config.connection import Connection
 

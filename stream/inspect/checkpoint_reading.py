@@ -66,8 +66,8 @@ class BatchNotKeptError(InspectError):
         self.batch = batch
         self.kept = tuple(kept)
         super().__init__(
-            f"batch {batch} is not in checkpoint {checkpoint}; it keeps {listed(kept, KEPT_SHOWN)}; "
-            "name one of these, or none for the last"
+            f"batch {batch} is not in checkpoint {checkpoint}; it keeps "
+            f"{listed(kept, KEPT_SHOWN)}; name one of these, or none for the last"
         )
 
 

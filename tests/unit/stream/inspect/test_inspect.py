@@ -290,9 +290,11 @@ def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: P
         inspect_checkpoint(str(tmp_path / "nothing"))
     with pytest.raises(NoCheckpointError, match="found in it: none; expected metadata"):
         inspect_checkpoint(str(tmp_path))
-    for number in range(7):
-        (tmp_path / f"photo{number}").touch()
-    with pytest.raises(NoCheckpointError, match=r"photo0, photo1.* and 2 more; expected metadata"):
+    for number in range(12):
+        (tmp_path / f"photo{number:02}").touch()
+    with pytest.raises(
+        NoCheckpointError, match=r"photo00, photo01.* and 2 more; expected"
+    ):
         inspect_checkpoint(str(tmp_path))
 
 
