@@ -292,9 +292,7 @@ def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: P
         inspect_checkpoint(str(tmp_path))
     for number in range(12):
         (tmp_path / f"photo{number:02}").touch()
-    with pytest.raises(
-        NoCheckpointError, match=r"photo00, photo01.* and 2 more; expected"
-    ):
+    with pytest.raises(NoCheckpointError, match=r"photo00, photo01.* and 2 more; expected"):
         inspect_checkpoint(str(tmp_path))
 
 
