@@ -32,6 +32,13 @@ from spu_assigner.core.explain.ring_history import Passed, PastRing, RingGroup, 
 from spu_assigner.core.policies.planner import ORDER_OF
 from spu_assigner.core.state.cluster_state import ClusterState
 
+ORDER_OF_MODE: Final = {
+    **{mode: ORDER_OF[rule] for mode, rule in RULE_OF.items()},
+    Mode.LISTS: Order.ID,
+    Mode.BALANCED: Order.BALANCED,
+    Mode.REPAIR: Order.BALANCED,
+    Mode.REBALANCE: Order.BALANCED,
+}
 CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE)  # of lists that were there
 
 
@@ -230,7 +237,7 @@ def _ring_before(outputs: KnownOutputs, retained: RetainedMap) -> PastRing | Non
         outputs.state,
         () if outputs.is_before else outputs.groups,
         reason,
-        order=ORDER_OF[RULE_OF[reason.mode]] if reason.mode in RULE_OF else Order.BALANCED,
+        order=ORDER_OF_MODE[reason.mode],
         key=retained.key,
         is_whole=outputs.is_whole,
     )
