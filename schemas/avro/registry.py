@@ -34,7 +34,7 @@ from spu_assigner.schemas.errors import SchemaError
 FOLDER: Final = Path(__file__).parents[1]  # schemas/
 FILE_NAME: Final = "registry.json"
 
-_FIX: Final = "mend it, or bring back that of the release"
+_FIX: Final = "fix it, or restore that of the release"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,7 +97,7 @@ class CommitMarker:
     count: int  # messages written beside the marker
     digest: str  # SHA-256 over them in their order, hexadecimal
     offsets: Mapping[str, tuple[PartitionOffsets, ...]]  # by input topic
-    release: str = ""  # that wrote the batch; empty: one before 0.3, which told none of the below
+    release: str = ""  # that wrote the batch; empty: one before 0.3, which wrote none of the below
     shards: int = 0
     default_policy: str = ""
     # By input topic, with all batches before; a partition that never had a message is left out.
@@ -111,7 +111,7 @@ class Origin(StrEnum):
     CREATED = "created"  # it made it
     FOUND = "found"  # it was there, as mapped
     SEEN = "seen"  # `plan` saw it there, as mapped
-    RELEASED = "released"  # its map was released: no concern of ours any more
+    RELEASED = "released"  # its map was released: no longer managed
     INTENT = "intent"  # it is about to be created
 
 

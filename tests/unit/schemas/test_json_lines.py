@@ -27,6 +27,7 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
+    Answer,
     Mode,
     Move,
     Reason,
@@ -129,14 +130,12 @@ def line_of(**changes: Any) -> str:
     return json.dumps(fields | changes)
 
 
-REFUSED: list[tuple[str, str | bytes, str]] = [
+# What every reader of JSON must refuse is among the poisons.
+REFUSED: list[tuple[str, str, str]] = [
     ("nothing", "", "expected one JSON object"),
     ("text", "hello", "no JSON at character 0"),
     ("half an object", '{"type":', "no JSON at character 8"),
-    ("two objects", line_of() + line_of(), "Extra data"),
     ("a list", "[]", "the line is a list; expected one JSON object"),
-    ("no UTF-8", b'{"type":"\xff"}', "byte 9 is no UTF-8"),
-    ("a byte order mark", b"\xef\xbb\xbf" + line_of().encode(), "byte order mark"),
     ("no type", '{"event_id":"e"}', "type is absent; expected one of spu_joined"),
     ("a type of another type", line_of(type=["topic_create"]), "type is a list"),
     ("an unknown type", line_of(type="topic_move"), 'type is "topic_move"; expected one of'),
@@ -149,25 +148,15 @@ REFUSED: list[tuple[str, str | bytes, str]] = [
     ("an endless topic", line_of(topic="x" * 60_000), "topic is"),
     ("an unknown field", line_of(partition=3), 'unknown field "partition"; a topic_create has'),
     ("a text for a number", line_of(partitions="3"), 'partitions is "3"; expected a whole number'),
-    ("a bool for a number", line_of(partitions=True), "partitions is true"),
     ("a fraction", line_of(partitions=3.5), "partitions is 3.5"),
-    ("a whole fraction", line_of(partitions=3.0), "partitions is 3.0"),
     ("a null number", line_of(partitions=None), "partitions is null"),
-    ("NaN", line_of(start_index=float("nan")), "found NaN"),
-    ("Infinity", line_of(start_index=float("-inf")), "found -Infinity"),
-    ("NaN in lists", line_of(replicas=[float("nan")]), "found NaN"),
-    ("too many digits", f'{{"type":{"1" * 5000}}}', "too many digits"),
     ("a number for a bool", line_of(ignore_rack=1), "ignore_rack is 1; expected true or false"),
     ("an unknown policy", line_of(policy="random"), 'policy is "random"; expected one of fluvio'),
     ("a policy in capitals", line_of(policy="FLUVIO"), 'policy is "FLUVIO"'),
     ("a list for a policy", line_of(policy=[]), "policy is a list"),
     ("a null on_shortage", line_of(on_shortage=None), "on_shortage is null"),
     ("a text for lists", line_of(replicas="0,1"), 'replicas is "0,1"; expected a list, an object'),
-    ("half a surrogate", line_of(event_id="\ud800"), "half a surrogate pair is none"),
-    ("a field twice", line_of()[:-1] + ',"topic":"u"}', 'field "topic" is given more than once'),
     ("a field twice inside", line_of()[:-1] + ',"replicas":[{"id":0,"id":1}]}', '"id" is given'),
-    ("deep nesting", "[" * 10_000 + "]" * 10_000, "nested too deeply"),
-    ("deep objects", '{"a":' * 10_000 + "1" + "}" * 10_000, "nested too deeply"),
     ("deep lists", line_of()[:-1] + f',"replicas":{"[" * 300}{"]" * 300}}}', "more than 8 deep"),
     ("a long line", line_of(policy="x" * MESSAGE_SIZE_MAX), "policy is"),
     ("a long good line", line_of() + " " * MESSAGE_SIZE_MAX, "at most 65536 without replicas"),
@@ -188,8 +177,8 @@ REFUSED: list[tuple[str, str | bytes, str]] = [
 @pytest.mark.parametrize(
     ("line", "says"), [pytest.param(*case[1:], id=case[0]) for case in REFUSED]
 )
-def test_what_is_no_event_is_refused_with_its_reason(line: str | bytes, says: str) -> None:
-    """The operator mends the line by the message alone."""
+def test_what_is_no_event_is_refused_with_its_reason(line: str, says: str) -> None:
+    """The operator fixes the line by the message alone."""
     with pytest.raises(DecodeError) as caught:
         event_from_json(line)
     assert caught.value.code is DeadLetterCode.BAD_EVENT
@@ -209,131 +198,97 @@ def test_no_line_raises_anything_but_a_decode_error(line: str | bytes) -> None:
         event_from_json(line)
 
 
-def test_answers_have_the_keys_of_the_contract_in_its_order() -> None:
-    """Programs read these lines."""
-    lists = ReplicaLists.of_lists([[0, 1], [1, 0], [0, 1]])
-    replica_map = ReplicaMap(
-        cluster_id="c1",
-        topic="t",
-        revision=1,
-        policy=Policy.FLUVIO,
-        replicas=lists,
-        cores=None,
-        chain_index=3,
-        cause="e3",
-        replication_factor=2,
-        own_events=(1, 2),
-        reason=Reason(mode=Mode.ROUND_ROBIN, ring_size=2, ring_fingerprint=9),
-    )
-    status = TopicStatus(
-        cluster_id="c1",
-        topic="t",
-        status=Status.ASSIGNED,
-        code=None,
-        message=None,
-        replicas=None,
-        cause="e3",
-    )
-    ring_event = RingEvent(
-        cluster_id="c1",
-        spu_id=0,
-        change=RingChange.SATURATED,
-        code=None,
-        message="not shown",
-        ring_size=1,
-        cause="e3",
-    )
-    assert [answer_to_json(answer) for answer in (replica_map, status, ring_event)] == [
+MAP = ReplicaMap(
+    cluster_id="c1",
+    topic="t",
+    revision=1,
+    policy=Policy.FLUVIO,
+    replicas=ReplicaLists.of_lists([[0, 1], [1, 0]]),
+    cores=None,
+    chain_index=3,
+    cause="e3",
+    replication_factor=2,
+    own_events=(1, 2),
+    reason=Reason(
+        mode=Mode.REPAIR,
+        ring_size=2,
+        ring_fingerprint=2**64 - 16,
+        offline=1,
+        in_list=3,
+        moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
+    ),
+)
+STATUS = TopicStatus(
+    cluster_id="c1",
+    topic="t",
+    status=Status.ASSIGNED,
+    code=None,
+    message=None,
+    replicas=None,
+    cause="e3",
+)
+RING = RingEvent(
+    cluster_id="c1",
+    spu_id=0,
+    change=RingChange.SATURATED,
+    code=None,
+    message="not shown",
+    ring_size=1,
+    cause="e3",
+)
+LISTS = ReplicaLists.of_lists([[2, 1]])
+ANSWERS: list[tuple[Answer, str]] = [
+    (
+        MAP,
         '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":1,"policy":"fluvio",'
-        '"replicas":[[0,1],[1,0],[0,1]],"cores":null,"chain_index":3,"cause":"e3"}',
+        '"replicas":[[0,1],[1,0]],"cores":null,"chain_index":3,"cause":"e3"}',
+    ),
+    (
+        replace(MAP, replicas=None, cores=LISTS, chain_index=None),
+        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":1,"policy":"fluvio",'
+        '"replicas":null,"cores":[[2,1]],"chain_index":null,"cause":"e3"}',
+    ),
+    (
+        STATUS,
         '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"assigned","code":null,'
         '"message":null,"replicas":null,"cause":"e3"}',
+    ),
+    (
+        replace(STATUS, code=Code.INSUFFICIENT_SPUS, message='1 more: "é"', replicas=LISTS),
+        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"assigned",'
+        '"code":"INSUFFICIENT_SPUS","message":"1 more: \\"\\u00e9\\"",'
+        '"replicas":[[2,1]],"cause":"e3"}',
+    ),
+    (  # Of a rebalance; no other status has moves. 0 is an answer, too.
+        replace(STATUS, topic="", moves=0),
+        '{"type":"topic_status","cluster_id":"c1","topic":"","status":"assigned","code":null,'
+        '"message":null,"replicas":null,"cause":"e3","moves":0}',
+    ),
+    (
+        RING,
         '{"type":"ring_event","cluster_id":"c1","spu_id":0,"change":"saturated","code":null,'
         '"ring_size":1,"cause":"e3"}',
-    ]
+    ),
+]
 
 
-def test_answers_with_codes_lists_and_cores_are_written_whole() -> None:
-    """The other half of the keys."""
-    lists = ReplicaLists.of_lists([[2, 1]])
-    status = TopicStatus(
-        cluster_id="c1",
-        topic="t",
-        status=Status.REJECTED,
-        code=Code.INSUFFICIENT_SPUS,
-        message='1 more is needed: "é"',
-        replicas=lists,
-        cause="e3",
-    )
-    deleted = ReplicaMap(
-        cluster_id="c1",
-        topic="t",
-        revision=2,
-        policy=Policy.REDPANDA,
-        replicas=None,
-        cores=lists,
-        chain_index=None,
-        cause="e4",
-        replication_factor=2,
-    )
-    assert [answer_to_json(answer) for answer in (status, deleted)] == [
-        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"rejected",'
-        '"code":"INSUFFICIENT_SPUS","message":"1 more is needed: \\"\\u00e9\\"",'
-        '"replicas":[[2,1]],"cause":"e3"}',
-        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":2,"policy":"redpanda",'
-        '"replicas":null,"cores":[[2,1]],"chain_index":null,"cause":"e4"}',
-    ]
+@pytest.mark.parametrize(("answer", "line"), ANSWERS)
+def test_an_answer_has_the_keys_of_the_contract_in_its_order(answer: Answer, line: str) -> None:
+    """Programs read these lines."""
+    assert answer_to_json(answer) == line
 
 
 def test_a_map_is_explained_when_that_is_asked_for() -> None:
     """`simulate --explain`; the fingerprint is text, since many readers of JSON keep 53 bits."""
-    repaired = ReplicaMap(
-        cluster_id="c1",
-        topic="t",
-        revision=2,
-        policy=Policy.FLUVIO,
-        replicas=ReplicaLists.of_lists([[0, 2], [0]]),
-        cores=None,
-        chain_index=3,
-        cause="e7",
-        replication_factor=2,
-        reason=Reason(
-            mode=Mode.REPAIR,
-            ring_size=2,
-            ring_fingerprint=2**64 - 16,
-            offline=1,
-            in_list=3,
-            moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
-        ),
-    )
-    line = answer_to_json(repaired)
-    assert line.endswith('"replicas":[[0,2],[0]],"cores":null,"chain_index":3,"cause":"e7"}')
-    assert answer_to_json(repaired, explain=True) == line[:-1] + (
+    line = answer_to_json(MAP)
+    assert answer_to_json(MAP, explain=True) == line[:-1] + (
         ',"reason":{"mode":"repair","first_partition":0,"start_index":null,"shift":null,'
         '"is_named":false,"ring_size":2,"ring_fingerprint":"fffffffffffffff0","offline":1,'
         '"saturated":0,"same_rack":0,"in_list":3,'
         '"moves":[{"partition":0,"gone":1,"taken":2},{"partition":1,"gone":1,"taken":null}]}}'
     )
-    unexplained = replace(repaired, reason=None)
+    unexplained = replace(MAP, reason=None)
     assert answer_to_json(unexplained, explain=True) == line[:-1] + ',"reason":null}'
-
-
-def test_the_answer_to_a_rebalance_tells_its_moves() -> None:
-    """No other status has that key; 0 is an answer, too."""
-    status = TopicStatus(
-        cluster_id="c1",
-        topic="",
-        status=Status.ASSIGNED,
-        code=None,
-        message=None,
-        replicas=None,
-        cause="e8",
-        moves=0,
-    )
-    assert answer_to_json(status) == (
-        '{"type":"topic_status","cluster_id":"c1","topic":"","status":"assigned","code":null,'
-        '"message":null,"replicas":null,"cause":"e8","moves":0}'
-    )
 
 
 def test_a_dead_letter_shows_the_line_and_keeps_64_kib_of_it() -> None:
