@@ -117,8 +117,8 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
 def encode_granted_create(record: GrantedCreate, *, wire: Wire) -> tuple[bytes, bytes]:
     """What `encode_record` gives for the map and the status that a granted create stands for."""
     map_body, status_body = granted_create_bodies(record)
-    encodings = _ENCODINGS[wire]
-    return encodings[ReplicaMap][0] + map_body, encodings[TopicStatus][0] + status_body
+    map_header, status_header = _GRANTED_HEADERS[wire]
+    return map_header + map_body, status_header + status_body
 
 
 def type_name_of(record: Message | Event) -> str:
@@ -202,4 +202,8 @@ _ENCODINGS: Final[dict[Wire, dict[type[Event | Message], tuple[bytes, Writer]]]]
         for cls, name in TYPE_NAMES.items()
     }
     for wire, make in _HEADER_MAKERS.items()
+}
+_GRANTED_HEADERS: Final = {
+    wire: (encodings[ReplicaMap][0], encodings[TopicStatus][0])
+    for wire, encodings in _ENCODINGS.items()
 }
