@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import fastavro
 from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import (
     MANUAL_FILE_SIZE_MAX,
     MANUAL_MESSAGE_SIZE_MAX,
@@ -223,7 +224,12 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
     ("branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
     ("branch is -1", "a negative branch: Python counts from the end", "occurred_at", b"\x01"),
     ("branch is -2", "a negative branch deeper inside: likewise", "policy", b"\x03"),
-    ("index is 5", "an enum's index beyond: a policy of tomorrow", "policy", b"\x02\x0a"),
+    (
+        f"index is {len(Policy)}",
+        "an enum's index beyond: a policy of tomorrow",
+        "policy",
+        b"\x02" + long_bytes(len(Policy)),
+    ),
     ("index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
     ("index is 1099511627776", "an enum's index of 2^40: out of range", "on_shortage", HUGE),
     ("boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
