@@ -147,7 +147,10 @@ def _entrance(data: bytes) -> _Entrance:
         found = f"schema id {int.from_bytes(header[1:], 'big')}"
     else:
         found = f"schema fingerprint {header[2:].hex()}"
-    raise DecodeError(DeadLetterCode.UNKNOWN_SCHEMA, f"{found} is not in the registry")
+    raise DecodeError(
+        DeadLetterCode.UNKNOWN_SCHEMA,
+        f"{found} is not in the registry; expected one of this release's schemas",
+    )
 
 
 def _wrong_type(type_name: str, expected: str) -> DecodeError:

@@ -90,7 +90,9 @@ def _manual_lists(replicas: Any) -> list[dict[str, Any]]:
         case {"partitions": list() as entries, **others} if not others:
             pass
         case _:
-            raise EncodeError("replicas is neither a list nor an object with partitions alone")
+            raise EncodeError(
+                "replicas holds no lists; expected a list, or an object with partitions alone"
+            )
     for index, entry in enumerate(entries):
         match entry:
             case {"id": partition, "replicas": list() as ids, **others} if not others:

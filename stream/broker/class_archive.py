@@ -131,7 +131,10 @@ def _format(process: BrokerProcess) -> None:
     )
     if done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-        raise BrokerError(f"Kafka's storage tool ended with status {done.returncode}: {said}")
+        raise BrokerError(
+            f"Kafka's storage tool ended with status {done.returncode}: {said}; "
+            "run `make setup` again, which checks Java and the jars"
+        )
 
 
 def _warm_up(bootstrap_servers: str) -> None:
@@ -154,4 +157,6 @@ def _warm_up(bootstrap_servers: str) -> None:
                 time.sleep(0.2)
         consumer.close()
     except KafkaException as reason:
-        raise BrokerError(f"the new broker did not serve a transaction: {reason}") from reason
+        raise BrokerError(
+            f"the new broker did not serve a transaction: {reason}; run `make setup` again"
+        ) from reason

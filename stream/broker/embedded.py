@@ -98,7 +98,9 @@ class EmbeddedBroker:
             FolderError: others can write to its data folder.
         """
         if self.is_running:
-            raise BrokerError(f"the broker already runs on {self.bootstrap_servers}")
+            raise BrokerError(
+                f"the broker already runs on {self.bootstrap_servers}; stop it, or use that one"
+            )
         if self._process is not None:
             self._process.kill()  # It may have ended by itself: its pipes are closed here.
             self._process.start()
@@ -163,7 +165,7 @@ class EmbeddedBroker:
 
     def _begun(self) -> BrokerProcess:
         if self._process is None:
-            raise BrokerError("the broker has not been started")
+            raise BrokerError("the broker has not been started; call `start` first")
         return self._process
 
 

@@ -227,7 +227,9 @@ class BrokerProcess:
         expected = self._cluster_id()
         while time.monotonic() < deadline:
             if not self.is_running:
-                raise BrokerError(f"the broker ended at once{self._last_words(log_begin)}")
+                raise BrokerError(
+                    f"the broker ended at once; its log says why{self._last_words(log_begin)}"
+                )
             if self._accepts() and (found := self._answering_cluster()) is not None:
                 if found == expected:
                     return

@@ -76,7 +76,7 @@ class SchemaRegistryClient:
         self._headers = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE}
         if auth := environ.get(AUTH_VARIABLE):
             if ":" not in auth or not auth.isprintable():
-                raise SchemaRegistryError(f"{AUTH_VARIABLE} is not of the form user:password")
+                raise SchemaRegistryError(f"{AUTH_VARIABLE} is set; expected user:password")
             if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
                 raise SchemaRegistryError(
                     f"{AUTH_VARIABLE} is set and {printable(url)} is not encrypted; use https://…"

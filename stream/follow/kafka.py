@@ -168,7 +168,10 @@ class LeaderElection:
             return
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise FollowError(f"{error.str()}; {CREATE_TOPICS}")
-        raise FollowError(f"group {self._group!r} does not take this follower: {error_text(error)}")
+        raise FollowError(
+            f"group {self._group!r} does not take this follower: {error_text(error)}; "
+            "`spu-assigner topics acls --role follower` prints the rights that it needs"
+        )
 
     def leave(self) -> None:
         """Stop leading and queue again."""
@@ -279,9 +282,14 @@ class FencedProducer:
         except KafkaException as reason:
             error = self._undelivered or reason.args[0]
             if {error.code(), reason.args[0].code()} & _FENCED:
-                raise OvertakenError("another follower has taken over") from reason
+                raise OvertakenError(
+                    "another follower has taken over; this one ends, one is enough"
+                ) from reason
             kind = FollowError if is_denied(error) else ClientError
-            raise kind(f"{self._topic} does not take events: {error_text(error)}") from reason
+            raise kind(
+                f"{self._topic} does not take events: {error_text(error)}; check that "
+                "its brokers run and that this user may write to it"
+            ) from reason
 
 
 def require_rights(connection: Connection) -> None:

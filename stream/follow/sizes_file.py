@@ -38,7 +38,7 @@ def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
     try:
         written = tomllib.loads(read_plain_file(file, size_max=FILE_SIZE_MAX).decode())
     except FileRefusedError as reason:
-        raise SizesError(f"the file of sizes {reason}") from reason
+        raise SizesError(f"the file of sizes {reason}; expected a file of TOML") from reason
     except (ValueError, RecursionError) as reason:
         raise SizesError(
             f"the file of sizes {str(file)!r} is no TOML ({reason}); expected `capacity = 1000`, "

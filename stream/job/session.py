@@ -198,7 +198,10 @@ def _start_session(place: str, application: str) -> SparkSession:
             said.seek(0)
             lines = said.read().decode(errors="replace").strip().splitlines()
             last = lines[-1] if lines else str(reason)
-            raise SessionError(f"Spark could not be started: {last}") from reason
+            raise SessionError(
+                f"Spark could not be started: {last}; "
+                "`spu-assigner doctor` checks Java, jars and ports"
+            ) from reason
 
 
 @contextmanager

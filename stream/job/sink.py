@@ -301,7 +301,8 @@ class TransactionalSink:
             error = reason.args[0]
             raise SinkError(
                 f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
-                f"{self._transactional_id!r}: {error_text(error)}"
+                f"{self._transactional_id!r}: {error_text(error)}; check that all of "
+                "Kafka's brokers run, and start the job again"
             ) from reason
         self._positions = self._positions_then(self._marker)
         if found is not None:

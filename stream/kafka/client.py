@@ -149,7 +149,8 @@ class Sender:
                 self._producer.poll(POLL_SECONDS)
             except KafkaException as reason:
                 raise ClientError(
-                    f"{full} does not take the message: {error_text(reason)}"
+                    f"{full} does not take the message: {error_text(reason)}; "
+                    "check the topic's settings and this user's rights"
                 ) from reason
             else:
                 break
@@ -241,7 +242,9 @@ class Reader:
         ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
         left = {place: end - self._progress[place] for place, end in ends.items()}
         if renewed := sorted(topic for (topic, _), count in left.items() if count < 0):
-            raise RenewedError(f"{renewed[0]} ends before what was read of it: it was recreated")
+            raise RenewedError(
+                f"{renewed[0]} ends before what was read of it: it was recreated; read it again"
+            )
         return sum(left.values())
 
     def settle(self, seconds: float) -> None:
@@ -294,7 +297,10 @@ class Reader:
             if found:
                 deadline = time.monotonic() + REQUEST_SECONDS_MAX
             elif time.monotonic() > deadline:
-                raise ClientError("the broker stopped answering while its topics were read")
+                raise ClientError(
+                    "the broker stopped answering while its topics were read; "
+                    "check that all of Kafka's brokers run, and try again"
+                )
             yield from found
 
     def _offsets(
@@ -321,7 +327,8 @@ class Reader:
             return ask_leaders(self._admin, answered, seconds=seconds)
         except KafkaException as reason:
             raise ClientError(
-                f"the topics' offsets are not known: {error_text(reason)}"
+                f"the topics' offsets are not known: {error_text(reason)}; "
+                "check that all of Kafka's brokers run"
             ) from reason
 
 

@@ -109,7 +109,8 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
             super().__init__({"log_level": 0, "error_cb": self._errors.append, **settings})
         except (KafkaException, TypeError) as reason:
             raise ClientError(
-                f"Kafka's client refuses its settings: {error_text(reason)}"
+                f"Kafka's client refuses its settings: {error_text(reason)}; "
+                "change the security setting that it names"
             ) from reason
 
     def close(self) -> None:

@@ -102,7 +102,8 @@ def create_topics(
                 raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
             if time.monotonic() > deadline:
                 raise TopicsError(
-                    f"still not as requested after {REQUEST_SECONDS_MAX:.0f} s: {faults[0]}"
+                    f"still not as requested after {REQUEST_SECONDS_MAX:.0f} s: {faults[0]}; "
+                    "check that all of Kafka's brokers run, and run this again"
                 )
             faults = [fault for fault in faults if fault.topic not in created]
             missing = {fault.topic: names[fault.topic] for fault in faults if fault.is_missing}

@@ -106,7 +106,8 @@ class AppliedLedger:
         sender.flush()
         if self._errors:
             raise ClientError(
-                f"{self.topic} does not take what is to be recorded: {self._errors[0]}"
+                f"{self.topic} does not take what is to be recorded: {self._errors[0]}; "
+                "`spu-assigner topics acls --role applier` prints the rights that this needs"
             )
 
     def _sent(self, message: SentMessage) -> None:
@@ -138,7 +139,8 @@ class AppliedLedger:
         while self.topic not in admin.metadata().topics:
             if time.monotonic() > deadline:
                 raise TopicsError(
-                    f"{self.topic} was made, and is not seen after {SEEN_SECONDS_MAX:.0f} s"
+                    f"{self.topic} was made, and is not seen after {SEEN_SECONDS_MAX:.0f} s; "
+                    "check that all of Kafka's brokers run, and run this again"
                 )
             time.sleep(POLL_SECONDS)
         self.is_there = True

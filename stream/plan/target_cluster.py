@@ -138,7 +138,10 @@ class Target:
             # A client soon knows of all brokers and asks any: about every second new one does not.
             self._admin.close()
             self._admin = DiagnosedAdmin(self._client)
-        raise UnreachableError(f"broker {self._broker} does not answer for itself")
+        raise UnreachableError(
+            f"broker {self._broker} does not answer for itself; check that it runs, and that its "
+            "advertised address can be reached from here"
+        )
 
     def each_broker(self) -> Iterator[Target]:
         """The same cluster as each of its brokers shows it, of many brokers some.
@@ -278,7 +281,7 @@ class Target:
                     if reason.args[0].code() in _LOST:
                         raise TargetError(
                             f"Kafka at {address(self._client)} does not describe its topics: "
-                            f"{error_text(reason)}"
+                            f"{error_text(reason)}; check that all of its brokers run"
                         ) from reason
                     yield name, reason
 

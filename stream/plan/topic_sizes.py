@@ -73,7 +73,8 @@ def _offsets(
         return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX) if places else {}
     except KafkaException as reason:
         raise TargetError(
-            f"how much data {listed(list(topics))} hold is not known: {error_text(reason)}"
+            f"how much data {listed(list(topics))} hold is not known: {error_text(reason)}; "
+            "check that all brokers run, and run this again"
         ) from reason
 
 

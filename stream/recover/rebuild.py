@@ -128,7 +128,10 @@ def last_marker(settings: Settings) -> CommitMarker:
     try:
         marker = read_marker(settings, topic=topic, seconds_max=RETRY_SECONDS_MAX)
     except KafkaException as reason:
-        raise RecoverError(f"{topic} cannot be read: {reason.args[0].str()}") from reason
+        raise RecoverError(
+            f"{topic} cannot be read: {reason.args[0].str()}; check the topic prefix, that all of "
+            "Kafka's brokers run, and that this user may read the topic"
+        ) from reason
     return _required(marker, settings)
 
 
@@ -245,7 +248,9 @@ def _refuse_taken_folder(place: str, files: Files | None = None) -> None:
     try:
         names = list_names(files or LocalFiles(), place) or ()
     except OSError as reason:
-        raise FolderTakenError(f"{place} is no folder: {reason.strerror}") from reason
+        raise FolderTakenError(
+            f"{place} is no folder: {reason.strerror}; name a new folder with --checkpoint"
+        ) from reason
     others = sorted({each for each in names if not each.startswith(".")} - _OWN_NAMES)
     if others:
         raise FolderTakenError(

@@ -132,7 +132,9 @@ def _finish_demo(running: Running) -> int:
         running.interrupts.check()
         # Reports why it ended; a query that is restarted has not.
         if not running.job.query.isActive and running.job.await_termination(LOOK_SECONDS):
-            raise QueryEndedError("the query was stopped from outside")
+            raise QueryEndedError(
+                "the query was stopped from outside; start the command again to play the rest"
+            )
 
     found = running.play.gather(check)
     running.say("every message is answered")

@@ -137,20 +137,26 @@ class Play:
             named = ", ".join(missing[:UNANSWERED_NAMED])
             raise DemoError(
                 f"{len(missing)} of {len(self._steps)} messages were not answered within "
-                f"{ANSWER_SECONDS_MAX:.0f} s: {named}"
+                f"{ANSWER_SECONDS_MAX:.0f} s: {named}; check that the job runs on the same topics"
             )
         return self._found
 
     def _sent(self, sent: SentMessage) -> None:
         if sent.error is not None:
-            raise DemoError(f"event {sent.event_id} could not be sent: {sent.error}")
+            raise DemoError(
+                f"event {sent.event_id} could not be sent: {sent.error}; "
+                "check that all of Kafka's brokers run, and start again"
+            )
         self._awaited.sent(sent)
         self._events_by_place[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
 
     def _received(self, received: Received) -> None:
         answer = received.answer
         if received.fault is not None:
-            raise DemoError(f"a message on {received.topic} cannot be read: {received.fault}")
+            raise DemoError(
+                f"a message on {received.topic} cannot be read: {received.fault}; "
+                "expected messages of a job of this release: choose another topic prefix"
+            )
         if answer is None:
             self._found.tombstones.add(received.key)
         elif isinstance(answer, DeadLetter):

@@ -37,6 +37,7 @@ RESTART_SECONDS: Final = 0.2  # for another worker's server to begin to listen
 # piece that is freed: what was read at a start would lie among what lives on, and never go back.
 _MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(128 * 1024)}
 _SERVER: Final = "spu_assigner.stream.shard.server"
+RETRIED: Final = "Spark runs the task again, with a new server"
 
 # The first byte of what the server sends.
 NEEDED: Final = b"N"
@@ -79,7 +80,9 @@ def process_on_server(
                 yield _body(answer, BUNDLE)
         done = True
     except (EOFError, OSError) as reason:
-        raise ShardServerError(f"the server of shard {label} is gone: {reason!r}") from reason
+        raise ShardServerError(
+            f"the server of shard {label} is gone: {reason!r}; {RETRIED}"
+        ) from reason
     finally:
         if not done:  # Nobody reads what the server still sends.
             _connections.pop((secret, label), connection).close()
@@ -122,7 +125,9 @@ def _ask(
     try:
         return connection, _exchange(connection, request)
     except (EOFError, OSError) as reason:
-        raise ShardServerError(f"the server of shard {label} ended at once: {reason!r}") from reason
+        raise ShardServerError(
+            f"the server of shard {label} ended at once: {reason!r}; {RETRIED}"
+        ) from reason
 
 
 def _exchange(connection: Connection, request: tuple[bytes, memoryview]) -> bytes:
@@ -146,10 +151,10 @@ def _connect(label: int, options: Options, secret: str) -> Connection:
             time.sleep(RESTART_SECONDS)
             server = None
         elif status is not None:
-            raise ShardServerError(f"the server of shard {label} ended with {status}")
+            raise ShardServerError(f"the server of shard {label} ended with {status}; {RETRIED}")
         time.sleep(0.005)
     raise ShardServerError(
-        f"the server of shard {label} did not listen within {START_SECONDS_MAX:.0f} s"
+        f"the server of shard {label} did not listen within {START_SECONDS_MAX:.0f} s; {RETRIED}"
     )
 
 
