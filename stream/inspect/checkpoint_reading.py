@@ -170,7 +170,7 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | N
         _check_operator(spark, place, reason)
         raise InspectError(
             f"the state of batch {batch} in checkpoint {place} cannot be read: "
-            f"{_first_line(reason)}"
+            f"{_first_line(reason)}; bring the folder back from a copy, or run `recover`"
         ) from reason
     try:
         clusters = read_shards(rows)

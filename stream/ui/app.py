@@ -130,7 +130,7 @@ class _Pages:
         """A cluster that does not change inside the block."""
         with self._live.known() as known:
             if cluster_id not in known:
-                raise NotFoundError(f"there is no cluster {cluster_id!r}")
+                raise NotFoundError(f"there is no cluster {cluster_id!r}; choose one of the list")
             yield known, known.state(cluster_id)
 
     def version(self) -> Response:
@@ -194,7 +194,9 @@ class _Pages:
         with self._cluster(cluster_id) as (_, state):
             waiting = state.waiting.get(topic)
             if waiting is None and topic not in state.topics:
-                raise NotFoundError(f"cluster {cluster_id!r} has no topic {topic!r}")
+                raise NotFoundError(
+                    f"cluster {cluster_id!r} has no topic {topic!r}; choose one of its list"
+                )
             found_map = topic_map(state, topic)
             loads = spu_loads(state)
             refusal = None if waiting is None or found_map else why_it_waits(state, waiting)
@@ -218,7 +220,9 @@ class _Pages:
             read = read_cluster(self._live.connection, cluster_id, topic)
             newest = read.maps[-1].map.replicas if read.maps else None
             if newest is None:
-                raise NotFoundError(f"topic {topic!r} of cluster {cluster_id!r} has no map")
+                raise NotFoundError(
+                    f"topic {topic!r} of cluster {cluster_id!r} has no map; it may wait for room"
+                )
             if partition >= len(newest):
                 raise NotFoundError(
                     f"no partition {partition} in topic {topic!r}; expected 0 to {len(newest) - 1}"
