@@ -229,7 +229,8 @@ def place(
                 rows = rows[:count]
             free -= np.bincount(np.searchsorted(ids, rows.ravel()), minlength=len(ids))
         if passed is not None:
-            for_rack, for_list = passed[:count].sum(axis=0, dtype=np.int64).tolist()
+            # Column by column: a sum of all rows takes as long as half the walk.
+            for_rack, for_list = (int(each.sum(dtype=np.int64)) for each in passed[:count].T)
             same_rack += for_rack
             in_list += for_list
         blocks.append(rows)
