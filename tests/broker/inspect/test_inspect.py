@@ -133,7 +133,7 @@ def test_a_batch_that_is_not_committed_is_not_read(copied: str, job: Job) -> Non
     found = inspect_checkpoint(copied, spark=job.spark)
     assert found.batch == last - 1
     assert sorted(found.clusters["c1"].topics) == ["a", "b"]
-    words = rf"batch {last} is not in .*; it keeps 0, 1,.* {last - 1};"
+    words = rf"batch {last} is not in .*; it keeps 0,.* {last - 1};"
     with pytest.raises(BatchNotKeptError, match=words) as caught:
         inspect_checkpoint(copied, batch=last, spark=job.spark)
     assert caught.value.kept == tuple(range(last))
