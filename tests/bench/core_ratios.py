@@ -3,7 +3,7 @@
     python tests/bench/core_ratios.py [--write]
 
 With --write the ratios go to results/core_ratios.json; a change that makes one twice as large fails
-`tests/unit/project/test_core_speed.py`. Whoever makes the core slower on purpose writes them
+`tests/unit/project/bench/test_core_speed.py`. Whoever makes the core slower on purpose writes them
 again and says why.
 """
 

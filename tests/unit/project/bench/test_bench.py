@@ -17,7 +17,7 @@ from support.bench.curves import draw, drawable
 from support.bench.figures import STORED, commit_of, slope
 from support.bench.targets import Target, Verdict, read_results, targets
 
-_BENCH = Path(__file__).parents[2] / "bench"
+_BENCH = Path(__file__).parents[3] / "bench"
 
 
 def program(name: str) -> ModuleType:
