@@ -137,7 +137,7 @@ def decide(
     A create that saturates no SPU is one `GrantedCreate`.
     """
     hashed = new_event_hash(event.event_id)
-    if hashed in state.memory:
+    if hashed in state.memory.known:
         return ()
     match event:
         case TopicCreate():

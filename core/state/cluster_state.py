@@ -7,10 +7,9 @@ seen. Who is in the ring follows from these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
@@ -59,15 +58,12 @@ event_hash = lru_cache(maxsize=16)(new_event_hash)
 class Memory:
     """The last EVENT_IDS_REMEMBERED event hashes of a cluster, in slots used in turn."""
 
-    __slots__ = ("_known", "_slots", "count")
+    __slots__ = ("_slots", "count", "known")
 
     def __init__(self) -> None:
         self._slots: list[int | None] = [None] * EVENT_IDS_REMEMBERED
-        self._known: set[int | None] = set()
+        self.known: set[int | None] = set()  # the same hashes, for a look-up
         self.count = 0  # ever remembered
-
-    def __contains__(self, hashed: int) -> bool:
-        return hashed in self._known
 
     def add(self, hashed: int) -> int:
         """Remember, and forget what was in the slot.
@@ -75,7 +71,7 @@ class Memory:
         Returns the number of the block that changed.
         """
         slot = self.count % EVENT_IDS_REMEMBERED
-        slots, known = self._slots, self._known
+        slots, known = self._slots, self.known
         known.discard(slots[slot])
         slots[slot] = hashed
         known.add(hashed)
@@ -91,9 +87,9 @@ class Memory:
         """Put a block back."""
         first = block * SEEN_BLOCK
         slots = slice(first, first + len(hashes))
-        self._known.difference_update(self._slots[slots])
+        self.known.difference_update(self._slots[slots])
         self._slots[slots] = hashes
-        self._known.update(hashes)
+        self.known.update(hashes)
 
 
 class ClusterState:
@@ -327,27 +323,49 @@ def evolve(state: ClusterState, record: Record) -> None:
 
     Everything that follows from it was decided already and has its own record.
     """
-    _EVOLVERS[type(record)](state, record)
-
-
-def _evolve_granted_create(state: ClusterState, record: GrantedCreate) -> None:
-    """As its parts one by one: the topic's name is new, and it has no cores."""
-    event, lists, hashed = record.event, record.lists, record.event_hash
-    state.topics[event.topic] = new_topic(
-        record.policy,
-        1,
-        hashed,
-        (),
-        event.replication_factor,
-        event.ignore_rack,
-        PackedLists.of(lists),
-        None,
-    )
-    if state.ledger.add(lists):
-        state._counts_changed = True
-    state.chains[record.facts.order] = record.chain
-    state._dirty_blocks.add(state.memory.add(hashed))
-    state._dirty_chains = True
+    match record:
+        case GrantedCreate():  # As its parts one by one: the name is new, and it has no cores.
+            event, lists, hashed = record.event, record.lists, record.event_hash
+            state.topics[event.topic] = new_topic(
+                record.policy,
+                1,
+                hashed,
+                (),
+                event.replication_factor,
+                event.ignore_rack,
+                PackedLists.of(lists),
+                None,
+            )
+            if state.ledger.add(lists):
+                state._counts_changed = True
+            state.chains[record.facts.order] = record.chain
+            state._dirty_blocks.add(state.memory.add(hashed))
+            state._dirty_chains = True
+        case ReplicaMap():
+            _evolve_map(state, record)
+        case TopicStatus() | RingEvent():
+            pass  # It changes nothing: the state that it reports is in other records.
+        case ChainsChanged():
+            state.chains.update(record.chains)
+            state.registration_next = record.registration_next
+            state._dirty_chains = True
+        case EventSeen():
+            state._dirty_blocks.add(state.memory.add(record.event_hash))
+            state._dirty_chains = True  # its entry holds the count
+        case SpuChanged():
+            state._put_spu(record)
+            state._dirty_spus.add(SpuId(record.spu_id))
+        case SpuGone():
+            state._forget_spu(SpuId(record.spu_id))
+            state._dirty_spus.add(SpuId(record.spu_id))
+        case Waiting():
+            state._put_waiting(record)
+            state._dirty_waiting.add(record.topic)
+        case WaitingSettled():
+            state._drop_waiting(record.topic)
+            state._dirty_waiting.add(record.topic)
+        case _:
+            assert_never(record)
 
 
 def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
@@ -362,52 +380,3 @@ def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
         for spu_id, weights in weights_after(state.core_weights, before, after).items():
             state.core_weights[spu_id] = weights
             state._dirty_spus.add(spu_id)
-
-
-def _evolve_spu(state: ClusterState, record: SpuChanged) -> None:
-    state._put_spu(record)
-    state._dirty_spus.add(SpuId(record.spu_id))
-
-
-def _evolve_spu_gone(state: ClusterState, record: SpuGone) -> None:
-    state._forget_spu(SpuId(record.spu_id))
-    state._dirty_spus.add(SpuId(record.spu_id))
-
-
-def _evolve_waiting(state: ClusterState, record: Waiting) -> None:
-    state._put_waiting(record)
-    state._dirty_waiting.add(record.topic)
-
-
-def _evolve_settled(state: ClusterState, record: WaitingSettled) -> None:
-    state._drop_waiting(record.topic)
-    state._dirty_waiting.add(record.topic)
-
-
-def _evolve_chains(state: ClusterState, record: ChainsChanged) -> None:
-    state.chains.update(record.chains)
-    state.registration_next = record.registration_next
-    state._dirty_chains = True
-
-
-def _evolve_seen(state: ClusterState, record: EventSeen) -> None:
-    state._dirty_blocks.add(state.memory.add(record.event_hash))
-    state._dirty_chains = True  # its entry holds the count
-
-
-def _evolve_answer(state: ClusterState, record: TopicStatus | RingEvent) -> None:
-    """It changes nothing: the state that it reports is in other records."""
-
-
-_EVOLVERS: Final[Mapping[type[Record], Callable[[ClusterState, Any], None]]] = {
-    GrantedCreate: _evolve_granted_create,
-    ReplicaMap: _evolve_map,
-    TopicStatus: _evolve_answer,
-    RingEvent: _evolve_answer,
-    ChainsChanged: _evolve_chains,
-    EventSeen: _evolve_seen,
-    SpuChanged: _evolve_spu,
-    SpuGone: _evolve_spu_gone,
-    Waiting: _evolve_waiting,
-    WaitingSettled: _evolve_settled,
-}

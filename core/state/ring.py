@@ -142,7 +142,9 @@ class Ring:
         The ring must not be empty.
         """
         cycle, position = divmod(index, self.size)
-        chain = Chain(cycle, self.order(order).item(position), True)
+        known = self._orders.get(order)
+        ids = self.order(order) if known is None else known
+        chain = Chain(cycle, ids.item(position), True)
         self._index_of[order] = (chain, index)
         return chain
 

@@ -13,14 +13,13 @@ from typing import Final, Literal
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicCreate
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import GrantedCreate, ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from spu_assigner.schemas.avro.meaning import Reader, Writer
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writers import compile_writer
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.messages.granted_create import granted_create_bodies
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, TYPE_NAMES, Message
 from spu_assigner.schemas.messages.wire import Wire
 
@@ -114,11 +113,9 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
     return header + write(record)
 
 
-def encode_granted_create(record: GrantedCreate, *, wire: Wire) -> tuple[bytes, bytes]:
-    """What `encode_record` gives for the map and the status that a granted create stands for."""
-    map_body, status_body = granted_create_bodies(record)
-    map_header, status_header = _GRANTED_HEADERS[wire]
-    return map_header + map_body, status_header + status_body
+def granted_create_headers(wire: Wire) -> tuple[bytes, bytes]:
+    """The headers of map and status, for `encode_granted_create`."""
+    return _ENCODINGS[wire][ReplicaMap][0], _ENCODINGS[wire][TopicStatus][0]
 
 
 def type_name_of(record: Message | Event) -> str:
@@ -205,8 +202,4 @@ _ENCODINGS: Final[dict[Wire, dict[type[Event | Message], tuple[bytes, Writer]]]]
         for cls, name in TYPE_NAMES.items()
     }
     for wire, make in _HEADER_MAKERS.items()
-}
-_GRANTED_HEADERS: Final = {
-    wire: (encodings[ReplicaMap][0], encodings[TopicStatus][0])
-    for wire, encodings in _ENCODINGS.items()
 }

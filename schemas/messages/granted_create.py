@@ -1,4 +1,4 @@
-"""The map and the status of a granted create as Avro bytes.
+"""The map and the status of a granted create as messages.
 
 Nearly all messages that a job writes are these two. They say much of it twice, and to make them as
 records would take longer than to write them.
@@ -23,14 +23,20 @@ _PLAINLY_ASSIGNED: Final = long_bytes(list(Status).index(Status.ASSIGNED)) + byt
 _cluster_bytes: Final = lru_cache(maxsize=4_096)(text_bytes)
 
 
-def granted_create_bodies(granted: GrantedCreate) -> tuple[bytes, bytes]:
-    """The bytes of map and status of a granted create."""
+def encode_granted_create(
+    granted: GrantedCreate, headers: tuple[bytes, bytes]
+) -> tuple[bytes, bytes]:
+    """What `encode_record` gives for the map and the status that a granted create stands for.
+
+    `headers` are theirs, from `codec.granted_create_headers`.
+    """
     event, facts, start, after = granted.event, granted.facts, granted.start, granted.after
     names = _cluster_bytes(event.cluster_id) + text_bytes(event.topic)
     cause = text_bytes(event.event_id)
     same_rack, in_list = granted.passed
-    body = b"".join(
+    replica_map = b"".join(
         (
+            headers[0],
             names,
             _FIRST_REVISION,
             _POLICIES[granted.policy],
@@ -48,7 +54,7 @@ def granted_create_bodies(granted: GrantedCreate) -> tuple[bytes, bytes]:
             b"\x00",  # no moves
         )
     )
-    return body, b"%b%b%b\x00" % (names, _PLAINLY_ASSIGNED, cause)
+    return replica_map, b"%b%b%b%b\x00" % (headers[1], names, _PLAINLY_ASSIGNED, cause)
 
 
 _REASON: Final = Registry.load().current("ReplicaMap").expanded["fields"][-1]["type"][1]

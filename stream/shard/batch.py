@@ -35,9 +35,10 @@ from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import (
     EventKind,
     decode_event,
-    encode_granted_create,
     encode_record,
+    granted_create_headers,
 )
+from spu_assigner.schemas.messages.granted_create import encode_granted_create
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.kafka.topics import TOPICS
 from spu_assigner.stream.shard.bundle import (
@@ -102,6 +103,7 @@ class ShardBatch:
         self._reserved_names = own_names(options.topic_prefix)
         self._bundler = Bundler()
         self._wire = options.wire
+        self._headers = granted_create_headers(options.wire)
         self._topics = {
             source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
         }
@@ -196,7 +198,7 @@ class ShardBatch:
         first = records[0]
         if isinstance(first, GrantedCreate):  # always the only record
             name = b"%b/%b" % (key, first.event.topic.encode())
-            map_value, status_value = encode_granted_create(first, wire=self._wire)
+            map_value, status_value = encode_granted_create(first, self._headers)
             self.entries[MAP + name] = map_value
             self._bundler.put(_REPLICA_MAP, place + b"0", name, map_value, time_ms)
             self._bundler.put(_TOPIC_STATUS, place + b"1", name, status_value, time_ms)

@@ -33,7 +33,8 @@ from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import GrantedCreate
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
-from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_granted_create
+from spu_assigner.schemas.messages.codec import decode_event, encode_event, granted_create_headers
+from spu_assigner.schemas.messages.granted_create import encode_granted_create
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
@@ -153,8 +154,9 @@ def parts(policy: Policy, figures: Figures) -> None:
     for name, took in (("decide", deciding), ("evolve", evolving)):
         figures.parts[name] = min(took * 1e6 / figures.count, figures.parts.get(name, 1e9))
 
+    headers = granted_create_headers(Wire.CONFLUENT)
     encoded = figures.time(
-        "encode", lambda: [encode_granted_create(each, wire=Wire.CONFLUENT) for each in usual]
+        "encode", lambda: [encode_granted_create(each, headers) for each in usual]
     )
     answers = [
         (f"{each.event.cluster_id}/{each.event.topic}".encode(), *values)

@@ -221,7 +221,7 @@ def _check_nothing_helps(state: ClusterState, name: str, ids: list[int], *, is_h
 
 def is_remembered(state: ClusterState, event: Event) -> bool:
     """Whether a copy of this event is within the cluster's memory."""
-    return event_hash(event.event_id) in state.memory
+    return event_hash(event.event_id) in state.memory.known
 
 
 def is_decommission(event: Event) -> bool:

@@ -26,7 +26,8 @@ from spu_assigner.core.decision import lookahead
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import event_from_json
-from spu_assigner.schemas.messages.codec import encode_granted_create, encode_record
+from spu_assigner.schemas.messages.codec import encode_record, granted_create_headers
+from spu_assigner.schemas.messages.granted_create import encode_granted_create
 from spu_assigner.schemas.messages.wire import Wire
 from support.events.builders import Events
 from support.events.lives import lives
@@ -39,7 +40,7 @@ def told(records: tuple[Any, ...]) -> list[Any]:
         if isinstance(record, GrantedCreate):
             for wire in Wire:
                 pair = tuple(encode_record(part, wire=wire) for part in record.parts()[:2])
-                assert encode_granted_create(record, wire=wire) == pair
+                assert encode_granted_create(record, granted_create_headers(wire)) == pair
     records = plain_records(records)
     answers = [
         encode_record(record)
