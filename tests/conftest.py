@@ -20,6 +20,7 @@ from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java, ensure_java
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.shared_broker import VARIABLE, SharedBroker, shared_broker
+from support.project.durations import Durations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -47,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-pictures", action="store_true", help="keep the pictures of the documentation"
     )
+    parser.addoption("--store-durations", action="store_true", help="keep what each test took")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -107,6 +109,8 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[SharedBroker]:
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the summary says."""
     config.stash[_BROKERS] = set()
+    if config.getoption("--store-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
