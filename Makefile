@@ -126,7 +126,7 @@ check: lint unit audit ## format, lint, types, import rules, unit tests, audit; 
 .PHONY: lint
 lint: $(READY) build/types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) \
-	  || { echo 'lint: `make format` mends the files above' >&2; exit 1; }
+	  || { echo 'lint: `make format` formats the files above' >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/mypy -p spu_assigner.core -p spu_assigner.schemas -p spu_assigner.stream
 	@MYPYPATH=docker:build/types $(BIN)/mypy docker/*.py
@@ -157,7 +157,7 @@ $(MERMAID): docs/requirements-mermaid.lock
 	@touch $@
 
 .PHONY: format
-format: $(READY) ## format the sources and mend what the linter can
+format: $(READY) ## format the sources, and fix what the linter can
 	@$(BIN)/ruff check --fix --quiet $(SOURCES) || true
 	@$(BIN)/ruff format $(SOURCES)
 

@@ -117,7 +117,7 @@ def ensure_image(name: str) -> str:
     architecture = check_engine()
     if (named := os.environ.get(IMAGE_VARIABLES[name])) and named != IMAGES[name]:
         if said(["docker", "image", "inspect", named]).returncode != 0:
-            tell(f"image {named}: pulling it, {IMAGE_VARIABLES[name]} names it")
+            report(f"image {named}: pulling it, {IMAGE_VARIABLES[name]} names it")
             _run(["docker", "pull", "--quiet", named], f"image {named} cannot be pulled")
         return named
     base = os.environ.get(BASE_VARIABLE) or BASE
@@ -128,11 +128,11 @@ def ensure_image(name: str) -> str:
     form = f'{{{{index .Config.Labels "{LABEL}"}}}}'
     label = said(["docker", "image", "inspect", "--format", form, IMAGES[name]])
     if label.stdout.strip() == inputs:
-        tell(f"image {IMAGES[name]} is up to date")
+        report(f"image {IMAGES[name]} is up to date")
         return IMAGES[name]
-    tell(f"image {IMAGES[name]}: gathering what goes in")
+    report(f"image {IMAGES[name]}: gathering what goes in")
     folder = _gather_kafka() if name == "kafka" else _gather_job(architecture)
-    tell(f"image {IMAGES[name]}: building, the first time some minutes")
+    report(f"image {IMAGES[name]}: building, the first time some minutes")
     proxies = [value for proxy in PROXIES for value in _build_argument(proxy)]
     command = [
         *("docker", "build", "--file", str(HERE / f"{name}.Dockerfile"), "--tag", IMAGES[name]),
@@ -197,7 +197,7 @@ def _sources() -> Iterator[Path]:
 def _gather_kafka() -> Path:
     folder = _emptied(BUILD / "kafka")
     (folder / "jars").mkdir()
-    for jars in ensure_all(KAFKA_JARS, tell=tell).values():
+    for jars in ensure_all(KAFKA_JARS, report=report).values():
         for jar in jars:
             shutil.copy2(jar, folder / "jars")
     shutil.copy2(HERE / "kafka-run", folder / "run")
@@ -211,7 +211,7 @@ def _gather_job(architecture: str) -> Path:
     wheels = _wheels(architecture)
     folder = _emptied(BUILD / "job")
     shutil.copytree(wheels, folder / "wheels", copy_function=_linked)
-    for jars in ensure_all(JOB_JARS, tell=tell).values():
+    for jars in ensure_all(JOB_JARS, report=report).values():
         shutil.copytree(jars[0].parent, folder / "jars" / jars[0].parent.name)
     shutil.copy2(HERE / "requirements.lock", folder)
     shutil.copy2(ROOT / "requirements-build.lock", folder)
@@ -235,7 +235,7 @@ def _wheels(architecture: str) -> Path:
     folder = BUILD / f"wheels-{key}"
     if folder.is_dir():
         return folder
-    tell("  bringing the Python packages, every one checked against its lock (about 700 MB)")
+    report("  bringing the Python packages, every one checked against its lock (about 700 MB)")
     for old in BUILD.glob("wheels-*"):
         shutil.rmtree(old)
     fresh = _emptied(BUILD / "wheels.part")
@@ -290,7 +290,7 @@ def _run(command: Sequence[str], why: str, environ: Mapping[str, str] | None = N
         raise ImageError(f"{why}: {last_line(done.stdout, done.stderr)}")
 
 
-def tell(message: str) -> None:
+def report(message: str) -> None:
     print(message, flush=True)
 
 

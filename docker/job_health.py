@@ -1,7 +1,7 @@
 """Whether what runs in this container does its work: exit status 0 if so, else 1 and why.
 
 A master is alive; a worker is registered with one; a job is ready and shows signs of life, as its
-own `/ready` and `/live` tell. Other containers have nothing that could be asked.
+own `/ready` and `/live` report. Other containers have nothing that could be asked.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python docker/stack.py up                  build what is missing, start, play the scenario
     python docker/stack.py down [--volumes]    stop; with --volumes the data are gone, too
 
-`up` may be repeated: what runs and is up to date stays as it is, and the scenario is played anew.
+`up` may be repeated: what runs and is up to date stays as it is, and the scenario is played again.
 Its exit status is 0 only if every map and answer was as expected. COMPOSE_PROJECT_NAME names
 another project than `spu-assigner`, beside which the same may run on other ports.
 """
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
-from images import BUILD, HERE, IMAGES, check_engine, compose, ensure_image, last_line, said, tell
+from images import BUILD, HERE, IMAGES, check_engine, compose, ensure_image, last_line, report, said
 from spu_assigner.core.base.errors import AssignerError
 
 LOOPBACK: Final = "127.0.0.1"
@@ -58,7 +58,7 @@ def up() -> int:
     ports = _free_ports()  # Before anything is built, which takes minutes.
     for name in IMAGES:
         ensure_image(name)
-    tell("starting Kafka, Spark's master, two workers and the job; about a minute")
+    report("starting Kafka, Spark's master, two workers and the job; about a minute")
     log = BUILD / "up.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
@@ -74,8 +74,8 @@ def up() -> int:
     status = _scenario()
     for what, port in ports.items():
         scheme = "" if what == "Kafka" else "http://"
-        tell(f"{what:<22}  {scheme}{LOOPBACK}:{port}")
-    tell("`make docker-down` stops it and keeps the data; VOLUMES=1 forgets them, too")
+        report(f"{what:<22}  {scheme}{LOOPBACK}:{port}")
+    report("`make docker-down` stops it and keeps the data; VOLUMES=1 forgets them, too")
     return status
 
 
@@ -94,7 +94,7 @@ def down(*, volumes: bool) -> int:
     )
     if done.returncode != 0:
         raise StackError(f"not everything was stopped: {last_line(done.stdout, done.stderr)}")
-    tell("stopped; the data are gone" if volumes else "stopped; the data stay on their volumes")
+    report("stopped; the data are gone" if volumes else "stopped; the data stay on their volumes")
     return 0
 
 
@@ -178,7 +178,7 @@ def _unwell() -> str:
     for name in sorted(names):
         logs = said(["docker", "logs", "--tail", "20", name])
         found += f"; {name} is not well: {last_line(logs.stdout, logs.stderr)[:300]}"
-    return f"{found}; `docker logs NAME` tells more"
+    return f"{found}; `docker logs NAME` shows more"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -76,7 +76,7 @@ class Commands(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run, and exit with the status that the module's docstring tells."""
+        """Run, and exit with the status that the module's docstring names."""
         try:
             status = super().main(
                 args,

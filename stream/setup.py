@@ -20,8 +20,8 @@ from spu_assigner.stream.run.spark_class_archive import ensure_spark_image
 NEEDED: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "broker")
 
 
-def set_up(tell: Callable[[str], None]) -> Java:
-    """Find or bring a Java, fetch the jars, and tell what was done, a line each.
+def set_up(report: Callable[[str], None]) -> Java:
+    """Find or bring a Java, fetch the jars, and report what was done, a line each.
 
     Raises:
         AssignerError: something cannot be had; the message says what to do.
@@ -29,13 +29,13 @@ def set_up(tell: Callable[[str], None]) -> Java:
     try:
         java = ensure_java()
     except JavaError:
-        install_java(tell)
+        install_java(report)
         java = ensure_java()
-    tell(f"Java {java.version} ({java.source}): {java.home}")
-    jars = ensure_all(NEEDED, tell=tell)
-    tell(f"{sum(map(len, jars.values()))} jars checked, in {cache_home()}")
-    prepare(tell=tell)
-    ensure_spark_image(java, jars["spark-local"], tell=tell)
+    report(f"Java {java.version} ({java.source}): {java.home}")
+    jars = ensure_all(NEEDED, report=report)
+    report(f"{sum(map(len, jars.values()))} jars checked, in {cache_home()}")
+    prepare(report=report)
+    ensure_spark_image(java, jars["spark-local"], report=report)
     return java
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run the job, or tell what to submit."""
+    """Run the job, or print what to submit."""
     from spu_assigner.core.base.errors import AssignerError
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:

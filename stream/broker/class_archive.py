@@ -41,20 +41,20 @@ def ensure_image(
     *,
     ports: Ports,
     environ: Mapping[str, str] | None = None,
-    tell: Callable[[str], None] = lambda message: None,
+    report: Callable[[str], None] = lambda message: None,
 ) -> Path:
     """The image's folder for this Java and these jars; made on first use, which takes 8 s.
 
     Args:
         ports: free ones, for the run that makes the image.
-        tell: is called when an image has to be made.
+        report: is called when an image has to be made.
 
     Raises:
         BrokerError: the run that makes it failed.
     """
 
     def make(folder: Path) -> Path:
-        tell("running the broker once, so that it starts faster from now on (8 s)")
+        report("running the broker once, so that it starts faster from now on (8 s)")
         return _make(folder, java=java, jars=jars, ports=ports)
 
     home = cache_home(environ)

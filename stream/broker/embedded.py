@@ -32,7 +32,7 @@ PORT_TRIES_MAX: Final = 3  # between finding a free port and using it another pr
 
 def prepare(
     environ: Mapping[str, str] | None = None,
-    tell: Callable[[str], None] = lambda message: None,
+    report: Callable[[str], None] = lambda message: None,
 ) -> tuple[Java, list[Path], Path]:
     """Java, jars and start image of the broker, brought or made where they are missing.
 
@@ -42,7 +42,7 @@ def prepare(
     """
     java = ensure_java(environ)
     jars = ensure("broker", environ)
-    image = ensure_image(java, jars, ports=_free_ports(), environ=environ, tell=tell)
+    image = ensure_image(java, jars, ports=_free_ports(), environ=environ, report=report)
     return java, jars, image
 
 

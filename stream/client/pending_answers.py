@@ -105,27 +105,27 @@ class Awaited:
         reader: Reader,
         *,
         seconds: float,
-        tell: Callable[[Received], None],
+        report: Callable[[Received], None],
         check: Callable[[], None] = lambda: None,
     ) -> bool:
         """Read until every event is answered; whether all were within `seconds`.
 
-        `tell` is called for each message that belongs to what was sent; `check` between looks, and
-        may raise to end the wait.
+        `report` is called for each message that belongs to what was sent; `check` between looks,
+        and may raise to end the wait.
         """
         deadline = time.monotonic() + seconds
         while True:
             while self._is_due() and time.monotonic() < deadline:
-                self._take_all(reader.poll(), tell)
+                self._take_all(reader.poll(), report)
                 check()
-            self._take_all(reader.drain(), tell)  # What came with the last answer; it may wait.
+            self._take_all(reader.drain(), report)  # What came with the last answer; it may wait.
             if not self._is_due() or time.monotonic() >= deadline:
                 return not self._is_due()
 
-    def _take_all(self, found: Iterable[Received], tell: Callable[[Received], None]) -> None:
+    def _take_all(self, found: Iterable[Received], report: Callable[[Received], None]) -> None:
         for received in found:
             if self.take(received):
-                tell(received)
+                report(received)
 
     def _is_due(self) -> bool:
         return bool(self._open or self._waiting)

@@ -271,7 +271,7 @@ def _send(
             failures += 1
             _complain(f"event {sent.event_id} was not sent: {sent.error}")
 
-    def tell_received(received: Received) -> None:
+    def report_received(received: Received) -> None:
         click.echo(received_line(received, output))
 
     with ExitStack() as stack:
@@ -293,7 +293,7 @@ def _send(
                 awaited.give_up(event.event_id)
                 _complain(f"{name}: {error}")
         sender.flush()
-        in_time = reader is None or awaited.wait(reader, seconds=wait or 0, tell=tell_received)
+        in_time = reader is None or awaited.wait(reader, seconds=wait or 0, report=report_received)
     for cluster_id, spu_ids in awaited.drained.items():
         _complain(_drained(cluster_id, spu_ids))
     if not in_time:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 class Interrupts:
     """Notes SIGINT and SIGTERM from its making on; a second Ctrl-C does not wait.
 
-    To be made after Spark has started, which sets a handler of its own. `tell` is called at the
+    To be made after Spark has started, which sets a handler of its own. `report` is called at the
     first signal.
     """
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[], None]) -> None:
+        self._report = report
         self._number: int | None = None
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._note)
@@ -39,5 +39,5 @@ class Interrupts:
         if self._number == signal.SIGINT == number:
             raise KeyboardInterrupt
         if self._number is None:
-            self._tell()
+            self._report()
         self._number = number

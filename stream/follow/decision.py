@@ -112,7 +112,7 @@ class Sightings:
         Args:
             racks: of the brokers that are there, by id; None or empty: nothing could be seen.
             now: a clock in seconds that never goes back.
-            gap: two looks that are further apart tell nothing of the time between them.
+            gap: two looks that are further apart say nothing of the time between them.
         """
         if not racks:
             return replace(self, looked_at=None)

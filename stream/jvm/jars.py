@@ -122,7 +122,7 @@ def ensure_all(
     environ: Mapping[str, str] | None = None,
     *,
     lock: Mapping[Group, Sequence[Jar]] | None = None,
-    tell: Callable[[str], None] = lambda message: None,
+    report: Callable[[str], None] = lambda message: None,
 ) -> dict[Group, list[Path]]:
     """The jars of several groups with one run of Ivy; safe in several processes at once.
 
@@ -147,7 +147,7 @@ def ensure_all(
         java = ensure_java(environ)  # Takes the lock itself, so before it is held here.
         with locked(home):
             if missing := wanted():  # Another process may have brought them meanwhile.
-                _fetch(home, missing, folders, java=java, environ=environ, tell=tell)
+                _fetch(home, missing, folders, java=java, environ=environ, report=report)
     return {group: [folders[group] / jar.file_name for jar in lock[group]] for group in groups}
 
 
@@ -193,11 +193,11 @@ def _fetch(
     *,
     java: Java,
     environ: Mapping[str, str],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     count = sum(len(jars) for jars in wanted.values())
     size = sum(jar.size for jars in wanted.values() for jar in jars)
-    tell(f"fetching {count} jars ({size / 1e6:.0f} MB) for {', '.join(wanted)} into {home}")
+    report(f"fetching {count} jars ({size / 1e6:.0f} MB) for {', '.join(wanted)} into {home}")
     roots = {
         group: [Root(coordinate=jar.coordinate) for jar in jars] for group, jars in wanted.items()
     }

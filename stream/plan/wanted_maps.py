@@ -126,7 +126,7 @@ def checked_record(
         partition=int(message.partition() or 0),
         offset=int(message.offset() or 0),
         key=key,
-        told=fault,
+        fault=fault,
         writer=writer,
     )
 

@@ -38,7 +38,7 @@ class DamagedOutputError(PublishedError):
         partition: int,
         offset: int,
         key: bytes,
-        told: str,
+        fault: str,
         writer: str = "the job",
     ) -> None:
         self.topic = topic
@@ -46,7 +46,7 @@ class DamagedOutputError(PublishedError):
         self.offset = offset
         self.key = key
         super().__init__(
-            f"{topic} has under key {key!r} (partition {partition}, offset {offset}) {told}; only "
+            f"{topic} has under key {key!r} (partition {partition}, offset {offset}) {fault}; only "
             f"{writer} may write there. Write the former value under this key again, from a copy "
             f"of the topic, or a tombstone if the key was never that of {writer}"
         )
@@ -146,7 +146,7 @@ class PublishedState:
     ) -> DamagedOutputError:
         name = topic_name(topic, prefix=self._prefix)
         return DamagedOutputError(
-            topic=name, partition=place[0], offset=place[1], key=key, told=found
+            topic=name, partition=place[0], offset=place[1], key=key, fault=found
         )
 
 

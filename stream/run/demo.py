@@ -130,7 +130,7 @@ class Play:
         """
         with self._reader as reader:
             is_whole = self._awaited.wait(
-                reader, seconds=ANSWER_SECONDS_MAX, tell=self._received, check=check
+                reader, seconds=ANSWER_SECONDS_MAX, report=self._received, check=check
             )
         if not is_whole:
             missing = self._awaited.unanswered

@@ -45,7 +45,7 @@ def ensure_spark_image(
     java: Java,
     jars: Sequence[Path],
     environ: Mapping[str, str] | None = None,
-    tell: Callable[[str], None] = lambda message: None,
+    report: Callable[[str], None] = lambda message: None,
 ) -> None:
     """Make the archive for this Java and these jars unless it is there; half a minute.
 
@@ -55,7 +55,7 @@ def ensure_spark_image(
     Args:
         jars: what Spark is given besides its own, in the order of its class path.
         environ: the environment to find the cache with; this process's by default.
-        tell: is called when it has to be made, and with why it could not be.
+        report: is called when it has to be made, and with why it could not be.
     """
     home, folder = cache_home(environ), archive_folder(java, jars, environ)
     if folder.is_dir():
@@ -65,14 +65,14 @@ def ensure_spark_image(
             return
         _remove_orphans(folder.parent)
         if problem := _unable(java):
-            tell(f"{_WITHOUT}: {problem}")
+            report(f"{_WITHOUT}: {problem}")
             return
-        tell("running the job once, so that Spark starts in half the time from now on (30 s)")
+        report("running the job once, so that Spark starts in half the time from now on (30 s)")
         with scratch(home) as made:
             archive = made / "image" / ARCHIVE
             archive.parent.mkdir()
             if problem := _run(archive, made / "log", environ):
-                tell(f"{_WITHOUT}: {problem}")
+                report(f"{_WITHOUT}: {problem}")
                 return
             note = archive.parent / PACKAGE_NOTE
             note.write_text("\n".join(package_key(pyspark_folder())), encoding="utf-8")

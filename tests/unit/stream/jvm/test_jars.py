@@ -135,7 +135,7 @@ def test_two_at_once_share_one_fetch(environ: dict[str, str]) -> None:
 
     def run() -> None:
         jars = {_GROUP: [_jar()]}
-        found.append(ensure_all([_GROUP], environ, lock=jars, tell=fetches.append)[_GROUP])
+        found.append(ensure_all([_GROUP], environ, lock=jars, report=fetches.append)[_GROUP])
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
