@@ -37,8 +37,8 @@ from spu_assigner.schemas.messages.codec import EventKind, decode_event
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from support.bench.figures import keep, percentiles
+from support.bench.judging import Allowance, Flatness, flatness
 from support.bench.loadrun import JobOptions, RunningLoad, broker_for_load, job_for_load, say
-from support.job.judging import Allowance, Flatness, flatness
 
 MB: Final = 1_000_000
 CLUSTERS: Final = 50

@@ -22,6 +22,7 @@ from spu_assigner.core.base.events import Event, SpuJoined, TopicCreate, TopicDe
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from support.bench.figures import keep
+from support.bench.judging import Verdict
 from support.bench.loadrun import (
     CLIENT_ID,
     JobOptions,
@@ -30,7 +31,6 @@ from support.bench.loadrun import (
     job_for_load,
     say,
 )
-from support.job.judging import Verdict
 from support.kafka.throttle import UNLIMITED, throttle
 
 CAPACITY: Final = 2**31 - 1

@@ -23,8 +23,8 @@ from spu_assigner.stream.broker.class_archive import HEAP_MB
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.bench.figures import say
+from support.bench.judging import ANSWERS, Tally
 from support.bench.memory import Sampler
-from support.job.judging import ANSWERS, Tally
 from support.job.programs import running
 from support.job.streams import Read, Streams
 

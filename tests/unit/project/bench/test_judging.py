@@ -13,10 +13,7 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.records import ReplicaMap, RingEvent
 from spu_assigner.schemas.messages.codec import encode_record
-from support.bench.loadrun import LINGERING_SECONDS, CheckpointSize
-from support.bench.memory import role_of
-from support.events.builders import Events
-from support.job.judging import (
+from support.bench.judging import (
     MAPS,
     RING_EVENTS,
     STATUSES,
@@ -25,6 +22,9 @@ from support.job.judging import (
     Verdict,
     flatness,
 )
+from support.bench.loadrun import LINGERING_SECONDS, CheckpointSize
+from support.bench.memory import role_of
+from support.events.builders import Events
 
 MB = 1_000_000
 KEEPER = Allowance(slack=12 * MB)
