@@ -5,7 +5,24 @@ follows from an event that was granted (repairs, requests that waited) is decide
 one after the other, each on the state that the one before it left.
 
 The records of one event come in the order in which they apply; `answers` puts those for users in
-their fixed order.
+their fixed order. Each event also leaves an `EventSeen`, and a chain that moved a `ChainsChanged`.
+
+    event             met                                            else
+    TopicCreate       GrantedCreate; near saturation ReplicaMap,     TopicStatus; with WAITING
+                      TopicStatus, a RingEvent per SPU filled        a Waiting
+    TopicGrow         as a create near saturation                    TopicStatus
+    TopicDelete,      ReplicaMap without lists, TopicStatus; per     TopicStatus
+    TopicRelease      SPU freed RingEvent and SpuChanged
+    SpuJoined         RingEvent JOINED or UPDATED, SpuChanged        RingEvent IGNORED
+    SpuLeft           RingEvent LEFT, SpuChanged                     RingEvent IGNORED
+    ClusterRebalance  a ReplicaMap per topic that moves,             TopicStatus
+                      TopicStatus with the number of moves
+
+    what follows      when                                           records
+    repair            decommission; room for a list left short       ReplicaMap, TopicStatus,
+                                                                     Waiting
+    removal           no list holds a leaving SPU any more           SpuGone
+    waiting create    the ring gained a member or a slot             as met, WaitingSettled
 """
 
 from __future__ import annotations
