@@ -49,7 +49,9 @@ class Way:
 
         def note(frame: FrameType, kind: str, _arg: Any) -> None:
             module = frame.f_globals.get("__name__", "")
-            if kind == "call" and module.startswith("spu_assigner."):
+            # What `dataclass` writes (its file is "<string>") nobody has to read.
+            is_ours = module.startswith("spu_assigner.") and frame.f_code.co_filename[0] != "<"
+            if kind == "call" and is_ours:
                 # Of a generator each item is a call, of a comprehension its function's own.
                 name = frame.f_code.co_qualname
                 if not name.endswith((".<genexpr>", ".<listcomp>", ".<dictcomp>", ".<setcomp>")):
