@@ -15,7 +15,6 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow.decision import FollowOptions, Size
-from spu_assigner.stream.follow.loop import follow
 from spu_assigner.stream.follow.rendering import FollowOutput
 
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -138,6 +137,8 @@ def follow_brokers(
     Exit status: 0 done (--once), also where another process leads; 1 failed, or with --once leaves
     held back; 2 wrong usage; 130 and 143 interrupted.
     """
+    from spu_assigner.stream.follow.loop import follow  # heavy, and `--help` needs none of it
+
     size, excluded = Size(cores=cores, capacity=capacity), frozenset(exclude)
     options = FollowOptions(size=size, excluded=excluded, **given)
     watched = _watched(connection, watch_bootstrap_servers, watch_config)

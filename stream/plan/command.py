@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from spu_assigner.core.base.errors import AssignerError
@@ -18,19 +18,10 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings, has_target
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.plan.applied import adopted, seen
-from spu_assigner.stream.plan.apply import apply_plan
 from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
-from spu_assigner.stream.plan.plan_file import plan_json, read_plan, reassignment_json, write_json
-from spu_assigner.stream.plan.rendering import (
-    apply_json,
-    apply_lines,
-    counted,
-    deletion_text,
-    done_line,
-    left_lines,
-    plan_lines,
-)
-from spu_assigner.stream.plan.sources import PlanRequest, plan_now, saved_plan
+
+if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
+    from spu_assigner.stream.plan.sources import PlanRequest
 
 
 class NotConfirmedError(AssignerError):
@@ -123,6 +114,8 @@ def _plan_options(command: Command) -> Command:
         target_config: Path | None,
         **given: Any,
     ) -> Any:
+        from spu_assigner.stream.plan.sources import PlanRequest
+
         names = ("cluster_id", "file", "globs", "delete", "recreate", "foreign")
         request = PlanRequest(
             connection=connection,
@@ -190,6 +183,10 @@ def plan(
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
     """
+    from spu_assigner.stream.plan.plan_file import plan_json, reassignment_json, write_json
+    from spu_assigner.stream.plan.rendering import plan_lines
+    from spu_assigner.stream.plan.sources import plan_now
+
     _require_cluster(request)
     with request.target() as target:
         found_plan, found = plan_now(request, target)
@@ -244,6 +241,11 @@ def apply(
     Exit status: 0 all is done, moves aside that a file was written of; 1 something is not; 2 wrong
     usage or settings.
     """
+    from spu_assigner.stream.plan.apply import apply_plan
+    from spu_assigner.stream.plan.plan_file import read_plan, reassignment_json, write_json
+    from spu_assigner.stream.plan.rendering import apply_json, apply_lines, done_line, left_lines
+    from spu_assigner.stream.plan.sources import plan_now, saved_plan
+
     saved = None
     if plan_file is not None:
         choices = (request.cluster_id, request.file, request.globs, request.foreign)
@@ -295,6 +297,8 @@ def _confirm(plan: TopicsPlan) -> None:
     Raises:
         NotConfirmedError: they are not, or nobody can be asked.
     """
+    from spu_assigner.stream.plan.rendering import counted, deletion_text
+
     deletes = plan.of(ChangeKind.DELETE)
     if not deletes:
         return

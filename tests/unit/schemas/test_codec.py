@@ -495,7 +495,7 @@ def test_what_is_remembered_stays_bounded() -> None:
         (Events().create(replicas=[{"id": 2**63, "replicas": []}]), "entry 0 holds 92233720368"),
         (Events().create(replicas=[{"id": 0, "replicas": [], "x": 1}]), "id and replicas alone"),
         (Events().create(replicas={"lists": []}), "expected a list, or an object"),
-        (Events().create(replicas={"partitions": [], "version": 1}), "neither a list nor"),
+        (Events().create(replicas={"partitions": [], "version": 1}), "expected a list, or"),
         (
             Events().create(replicas=[{"id": 0, "replicas": [1] * 2**20}]),
             "has 1048607 bytes; at most 1048576 are taken",

@@ -128,7 +128,7 @@ def test_credentials_are_sent_and_asked_for(
     ("url", "auth", "said"),
     [
         ("http://registry.example:8081", "me:secret", "is not encrypted"),
-        ("https://registry.example", "secret", "not of the form user:password"),
+        ("https://registry.example", "secret", "expected user:password"),
         ("ftp://registry.example", None, "no address of a Schema Registry"),
         ("https://me:secret@registry.example", None, "no address of a Schema Registry"),
     ],
