@@ -87,6 +87,7 @@ def test_spark_runs_on_the_packaged_java(package: Path, tmp_path: Path) -> None:
     assert _run_spark(java.home) == f"[(0, 50), (1, 50)] {package}"
 
 
+@pytest.mark.long("a Spark session starts on each Java")
 def test_spark_runs_on_each_java_of_this_machine_that_is_accepted(java: Java) -> None:
     """A version that is accepted and does not work would fail later, and in odd ways."""
     homes = {home.resolve() for pattern in SEARCH_PATTERNS for home in _places(pattern)}
@@ -100,7 +101,7 @@ def _places(pattern: str) -> list[Path]:
     return [Path(place) for place in glob.glob(os.path.expanduser(pattern))]
 
 
-@pytest.mark.smoke
+@pytest.mark.long("makes an archive of Spark's classes on another Java")
 def test_sparks_classes_are_archived_on_the_packaged_java(package: Path, tmp_path: Path) -> None:
     """That Java has no archive of its own classes, on which others are built: it is given one."""
     cache = tmp_path / "cache"

@@ -311,6 +311,7 @@ def test_what_is_not_needed_is_done_without(world: World, faults: list[tuple[str
     world.check_state()
 
 
+@pytest.mark.long("a job is started on many damaged checkpoints")
 def test_no_flipped_bits_ever_give_a_wrong_output(world: World) -> None:
     """Bits anywhere in the checkpoint, also in the sums: a named error, or the state as it was."""
     generator = random.Random(SEED)

@@ -198,6 +198,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(
     assert len(kafka.read("topic-status")) == 5
 
 
+@pytest.mark.long("a job starts, and its topic is deleted under it")
 def test_a_topic_deleted_while_the_job_runs_stops_it(
     settings: Settings, begin: Callable[[], Job]
 ) -> None:

@@ -192,6 +192,7 @@ def test_a_create_that_waits_is_awaited_until_it_is_served(job: list[str]) -> No
     assert "status  waits/u  assigned" in done.stdout
 
 
+@pytest.mark.long("two commands wait for an end that does not come")
 def test_a_decommission_is_awaited_until_no_list_is_short(job: list[str]) -> None:
     """What waits is no end: a map may still name the SPU."""
     join(job, "drain", 2)
@@ -471,6 +472,7 @@ def test_the_embedded_broker_alone_serves_until_it_is_ended(tmp_path: Path) -> N
         socket.create_connection((host, int(port)), timeout=5)
 
 
+@pytest.mark.long("a broker and a job start, and play all the documents' examples")
 @pytest.mark.smoke
 def test_the_demonstration_equals_the_documents(java: Java, tmp_path: Path) -> None:
     """The one command of the README: broker, job, scenario; every map as the documents say."""
@@ -491,6 +493,7 @@ def test_the_demonstration_equals_the_documents(java: Java, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []  # Nothing is left behind.
 
 
+@pytest.mark.long("two demonstrations, each a whole job")
 def test_the_demonstration_can_be_played_again_beside_other_events(
     kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
 ) -> None:
@@ -504,6 +507,7 @@ def test_the_demonstration_can_be_played_again_beside_other_events(
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long("two whole runs, each with a broker and a job")
 def test_the_job_with_its_own_broker_goes_on_after_it_was_terminated(
     java: Java, tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ def followed(kafka_cluster: KafkaCluster, topic_prefix: str) -> Iterator[Followe
         follower.process.wait()
 
 
+@pytest.mark.long("a broker of three stops and starts")
 def test_a_broker_that_stops_leaves_and_joins_again_and_the_ring_follows(
     kafka_cluster: KafkaCluster, followed: Followed
 ) -> None:
@@ -170,6 +171,7 @@ def ring(followed: Followed) -> list[int]:
     return sorted(assigner.clusters["c1"].ring.ids.tolist())
 
 
+@pytest.mark.long("a broker of three restarts between two followers")
 def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_nothing(
     kafka_cluster: KafkaCluster, followed: Followed
 ) -> None:

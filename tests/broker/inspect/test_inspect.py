@@ -198,6 +198,7 @@ def test_a_checkpoint_before_its_first_batch_is_reported(job: Job, tmp_path: Pat
         inspect_checkpoint(str(place), spark=job.spark)
 
 
+@pytest.mark.long("a command starts Spark and fails in it")
 def test_a_place_that_spark_cannot_reach_is_reported() -> None:
     """A URL needs jars that are not here; one line says so."""
     done = subprocess.run(

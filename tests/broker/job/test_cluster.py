@@ -137,6 +137,7 @@ def check_all(streams: Streams, events: list[Event]) -> None:
     assert len(streams.applied()) == len(events)
 
 
+@pytest.mark.long("a standalone Spark cluster of a master and two workers starts")
 def test_executors_answer_as_the_core_does(local_cluster: Running) -> None:
     """Executors have neither this process's modules nor its class path, only what they are sent."""
     streams, process = local_cluster.streams, local_cluster.process
@@ -150,6 +151,7 @@ def test_executors_answer_as_the_core_does(local_cluster: Running) -> None:
     assert len([command for command in commands if EXECUTOR in command]) == 2
 
 
+@pytest.mark.long("a worker and an executor are killed in mid-stream")
 def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
     local_cluster: Running,
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
     check_all(streams, events)
 
 
+@pytest.mark.long("spark-submit ships the job to a standalone cluster")
 def test_spark_submit_runs_it_on_a_standalone_cluster(
     kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
 ) -> None:

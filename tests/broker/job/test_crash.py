@@ -70,6 +70,7 @@ def trial(
     trial.close()
 
 
+@pytest.mark.long("a driver is killed, and a second one starts Spark again")
 @pytest.mark.parametrize(
     "failpoint",
     [
@@ -91,6 +92,7 @@ def test_a_driver_killed_in_a_batch_answers_every_request_once(
     trial.check()
 
 
+@pytest.mark.long("the driver is killed and started several times")
 def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) -> None:
     """Where nobody has thought of a failpoint; the moment is another one in each run."""
     trial.ensure()
@@ -102,8 +104,10 @@ def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) 
     trial.check()
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("kind", ["pyspark.daemon", "stream.shard.server"])
+@pytest.mark.long("Spark notices the loss of its daemon and repeats the task")
+@pytest.mark.parametrize(
+    "kind", [pytest.param("pyspark.daemon", marks=pytest.mark.smoke), "stream.shard.server"]
+)
 def test_a_worker_or_shard_server_that_is_killed_is_replaced(trial: Trial, kind: str) -> None:
     """They are processes of their own; the task fails, Spark repeats it, the job goes on."""
     job = trial.ensure(command=SHORT)
@@ -144,6 +148,7 @@ def test_a_broker_that_stands_still_loses_nothing(trial: Trial, broker: Embedded
     trial.check_restarted(SHORT)
 
 
+@pytest.mark.long("two whole jobs run on one checkpoint")
 def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
     """Both are at work on one stream and one checkpoint; the second one takes over."""
     older = trial.ensure(command=SHORT)
@@ -298,6 +303,7 @@ def test_a_commit_that_ends_in_a_fault_of_the_broker_is_looked_up(
     assert sink.last == SentBatch(batch=1, count=1, repeated=commits)
 
 
+@pytest.mark.long("the counter-proof kills a whole job at each point and lets it end")
 def test_without_a_look_at_the_marker_the_same_run_shows_duplicates(
     broker: EmbeddedBroker, java: Java, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def life_of(cluster_id: str, first: int, topics: range) -> list[Event]:
     ]
 
 
+@pytest.mark.long("a job starts twice")
 def test_a_restart_goes_on_and_repeats_nothing(
     settings: Settings, run: Callable[..., Job], tmp_path: Path
 ) -> None:
@@ -153,6 +154,7 @@ def test_another_number_of_shards_is_refused(settings: Settings, run: Callable[.
     assert run(replace(settings, shards=None)).shards == SHARDS
 
 
+@pytest.mark.long("two jobs run and a checkpoint is recovered")
 def test_a_profile_that_the_checkpoint_does_not_suit_is_refused(
     settings: Settings,
     run: Callable[..., Job],

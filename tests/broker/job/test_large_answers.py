@@ -18,6 +18,7 @@ FIRST_SPU = 2**28  # ids of five bytes: maps of 8.2 MB, as large as a message ma
 CREATES = 8
 
 
+@pytest.mark.long("a job answers with maps of many million replicas")
 def test_large_answers_go_by_a_file_and_come_out_the_same(
     settings: Settings, run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:

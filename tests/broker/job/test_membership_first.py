@@ -42,6 +42,7 @@ def test_a_limit_on_batches_holds_back_topic_events_only(
     assert sum(batch[f"{prefix}topic-events"] for batch in read) == 30
 
 
+@pytest.mark.long("joins and creates race over many batches")
 def test_a_create_never_overtakes_a_join_acknowledged_before_it(
     settings: Settings, run: Callable[..., Job]
 ) -> None:

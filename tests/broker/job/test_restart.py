@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from spu_assigner.core import (
     Assigner,
     Event,
@@ -130,6 +131,7 @@ def check_state(streams: Streams, assigner: Assigner) -> None:
     }
 
 
+@pytest.mark.long("a job is stopped, killed and started in one life")
 def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(
     kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
 ) -> None:

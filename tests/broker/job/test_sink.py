@@ -288,7 +288,6 @@ def test_one_that_is_shut_out_while_it_sends_says_the_same(
     assert sent_values(settings) == []
 
 
-@pytest.mark.smoke
 def test_what_an_older_process_left_open_is_never_seen(
     settings: Settings, make_sink: MakeSink
 ) -> None:
@@ -301,7 +300,6 @@ def test_what_an_older_process_left_open_is_never_seen(
     assert sent_values(settings) == [b"whole"]
 
 
-@pytest.mark.smoke
 def test_after_a_time_out_the_marker_decides(
     settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,7 @@ def jobs(settings: Settings, tmp_path: Path) -> Iterator[Jobs]:
         yield Jobs(settings, tmp_path, stack)
 
 
+@pytest.mark.long("two whole jobs run on one checkpoint")
 @pytest.mark.smoke
 def test_of_two_idle_jobs_the_older_ends_without_an_event_and_the_newer_answers(
     jobs: Jobs,
@@ -147,7 +148,6 @@ def test_of_two_idle_jobs_the_older_ends_without_an_event_and_the_newer_answers(
         assert not any(words in jobs.logged(job) for words in SPARKS_WORDS)
 
 
-@pytest.mark.smoke
 def test_a_job_that_kafka_shuts_out_says_one_line_and_librdkafka_none(jobs: Jobs) -> None:
     """Its successor left no note in the checkpoint: an older release, or a copy's job."""
     settings, events = jobs.settings, Events()
@@ -163,9 +163,10 @@ def test_a_job_that_kafka_shuts_out_says_one_line_and_librdkafka_none(jobs: Jobs
     assert not any(words in jobs.said(older) for words in LIBRDKAFKAS_WORDS)
 
 
+@pytest.mark.long("two whole jobs run on one checkpoint")
 @pytest.mark.parametrize(
     "in_flight",
-    [pytest.param(False, id="idle", marks=pytest.mark.smoke), pytest.param(True, id="in flight")],
+    [pytest.param(False, id="idle"), pytest.param(True, id="in flight")],
 )
 def test_an_older_job_that_stood_still_ends_when_it_wakes(jobs: Jobs, in_flight: bool) -> None:
     """All its processes were stopped before the newer one started, and wake when that answers."""
@@ -192,6 +193,7 @@ def test_an_older_job_that_stood_still_ends_when_it_wakes(jobs: Jobs, in_flight:
     jobs.check()
 
 
+@pytest.mark.long("two whole jobs run on one checkpoint")
 def test_an_older_job_that_wakes_beside_an_idle_one_with_an_event_is_outlived(jobs: Jobs) -> None:
     """Both have the same batch to plan, and neither has seen its event before."""
     older, events = jobs.start(), Events()
@@ -212,6 +214,7 @@ def test_an_older_job_that_wakes_beside_an_idle_one_with_an_event_is_outlived(jo
     jobs.check()
 
 
+@pytest.mark.long("two whole jobs run on one checkpoint")
 def test_an_older_job_whose_driver_stood_still_while_its_jvm_planned_ends_when_it_wakes(
     jobs: Jobs,
 ) -> None:
@@ -266,6 +269,7 @@ def wait_noted(settings: Settings, job: Job) -> None:
         assert time.monotonic() < deadline
 
 
+@pytest.mark.long("two whole jobs run on one checkpoint")
 def test_a_batch_that_another_process_planned_is_taken_as_planned(
     settings: Settings, run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def _racks_used(
     }
 
 
+@pytest.mark.long("Kafka moves replicas between three brokers")
 def test_a_broker_goes_its_replicas_move_and_the_job_goes_on(
     kafka_cluster: KafkaCluster, settings: Settings, run: Callable[..., Job]
 ) -> None:

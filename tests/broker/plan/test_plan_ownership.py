@@ -89,7 +89,6 @@ def test_a_topic_that_was_imported_and_withdrawn_keeps_its_data(
     assert records(operator, "legacy") == [2]
 
 
-@pytest.mark.smoke
 def test_a_name_clash_touches_nothing_until_a_word_is_given(
     operator: Operator, job: SmallJob
 ) -> None:
@@ -208,7 +207,6 @@ def published(operator: Operator, topic: str) -> bytes:
     return values[-1]
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_released_topic_stays_and_its_name_no_longer_means_ours(
     operator: Operator, job: SmallJob, is_seen: bool
@@ -346,7 +344,6 @@ def killed(operator: Operator, what: str, *options: object) -> list[str]:
     return process.stdout.splitlines()
 
 
-@pytest.mark.smoke
 def test_what_was_made_is_printed_and_recorded_though_apply_is_killed(
     operator: Operator, tmp_path: Path
 ) -> None:

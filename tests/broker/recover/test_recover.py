@@ -135,6 +135,7 @@ def fails(*_given: object) -> None:
     raise ConnectionError("the broker is gone")
 
 
+@pytest.mark.long("a job runs before the recovery and another after it")
 @pytest.mark.smoke
 def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     settings: Settings,

@@ -66,6 +66,7 @@ def beginning_deleted(settings: Settings, topic: str, message: Message) -> None:
                 return
 
 
+@pytest.mark.long("a job starts twice, and its outputs are audited several times")
 @pytest.mark.smoke
 def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(
     settings: Settings, run: Callable[..., Job]

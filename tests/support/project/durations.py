@@ -1,9 +1,9 @@
 """How long each test takes, as stored by `make test-all STORE=1`, and the reasons of the long ones.
 
-The file has the tests of 5 s and more, without what they share with others (a broker, a session):
+The file has the tests of over 20 s, without what they share with others (a broker, a session):
 `{"commit": …, "cores": …, "seconds": {"tests/…::name": 21.3}}`. Nothing fails because a machine is
 slow: what is held is that a test that took more than `LONG_SECONDS` when all were measured says
-why, in its mark `long("reason")`.
+why in its mark `long("reason")`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[3]
 STORED: Final = ROOT / "tests" / "data" / "durations.json"
-STORED_SECONDS_MIN: Final = 5.0
 LONG_SECONDS: Final = 20.0  # of a test, in CONTRIBUTING.md
 
 
@@ -46,7 +45,7 @@ class Durations:
         long = {
             name: round(took, 1)
             for name, took in sorted(self._seconds.items())
-            if took >= STORED_SECONDS_MIN
+            if took > LONG_SECONDS
         }
         stored = {"commit": commit, "cores": os.cpu_count(), "seconds": long}
         STORED.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
