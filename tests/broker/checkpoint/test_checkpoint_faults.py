@@ -340,7 +340,6 @@ def test_no_flipped_bits_ever_give_a_wrong_output(world: World) -> None:
     assert {*outcomes} == {"refused", "as it was"}
 
 
-@pytest.mark.smoke
 def test_a_deleted_checkpoint_is_not_begun_anew(world: World) -> None:
     """All events would be answered a second time."""
     shutil.rmtree(world.checkpoint, ignore_errors=True)
@@ -350,7 +349,6 @@ def test_a_deleted_checkpoint_is_not_begun_anew(world: World) -> None:
     assert world.ends() == before
 
 
-@pytest.mark.smoke
 def test_a_copy_that_is_batches_old_is_refused(world: World) -> None:
     """What it would do next was done already, by the job that made the later one."""
     world.bring_back(world.older)

@@ -170,7 +170,6 @@ def test_a_refusal_is_shown_and_status_1(job: list[str]) -> None:
     assert "rejected INSUFFICIENT_SPUS: replication_factor 2 needs 1 more SPUs" in done.stdout
 
 
-@pytest.mark.smoke
 def test_a_create_that_waits_is_awaited_until_it_is_served(job: list[str]) -> None:
     """Waiting is no grant: within the time it is status 3, once an SPU has come it is 0."""
     join(job, "waits", 1)
@@ -282,7 +281,6 @@ def test_every_answer_to_a_file_is_awaited(job: list[str]) -> None:
     assert [answer["replicas"] for answer in maps] == [[[0]], None]
 
 
-@pytest.mark.smoke
 def test_a_release_differs_from_a_delete_on_the_wire(job: list[str]) -> None:
     """By its status, by what is shown, and by the type in the tombstone's headers."""
     join(job, "free", 1)

@@ -291,7 +291,6 @@ def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(
     followed.waits_for(JOINED)
 
 
-@pytest.mark.smoke
 def test_a_capacity_that_kafka_has_half_used_is_warned_of_before_it_is_announced(
     kafka_cluster: KafkaCluster, followed: Followed
 ) -> None:

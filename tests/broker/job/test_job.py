@@ -237,7 +237,6 @@ def test_a_broker_that_does_not_answer_is_told() -> None:
         start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ=ENVIRON))
 
 
-@pytest.mark.smoke
 def test_an_unknown_host_beside_a_broker_stops_nobody(
     settings: Settings, run: Callable[..., Job]
 ) -> None:

@@ -67,7 +67,6 @@ def records_of(messages: list[Any]) -> Iterator[tuple[Any, Any]]:
         yield message, decode_record(message.value() or b"")
 
 
-@pytest.mark.smoke
 def test_every_poison_has_its_outcome_and_the_query_never_restarts(
     settings: Settings, run: Callable[..., Job]
 ) -> None:

@@ -131,7 +131,6 @@ def jobs(settings: Settings, tmp_path: Path) -> Iterator[Jobs]:
 
 
 @pytest.mark.long("two whole jobs run on one checkpoint")
-@pytest.mark.smoke
 def test_of_two_idle_jobs_the_older_ends_without_an_event_and_the_newer_answers(
     jobs: Jobs,
 ) -> None:

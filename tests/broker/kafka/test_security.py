@@ -273,7 +273,6 @@ def test_a_refusal_is_one_line_that_says_what_to_do(
     assert "right" not in found
 
 
-@pytest.mark.smoke
 def test_a_client_without_tls_or_user_is_told_what_the_port_wants(secured: Secured) -> None:
     """A plain client gets no word from a port that speaks TLS."""
     port = {"KAFKA_BOOTSTRAP_SERVERS": secured.address("SASL_SSL")}

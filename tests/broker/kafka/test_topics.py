@@ -165,7 +165,6 @@ def test_a_prefix_that_makes_no_topic_name_is_refused(kafka: SharedBroker) -> No
         create_topics(_client(kafka), prefix="a/b")
 
 
-@pytest.mark.smoke
 def test_an_unreachable_broker_is_one_line() -> None:
     """The commonest mistake of all."""
     with pytest.raises(UnreachableError, match=r"no Kafka broker answers at 127\.0\.0\.1:1 \("):

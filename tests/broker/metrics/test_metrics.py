@@ -277,7 +277,6 @@ def test_after_a_restart_nothing_is_counted_of_a_batch_that_was_sent(watched: Wa
     )
 
 
-@pytest.mark.smoke
 def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> None:
     """Names, labels and values of all panels, ours and Spark's."""
     samples = [sample for page in watched.pages for sample in samples_of(page)]
@@ -295,7 +294,6 @@ def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> No
         assert dashboard_faults(json.loads(whole.replace(right, wrong)), samples) != []
 
 
-@pytest.mark.smoke
 def test_each_alert_is_of_what_is_there(watched: Watched) -> None:
     """A rule that names what no job shows never fires."""
     file = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))

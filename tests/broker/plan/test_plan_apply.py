@@ -179,7 +179,6 @@ def name_one_as_kafkas(file: Path, topic: str) -> None:
     file.write_text("".join(f"{json.dumps(line)}\n" for line in [*lines, old]), "utf-8")
 
 
-@pytest.mark.smoke
 def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: Path) -> None:
     """One line for each, status 1, and a second run does what is left."""
     events, file = operator.events, tmp_path / "maps.jsonl"

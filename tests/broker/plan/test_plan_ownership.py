@@ -60,7 +60,6 @@ def records(operator: Operator, *topics: str) -> list[int]:
         return found
 
 
-@pytest.mark.smoke
 def test_a_topic_that_was_imported_and_withdrawn_keeps_its_data(
     operator: Operator, job: SmallJob
 ) -> None:
@@ -236,7 +235,6 @@ def test_a_released_topic_stays_and_its_name_no_longer_means_ours(
     assert records(operator, "t") == [1]
 
 
-@pytest.mark.smoke
 def test_a_topic_that_is_gone_is_created_again_only_on_request(
     operator: Operator, job: SmallJob, tmp_path: Path
 ) -> None:
