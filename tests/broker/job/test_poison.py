@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX
 from spu_assigner.core.base.records import RingEvent, TopicStatus
