@@ -39,7 +39,7 @@ EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input 
 }
 
 # How the messages of one version of one schema are read: its type, the input that it may come on
-# (None: it is no event), the size of the header, and the reader.
+# (None: not an event), the size of the header, and the reader.
 _Entrance = tuple[str, EventKind | None, int, Reader]
 
 

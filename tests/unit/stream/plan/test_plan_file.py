@@ -234,7 +234,7 @@ def test_the_moves_are_written_for_kafkas_tool() -> None:
 
 
 SAME = kafka(THEN)
-ANEW = {topic: replace(SAME, ids={**SAME.ids, topic: "another"}) for topic in ("old", "wide")}
+RECREATED = {topic: replace(SAME, ids={**SAME.ids, topic: "another"}) for topic in ("old", "wide")}
 
 
 def now(**topics: list[list[int]] | None) -> KafkaCluster:
@@ -271,8 +271,8 @@ RELEASED = Wanted(replicas=None, is_released=True, released_at=11)
         (now(old=[[2]]), None, APPLIED, "topic old had partition 0 on [1] and has it on [2]"),
         (now(same=None), None, APPLIED, "topic same is gone"),
         (now(wide=None), None, APPLIED, "topic wide is gone"),
-        (ANEW["old"], None, APPLIED, "topic old was deleted and made again"),
-        (ANEW["wide"], None, APPLIED, "topic wide was deleted and made again"),
+        (RECREATED["old"], None, APPLIED, "topic old was deleted and made again"),
+        (RECREATED["wide"], None, APPLIED, "topic wide was deleted and made again"),
         (replace(SAME, kafka_id="other"), WANTED, APPLIED, "for Kafka cluster k, this is other"),
         (replace(SAME, brokers=(1, 3)), None, APPLIED, "brokers were [1, 2, 3] and are [1, 3]"),
         (SAME, mapped(old=ONE), APPLIED, "the map of topic old has changed"),
