@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 import click
-from spu_assigner.stream.config.settings import FILE_VARIABLE, SPECS, Settings
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
 
 Command = Callable[..., Any]
 Form = Literal["table", "json"]  # for people, or for programs
@@ -22,6 +24,27 @@ Form = Literal["table", "json"]  # for people, or for programs
 _METAVARS: Final = {"bootstrap_servers": "HOST:PORT"}
 _SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
+
+
+class OneForErrors(click.Command):
+    """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            vars(error)["exit_code"] = 1
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            vars(error)["exit_code"] = 1
+            raise
+        except AssignerError as error:
+            vars(error)["exit_status"] = 1
+            raise
 
 
 @contextmanager
@@ -60,6 +83,43 @@ def broker_options(command: Command) -> Command:
         return command(connection=connection, **given)
 
     return settings_options("bootstrap_servers", "topic_prefix")(connected)
+
+
+def target_options(command: Command) -> Command:
+    """The Kafka cluster whose topics are meant; the command is given it as `target_connection`.
+
+    It is None where that is the job's.
+    """
+
+    @click.option(
+        "--target-bootstrap-servers",
+        metavar="HOST:PORT",
+        help="The Kafka cluster whose topics are meant, if it is not the job's; also "
+        "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS.",
+    )
+    @click.option(
+        "--target-config",
+        type=click.Path(path_type=Path),
+        help="A settings file for it; also SPU_ASSIGNER_TARGET_CONFIG.",
+    )
+    @wraps(command)
+    def targeted(
+        *, target_bootstrap_servers: str | None, target_config: Path | None, **given: Any
+    ) -> Any:
+        target = _target(target_bootstrap_servers, target_config)
+        return command(target_connection=target, **given)
+
+    return targeted
+
+
+def _target(servers: str | None, config: Path | None) -> Connection | None:
+    if servers is None and config is None and not has_target():
+        return None
+    flags = {"bootstrap_servers": servers}
+    connection = Settings.load(flags=flags, file=config, is_target=True).connection()
+    if connection.security.warning is not None:
+        click.echo(f"warning: target: {connection.security.warning}", err=True)
+    return connection
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.config.command_options import FILE, Command, broker_options
+from spu_assigner.stream.config.command_options import (
+    FILE,
+    Command,
+    OneForErrors,
+    broker_options,
+    target_options,
+)
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.config.settings import Settings, has_target
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.plan.applied import adopted, seen
 from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
@@ -26,27 +31,6 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 
 class NotConfirmedError(AssignerError):
     """Topics would be deleted, and nobody has said that they are to be."""
-
-
-class OneForErrors(click.Command):
-    """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            vars(error)["exit_code"] = 1
-            raise
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.ClickException as error:
-            vars(error)["exit_code"] = 1
-            raise
-        except AssignerError as error:
-            vars(error)["exit_status"] = 1
-            raise
 
 
 _OPTIONS = (
@@ -83,17 +67,6 @@ _OPTIONS = (
         help="Delete topics that apply made and whose replica maps were deleted; no others.",
     ),
     click.option(
-        "--target-bootstrap-servers",
-        metavar="HOST:PORT",
-        help="The Kafka cluster whose topics are meant, if it is not the job's; also "
-        "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS.",
-    ),
-    click.option(
-        "--target-config",
-        type=click.Path(path_type=Path),
-        help="A settings file for it; also SPU_ASSIGNER_TARGET_CONFIG.",
-    ),
-    click.option(
         "--reassignment-file",
         metavar="FILE",
         type=click.Path(path_type=Path),
@@ -106,20 +79,17 @@ def _plan_options(command: Command) -> Command:
     """Whose maps, of which topics, and where; the command is given it as `request`."""
 
     @broker_options
+    @target_options
     @wraps(command)
     def requested(
-        *,
-        connection: Connection,
-        target_bootstrap_servers: str | None,
-        target_config: Path | None,
-        **given: Any,
+        *, connection: Connection, target_connection: Connection | None, **given: Any
     ) -> Any:
         from spu_assigner.stream.plan.sources import PlanRequest
 
         names = ("cluster_id", "file", "globs", "delete", "recreate", "foreign")
         request = PlanRequest(
             connection=connection,
-            target_connection=_target(target_bootstrap_servers, target_config),
+            target_connection=target_connection,
             **{name: given.pop(name) for name in names},
         )
         return command(request=request, **given)
@@ -127,16 +97,6 @@ def _plan_options(command: Command) -> Command:
     for option in reversed(_OPTIONS):
         requested = option(requested)
     return requested
-
-
-def _target(servers: str | None, config: Path | None) -> Connection | None:
-    if servers is None and config is None and not has_target():
-        return None
-    flags = {"bootstrap_servers": servers}
-    connection = Settings.load(flags=flags, file=config, is_target=True).connection()
-    if connection.security.warning is not None:
-        click.echo(f"warning: target: {connection.security.warning}", err=True)
-    return connection
 
 
 @click.command("plan", cls=OneForErrors)
