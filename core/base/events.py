@@ -153,6 +153,19 @@ class TopicRelease(BaseTopicEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAdopted(BaseTopicEvent):
+    """A topic is in Kafka already, as it is; nothing moves because of it.
+
+    Each list keeps the length that it has. The event describes the topic whole: a known topic takes
+    its lists and `pinned`, and keeps its policy if the event names none.
+    """
+
+    replicas: tuple[tuple[int, ...], ...]  # SPU ids of each partition, leader first; any lengths
+    policy: Policy | None = None  # that it grows by; None: the job's default
+    pinned: bool = False  # a rebalance leaves it where it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicGrow(BaseTopicEvent):
     """A topic is to have more partitions."""
 
@@ -167,5 +180,12 @@ class ClusterRebalance(BaseEvent):
 
 
 Event = (
-    SpuJoined | SpuLeft | TopicCreate | TopicDelete | TopicRelease | TopicGrow | ClusterRebalance
+    SpuJoined
+    | SpuLeft
+    | TopicCreate
+    | TopicDelete
+    | TopicRelease
+    | TopicAdopted
+    | TopicGrow
+    | ClusterRebalance
 )

@@ -28,6 +28,7 @@ class Status(FastStrEnum):
     DELETED = "deleted"
     WAITING = "waiting"
     RELEASED = "released"
+    ADOPTED = "adopted"
 
 
 class RingChange(StrEnum):
@@ -53,6 +54,8 @@ class Mode(FastStrEnum):
     BALANCED = "balanced"
     REPAIR = "repair"  # of what a decommission took away
     REBALANCE = "rebalance"
+    ADOPTED = "adopted"  # as they were found in Kafka
+    REPLICATION = "replication"  # made longer or shorter, to another replication factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,8 @@ class Reason:
 class ReplicaMap:
     """The current replica map of a topic; `replicas` None: the topic is deleted or released.
 
-    A list that lost a replica and found no other is shorter than `replication_factor`.
+    A list that lost a replica and found no other is shorter than `replication_factor`, or than what
+    `wanted_lengths` says of it.
     """
 
     cluster_id: str
@@ -101,9 +105,13 @@ class ReplicaMap:
     cause: str  # event_id
     replication_factor: int  # that was asked for
     ignore_rack: bool = False  # of the request, for when the topic grows
-    own_events: tuple[int, ...] = ()  # hashes of its create and last grows; none: `cause` made it
+    # Hashes of the event that made it, and of its last grows and adoptions; none: `cause` made it.
+    own_events: tuple[int, ...] = ()
     reason: Reason | None = None  # None: deleted, or written by a release that gave none
     is_released: bool = False  # with `replicas` None: only forgotten, the data stay in Kafka
+    pinned: bool = False  # a rebalance leaves it where it is
+    # How long each list is to be, of an adopted topic where they differ; None: all as the factor.
+    wanted_lengths: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,9 +37,12 @@ class Assignment:
     reason: Reason
 
 
-def refuse_size(replicas: ReplicaLists, cores: ReplicaLists | None) -> Refusal | None:
+def refuse_size(
+    replicas: ReplicaLists, cores: ReplicaLists | None, wanted_lengths: bytes | None = None
+) -> Refusal | None:
     """Why a map cannot be sent: it is too large for a message."""
     size = wire_size(replicas.matrix) + (0 if cores is None else wire_size(cores.matrix))
+    size += len(wanted_lengths or b"")
     if size <= MAP_SIZE_MAX:
         return None
     hint = "ask for fewer partitions or replicas"

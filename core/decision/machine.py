@@ -10,6 +10,8 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
     event             met                                            else
     TopicCreate       GrantedCreate; near saturation ReplicaMap,     TopicStatus; with WAITING
                       TopicStatus, a RingEvent per SPU filled        a Waiting
+    TopicAdopted      ReplicaMap as found, TopicStatus; RingEvent    TopicStatus
+                      per SPU filled or freed, SpuChanged per freed
     TopicGrow         as a create near saturation                    TopicStatus
     TopicDelete,      ReplicaMap without lists, TopicStatus; per     TopicStatus
     TopicRelease      SPU freed RingEvent and SpuChanged
@@ -19,8 +21,8 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       TopicStatus with the number of moves
 
     what follows      when                                           records
-    repair            decommission; room for a list left short       ReplicaMap, TopicStatus,
-                                                                     Waiting
+    repair            decommission; room for a list left short;      ReplicaMap, TopicStatus,
+                      a topic adopted on leaving SPUs                Waiting
     removal           no list holds a leaving SPU any more           SpuGone
     waiting create    the ring gained a member or a slot             as met, WaitingSettled
 """
@@ -41,6 +43,7 @@ from spu_assigner.core.base.events import (
     SpuId,
     SpuJoined,
     SpuLeft,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -48,6 +51,8 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.records import (
     EventSeen,
+    Mode,
+    Reason,
     Record,
     ReplicaMap,
     RingChange,
@@ -62,6 +67,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.decision import membership
+from spu_assigner.core.decision.adoption import adopt, own_events_after
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -83,6 +89,7 @@ from spu_assigner.core.decision.requests import (
     refuse_create,
     shown_index,
 )
+from spu_assigner.core.decision.ring_changes import count_changes
 from spu_assigner.core.decision.waiting import (
     in_turn,
     may_wait,
@@ -91,7 +98,6 @@ from spu_assigner.core.decision.waiting import (
     waiting_create,
 )
 from spu_assigner.core.state.cluster_state import (
-    OWN_EVENTS_MAX,
     ClusterState,
     event_hash,
     evolve,
@@ -129,11 +135,12 @@ def step(
         evolve(state, record)
     if not records:
         return ()
+    broken = _broken(state, event, records)
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
-    if not leaves and not (frees and (state.waiting or state.leaving)):
+    if not leaves and not broken and not (frees and (state.waiting or state.leaving)):
         return records
     following: list[Record] = []
-    for more in _following(state, event, frees=frees):
+    for more in _following(state, event, broken, frees=frees):
         for record in more:
             evolve(state, record)
         following += more
@@ -163,6 +170,12 @@ def decide(
             records = _forget(state, event, Status.DELETED)
         case TopicRelease():
             records = _forget(state, event, Status.RELEASED)
+        case TopicAdopted() if _has_adopted(state, event.topic, hashed):
+            return ()
+        case TopicAdopted():
+            records = adopt(
+                state, event, default_policy=default_policy, reserved_names=reserved_names
+            )
         case TopicGrow():
             topic = state.topics.get(event.topic)
             if topic is not None and hashed in topic.grown_by:
@@ -191,6 +204,12 @@ def _has_made(state: ClusterState, name: str, hashed: int) -> bool:
     return waiting is not None and event_hash(waiting.cause) == hashed
 
 
+def _has_adopted(state: ClusterState, name: str, hashed: int) -> bool:
+    """Whether the event adopted the topic; only the last of its adoptions are known."""
+    topic = state.topics.get(name)
+    return topic is not None and (topic.created_by == hashed or hashed in topic.grown_by)
+
+
 def _frees(state: ClusterState, records: Sequence[Record]) -> bool:
     """Whether, with these records, the ring gains a member or slots, compared with the state."""
     for record in records:
@@ -199,9 +218,15 @@ def _frees(state: ClusterState, records: Sequence[Record]) -> bool:
                 return True
             case ReplicaMap(replicas=None):
                 return True
+            case ReplicaMap(
+                topic=name, replicas=ReplicaLists() as lists, reason=Reason(mode=Mode.ADOPTED)
+            ) if name in state.topics:
+                changes = count_changes(state.topics[name].replicas.lists(), lists)
+                if min(changes.values(), default=0) < 0:
+                    return True
             case SpuChanged():
-                before = state.spus.get(SpuId(record.spu_id))
-                if before is not None and record.online and record.capacity > before.capacity:
+                known = state.spus.get(SpuId(record.spu_id))
+                if known is not None and record.online and record.capacity > known.capacity:
                     return True
             case TopicStatus(moves=int(moves)) if moves > 0:
                 return True
@@ -210,14 +235,27 @@ def _frees(state: ClusterState, records: Sequence[Record]) -> bool:
     return False
 
 
-def _following(state: ClusterState, event: Event, *, frees: bool) -> Iterator[Sequence[Record]]:
+def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> list[str]:
+    """The topics that an event has left on leaving SPUs, once it is applied; by name."""
+    match event:
+        case SpuLeft(mode=LeaveMode.DECOMMISSION) if event.spu_id in state.leaving:
+            spu_id = SpuId(event.spu_id)
+            return sorted(
+                name for name, each in state.topics.items() if each.replicas.holds(spu_id)
+            )
+        case TopicAdopted() if any(isinstance(record, ReplicaMap) for record in records):
+            topic = state.topics[event.topic]
+            return [event.topic] if any(map(topic.replicas.holds, state.leaving)) else []
+        case _:
+            return []
+
+
+def _following(
+    state: ClusterState, event: Event, broken: Sequence[str], *, frees: bool
+) -> Iterator[Sequence[Record]]:
     """What follows from an event that was applied; each part must be applied before the next."""
-    if isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION:
-        spu_id = SpuId(event.spu_id)
-        if spu_id in state.leaving:
-            holding = [name for name, topic in state.topics.items() if topic.replicas.holds(spu_id)]
-            for name in sorted(holding):
-                yield repair(state, name, cause=event.event_id, is_retry=False)
+    for name in broken:
+        yield repair(state, name, cause=event.event_id, is_retry=False)
     if frees:
         for waiting in in_turn(state, Wait.REPAIR):
             yield repair(state, waiting.topic, cause=waiting.cause, is_retry=True)
@@ -309,6 +347,7 @@ def _granted(
     )
     revision = 1
     own: tuple[int, ...] = ()
+    pinned, wanted_lengths = False, None
     if isinstance(event, TopicCreate):
         replication_factor = assignment.replicas.matrix.shape[1]
         ignore_rack = event.ignore_rack
@@ -316,8 +355,10 @@ def _granted(
         topic = state.topics[event.topic]
         revision = topic.revision + 1
         replication_factor, ignore_rack = topic.replication_factor, topic.ignore_rack
-        grown = (*topic.grown_by, event_hash(event.event_id))[1 - OWN_EVENTS_MAX :]
-        own = (topic.created_by, *grown)
+        own, pinned = own_events_after(topic, event.event_id), topic.pinned
+        if topic.wanted_lengths is not None:
+            new = len(assignment.replicas) - len(topic.wanted_lengths)
+            wanted_lengths = (*topic.wanted_lengths, *(replication_factor,) * new)
     records: list[Record] = [
         ReplicaMap(
             cluster_id=state.cluster_id,
@@ -331,6 +372,8 @@ def _granted(
             replication_factor=replication_factor,
             ignore_rack=ignore_rack,
             own_events=own,
+            pinned=pinned,
+            wanted_lengths=wanted_lengths,
             reason=assignment.reason,
         ),
         status(state, event.topic, Status.ASSIGNED, event.event_id),
@@ -385,7 +428,9 @@ def _forget(state: ClusterState, event: TopicDelete | TopicRelease, answer: Stat
             policy=topic.policy,
             replicas=None,
             cores=None,
-            chain_index=shown_index(state, topic, ring, chains),
+            chain_index=shown_index(
+                state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack
+            ),
             cause=event.event_id,
             replication_factor=topic.replication_factor,
             is_released=answer is Status.RELEASED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from spu_assigner.core.base.errors import Code
@@ -53,6 +53,25 @@ def _refuse_spus(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
     return None if fault is None else Refusal(fault.code, fault.message)
 
 
+def unknown_spus(state: ClusterState, lists: Sequence[Sequence[int]]) -> Iterator[ManualFault]:
+    """Every SPU of these lists that the cluster does not have; its path is partition and place."""
+    for partition, row in enumerate(lists):
+        for place, spu_id in enumerate(row):
+            if SpuId(spu_id) not in state.spus:
+                yield _unknown_spu(state, partition, spu_id, (partition, place))
+
+
+def _unknown_spu(
+    state: ClusterState, partition: int, spu_id: int, path: tuple[int | str, ...]
+) -> ManualFault:
+    return ManualFault(
+        code=Code.MANUAL_UNKNOWN_SPU,
+        message=f"partition {partition} names SPU {spu_id}, "
+        f"which is not in cluster {state.cluster_id!r}",
+        path=path,
+    )
+
+
 def spu_faults(
     state: ClusterState, lists: Iterable[tuple[int, list[tuple[int, int]]]]
 ) -> Iterator[ManualFault]:
@@ -63,12 +82,7 @@ def spu_faults(
         known = [(place, spu_id) for place, spu_id in replicas if SpuId(spu_id) in state.spus]
         for place, spu_id in replicas:
             if SpuId(spu_id) not in state.spus:
-                yield ManualFault(
-                    code=Code.MANUAL_UNKNOWN_SPU,
-                    message=f"partition {partition} names SPU {spu_id}, "
-                    f"which is not in cluster {state.cluster_id!r}",
-                    path=(*path, place),
-                )
+                yield _unknown_spu(state, partition, spu_id, (*path, place))
         for place, spu_id in known:
             if spu_id in state.leaving:
                 yield ManualFault(

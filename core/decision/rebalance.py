@@ -17,24 +17,18 @@ from spu_assigner.core.base.records import (
     Move,
     Order,
     Record,
-    RingChange,
-    SpuChanged,
     Status,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.decision.answers import (
     CLUSTER_TOPIC,
     Refusal,
-    chains_changed,
-    entered,
     rejected,
-    ring_event,
-    ring_with,
-    ring_without,
     status,
 )
 from spu_assigner.core.decision.repair import moved_cores, revised
 from spu_assigner.core.decision.requests import shown_index
+from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.rebalance.planning import ListMove, Rebalance, plan_rebalance
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
@@ -48,7 +42,7 @@ NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     """The maps that change, ring events, and one status with the number of moves.
 
-    Its message also counts the manual topics, which never move.
+    Its message also counts the manual and the pinned topics, which never move.
     """
     if not 0 <= event.max_moves <= MOVES_MAX:
         refusal = Refusal(
@@ -78,9 +72,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         f"{len(plan.moves)} replicas move, {plan.reorders} lists get another leader "
         "from among their replicas"
     )
-    manual = len(state.topics) - len(names)
-    if manual:
-        message += f"; {manual} manual topic{'' if manual == 1 else 's'} left alone"
+    message += _left_alone(state, len(state.topics) - len(names))
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
     return [
         *_records(state, changed, cause=event.event_id),
@@ -89,7 +81,17 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
 
 
 def _may_move(topic: Topic) -> bool:
-    return topic.policy is not Policy.MANUAL
+    return topic.policy is not Policy.MANUAL and not topic.pinned
+
+
+def _left_alone(state: ClusterState, count: int) -> str:
+    """What is said of so many topics that do not move."""
+    if count == 0:
+        return ""
+    pinned = sum(topic.pinned for topic in state.topics.values())
+    kinds = ["manual"] if count > pinned else []
+    kinds += ["pinned"] if pinned else []
+    return f"; {count} {' or '.join(kinds)} topic{'' if count == 1 else 's'} left alone"
 
 
 def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
@@ -110,50 +112,17 @@ Changed = Mapping[str, tuple[ReplicaLists, list[ListMove] | None]]
 
 def _records(state: ClusterState, changed: Changed, *, cause: str) -> list[Record]:
     """The SPUs that come back into the ring first, then maps, ring events and chains."""
-    before, after = _counts(state, changed)
-    ring, chains = state.ring, dict(state.chains)
-    filled = tuple(
-        spu_id
-        for spu_id, count in after.items()
-        if spu_id in ring and count >= state.spus[spu_id].capacity
-    )
-    restored = tuple(
-        spu_id
-        for spu_id, count in after.items()
-        if state.spus[spu_id].online and before[spu_id] >= state.spus[spu_id].capacity > count
-    )
-    if filled:
-        ring, chains = ring_without(ring, chains, filled)
-    described: dict[SpuId, SpuChanged] = {}
-    registration = state.registration_next
-    for spu_id in restored:
-        weights = tuple(state.core_weights[spu_id])
-        described[spu_id] = replace(
-            state.spus[spu_id], registration=registration, core_weights=weights
-        )
-        registration += 1
-    ring = ring_with(state, described, restored, ring)
-    chains = entered(ring, chains)
-    changes = [(spu_id, RingChange.SATURATED) for spu_id in filled]
-    changes += [(spu_id, RingChange.RESTORED) for spu_id in restored]
-    return [
-        *described.values(),
-        *_maps(state, changed, ring, chains, cause=cause),
-        *[ring_event(state, spu_id, change, ring.size, cause) for spu_id, change in changes],
-        *chains_changed(state, chains, registration),
-    ]
-
-
-def _counts(state: ClusterState, changed: Changed) -> tuple[dict[SpuId, int], dict[SpuId, int]]:
-    """Replicas before and after, of the SPUs that hold more or less, by id."""
-    differences: dict[int, int] = {}
+    changes: dict[int, int] = {}  # of counts, by SPU
     for _, moves in changed.values():
         for move in moves or ():
-            differences[move.gone] = differences.get(move.gone, 0) - 1
-            differences[move.taken] = differences.get(move.taken, 0) + 1
-    moved = [SpuId(spu_id) for spu_id, count in sorted(differences.items()) if count]
-    before = {spu_id: state.ledger.count(spu_id) for spu_id in moved}
-    return before, {spu_id: before[spu_id] + differences[spu_id] for spu_id in moved}
+            changes[move.gone] = changes.get(move.gone, 0) - 1
+            changes[move.taken] = changes.get(move.taken, 0) + 1
+    after = ring_after(state, changes)
+    return [
+        *after.described.values(),
+        *_maps(state, changed, after.ring, after.chains, cause=cause),
+        *after.records(state, cause),
+    ]
 
 
 def _maps(
@@ -179,7 +148,9 @@ def _maps(
                 cause=cause,
                 replicas=replicas,
                 cores=cores,
-                chain_index=shown_index(state, topic, ring, chains),
+                chain_index=shown_index(
+                    state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack
+                ),
                 mode=Mode.REBALANCE,
                 moves=[
                     Move(partition=move.partition, gone=move.gone, taken=move.taken)

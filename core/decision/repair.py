@@ -100,19 +100,23 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
     topic = state.topics[name]
     candidates = Candidates(state)
     lists = topic.replicas.lists().tolist()
+    lengths = topic.lengths_wanted(len(lists))
     moves: list[Move] = []
     open_rows: list[list[int]] = []
-    for partition, row in enumerate(lists):
-        if len(row) == topic.replication_factor and not _leaving(state, row):
+    for partition, (row, wanted) in enumerate(zip(list(lists), lengths, strict=True)):
+        if len(row) == wanted and not _leaving(state, row):
             continue
-        repaired = _repair_list(state, candidates, partition, row, topic.replication_factor)
+        repaired = _repair_list(state, candidates, partition, row, wanted)
         lists[partition] = repaired.row
         moves += repaired.moves
-        if len(repaired.row) < topic.replication_factor or _leaving(state, repaired.row):
+        if len(repaired.row) < wanted or _leaving(state, repaired.row):
             open_rows.append(repaired.row)
     records: list[Record] = []
     replicas = ReplicaLists.of_lists(lists)
-    too_large = refuse_size(replicas, None if topic.cores is None else replicas) if moves else None
+    too_large = None
+    if moves:
+        cores = None if topic.cores is None else replicas
+        too_large = refuse_size(replicas, cores, topic.wanted_lengths)
     if too_large is not None:
         return _outcome(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
     if moves:
@@ -185,7 +189,9 @@ def _changed(
             cause=cause,
             replicas=replicas,
             cores=moved_cores(state.core_weights, topic, replicas),
-            chain_index=shown_index(state, topic, ring, chains),
+            chain_index=shown_index(
+                state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack
+            ),
             mode=Mode.REPAIR,
             moves=moves,
         )
@@ -226,6 +232,8 @@ def revised(
         replication_factor=topic.replication_factor,
         ignore_rack=topic.ignore_rack,
         own_events=(topic.created_by, *topic.grown_by),
+        pinned=topic.pinned,
+        wanted_lengths=None if topic.wanted_lengths is None else tuple(topic.wanted_lengths),
         reason=Reason(
             mode=mode,
             ring_size=ring.size,

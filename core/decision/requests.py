@@ -30,7 +30,6 @@ from spu_assigner.core.policies.planner import (
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
-from spu_assigner.core.state.topic import Topic
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
 RULES_OF: Final = {
@@ -70,7 +69,7 @@ def refuse_create(
         )
     topic = event.topic
     if topic in reserved_names or topic.startswith(KAFKA_OWN):
-        return _refuse_name(topic)
+        return refuse_name(topic, reserved_names)
     if topic not in state.topics and topic not in state.waiting:
         return None
     found = "exists" if topic in state.topics else "waits"
@@ -134,7 +133,7 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
         cores=cores,
         reason=replace(assignment.reason, first_partition=len(lists)),
     )
-    return refuse_size(grown.replicas, grown.cores) or grown
+    return refuse_size(grown.replicas, grown.cores, topic.wanted_lengths) or grown
 
 
 def _refuse_start(event: TopicCreate, policy: Policy) -> Refusal | None:
@@ -168,13 +167,17 @@ def _refuse_number(code: Code, field: str, value: int, largest: int) -> Refusal:
     return Refusal(code, f"{field} is {bounded_repr(value)}; expected 1 to {largest}")
 
 
-def _refuse_name(topic: str) -> Refusal:
-    found = (
-        f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
-        if topic.startswith(KAFKA_OWN)
-        else "is one of the assigner's own topics"
-    )
-    return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; choose another name")
+def refuse_name(
+    topic: str, reserved_names: frozenset[str], *, advice: str = "choose another name"
+) -> Refusal | None:
+    """Why no topic of the assigner's may be called so; None: it may."""
+    if topic.startswith(KAFKA_OWN):
+        found = f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
+    elif topic in reserved_names:
+        found = "is one of the assigner's own topics"
+    else:
+        return None
+    return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; {advice}")
 
 
 def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Assignment | Refusal:
@@ -302,18 +305,23 @@ def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Placem
 
 
 def shown_index(
-    state: ClusterState, topic: Topic, ring: Ring, chains: Mapping[Order, Chain]
+    state: ClusterState,
+    policy: Policy,
+    ring: Ring,
+    chains: Mapping[Order, Chain],
+    *,
+    ignore_rack: bool,
 ) -> int | None:
     """The index that a record of a living topic shows: of its policy's order; None for `manual`.
 
     While racks are incomplete that is the order by id.
     """
-    if topic.policy is Policy.MANUAL:
+    if policy is Policy.MANUAL:
         return None
-    if topic.policy is Policy.BALANCED:
+    if policy is Policy.BALANCED:
         order = Order.BALANCED
     else:
-        rule = rule_of(state, topic.policy, ignore_rack=topic.ignore_rack)
+        rule = rule_of(state, policy, ignore_rack=ignore_rack)
         order = Order.ID if rule is None else ORDER_OF[rule]
     return ring.index(order, chains[order])
 

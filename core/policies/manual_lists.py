@@ -11,7 +11,7 @@ first, duplicates, ids that are none. `list_faults` reports all, for `lint`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
@@ -58,11 +58,7 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
         yield _malformed(f"found {bounded_repr(entries)}")
         return
     if not 1 <= len(entries) <= PARTITIONS_MAX:
-        yield ManualFault(
-            code=Code.INVALID_PARTITIONS,
-            message=f"the replica lists name {len(entries)} partitions; "
-            f"name 1 to {PARTITIONS_MAX}, each with its list",
-        )
+        yield _wrong_count(len(entries))
         return
     first: tuple[int, int] | None = None  # partition and length of the first list that has SPUs
     after_slip = None  # the id that may follow one out of order
@@ -86,14 +82,37 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
             continue
         if first is None and replicas:
             first = partition, len(replicas)
-        yield from _faults_of_list(partition, replicas, first)
+        yield from _faults_of_list(partition, replicas, path=(partition, "replicas"), first=first)
+
+
+def plain_list_faults(lists: Sequence[Sequence[object]]) -> Iterator[ManualFault]:
+    """Every fault of the lists of a living topic, which are lists of SPU ids alone, of any lengths.
+
+    The path of a fault is partition and place.
+    """
+    if not 1 <= len(lists) <= PARTITIONS_MAX:
+        yield _wrong_count(len(lists))
+        return
+    for partition, replicas in enumerate(lists):
+        yield from _faults_of_list(partition, replicas, path=(partition,))
+
+
+def _wrong_count(partitions: int) -> ManualFault:
+    return ManualFault(
+        code=Code.INVALID_PARTITIONS,
+        message=f"the replica lists name {partitions} partitions; "
+        f"name 1 to {PARTITIONS_MAX}, each with its list",
+    )
 
 
 def _faults_of_list(
-    partition: int, replicas: list[object], first: tuple[int, int] | None
+    partition: int,
+    replicas: Sequence[object],
+    *,
+    path: tuple[int | str, ...],
+    first: tuple[int, int] | None = None,
 ) -> Iterator[ManualFault]:
-    """What is wrong with one list, all of which must have as many SPUs as the first."""
-    path = (partition, "replicas")
+    """What is wrong with one list; with `first`, it must have as many SPUs as the first."""
     if not replicas:
         yield ManualFault(
             code=Code.MANUAL_EMPTY_LIST,

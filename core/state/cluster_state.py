@@ -307,6 +307,8 @@ class ClusterState:
             record.ignore_rack,
             PackedLists.of(record.replicas),
             None if record.cores is None else PackedLists.of(record.cores),
+            record.pinned,
+            None if record.wanted_lengths is None else bytes(record.wanted_lengths),
         )
         self._counts_changed |= self.ledger.add(record.replicas)
 

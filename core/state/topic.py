@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -83,12 +84,18 @@ class Topic:
 
     policy: Policy
     revision: int
-    created_by: int  # hash of its create
-    grown_by: tuple[int, ...]  # hashes of its last grows
+    created_by: int  # hash of its create, or of its first adoption
+    grown_by: tuple[int, ...]  # hashes of its last grows and later adoptions
     replication_factor: int  # that was asked for; lists may be shorter
     ignore_rack: bool
     replicas: PackedLists
     cores: PackedLists | None
+    pinned: bool = False  # a rebalance leaves it where it is
+    wanted_lengths: bytes | None = None  # a byte for each list, where an adopted topic's differ
+
+    def lengths_wanted(self, partitions: int) -> Sequence[int]:
+        """How long each of its lists is to be; it must have so many partitions."""
+        return self.wanted_lengths or (self.replication_factor,) * partitions
 
     def held_by_cores(self) -> HeldByCores:
         """How many replicas each core holds; nothing but for `redpanda`."""

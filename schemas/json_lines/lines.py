@@ -236,6 +236,16 @@ def _check_labels(name: str, labels: dict[str, Any], note: _Note) -> dict[str, A
     return labels
 
 
+def _adopted_lists(name: str, lists: list[Any], note: _Note) -> tuple[tuple[int, ...], ...]:
+    """Lists of numbers; whether these are SPU ids the core judges."""
+    for partition, replicas in enumerate(lists):
+        if type(replicas) is not list or any(type(spu_id) is not int for spu_id in replicas):
+            said = f"{name}[{partition}] is {quoted(replicas)}; expected a list of SPU ids"
+            note(LineFault.WRONG_VALUE, said, name)
+            return ()
+    return tuple(map(tuple, lists))
+
+
 def _check_depth(name: str, lists: object, note: _Note) -> object:
     """Deeper down the core judges: the requester gets an answer."""
     if is_deeper_than(lists, MANUAL_DEPTH_MAX):
@@ -264,6 +274,9 @@ _KINDS: Final[dict[Any, _Kind]] = {
     str: _TEXT,
     Mapping[str, str]: _Kind(
         expected="an object of texts, or null", types=(dict,), finish=_check_labels
+    ),
+    tuple[tuple[int, ...], ...]: _Kind(
+        expected="a list of lists of SPU ids", types=(list,), finish=_adopted_lists
     ),
     Any: _Kind(expected="a list, an object or null", types=(list, dict), finish=_check_depth),
 }
@@ -299,4 +312,5 @@ _STAND_INS: Final[dict[str, Any]] = {
     "spu_id": 0,
     "partitions": 1,
     "max_moves": 0,
+    "replicas": (),
 }

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicCreate
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicAdopted, TopicCreate
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import Mode, ReplicaMap, Status, TopicStatus
 from spu_assigner.schemas.avro.meaning import Reader, Writer
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import Registered, Registry
@@ -25,14 +25,20 @@ from spu_assigner.schemas.messages.wire import Wire
 
 EventKind = Literal["spu", "topic"]
 
+_WITH_LISTS: Final = ("TopicCreate", "TopicAdopted")  # events that may be longer than others
+
 _CONFLUENT_MARK: Final = b"\x00"
 _CONFLUENT_SIZE: Final = 5
 _SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 _SINGLE_OBJECT_SIZE: Final = 10
 
-# The version with which a type is written where that is not the current one, which is kept for what
-# it cannot hold: so a batch of an earlier release that this one repeats has the same bytes.
-_WRITTEN: Final = {"TopicStatus": 2}  # all but RELEASED
+# The version with which a type is written where that is not the current one. Later versions are
+# for what it cannot hold: so a batch of an earlier release that this one repeats has the same
+# bytes.
+_WRITTEN: Final = {"TopicStatus": 2, "ReplicaMap": 2}
+_STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4}
+_MAP_VERSION: Final = 3  # of a map that says what only an adoption or a new factor leads to
+_NEW_MODES: Final = (Mode.ADOPTED, Mode.REPLICATION)
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
     name: "spu" if cls in (SpuJoined, SpuLeft) else "topic" for name, cls in EVENT_TYPES.items()
@@ -59,7 +65,7 @@ def decode_event(data: bytes | None, *, kind: EventKind) -> Event:
         raise _wrong_type(type_name, expected)
     size = len(data)
     if size > MESSAGE_SIZE_MAX and (
-        size > MANUAL_MESSAGE_SIZE_MAX or type_name != "TopicCreate"
+        size > MANUAL_MESSAGE_SIZE_MAX or type_name not in _WITH_LISTS
     ):  # A TopicCreate without manual lists cannot be as long: its names have limits.
         raise _too_large(size)
     try:
@@ -74,13 +80,13 @@ def encode_event(event: Event, *, wire: Wire = Wire.CONFLUENT) -> bytes:
 
     Raises:
         EncodeError: a number beyond the schema's, lists that are no manual lists, or over 64 KiB
-            (1 MiB with manual lists).
+            (1 MiB with lists).
     """
     header, write = _ENCODINGS[wire][type(event)]
     data = header + write(event)
     if len(data) > MESSAGE_SIZE_MAX:
-        manual = isinstance(event, TopicCreate) and event.replicas is not None
-        limit = MANUAL_MESSAGE_SIZE_MAX if manual else MESSAGE_SIZE_MAX
+        brings = isinstance(event, (TopicCreate, TopicAdopted)) and event.replicas is not None
+        limit = MANUAL_MESSAGE_SIZE_MAX if brings else MESSAGE_SIZE_MAX
         if len(data) > limit:
             raise EncodeError(f"the event has {len(data)} bytes; at most {limit} are taken")
     return data
@@ -108,9 +114,19 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
         EncodeError: the map is deleted.
     """
     header, write = _ENCODINGS[wire][type(record)]
-    if type(record) is TopicStatus and record.status is Status.RELEASED:
-        header = _RELEASE_HEADERS[wire]
+    if type(record) is TopicStatus and record.status in _STATUS_VERSIONS:
+        header, write = _LATER[wire]["TopicStatus", _STATUS_VERSIONS[record.status]]
+    elif type(record) is ReplicaMap and _needs_later(record):
+        header, write = _LATER[wire]["ReplicaMap", _MAP_VERSION]
     return header + write(record)
+
+
+def _needs_later(record: ReplicaMap) -> bool:
+    return (
+        record.pinned
+        or record.wanted_lengths is not None
+        or (record.reason is not None and record.reason.mode in _NEW_MODES)
+    )
 
 
 def granted_create_headers(wire: Wire) -> tuple[bytes, bytes]:
@@ -159,7 +175,7 @@ def _too_large(size: int) -> DecodeError:
     return DecodeError(
         DeadLetterCode.TOO_LARGE,
         f"the value has {size} bytes; at most {MESSAGE_SIZE_MAX} are taken, "
-        f"{MANUAL_MESSAGE_SIZE_MAX} for a TopicCreate with manual lists",
+        f"{MANUAL_MESSAGE_SIZE_MAX} for a TopicCreate or TopicAdopted with lists",
     )
 
 
@@ -190,16 +206,27 @@ _VERSIONS: Final = {
     make(entry): entry for entry in _REGISTRY.entries for make in _HEADER_MAKERS.values()
 }
 _ENTRANCES: Final[dict[bytes, _Entrance]] = {}  # by header
-_RELEASE_HEADERS: Final = {
-    wire: make(_REGISTRY.current("TopicStatus")) for wire, make in _HEADER_MAKERS.items()
-}
 _WRITERS: Final = {
-    name: compile_writer(_REGISTRY.current(name).expanded, MEANING) for name in TYPE_NAMES.values()
+    name: compile_writer(written_version(_REGISTRY, name).expanded, MEANING)
+    for name in TYPE_NAMES.values()
 }
 _ENCODINGS: Final[dict[Wire, dict[type[Event | Message], tuple[bytes, Writer]]]] = {
     wire: {
         cls: (make(written_version(_REGISTRY, name)), _WRITERS[name])
         for cls, name in TYPE_NAMES.items()
+    }
+    for wire, make in _HEADER_MAKERS.items()
+}
+# Of the versions that are written for what the usual one cannot hold.
+_LATER_WRITERS: Final = {
+    (name, entry.version): compile_writer(entry.expanded, MEANING)
+    for name, usual in _WRITTEN.items()
+    for entry in _REGISTRY.versions(name)[usual:]
+}
+_LATER: Final[dict[Wire, dict[tuple[str, int], tuple[bytes, Writer]]]] = {
+    wire: {
+        (name, version): (make(_REGISTRY.versions(name)[version - 1]), write)
+        for (name, version), write in _LATER_WRITERS.items()
     }
     for wire, make in _HEADER_MAKERS.items()
 }

@@ -32,7 +32,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.schemas.avro.meaning import Form, Meaning
 from spu_assigner.schemas.avro.readers import compile_reader
-from spu_assigner.schemas.avro.strict_reading import array_reader, undecodable
+from spu_assigner.schemas.avro.strict_reading import array_reader, read_long, undecodable
 from spu_assigner.schemas.avro.writing import LONG_MAX, LONG_MIN
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.messages.replica_lists import lists_bytes, read_even_lists, read_lists
@@ -145,6 +145,11 @@ MEANING: Final = Meaning(
         "TopicCreate.replicas": Form(
             read=array_reader(compile_reader(_MANUAL_LIST), kept_max=PARTITIONS_MAX),
             dump=_manual_lists,
+        ),
+        "TopicAdopted.replicas": Form(
+            read=array_reader(
+                array_reader(read_long, load=tuple), load=tuple, kept_max=PARTITIONS_MAX
+            ),
         ),
         "ReplicaMap": Form(load=_with_factor),
         "ReplicaMap.replicas": _LISTS,

@@ -23,6 +23,7 @@ from spu_assigner.core.base.events import (
     Policy,
     SpuJoined,
     SpuLeft,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -190,6 +191,37 @@ def topic_delete(**given: Any) -> int:
 def topic_release(**given: Any) -> int:
     """A topic is to be forgotten; its data stay in Kafka."""
     return _send_one(TopicRelease, given)
+
+
+def _lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[int, ...], ...]:
+    """The replica lists that an option holds, in the notation of Kafka's own tool."""
+    try:
+        return tuple(tuple(map(int, row.split(":"))) for row in text.split(","))
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no list of SPU ids for each partition; expected such as 0:1,1:2:0"
+        ) from None
+
+
+@produce.command("topic-adopted")
+@_topic
+@click.option(
+    "--replicas",
+    required=True,
+    callback=_lists_of,
+    metavar="0:1,1:2:0",
+    help="The SPU ids of each partition, leader first; partitions by commas, SPUs by colons.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice([policy.value for policy in Policy]),
+    help="What it grows by. [default: the job's; of a known topic its own]",
+)
+@click.option("--pinned", is_flag=True, help="Rebalances leave it where it is.")
+@_common
+def topic_adopted(policy: str | None, **given: Any) -> int:
+    """A topic is in Kafka already, as it is; nothing moves because of it."""
+    return _send_one(TopicAdopted, {**given, "policy": None if policy is None else Policy(policy)})
 
 
 @produce.command("topic-grow")

@@ -20,6 +20,7 @@ from spu_assigner.core.base.events import (
     SpuId,
     SpuJoined,
     SpuLeft,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -92,7 +93,7 @@ def _content_of(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
     plain = attrgetter(*(name for name in names if name not in ("labels", "replicas")))
     if kind is SpuJoined:
         return lambda event: (plain(event), tuple(sorted((event.labels or {}).items())))
-    if kind is TopicCreate:
+    if kind in (TopicCreate, TopicAdopted):
         return lambda event: (plain(event), repr(event.replicas))
     return plain
 

@@ -14,6 +14,7 @@ import yaml
 from spu_assigner.core.base.events import (
     Event,
     SpuJoined,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -42,7 +43,7 @@ class ScenarioStep:
         match self.event:
             case bytes():
                 return "bytes"
-            case TopicCreate() | TopicDelete() | TopicRelease() | TopicGrow():
+            case TopicCreate() | TopicDelete() | TopicRelease() | TopicAdopted() | TopicGrow():
                 return self.event.topic
             case _:
                 return self.event.cluster_id

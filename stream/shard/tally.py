@@ -24,6 +24,7 @@ from spu_assigner.core.base.events import (
     Event,
     SpuJoined,
     SpuLeft,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -41,6 +42,7 @@ class RequestKind(StrEnum):
     CREATE = "create"
     DELETE = "delete"
     RELEASE = "release"
+    ADOPT = "adopt"
     GROW = "grow"
     REBALANCE = "rebalance"
     JOIN = "join"
@@ -52,6 +54,7 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
     TopicCreate: RequestKind.CREATE,
     TopicDelete: RequestKind.DELETE,
     TopicRelease: RequestKind.RELEASE,
+    TopicAdopted: RequestKind.ADOPT,
     TopicGrow: RequestKind.GROW,
     ClusterRebalance: RequestKind.REBALANCE,
     SpuJoined: RequestKind.JOIN,

@@ -10,6 +10,7 @@ from spu_assigner.core.base.events import (
     Event,
     SpuJoined,
     SpuLeft,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -50,6 +51,10 @@ class Events:
 
     def release(self, topic: str = "t", **given: Any) -> TopicRelease:
         return TopicRelease(**self._common(given), topic=topic, **given)
+
+    def adopt(self, topic: str = "t", *lists: list[int], **given: Any) -> TopicAdopted:
+        replicas = tuple(map(tuple, lists))
+        return TopicAdopted(**self._common(given), topic=topic, replicas=replicas, **given)
 
     def grow(self, topic: str = "t", partitions: int = 2, **given: Any) -> TopicGrow:
         return TopicGrow(**self._common(given), topic=topic, partitions=partitions, **given)

@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, TopicCreate
+from spu_assigner.core.base.events import Event, TopicAdopted, TopicCreate
 from spu_assigner.core.base.records import (
     Chain,
     ChainEntry,
@@ -29,6 +29,8 @@ from spu_assigner.core.base.records import (
     Waiting,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
+from spu_assigner.schemas.avro.registry import Registered, Registry
+from spu_assigner.schemas.messages.codec import confluent_header, single_object_header
 from spu_assigner.schemas.messages.wire import (
     AppliedTopic,
     CommitMarker,
@@ -77,12 +79,15 @@ def built(cls: type, number: Any = COUNT, **given: Any) -> st.SearchStrategy[Any
 
 
 CREATES = built(TopicCreate, INT32, replicas=st.none() | MANUAL)
+ADOPTED = st.lists(st.lists(LONG, max_size=4).map(tuple), max_size=9).map(tuple)
+ADOPTIONS = built(TopicAdopted, replicas=ADOPTED)
 
 
 def events() -> st.SearchStrategy[Event]:
     """Every event that Avro can hold."""
-    others = [cls for cls in get_args(Event) if cls is not TopicCreate]
-    return st.one_of(CREATES, *(built(cls, INT32, labels=st.none() | LABELS) for cls in others))
+    others = [cls for cls in get_args(Event) if cls not in (TopicCreate, TopicAdopted)]
+    built_others = [built(cls, INT32, labels=st.none() | LABELS) for cls in others]
+    return st.one_of(CREATES, ADOPTIONS, *built_others)
 
 
 @st.composite
@@ -131,6 +136,7 @@ def replica_maps() -> st.SearchStrategy[ReplicaMap]:
         own_events=HASHES,
         reason=st.none() | reasons(),
         is_released=st.just(False),
+        wanted_lengths=st.none() | st.lists(st.integers(1, 32), min_size=1, max_size=9).map(tuple),
     )
 
 
@@ -162,6 +168,16 @@ def messages() -> st.SearchStrategy[Any]:
             recovered_from=st.none() | built(RecoveredFrom),
         ),
         built(AppliedTopic, recorded_at=LONG),
+    )
+
+
+def entry_of(message: bytes, registry: Registry) -> Registered:
+    """The schema that a message names in its frame."""
+    makers = (confluent_header, single_object_header)
+    return next(
+        entry
+        for entry in registry.entries
+        if any(message.startswith(make(entry)) for make in makers)
     )
 
 

@@ -31,14 +31,13 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
 from spu_assigner.schemas.avro.readers import compile_reader
-from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes, text_bytes
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.messages.codec import (
     EVENT_KINDS,
     EventKind,
-    confluent_header,
     decode_event,
     decode_record,
     encode_event,
@@ -51,6 +50,7 @@ from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from support.events.builders import Events
 from support.events.codecs import (
     CREATES,
+    entry_of,
     events,
     fields_of,
     messages,
@@ -61,9 +61,7 @@ from support.events.codecs import (
 from support.events.poisons import HUGE, create
 
 REGISTRY = Registry.load()
-PARSED = {
-    name: fastavro.parse_schema(REGISTRY.current(name).schema) for name in REGISTRY.type_names
-}
+PARSED = {entry.id: fastavro.parse_schema(entry.schema) for entry in REGISTRY.entries}
 MAP = ReplicaMap(
     cluster_id="c1",
     topic="t",
@@ -121,11 +119,12 @@ def decode(data: bytes) -> list[Any]:
 @given(events() | messages(), st.sampled_from(Wire))
 def test_a_message_is_written_as_fastavro_writes_it_and_read_back(value: Any, wire: Wire) -> None:
     """The bytes are Avro to everyone, though fastavro is not asked for them."""
-    name = type_name_of(value)
     for _ in range(2):  # The rows of a table are prepared by its first use.
         data = encode(value, wire)
         out = BytesIO()
-        fastavro.schemaless_writer(out, PARSED[name], fields_of(value))
+        entry = entry_of(data, REGISTRY)
+        assert entry.type_name == type_name_of(value)
+        fastavro.schemaless_writer(out, PARSED[entry.id], fields_of(value))
         assert data[5 if wire is Wire.CONFLUENT else 10 :] == out.getvalue()
     assert decode(data) == [value]
 
@@ -423,7 +422,7 @@ def test_whatever_the_bytes_the_codec_gives_one_message_or_a_decode_error(data: 
     assert len(found) <= 1
     for value in found:
         assert decode(encode(value)) == [value]
-        schema = PARSED[type_name_of(value)]
+        schema = PARSED[entry_of(data, REGISTRY).id]
         fields: Any = fastavro.schemaless_reader(BytesIO(data[5:]), schema, None)
         if not isinstance(value, ReplicaMap):  # Its factor may be filled in.
             assert fields == fields_of(value)
@@ -437,10 +436,10 @@ def outcome(read: Any, data: bytes) -> Any:
         return "refused"
 
 
-def fresh_reader(type_name: str) -> Any:
+def fresh_reader(entry: Registered) -> Any:
     """A reader that has read nothing yet."""
-    current = REGISTRY.current(type_name)
-    return compile_reader(current.expanded, MEANING)
+    current = REGISTRY.current(entry.type_name)
+    return compile_reader(entry.expanded, MEANING, current=current.expanded)
 
 
 @settings(max_examples=500)
@@ -449,15 +448,11 @@ def test_a_message_is_read_as_by_a_reader_that_met_none_before(
     data: bytes, draw: st.DataObject
 ) -> None:
     """Names, shapes and rings are looked up: what is wrong must be seen there too."""
-    name = next(
-        name
-        for name in ("TopicCreate", "ReplicaMap")
-        if data.startswith(confluent_header(REGISTRY.current(name)))
-    )
-    read = fresh_reader(name)
+    entry = entry_of(data, REGISTRY)
+    read = fresh_reader(entry)
     assert outcome(read, data) == outcome(read, data) != "refused"
     damaged = draw.draw(mutated(st.just(data)))
-    assert outcome(read, damaged) == outcome(fresh_reader(name), damaged)
+    assert outcome(read, damaged) == outcome(fresh_reader(entry), damaged)
 
 
 def test_what_is_remembered_stays_bounded() -> None:

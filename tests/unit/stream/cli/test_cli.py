@@ -199,7 +199,7 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
         (
             "spu-assigner produce topic-",
             2,
-            ["topic-create", "topic-delete", "topic-grow", "topic-release"],
+            ["topic-adopted", "topic-create", "topic-delete", "topic-grow", "topic-release"],
         ),
         ("spu-assigner as", 1, ["asyncapi"]),
         ("spu-assigner li", 1, ["lint"]),

@@ -1,0 +1,162 @@
+"""`TopicAdopted`: a topic enters the state as Kafka has it, and nothing moves.
+
+The lists are facts: they may differ in length, exceed a capacity, and name SPUs that are offline.
+Each keeps its length: repair fills a list up to what it was adopted with, no further. The topic's
+replication factor, by which it grows, is the length of its longest list.
+"""
+
+from __future__ import annotations
+
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Policy, SpuId, TopicAdopted
+from spu_assigner.core.base.records import (
+    Mode,
+    Order,
+    Reason,
+    Record,
+    ReplicaMap,
+    Status,
+    Wait,
+    WaitingSettled,
+)
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.decision.answers import Refusal, rejected, status
+from spu_assigner.core.decision.assignment import refuse_size
+from spu_assigner.core.decision.manual_placement import unknown_spus
+from spu_assigner.core.decision.requests import first_core, refuse_name, shown_index
+from spu_assigner.core.decision.ring_changes import count_changes, ring_after
+from spu_assigner.core.policies.manual_lists import plain_list_faults
+from spu_assigner.core.state.cluster_state import OWN_EVENTS_MAX, ClusterState, event_hash
+from spu_assigner.core.state.topic import Topic
+
+Rows = list[list[int]]
+
+
+def adopt(
+    state: ClusterState,
+    event: TopicAdopted,
+    *,
+    default_policy: Policy,
+    reserved_names: frozenset[str],
+) -> list[Record]:
+    """The map as it was found, or the refusal; a topic that is known to be so gets no new map.
+
+    Replicas on leaving SPUs stay in this map; the repair that follows moves them.
+    """
+    refusal = _refuse(state, event, reserved_names)
+    if refusal is not None:
+        return [rejected(state, event.topic, refusal, event.event_id)]
+    topic = state.topics.get(event.topic)
+    policy = event.policy or (default_policy if topic is None else topic.policy)
+    rows = [list(row) for row in event.replicas]
+    adopted = status(state, event.topic, Status.ADOPTED, event.event_id)
+    if topic is not None and _is_so(topic, policy, event.pinned, rows):
+        return [adopted]
+    replicas = ReplicaLists.of_lists(rows)
+    cores = _cores(state, topic, rows) if policy is Policy.REDPANDA else None
+    lengths = _uneven_lengths(rows)
+    too_large = refuse_size(replicas, cores, None if lengths is None else bytes(lengths))
+    if too_large is not None:
+        return [rejected(state, event.topic, too_large, event.event_id)]
+    before = None if topic is None else topic.replicas.lists()
+    after = ring_after(state, count_changes(before, replicas))
+    ignore_rack = topic is not None and topic.ignore_rack
+    replica_map = ReplicaMap(
+        cluster_id=state.cluster_id,
+        topic=event.topic,
+        revision=1 if topic is None else topic.revision + 1,
+        policy=policy,
+        replicas=replicas,
+        cores=cores,
+        chain_index=shown_index(state, policy, after.ring, after.chains, ignore_rack=ignore_rack),
+        cause=event.event_id,
+        replication_factor=max(map(len, rows)),
+        ignore_rack=ignore_rack,
+        own_events=own_events_after(topic, event.event_id),
+        reason=Reason(
+            mode=Mode.ADOPTED,
+            ring_size=state.ring.size,
+            ring_fingerprint=state.ring.fingerprint(Order.ID),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.online_count - state.ring.size,
+        ),
+        pinned=event.pinned,
+        wanted_lengths=lengths,
+    )
+    return [
+        *after.described.values(),
+        replica_map,
+        adopted,
+        *_settled(state, event),
+        *after.records(state, event.event_id),
+    ]
+
+
+def _is_so(topic: Topic, policy: Policy, pinned: bool, rows: Rows) -> bool:
+    return (topic.policy, topic.pinned, topic.replicas.lists().tolist()) == (policy, pinned, rows)
+
+
+def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
+    """The events that a topic remembers as its own, with one more; a new one needs none."""
+    if topic is None:
+        return ()
+    return (topic.created_by, *(*topic.grown_by, event_hash(event_id))[1 - OWN_EVENTS_MAX :])
+
+
+def _refuse(
+    state: ClusterState, event: TopicAdopted, reserved_names: frozenset[str]
+) -> Refusal | None:
+    refusal = refuse_name(event.topic, reserved_names, advice="leave it out")
+    if refusal is not None:
+        return refusal
+    fault = next(plain_list_faults(event.replicas), None)
+    if fault is None:
+        fault = next(unknown_spus(state, event.replicas), None)
+    return None if fault is None else Refusal(fault.code, fault.message)
+
+
+def _settled(state: ClusterState, event: TopicAdopted) -> list[Record]:
+    """What becomes of what waits under the topic's name.
+
+    A create is refused: the topic is there. A repair is done with, unless it has to empty an SPU.
+    """
+    waiting = state.waiting.get(event.topic)
+    if waiting is None:
+        return []
+    settled = WaitingSettled(cluster_id=state.cluster_id, topic=event.topic)
+    if waiting.kind is Wait.CREATE:
+        refusal = Refusal(
+            Code.TOPIC_EXISTS,
+            f"topic {event.topic!r} was adopted in cluster {state.cluster_id!r} while this create "
+            "waited; delete it first, or choose another name",
+        )
+        return [rejected(state, event.topic, refusal, waiting.cause), settled]
+    if any(spu_id in state.leaving for row in event.replicas for spu_id in row):
+        return []
+    return [status(state, event.topic, Status.ASSIGNED, waiting.cause), settled]
+
+
+def _uneven_lengths(rows: Rows) -> tuple[int, ...] | None:
+    lengths = tuple(map(len, rows))
+    return None if len(set(lengths)) == 1 else lengths
+
+
+def _cores(state: ClusterState, topic: Topic | None, rows: Rows) -> ReplicaLists:
+    """A replica that stays keeps its core, the others take the first of least weight."""
+    known: list[dict[int, int]] = []
+    if topic is not None and topic.cores is not None:
+        pairs = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
+        known = [dict(zip(row, cores, strict=True)) for row, cores in pairs]
+    known += [{}] * (len(rows) - len(known))
+    scratch: dict[SpuId, list[int]] = {}
+    return ReplicaLists.of_lists(
+        [
+            [
+                before[spu_id]
+                if spu_id in before
+                else first_core(state.core_weights, scratch, SpuId(spu_id))
+                for spu_id in row
+            ]
+            for row, before in zip(rows, known[: len(rows)], strict=True)
+        ]
+    )

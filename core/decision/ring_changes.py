@@ -1,0 +1,90 @@
+"""What becomes of the ring when SPUs come to hold more replicas or fewer.
+
+An SPU that is full then leaves the ring, one that has a free slot again comes back to its tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.records import Chain, Order, Record, RingChange, SpuChanged
+from spu_assigner.core.base.replica_lists import ReplicaLists, tally
+from spu_assigner.core.decision.answers import (
+    chains_changed,
+    entered,
+    ring_event,
+    ring_with,
+    ring_without,
+)
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ring import Ring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingAfter:
+    """The ring after a change of counts, with what it takes to get there."""
+
+    ring: Ring
+    chains: Mapping[Order, Chain]
+    described: Mapping[SpuId, SpuChanged]  # that come back; their records go before any map's
+    registration: int  # the next one
+    changes: tuple[tuple[SpuId, RingChange], ...]
+
+    def records(self, state: ClusterState, cause: str) -> list[Record]:
+        """The ring events and the chains: they go behind the maps."""
+        return [
+            *[
+                ring_event(state, spu_id, change, self.ring.size, cause)
+                for spu_id, change in self.changes
+            ],
+            *chains_changed(state, self.chains, self.registration),
+        ]
+
+
+def count_changes(before: ReplicaLists | None, after: ReplicaLists) -> dict[int, int]:
+    """How many replicas more or fewer each SPU holds with other lists; by id, only what differs."""
+    changes: dict[int, int] = dict(zip(*tally(after.flat()), strict=True))
+    if before is not None:
+        for spu_id, count in zip(*tally(before.flat()), strict=True):
+            changes[spu_id] = changes.get(spu_id, 0) - count
+    return {spu_id: change for spu_id, change in sorted(changes.items()) if change}
+
+
+def ring_after(state: ClusterState, changes: Mapping[int, int]) -> RingAfter:
+    """The ring once SPUs hold so many replicas more or fewer; all that fill up leave together."""
+    counts = {SpuId(spu_id): state.ledger.count(spu_id) for spu_id in sorted(changes)}
+    ring, chains = state.ring, dict(state.chains)
+    filled = tuple(
+        spu_id
+        for spu_id, count in counts.items()
+        if spu_id in ring and count + changes[spu_id] >= state.spus[spu_id].capacity
+    )
+    restored = tuple(
+        spu_id
+        for spu_id, count in counts.items()
+        if state.spus[spu_id].online
+        and count >= state.spus[spu_id].capacity > count + changes[spu_id]
+    )
+    if filled:
+        ring, chains = ring_without(ring, chains, filled)
+    described: dict[SpuId, SpuChanged] = {}
+    registration = state.registration_next
+    for spu_id in restored:
+        weights = tuple(state.core_weights[spu_id])
+        described[spu_id] = replace(
+            state.spus[spu_id], registration=registration, core_weights=weights
+        )
+        registration += 1
+    ring = ring_with(state, described, restored, ring)
+    return RingAfter(
+        ring=ring,
+        chains=entered(ring, chains),
+        described=described,
+        registration=registration,
+        changes=(
+            *[(spu_id, RingChange.SATURATED) for spu_id in filled],
+            *[(spu_id, RingChange.RESTORED) for spu_id in restored],
+        ),
+    )
