@@ -17,14 +17,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.files import CheckpointError, Positions
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
-from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.retry import list_offsets
 from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 SKIP: Final = "`spu-assigner recover --checkpoint NEW --skip-lost`"
@@ -158,20 +158,12 @@ def input_spans(
     Raises:
         TopicsError: Kafka does not answer.
     """
-    asked = [TopicPartition(topic, partition) for topic, partition in places]
-
-    def offsets(spec: OffsetSpec) -> dict[tuple[str, int], int]:
-        def answered(left: float) -> dict[tuple[str, int], int]:
-            futures = admin.list_offsets(dict.fromkeys(asked, spec), request_timeout=left)
-            return {
-                (place.topic, place.partition): future.result().offset
-                for place, future in futures.items()
-            }
-
-        return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX)
-
+    asked = list(places)
     try:
-        earliest, latest = offsets(OffsetSpec.earliest()), offsets(OffsetSpec.latest())
+        earliest, latest = (
+            list_offsets(admin, asked, spec, seconds=REQUEST_SECONDS_MAX)
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
     except KafkaException as reason:
         raise TopicsError(
             f"the offsets of the input topics are not known: {reason.args[0].str()}; check that "

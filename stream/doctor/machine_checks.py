@@ -10,13 +10,14 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 from spu_assigner.stream.checkpoint.files import absolute, is_local
 from spu_assigner.stream.checkpoint.local_files import local_path
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
@@ -129,16 +130,10 @@ def check_jars(check: Check) -> None:
         check.report("D123", str(reason))
         return
     if missing:
-        check.report("D121", f"not there: {_some(missing)}")
+        check.report("D121", f"not there: {listed(missing, NAMES_MAX)}")
     if damaged:
-        check.report("D122", f"not as the lock says: {_some(damaged)}")
+        check.report("D122", f"not as the lock says: {listed(damaged, NAMES_MAX)}")
     check.summary = f"those of {', '.join(groups)} are as the lock says"
-
-
-def _some(paths: Sequence[Path]) -> str:
-    named = ", ".join(map(str, paths[:NAMES_MAX]))
-    more = len(paths) - NAMES_MAX
-    return f"{named}{f' and {more} more' if more > 0 else ''}"
 
 
 def _check_spark(check: Check, environ: Mapping[str, str]) -> None:

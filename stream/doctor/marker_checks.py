@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker
@@ -23,7 +23,7 @@ from spu_assigner.stream.doctor.checks import Check, Unchecked
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import ForeignCheckpointError, check_checkpoint
 from spu_assigner.stream.kafka.errors import ClientError, is_denied
-from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.retry import list_offsets
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, INPUTS
 
 OLDEST: Final = "before 0.3"  # releases whose markers name none
@@ -82,16 +82,11 @@ def _is_empty(broker: Broker, topic: str, seconds: float) -> bool:
 
     Then no consumer is created: on a new cluster Kafka creates its topic of groups for the first.
     """
-    place = TopicPartition(topic, 0)
-
-    def offset(spec: OffsetSpec) -> int:
-        def asked(left: float) -> int:
-            (future,) = broker.admin.list_offsets({place: spec}, request_timeout=left).values()
-            return int(future.result().offset)
-
-        return ask_leaders(broker.admin, asked, seconds=seconds)
-
-    return offset(OffsetSpec.earliest()) == offset(OffsetSpec.latest())
+    first, end = (
+        list_offsets(broker.admin, [(topic, 0)], spec, seconds=seconds)
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+    )
+    return first == end
 
 
 def _check_batches(

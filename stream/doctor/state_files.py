@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from spu_assigner.stream.checkpoint.files import STATE_VARIABLE
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.doctor.checks import Check
 
 SUMS_SIZE_MAX: Final = 128 * 1024**2  # bytes that are read: a second
@@ -101,8 +102,8 @@ class _StateScan:
         last = max((number for number in snapshots if number <= version), default=0)
         changes = [f"{number}.changelog" for number in range(last + 1, version + 1)]
         if missing := [name for name in changes if name not in names]:
-            listed = ", ".join(missing[:NAMES_MAX])
-            self.damaged(shard, f"{listed} is missing, of state version {version}")
+            names_missing = listed(missing, NAMES_MAX)
+            self.damaged(shard, f"{names_missing} is missing, of state version {version}")
         self.needed += [shard / name for name in changes if name in names]
         if last:
             self.check_snapshot(shard, shard / f"{last}.zip")
@@ -151,8 +152,7 @@ class _StateScan:
             elif (fault := _sums_fault(path, sums)) is not None:
                 self.damaged(path, fault)
         if without:
-            more = f" and {len(without) - NAMES_MAX} more" if len(without) > NAMES_MAX else ""
-            self.check.report("D411", f"none beside {', '.join(without[:NAMES_MAX])}{more}")
+            self.check.report("D411", f"none beside {listed(without, NAMES_MAX)}")
 
 
 def _sums_fault(path: Path, sums: Path) -> str | None:

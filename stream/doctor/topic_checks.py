@@ -7,6 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.doctor.broker_checks import Broker, Rights, topics_of
 from spu_assigner.stream.doctor.checks import Check, Unchecked
 from spu_assigner.stream.kafka.topic_admin import wrong_settings
@@ -114,7 +115,5 @@ def _check_settings(
 
 
 def _some(numbers: list[int]) -> str:
-    named = ", ".join(map(str, numbers[:NAMES_MAX]))
-    more = len(numbers) - NAMES_MAX
     word = "partition" if len(numbers) == 1 else "partitions"
-    return f"{word} {named}{f' and {more} more' if more > 0 else ''}"
+    return f"{word} {listed(numbers, NAMES_MAX)}"

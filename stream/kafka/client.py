@@ -44,7 +44,7 @@ from spu_assigner.stream.kafka.errors import (
     TopicsError,
     error_text,
 )
-from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.retry import list_offsets
 from spu_assigner.stream.kafka.topics import (
     MAP_MESSAGE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
@@ -311,20 +311,9 @@ class Reader:
         seconds: float = REQUEST_SECONDS_MAX,
     ) -> dict[tuple[str, int], int]:
         """Asks again while it is refused: a partition that was just made may have no leader yet."""
-
-        def answered(left: float) -> dict[tuple[str, int], int]:
-            futures = self._admin.list_offsets(
-                dict.fromkeys(self._partitions, spec),
-                isolation_level=isolation,
-                request_timeout=left,
-            )
-            return {
-                (place.topic, place.partition): int(future.result().offset)
-                for place, future in futures.items()
-            }
-
+        places = [(place.topic, place.partition) for place in self._partitions]
         try:
-            return ask_leaders(self._admin, answered, seconds=seconds)
+            return list_offsets(self._admin, places, spec, seconds=seconds, isolation=isolation)
         except KafkaException as reason:
             raise ClientError(
                 f"the topics' offsets are not known: {error_text(reason)}; "

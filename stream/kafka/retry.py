@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from spu_assigner.stream.kafka.errors import is_denied
 
 RETRY_SECONDS_MAX: Final = 30.0  # of one request to the broker
@@ -65,6 +65,39 @@ def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) 
         with suppress(KafkaException):
             # Of all topics: a topic that is named could be made by being asked for.
             client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
+
+
+def list_offsets(
+    admin: Any,
+    places: Iterable[tuple[str, int]],
+    spec: Any,
+    *,
+    seconds: float,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[tuple[str, int], int]:
+    """The offset that the leader of each partition gives, by topic and number; {} of none.
+
+    Args:
+        spec: an `OffsetSpec`.
+        isolation: whether the end is that of the log or that of finished transactions.
+
+    Raises:
+        KafkaException: as `ask_leaders`.
+    """
+    partitions = [TopicPartition(topic, number) for topic, number in places]
+    if not partitions:
+        return {}
+
+    def answered(left: float) -> dict[tuple[str, int], int]:
+        futures = admin.list_offsets(
+            dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=left
+        )
+        return {
+            (place.topic, place.partition): int(future.result().offset)
+            for place, future in futures.items()
+        }
+
+    return ask_leaders(admin, answered, seconds=seconds)
 
 
 @contextmanager

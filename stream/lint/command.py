@@ -16,7 +16,7 @@ import click
 from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
-from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.lint.findings import LintReport
 from spu_assigner.stream.lint.rules import rule_of
 
@@ -175,8 +175,7 @@ def _summarise(reports: Sequence[LintReport], *, form: str, errors: int, warning
         click.echo(json.dumps({"type": "summary", **counts, "unchecked": unchecked}))
         return
     for file, clusters in unchecked.items():
-        more = len(clusters) - UNCHECKED_NAMED
-        named = ", ".join(clusters[:UNCHECKED_NAMED]) + (f" and {more} more" if more > 0 else "")
+        named = listed(clusters, UNCHECKED_NAMED)
         click.echo(
             printable(
                 f"{file}: note: no SPU joins {named}: what depends on SPUs and earlier topics "

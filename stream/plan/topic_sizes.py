@@ -10,12 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, error_text
-from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.retry import list_offsets
 from spu_assigner.stream.plan.model import TargetError, TopicSize
 
 _LOGGER: Final = logging.getLogger("kafka")
@@ -60,17 +60,9 @@ def _offsets(
     admin: AdminClient, topics: Mapping[str, int], spec: OffsetSpec
 ) -> dict[tuple[str, int], int]:
     """Of all partitions of these topics."""
-    places = [TopicPartition(name, n) for name, count in topics.items() for n in range(count)]
-
-    def answered(left: float) -> dict[tuple[str, int], int]:
-        futures = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=left)
-        return {
-            (place.topic, place.partition): int(future.result().offset)
-            for place, future in futures.items()
-        }
-
+    places = [(name, n) for name, count in topics.items() for n in range(count)]
     try:
-        return ask_leaders(admin, answered, seconds=REQUEST_SECONDS_MAX) if places else {}
+        return list_offsets(admin, places, spec, seconds=REQUEST_SECONDS_MAX)
     except KafkaException as reason:
         raise TargetError(
             f"how much data {listed(list(topics))} hold is not known: {error_text(reason)}; "
