@@ -17,6 +17,7 @@ _PACKED: Final = (
     "packed"  # of a table's cache: the bytes of all rows, of one row, their width, columns
 )
 _WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
+_LIMITS: Final = tuple((dtype, int(np.iinfo(dtype).max)) for dtype in _WIDTHS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ _packed_lists = fast_constructor(PackedLists)
 
 def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
     largest = int(matrix.max(initial=0))
-    dtype = next(dtype for dtype in _WIDTHS if largest <= np.iinfo(dtype).max)
+    dtype = next(dtype for dtype, limit in _LIMITS if largest <= limit)
     return matrix.astype(dtype).tobytes(), dtype.itemsize
 
 
