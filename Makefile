@@ -65,7 +65,7 @@ $(PACKAGES): requirements-build.lock requirements.lock pyproject.toml
 	echo "setup 1/3: $$($$python --version) makes $(VENV)"; \
 	"$$python" -m venv $(VENV)
 	@echo "setup 2/3: Python packages, every one checked against requirements.lock" \
-	  "(the first time about 700 MB; log: $(SETUP_LOG))"
+	  "(the first time about 800 MB; log: $(SETUP_LOG))"
 	@pip() { \
 	  $(BIN)/python -m pip --disable-pip-version-check --no-input install "$$@" 2>&1 \
 	    | tee -a $(SETUP_LOG) \
@@ -172,6 +172,10 @@ bench-quick: $(READY) ## most of that on small sizes in a few minutes; keeps not
 .PHONY: figures
 figures: $(READY) ## the tables of the documentation and the curves of the results that are stored
 	@$(BIN)/python tests/bench/run.py --stored
+
+.PHONY: chart
+chart: $(READY) ## lint the Helm chart of docker/helm, render it into build/chart, hold it to Kubernetes' schemas
+	@$(BIN)/python tests/support/project/chart.py
 
 .PHONY: docker-build
 docker-build: $(READY) ## images of Kafka and of the job, where they are missing or old (KAFKA_IMAGE=… takes another Kafka)

@@ -1,0 +1,152 @@
+"""The chart of docker/helm as Helm renders and lints it, and Kubernetes' schemas of what comes out.
+
+Helm is its own Go code, as a library (helm-python-sdk); the schemas are those that Kubernetes
+publishes of each release (kubernetes-validate). No cluster is asked, so what an API server decides
+beyond its schemas is not checked here. `make chart` writes what is rendered to build/chart.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate
+import yaml
+from helm_python import Chart
+from helm_python.chart import lint, values_from_yaml
+
+ROOT: Final = Path(__file__).parents[3]
+CHART: Final = ROOT / "docker" / "helm"
+RENDERED: Final = ROOT / "build" / "chart"
+GIVEN: Final = ("minimal", "full")  # the files of docker/helm/ci
+RELEASE: Final = "place"
+NAMESPACE: Final = "placement"
+# The oldest that Chart.yaml admits, and the newest that there are schemas of.
+VERSIONS: Final = ("1.25", "1.37")
+WITHOUT_SCHEMA: Final = ("ServiceMonitor",)  # not Kubernetes' own: the Prometheus Operator's
+INFO: Final = 1  # severity of what `helm lint` only recommends
+
+Values = dict[str, Any]
+Manifest = dict[str, Any]
+
+
+def given(name: str) -> Values:
+    """The values of a file of docker/helm/ci, read as Helm reads them."""
+    values: Values = values_from_yaml(
+        (CHART / "ci" / f"{name}-values.yaml").read_text(encoding="utf-8")
+    )
+    return values
+
+
+def defaults() -> Values:
+    """What values.yaml says."""
+    with Chart.load(CHART) as chart:
+        return dict(chart.values)
+
+
+def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
+    """Values with others over them, as Helm lays one file over another."""
+    result = dict(values)
+    for name, value in over.items():
+        before = result.get(name)
+        is_both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        result[name] = merged(before, value) if is_both else value  # type: ignore[arg-type]
+    return result
+
+
+def render_texts(values: Values) -> dict[str, str]:
+    """What each template becomes.
+
+    Raises:
+        HelmValuesError: the schema of values rejects them.
+        HelmRenderError: a template cannot be rendered, or a value is missing.
+    """
+    return dict(_rendered(json.dumps(values)))
+
+
+@cache
+def _rendered(values: str) -> dict[str, str]:
+    with Chart.load(CHART) as chart:
+        return dict(chart.render(json.loads(values), name=RELEASE, namespace=NAMESPACE))
+
+
+def render(values: Values) -> list[Manifest]:
+    """The objects that would be sent to Kubernetes."""
+    texts = render_texts(values)
+    return [
+        manifest
+        for path in sorted(texts)
+        if path.endswith(".yaml")
+        for manifest in yaml.load_all(texts[path], Loader=yaml.CSafeLoader)
+        if manifest is not None
+    ]
+
+
+def lint_faults(values: Values) -> list[str]:
+    """What `helm lint --strict` finds with these values."""
+    report = lint(CHART, values, strict=True)
+    found = [
+        f"{each['path']}: {each['error']}"
+        for each in report["messages"]
+        if each["severity"] != INFO
+    ]
+    return [*found, *report["errors"]]
+
+
+def schema_faults(manifests: Sequence[Manifest], version: str) -> list[str]:
+    """How objects differ from the schemas of a Kubernetes; an unknown field is a fault, too."""
+    faults = []
+    for manifest in manifests:
+        if manifest["kind"] in WITHOUT_SCHEMA:
+            continue
+        try:
+            kubernetes_validate.validate(manifest, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            place = ".".join(map(str, error.absolute_path))
+            name = f"{manifest['kind']}/{manifest['metadata']['name']}"
+            faults.append(f"{name} {place}: {error.message} (Kubernetes {version})")
+        except kubernetes_validate.SchemaNotFoundError as error:
+            faults.append(error.message)
+    return faults
+
+
+def pods(manifests: Sequence[Manifest]) -> Iterator[tuple[str, Manifest]]:
+    """The pod templates, by the name of the object that has each."""
+    for manifest in manifests:
+        if manifest["kind"] in ("Deployment", "StatefulSet"):
+            yield manifest["metadata"]["name"], manifest["spec"]["template"]
+
+
+def main() -> int:
+    """Lint, render, validate; the exit status."""
+    RENDERED.mkdir(parents=True, exist_ok=True)
+    faults = []
+    for name in GIVEN:
+        values = given(name)
+        faults += [f"{name}: {fault}" for fault in lint_faults(values)]
+        texts = render_texts(values)
+        (RENDERED / f"{name}.yaml").write_text(
+            "".join(f"---\n# Source: {path}\n{texts[path]}\n" for path in sorted(texts)
+                    if path.endswith(".yaml")),
+            encoding="utf-8",
+        )  # fmt: skip
+        manifests = render(values)
+        for version in VERSIONS:
+            faults += [f"{name}: {fault}" for fault in schema_faults(manifests, version)]
+        unknown = ", ".join(sorted({each["kind"] for each in manifests} & {*WITHOUT_SCHEMA}))
+        print(
+            f"chart: {name}: {len(manifests)} objects, Kubernetes {' and '.join(VERSIONS)}"
+            + (f"; no schema here: {unknown}" if unknown else "")
+            + f"; {RENDERED.relative_to(ROOT) / name}.yaml"
+        )
+    for fault in faults:
+        print(f"chart: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,453 @@
+"""The pods of the chart of docker/helm against the product: what each is called with and may do.
+
+Arguments are read by the commands themselves, variables by the settings' own loader, probes are
+asked of the applications that answer them, and the user is that of the image.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+from spu_assigner.core.base.events import Policy
+from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.config.profile import Profile
+from spu_assigner.stream.config.security import Mechanism, Protocol
+from spu_assigner.stream.config.settings import SPECS, Settings
+from spu_assigner.stream.follow.sizes_file import read_sizes
+from spu_assigner.stream.metrics.health import JobHealth, StartStep
+from spu_assigner.stream.metrics.server import application
+from spu_assigner.stream.ui.app import make_app
+from support.kafka.secured import Certificates
+from support.pages.ui_pages import Still, known_of, outputs
+from support.project import chart
+from support.project.chart import Manifest, Values, given, merged, render
+
+_ROOT = Path(__file__).parents[3]
+_DOCKERFILE = (_ROOT / "docker" / "job.Dockerfile").read_text(encoding="utf-8")
+_NAME = "place-spu-assigner"
+_KEYS = "/run/spu-assigner"
+_SECRETS = "/etc/spu-assigner/secrets"
+_PARTS = ("job", "follow-prod", "follow-staging", "ui")
+# What the Secrets of ci/full-values.yaml hold, besides certificates.
+_PASSWORDS = {
+    ("job-user", "secret-word"): "of-job",
+    ("follower-user", "secret-word"): "of-follower",
+    ("everybody-user", "secret-word"): "of-everybody",
+    ("everybody-tls", "user.password"): "key-password",
+    ("everybody-tls", "other"): "key-password",
+}
+
+
+def pods(name: str = "full", **over: Any) -> dict[str, Manifest]:
+    """The specs of pods by part."""
+    manifests = render(merged(given(name), over))
+    return {each.removeprefix(f"{_NAME}-"): pod["spec"] for each, pod in chart.pods(manifests)}
+
+
+def container(part: str, name: str = "full", **over: Any) -> Manifest:
+    [only] = pods(name, **over)[part]["containers"]
+    found: Manifest = only
+    return found
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """What a command would be called with; the command rejects what it does not know."""
+    with click.Context(cli) as parent:
+        command = cli.get_command(parent, arguments[0])
+        assert command is not None
+        return command.make_context(arguments[0], arguments[1:], parent=parent).params
+
+
+def environ(part: str, name: str = "full", **over: Any) -> dict[str, str]:
+    """The variables of a part, with what their Secrets hold."""
+    found: dict[str, str] = {}
+    for each in container(part, name, **over)["env"]:
+        assert each["name"] not in found
+        if (source := each.get("valueFrom")) is not None:
+            secret = source["secretKeyRef"]
+            found[each["name"]] = _PASSWORDS[secret["name"], secret["key"]]
+        else:
+            assert isinstance(each["value"], str)
+            found[each["name"]] = each["value"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def files(tmp_path: Path, certificates: Certificates) -> tuple[Path, Path]:
+    """A Secret's volume, and the empty one that the keys are copied to."""
+    secrets, keys = tmp_path / "secrets", tmp_path / "keys"
+    for folder in (secrets / "..data", keys):
+        folder.mkdir(parents=True)
+    for name, source in (
+        ("ca.crt", "ca.pem"),
+        ("client.crt", "machine.pem"),
+        ("client.key", "machine.locked.key"),
+    ):
+        # As the kubelet mounts them: links, to files that the group may read.
+        data = secrets / "..data" / name
+        data.write_bytes(certificates.path(source).read_bytes())
+        data.chmod(0o440)
+        (secrets / name).symlink_to(Path("..data") / name)
+    return secrets, keys
+
+
+@pytest.mark.parametrize("name", chart.GIVEN)
+def test_no_pod_has_rights_that_it_does_not_need(name: str) -> None:
+    """What Kubernetes calls the restricted profile, a read-only root, and no token of the API."""
+    user, group = map(int, re.findall(r"^USER (\d+):(\d+)$", _DOCKERFILE, re.MULTILINE)[-1])
+    found = pods(name)
+    assert found
+    for spec in found.values():
+        assert spec["securityContext"] == {
+            "runAsNonRoot": True,
+            "runAsUser": user,
+            "runAsGroup": group,
+            "fsGroup": group,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        assert spec["automountServiceAccountToken"] is False
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        assert all("hostPath" not in volume for volume in spec["volumes"])
+        for each in spec["containers"] + spec.get("initContainers", []):
+            assert each["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert each["resources"].keys() == {"requests", "limits"}
+            assert "memory" in each["resources"]["limits"]
+
+
+@pytest.mark.parametrize("name", chart.GIVEN)
+def test_a_pod_writes_where_the_image_says_and_nowhere_else(name: str) -> None:
+    """The folders of docker/job.Dockerfile; the checkpoint's is a volume that stays."""
+    home = re.findall(r"--home-dir (\S+)", _DOCKERFILE)
+    [made] = re.findall(r"install -d -m 0700 -o spu -g spu (.*) ?\\?$", _DOCKERFILE, re.MULTILINE)
+    [work] = re.findall(r"^WORKDIR (\S+)$", _DOCKERFILE, re.MULTILINE)
+    state = environ("job", "minimal")["SPU_ASSIGNER_CHECKPOINT"].rpartition("/")[0]
+    assert {work, state} == set(made.split())
+    for part, spec in pods(name).items():
+        volumes = {each["name"]: each for each in spec["volumes"]}
+        [only] = spec["containers"]
+        written = {
+            each["mountPath"]: each["name"]
+            for each in only["volumeMounts"]
+            if not each.get("readOnly")
+        }
+        assert written == {home[0]: "tmp", work: "work"} | (
+            {state: "state"} if part == "job" else {}
+        )
+        assert set(volumes["tmp"]) == set(volumes["work"]) == {"name", "emptyDir"}
+        mounted = {each["name"] for each in only["volumeMounts"]} | (
+            {"secrets"} if "initContainers" in spec else set()
+        )
+        claimed = {"state"} if part == "job" else set()
+        assert mounted == set(volumes) | claimed
+
+
+def test_the_image_has_what_run_needs_on_a_read_only_root() -> None:
+    """Jars that are missing would be fetched into a folder that cannot be written."""
+    images = (_ROOT / "docker" / "images.py").read_text(encoding="utf-8")
+    launch = (_ROOT / "stream" / "run" / "launch.py").read_text(encoding="utf-8")
+    [brought] = re.findall(r"^JOB_JARS.*= \((.*)\)$", images, re.MULTILINE)
+    [needed] = re.findall(r"ensure_all\(\[(.*)\]\)", launch)
+    assert set(re.findall(r'"([\w-]+)"', needed)) <= set(re.findall(r'"([\w-]+)"', brought))
+
+
+@pytest.mark.parametrize("name", chart.GIVEN)
+def test_each_part_is_a_command_that_takes_its_arguments(name: str) -> None:
+    """Read by the commands' own parsers: an option that does not exist ends this test."""
+    for part, spec in pods(name).items():
+        [only] = spec["containers"]
+        assert "command" not in only
+        command = {"job": "run", "ui": "ui"}.get(part, "follow-brokers")
+        assert only["args"][0] == command
+        parsed(only["args"])
+
+
+def test_the_job_creates_topics_only_where_that_is_asked_for() -> None:
+    """It takes rights that a job does not need."""
+    assert parsed(container("job", "minimal")["args"])["create_topics"] is False
+    assert parsed(container("job")["args"])["create_topics"] is True
+
+
+def test_what_is_followed_is_what_the_values_say() -> None:
+    """Every option of `follow-brokers` that the chart has, and the command's defaults else."""
+    found = parsed(container("follow-prod")["args"])
+    expected: Values = {
+        "cluster_id": "Prod.EU",
+        "watch_bootstrap_servers": "prod-0.kafka:9095",
+        "interval_seconds": 2.0,
+        "grace_seconds": 90.0,
+        "capacity": 4_000_000,
+        "cores": 2,
+        "sizes_file": Path("/etc/spu-assigner/follow/sizes.toml"),
+        "exclude": (7, 8),
+        "adopt": True,
+        "allow_mass_leave": True,
+        "accept_cluster": True,
+    }
+    assert {name: found[name] for name in expected} == expected
+    plain = parsed(["follow-brokers", "--cluster=staging"])
+    assert parsed(container("follow-staging")["args"]) == plain | {"capacity": 0}
+
+
+def test_the_file_of_sizes_is_mounted_as_a_folder(tmp_path: Path) -> None:
+    """So that its changes arrive, and it is read by the command that it is for."""
+    only, spec = container("follow-prod"), pods()["follow-prod"]
+    file = parsed(only["args"])["sizes_file"]
+    [mount] = [each for each in only["volumeMounts"] if each["name"] == "sizes"]
+    assert (mount["mountPath"], "subPath" in mount) == (str(file.parent), False)
+    [volume] = [each for each in spec["volumes"] if each["name"] == "sizes"]
+    [sizes] = [each for each in render(given("full")) if each["kind"] == "ConfigMap"]
+    assert volume["configMap"] == {"name": sizes["metadata"]["name"]}
+    (tmp_path / file.name).write_text(sizes["data"][file.name], encoding="utf-8")
+    of_all, of_brokers = read_sizes(tmp_path / file.name)
+    assert (of_all.capacity, of_brokers[3].capacity) == (1000, 4000)
+
+
+def test_every_variable_is_a_setting() -> None:
+    """One with a name that no setting has would be ignored without a word."""
+    known = {spec.variable for spec in SPECS}
+    extra = {"job": {"SPARK_CONF_DIR"}}
+    for part in _PARTS:
+        assert environ(part).keys() - known == extra.get(part, {"TZ"})
+    for part in ("job", "ui"):
+        assert environ(part, "minimal").keys() <= known
+
+
+def test_the_job_has_the_settings_that_the_values_say() -> None:
+    """Read by the job's own loader. Without values only what a pod needs differs from defaults."""
+    least = Settings.load(environ=environ("job", "minimal"))
+    assert least == Settings(
+        bootstrap_servers="kafka:9092",
+        checkpoint="/var/lib/spu-assigner/checkpoint",
+        metrics_host="0.0.0.0",
+    )
+    plain = {"PLAINTEXT": {"security": {"protocol": "PLAINTEXT"}}}["PLAINTEXT"]
+    found = Settings.load(environ=environ("job", **plain))
+    assert found == Settings(
+        bootstrap_servers="events-0.kafka:9093,events-1.kafka:9094",
+        topic_prefix="team-",
+        checkpoint="/var/lib/spu-assigner/checkpoint-2",
+        query_name="placement",
+        profile=Profile.THROUGHPUT,
+        shards=4,
+        default_policy=Policy.KAFKA,
+        wire=Wire.SINGLE_OBJECT,
+        topic_events_per_batch=1_000_000,
+        driver_memory="3g",
+        metrics_host="0.0.0.0",
+        log_level="WARN",
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "user", "password"),
+    [
+        ("job", "job", "of-job"),
+        ("follow-prod", "follower", "of-follower"),
+        ("follow-staging", "follower", "of-follower"),
+    ],
+)
+def test_keys_are_copied_to_where_the_product_accepts_them(
+    files: tuple[Path, Path], part: str, user: str, password: str
+) -> None:
+    """A key must be of mode 0600 and the reader's own, which no file of a Secret is.
+
+    What the chart runs is run here, and the settings' loader, which tries certificate and key,
+    reads the result. Each part is a user of its own.
+    """
+    spec = pods()[part]
+    [copier] = spec["initContainers"]
+    here = {_SECRETS: str(files[0]), _KEYS: str(files[1])}
+
+    def moved(text: str) -> str:
+        return re.sub("|".join(here), lambda match: here[match[0]], text)
+
+    subprocess.run([moved(each) for each in copier["command"]], check=True)
+    found = Settings.load(
+        environ={name: moved(value) for name, value in environ(part).items()}
+    ).security
+    assert found.security_protocol is Protocol.SASL_SSL
+    assert found.sasl_mechanism is Mechanism.SCRAM_SHA_512
+    assert found.sasl_username == user
+    assert found.sasl_password is not None
+    assert found.sasl_password.value == password
+    assert found.ssl_ca_file == files[1] / "ca.crt"
+    assert found.ssl_certificate_file == files[1] / "client.crt"
+    assert found.ssl_key_file == files[1] / "client.key"
+    assert found.ssl_key_password is not None
+    assert {path.stat().st_mode & 0o777 for path in files[1].iterdir()} == {0o600}
+
+
+def test_files_of_secrets_are_where_they_are_copied_from() -> None:
+    """Each file from its Secret, under the name that is looked for; keys only in memory."""
+    for part in ("job", "follow-prod"):
+        spec = pods()[part]
+        volumes = {each["name"]: each for each in spec["volumes"]}
+        assert volumes["secrets"]["projected"] == {
+            "defaultMode": 0o440,  # of root and the group of the pod
+            "sources": [
+                {
+                    "secret": {
+                        "name": "events-cluster-ca-cert",
+                        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                    }
+                },
+                {
+                    "secret": {
+                        "name": "everybody-tls",
+                        "items": [
+                            {"key": "user.crt", "path": "client.crt"},
+                            {"key": "user.key", "path": "client.key"},
+                        ],
+                    }
+                },
+            ],
+        }
+        assert volumes["keys"]["emptyDir"]["medium"] == "Memory"
+        [copier] = spec["initContainers"]
+        assert copier["volumeMounts"] == [
+            {"name": "secrets", "mountPath": _SECRETS, "readOnly": True},
+            {"name": "keys", "mountPath": _KEYS},
+        ]
+        [only] = spec["containers"]
+        assert {"name": "keys", "mountPath": _KEYS, "readOnly": True} in only["volumeMounts"]
+
+
+def test_a_part_that_needs_no_files_has_none() -> None:
+    """The page of ci/full-values.yaml speaks SASL_PLAINTEXT, of all parts it alone."""
+    spec = pods()["ui"]
+    assert "initContainers" not in spec
+    assert {each["name"] for each in spec["volumes"]} == {"tmp", "work"}
+    security = Settings.load(environ=environ("ui")).security
+    assert security.security_protocol is Protocol.SASL_PLAINTEXT
+    assert (security.sasl_mechanism, security.sasl_username) == (Mechanism.PLAIN, "everybody")
+
+
+def test_one_authority_alone_is_enough_for_tls() -> None:
+    """Without a client's certificate there is none to name."""
+    tls = {"protocol": "SSL", "tls": {"ca": {"secret": "authority"}}}
+    spec = pods("minimal", security=tls)["job"]
+    [sources] = [each["projected"]["sources"] for each in spec["volumes"] if "projected" in each]
+    items = [{"key": "ca.crt", "path": "ca.crt"}]
+    assert sources == [{"secret": {"name": "authority", "items": items}}]
+    found = environ("job", "minimal", security=tls)
+    assert {name for name in found if "SSL" in name} == {"SPU_ASSIGNER_SSL_CA_FILE"}
+
+
+def test_no_secret_stands_in_what_is_rendered() -> None:
+    """Values name Secrets; the chart makes none."""
+    text = yaml.safe_dump_all(render(given("full")))
+    assert "kind: Secret" not in text
+    assert not [password for password in _PASSWORDS.values() if password in text]
+
+
+def probes(only: Manifest) -> dict[str, tuple[str, str]]:
+    """Path and port of each probe, by its kind."""
+    return {
+        name: (each["httpGet"]["path"], each["httpGet"]["port"])
+        for name, each in only.items()
+        if name.endswith("Probe")
+    }
+
+
+@pytest.mark.parametrize("name", chart.GIVEN)
+def test_the_job_s_probes_ask_what_it_answers(name: str) -> None:
+    """Live by `/live`, ready by `/ready`, at the port that its settings name."""
+    only = container("job", name)
+    assert probes(only) == {
+        "startupProbe": ("/live", "metrics"),
+        "livenessProbe": ("/live", "metrics"),
+        "readinessProbe": ("/ready", "metrics"),
+    }
+    settings = Settings.load(
+        environ={**environ("job", "minimal"), **{
+            key: value for key, value in environ("job", name).items() if "METRICS" in key
+        }}
+    )  # fmt: skip
+    assert only["ports"] == [
+        {"name": "metrics", "containerPort": settings.metrics_port, "protocol": "TCP"}
+    ]
+    assert settings.metrics_host == "0.0.0.0"
+    health = JobHealth("query")
+    asked = application(CollectorRegistry(), health).test_client()
+    assert (asked.get("/live").status_code, asked.get("/ready").status_code) == (200, 503)
+    for step in StartStep:
+        health.done(step)
+    assert (asked.get("/live").status_code, asked.get("/ready").status_code) == (200, 200)
+
+
+@pytest.mark.parametrize("name", chart.GIVEN)
+def test_the_page_s_probes_ask_for_a_file_of_its_own(name: str) -> None:
+    """Without Kafka the page still says so, and no restart would help it."""
+    only = container("ui", name)
+    [path] = {path for path, _ in probes(only).values()}
+    assert probes(only) == {"livenessProbe": (path, "http"), "readinessProbe": (path, "http")}
+    given_to = parsed(only["args"])
+    assert only["ports"] == [{"name": "http", "containerPort": given_to["port"], "protocol": "TCP"}]
+    assert given_to["host"] == "0.0.0.0"
+    pages = make_app(Still(known_of(outputs([]))).as_live(), is_loopback=False).test_client()
+    assert pages.get(path, headers={"Host": "10.0.0.7:8080"}).status_code == 200
+
+
+def test_services_lead_to_the_ports_of_their_pods() -> None:
+    """By the names that containers give their ports; a job that is not ready is scraped, too."""
+    services = {
+        each["metadata"]["name"].removeprefix(f"{_NAME}-"): each["spec"]
+        for each in render(given("minimal"))
+        if each["kind"] == "Service"
+    }
+    assert services.keys() == {"job", "ui"}
+    for part, spec in services.items():
+        [port], [offered] = spec["ports"], container(part, "minimal")["ports"]
+        assert port["targetPort"] == port["name"] == offered["name"]
+        assert port["port"] == offered["containerPort"]
+    assert (services["job"]["clusterIP"], services["job"]["publishNotReadyAddresses"]) == (
+        "None",
+        True,
+    )
+    assert services["ui"]["type"] == "ClusterIP"
+
+
+def test_a_paused_job_waits_for_commands_on_its_volume() -> None:
+    """No job runs, nothing is probed, and settings and volume are the job's."""
+    pause: Values = {"job": {"pause": True}}
+    paused, usual = container("job", **pause), container("job")
+    assert paused["command"] == ["sleep", "infinity"]
+    assert usual.keys() - paused.keys() == {
+        "args",
+        "startupProbe",
+        "livenessProbe",
+        "readinessProbe",
+    }
+    assert paused["env"] == usual["env"]
+    assert paused["volumeMounts"] == usual["volumeMounts"]
+
+
+def test_a_job_has_time_to_start_and_to_end() -> None:
+    """Ten minutes until it must be live, a minute of silence then, a minute to stop."""
+    only, spec = container("job"), pods()["job"]
+    limits = {
+        name: each["periodSeconds"] * each["failureThreshold"]
+        for name, each in only.items()
+        if name.endswith("Probe")
+    }
+    assert limits == {"startupProbe": 600, "livenessProbe": 60, "readinessProbe": 15}
+    assert spec["terminationGracePeriodSeconds"] == 60
+    assert spec["shareProcessNamespace"] is True
