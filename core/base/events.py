@@ -111,6 +111,20 @@ class SpuLeft(BaseEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpuCordon(BaseEvent):
+    """An SPU is to take no new replicas; it keeps what it has, until `SpuUncordon`."""
+
+    spu_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpuUncordon(BaseEvent):
+    """A cordoned SPU may take new replicas again."""
+
+    spu_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BaseTopicEvent(BaseEvent):
     """What every event about one topic has."""
 
@@ -179,9 +193,9 @@ class ClusterRebalance(BaseEvent):
     max_moves: int
 
 
+SpuEvent = SpuJoined | SpuLeft | SpuCordon | SpuUncordon  # what `spu-events` carries
 Event = (
-    SpuJoined
-    | SpuLeft
+    SpuEvent
     | TopicCreate
     | TopicDelete
     | TopicRelease

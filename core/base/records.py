@@ -40,6 +40,10 @@ class RingChange(StrEnum):
     SATURATED = "saturated"
     RESTORED = "restored"
     IGNORED = "ignored"
+    CORDONED = "cordoned"
+    UNCORDONED = "uncordoned"
+    DEMOTED = "demoted"
+    UNDEMOTED = "undemoted"
 
 
 class Mode(FastStrEnum):
@@ -56,6 +60,7 @@ class Mode(FastStrEnum):
     REBALANCE = "rebalance"
     ADOPTED = "adopted"  # as they were found in Kafka
     REPLICATION = "replication"  # made longer or shorter, to another replication factor
+    DEMOTION = "demotion"  # another member leads, because an SPU is demoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +182,8 @@ class SpuChanged:
     registration: int  # the ring of `redpanda` is in this order
     core_weights: tuple[int, ...]  # one for each core
     leaving: bool = False  # decommissioned, and some list still holds it; it is not online
+    cordoned: bool = False  # it takes no new replicas until it is uncordoned, online or not
+    demoted: bool = False  # it leads nothing where another can, until it is undemoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

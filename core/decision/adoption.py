@@ -78,7 +78,7 @@ def adopt(
             ring_size=state.ring.size,
             ring_fingerprint=state.ring.fingerprint(Order.ID),
             offline=len(state.spus) - state.online_count,
-            saturated=state.online_count - state.ring.size,
+            saturated=state.saturated_count,
         ),
         pinned=event.pinned,
         wanted_lengths=lengths,

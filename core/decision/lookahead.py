@@ -67,7 +67,7 @@ class _Facts:
         self.ring_size = ring.size
         self.ring_fingerprint = ring.fingerprint(order)
         self.offline = len(state.spus) - state.online_count
-        self.saturated = state.online_count - ring.size
+        self.saturated = state.saturated_count
 
 
 class RuleLookahead(_Facts):

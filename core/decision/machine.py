@@ -17,6 +17,7 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
     TopicRelease      SPU freed RingEvent and SpuChanged
     SpuJoined         RingEvent JOINED or UPDATED, SpuChanged        RingEvent IGNORED
     SpuLeft           RingEvent LEFT, SpuChanged                     RingEvent IGNORED
+    SpuCordon, …      RingEvent CORDONED, …, SpuChanged              RingEvent IGNORED
     ClusterRebalance  a ReplicaMap per topic that moves,             TopicStatus
                       TopicStatus with the number of moves
 
@@ -40,9 +41,11 @@ from spu_assigner.core.base.events import (
     LeaveMode,
     OnShortage,
     Policy,
+    SpuCordon,
     SpuId,
     SpuJoined,
     SpuLeft,
+    SpuUncordon,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -51,16 +54,12 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.records import (
     EventSeen,
-    Mode,
-    Reason,
     Record,
     ReplicaMap,
     RingChange,
-    RingEvent,
     SpuChanged,
     SpuGone,
     Status,
-    TopicStatus,
     Wait,
     WaitingSettled,
 )
@@ -89,9 +88,9 @@ from spu_assigner.core.decision.requests import (
     refuse_create,
     shown_index,
 )
-from spu_assigner.core.decision.ring_changes import count_changes
 from spu_assigner.core.decision.waiting import (
     in_turn,
+    makes_room,
     may_wait,
     request_of,
     servable,
@@ -130,7 +129,7 @@ def step(
         for record in records:
             evolve(state, record)
         return records  # A create frees nothing, so nothing follows.
-    frees = _frees(state, records)
+    frees = makes_room(state, records)
     for record in records:
         evolve(state, record)
     if not records:
@@ -181,10 +180,8 @@ def decide(
             if topic is not None and hashed in topic.grown_by:
                 return ()
             records = _grow(state, event)
-        case SpuJoined():
-            records = membership.join(state, event)
-        case SpuLeft():
-            records = membership.leave(state, event)
+        case SpuJoined() | SpuLeft() | SpuCordon() | SpuUncordon():
+            records = membership.change(state, event)
         case ClusterRebalance():
             # Imported when it is asked for: few commands do, and each would start later.
             from spu_assigner.core.decision.rebalance import rebalance
@@ -208,31 +205,6 @@ def _has_adopted(state: ClusterState, name: str, hashed: int) -> bool:
     """Whether the event adopted the topic; only the last of its adoptions are known."""
     topic = state.topics.get(name)
     return topic is not None and (topic.created_by == hashed or hashed in topic.grown_by)
-
-
-def _frees(state: ClusterState, records: Sequence[Record]) -> bool:
-    """Whether, with these records, the ring gains a member or slots, compared with the state."""
-    for record in records:
-        match record:
-            case RingEvent(change=RingChange.JOINED | RingChange.RESTORED):
-                return True
-            case ReplicaMap(replicas=None):
-                return True
-            case ReplicaMap(
-                topic=name, replicas=ReplicaLists() as lists, reason=Reason(mode=Mode.ADOPTED)
-            ) if name in state.topics:
-                changes = count_changes(state.topics[name].replicas.lists(), lists)
-                if min(changes.values(), default=0) < 0:
-                    return True
-            case SpuChanged():
-                known = state.spus.get(SpuId(record.spu_id))
-                if known is not None and record.online and record.capacity > known.capacity:
-                    return True
-            case TopicStatus(moves=int(moves)) if moves > 0:
-                return True
-            case _:
-                pass
-    return False
 
 
 def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> list[str]:

@@ -46,7 +46,8 @@ def _refuse_spus(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
     ids, counts = np.unique(matrix, return_counts=True)
     known = np.array([SpuId(spu_id) in state.spus for spu_id in ids.tolist()])
     leaving = state.leaving.intersection(ids.tolist()) if state.leaving else ()
-    if known.all() and not leaving and (counts <= state.ledger.free(ids)).all():
+    barred = any(state.spus[SpuId(i)].cordoned for i in ids[known].tolist()) or leaving
+    if known.all() and not barred and (counts <= state.ledger.free(ids)).all():
         return None
     lists = ((partition, list(enumerate(row))) for partition, row in enumerate(matrix.tolist()))
     fault = next(spu_faults(state, lists), None)
@@ -89,6 +90,14 @@ def spu_faults(
                     code=Code.MANUAL_SPU_LEAVING,
                     message=f"partition {partition} names SPU {spu_id}, "
                     "which is being decommissioned",
+                    path=(*path, place),
+                )
+        for place, spu_id in known:
+            if state.spus[SpuId(spu_id)].cordoned:
+                yield ManualFault(
+                    code=Code.MANUAL_SPU_CORDONED,
+                    message=f"partition {partition} names SPU {spu_id}, which is cordoned; "
+                    "uncordon it first, or name another",
                     path=(*path, place),
                 )
         for place, spu_id in known:

@@ -6,10 +6,19 @@ What follows for topics (repair, requests that waited) is in `machine` and `repa
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import LeaveMode, SpuId, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import (
+    LeaveMode,
+    SpuCordon,
+    SpuEvent,
+    SpuId,
+    SpuJoined,
+    SpuLeft,
+    SpuUncordon,
+)
 from spu_assigner.core.base.limits import (
     CAPACITY_MAX,
     CORES_MAX,
@@ -18,7 +27,7 @@ from spu_assigner.core.base.limits import (
     SPUS_MAX,
     default_capacity,
 )
-from spu_assigner.core.base.records import Record, RingChange, SpuChanged
+from spu_assigner.core.base.records import Record, RingChange, RingEvent, SpuChanged
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -32,8 +41,26 @@ from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
+def change(state: ClusterState, event: SpuEvent) -> list[Record]:
+    """What an event of `spu-events` changes, or the answer that it is ignored."""
+    match event:
+        case SpuJoined():
+            return join(state, event)
+        case SpuLeft():
+            return leave(state, event)
+        case SpuCordon():
+            return cordon(state, event)
+        case SpuUncordon():
+            return uncordon(state, event)
+        case _:
+            assert_never(event)
+
+
 def join(state: ClusterState, event: SpuJoined) -> list[Record]:
-    """An SPU is there: new, changed, or back; a decommission that is under way ends with it."""
+    """An SPU is there: new, changed, or back.
+
+    A decommission that is under way ends with it; a cordon or a demotion does not.
+    """
     refusal = _refuse_join(state, event)
     if refusal is not None:
         return [ignored(state, event.spu_id, refusal, event.event_id)]
@@ -44,13 +71,14 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
         if before is None
         else redpanda.shrink_weights(state.core_weights[spu_id], event.cores)
     )
+    cordoned = before is not None and before.cordoned
     was_in_ring = before is not None and spu_id in state.ring
-    was_full = before is not None and before.online and not was_in_ring
+    was_full = before is not None and before.online and not was_in_ring and not cordoned
     capacity = default_capacity(event.cores) if event.capacity is None else event.capacity
     count = 0 if before is None else state.ledger.count(spu_id)
     full = count >= capacity
     registration = state.registration_next
-    if before is not None and before.online and (was_in_ring or full):
+    if before is not None and before.online and (was_in_ring or full or cordoned):
         registration = (
             before.registration
         )  # An update keeps the place; a return, or a freed slot, goes to the tail.
@@ -64,16 +92,18 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
         labels=tuple(sorted((event.labels or {}).items())),
         registration=registration,
         core_weights=tuple(weights),
+        cordoned=cordoned,
+        demoted=before is not None and before.demoted,
     )
     ring, chains = state.ring, dict(state.chains)
     if was_in_ring and full:
         ring, chains = ring_without(ring, chains, (spu_id,))
-    entering = [] if full or was_in_ring else [spu_id]
+    entering = [] if full or was_in_ring or cordoned else [spu_id]
     ring = ring_with(state, {spu_id: spu}, entering, ring)
     chains = entered(ring, chains)
     is_update = before is not None and before.online
     changes = [RingChange.UPDATED if is_update else RingChange.JOINED]
-    if full and not was_full:
+    if full and not was_full and not cordoned:
         changes.append(RingChange.SATURATED)
     elif was_full and not full:
         changes.append(RingChange.RESTORED)
@@ -115,10 +145,7 @@ def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     spu_id = SpuId(event.spu_id)
     spu = state.spus.get(spu_id)
     if spu is None:
-        refusal = Refusal(
-            Code.SPU_UNKNOWN, f"no SPU {bounded_repr(event.spu_id)} in cluster {state.cluster_id!r}"
-        )
-        return [ignored(state, event.spu_id, refusal, event.event_id)]
+        return [_unknown(state, event.spu_id, event.event_id)]
     leaving = spu.leaving or event.mode is LeaveMode.DECOMMISSION
     ring, chains = state.ring, dict(state.chains)
     if spu_id in ring:
@@ -129,3 +156,63 @@ def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
         replace(spu, online=False, leaving=leaving, core_weights=weights),
         *chains_changed(state, chains),
     ]
+
+
+def cordon(state: ClusterState, event: SpuCordon) -> list[Record]:
+    """An SPU leaves the ring and stays online: it keeps what it holds and takes nothing new.
+
+    One that is offline or leaving may be cordoned too: it will not be in the ring when it is back.
+    """
+    spu_id = SpuId(event.spu_id)
+    spu = state.spus.get(spu_id)
+    if spu is None:
+        return [_unknown(state, event.spu_id, event.event_id)]
+    if spu.cordoned:
+        return [_unchanged(state, spu_id, "is cordoned already", event.event_id)]
+    ring, chains = state.ring, dict(state.chains)
+    if spu_id in ring:
+        ring, chains = ring_without(ring, chains, (spu_id,))
+    weights = tuple(state.core_weights[spu_id])
+    return [
+        ring_event(state, spu_id, RingChange.CORDONED, ring.size, event.event_id),
+        replace(spu, cordoned=True, core_weights=weights),
+        *chains_changed(state, chains),
+    ]
+
+
+def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
+    """An SPU may take new replicas again; in the order of registration it comes last, as one that
+    is back."""
+    spu_id = SpuId(event.spu_id)
+    spu = state.spus.get(spu_id)
+    if spu is None:
+        return [_unknown(state, event.spu_id, event.event_id)]
+    if not spu.cordoned:
+        return [_unchanged(state, spu_id, "is not cordoned", event.event_id)]
+    is_full = state.ledger.count(spu_id) >= spu.capacity
+    changes = [RingChange.UNCORDONED]
+    entering = [spu_id] if spu.online and not is_full else []
+    if spu.online and is_full:
+        changes.append(RingChange.SATURATED)
+    registration = state.registration_next if entering else spu.registration
+    weights = tuple(state.core_weights[spu_id])
+    opened = replace(spu, cordoned=False, registration=registration, core_weights=weights)
+    ring = ring_with(state, {spu_id: opened}, entering)
+    records: list[Record] = [
+        ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
+    ]
+    chains = entered(ring, state.chains)
+    registration_next = max(state.registration_next, registration + 1)
+    return [*records, opened, *chains_changed(state, chains, registration_next)]
+
+
+def _unknown(state: ClusterState, spu_id: int, cause: str) -> RingEvent:
+    refusal = Refusal(
+        Code.SPU_UNKNOWN, f"no SPU {bounded_repr(spu_id)} in cluster {state.cluster_id!r}"
+    )
+    return ignored(state, spu_id, refusal, cause)
+
+
+def _unchanged(state: ClusterState, spu_id: int, found: str, cause: str) -> RingEvent:
+    refusal = Refusal(Code.SPU_UNCHANGED, f"SPU {spu_id} {found}: nothing to change")
+    return ignored(state, spu_id, refusal, cause)

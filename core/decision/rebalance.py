@@ -51,10 +51,12 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         )
         return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
     names = [name for name in sorted(state.topics) if _may_move(state.topics[name])]
-    online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
+    open_ids = [
+        i for i in sorted(state.spus) if state.spus[i].online and not state.spus[i].cordoned
+    ]
     plan = NOTHING_TO_DO
-    if names and online:
-        loads = state.loads(np.array(online, dtype=np.int32))
+    if names and open_ids:
+        loads = state.loads(np.array(open_ids, dtype=np.int32))
         plan = plan_rebalance(
             [state.topics[name].replicas.matrix() for name in names],
             loads,
@@ -95,13 +97,14 @@ def _left_alone(state: ClusterState, count: int) -> str:
 
 
 def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
-    """Rack numbers of the SPUs that are not online, counted on from those that are."""
+    """Rack numbers of the SPUs that `loads` does not have, counted on from those that it has."""
     number_of: dict[str, int] = {}
     for spu_id, number in zip(loads.ids.tolist(), loads.racks.tolist(), strict=True):
         number_of[state.spus[SpuId(spu_id)].rack or ""] = number
     others: dict[int, int] = {}
+    weighed = set(loads.ids.tolist())
     for spu_id in sorted(state.spus):
-        if not state.spus[spu_id].online:
+        if spu_id not in weighed:
             rack = state.spus[spu_id].rack or ""
             others[spu_id] = number_of.setdefault(rack, len(number_of))
     return others

@@ -239,7 +239,7 @@ def revised(
             ring_size=ring.size,
             ring_fingerprint=ring.fingerprint(Order.BALANCED),
             offline=len(state.spus) - state.online_count,
-            saturated=state.online_count - ring.size,
+            saturated=state.saturated_count,
             moves=tuple(reported),
         ),
     )

@@ -226,7 +226,7 @@ def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Assign
             ring_size=ring.size,
             ring_fingerprint=ring.fingerprint(order),
             offline=len(state.spus) - state.online_count,
-            saturated=state.online_count - ring.size,
+            saturated=state.saturated_count,
             same_rack=plan.same_rack,
             in_list=plan.in_list,
         ),
@@ -271,7 +271,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
             ring_size=ring.size,
             ring_fingerprint=ring.fingerprint(Order.BALANCED),
             offline=len(state.spus) - state.online_count,
-            saturated=state.online_count - ring.size,
+            saturated=state.saturated_count,
         ),
     )
 
@@ -338,13 +338,15 @@ def _short_on_the_way(short: ShortRingError) -> Refusal:
 
 def _shortage(state: ClusterState, event: TopicCreate, found: int) -> Refusal:
     need = event.replication_factor - found
+    cordoned = state.cordoned_count
     if event.replication_factor <= state.online_count:
-        full = state.online_count - found
+        full = state.saturated_count
+        and_cordoned = f", {cordoned} are cordoned" if cordoned else ""
         return Refusal(
             Code.INSUFFICIENT_CAPACITY,
-            f"replication_factor {event.replication_factor} needs {need} more SPUs "
-            f"with a free slot: {full} of {state.online_count} online SPUs are saturated; "
-            "add SPUs or capacity, or delete topics",
+            f"replication_factor {event.replication_factor} needs {need} more SPUs with a free "
+            f"slot: {full} of {state.online_count} online SPUs are saturated{and_cordoned}; "
+            f"add SPUs or capacity, {'uncordon SPUs, ' if cordoned else ''}or delete topics",
         )
     return Refusal(
         Code.INSUFFICIENT_SPUS,

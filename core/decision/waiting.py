@@ -5,13 +5,26 @@ Each is tried once; one that cannot be served blocks none behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, TopicCreate
+from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import WAITING_MAX
-from spu_assigner.core.base.records import Wait, Waiting
+from spu_assigner.core.base.records import (
+    Mode,
+    Reason,
+    Record,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    SpuChanged,
+    TopicStatus,
+    Wait,
+    Waiting,
+)
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.decision.ring_changes import count_changes
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -27,6 +40,31 @@ def may_wait(state: ClusterState) -> Refusal | None:
         f"{creates} creates wait in cluster {state.cluster_id!r}, which is the limit; "
         "add SPUs or capacity, or withdraw some",
     )
+
+
+def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
+    """Whether, with these records, the ring gains a member or slots, compared with the state."""
+    for record in records:
+        match record:
+            case RingEvent(change=RingChange.JOINED | RingChange.RESTORED | RingChange.UNCORDONED):
+                return True
+            case ReplicaMap(replicas=None):
+                return True
+            case ReplicaMap(
+                topic=name, replicas=ReplicaLists() as lists, reason=Reason(mode=Mode.ADOPTED)
+            ) if name in state.topics:
+                changes = count_changes(state.topics[name].replicas.lists(), lists)
+                if min(changes.values(), default=0) < 0:
+                    return True
+            case SpuChanged():
+                known = state.spus.get(SpuId(record.spu_id))
+                if known is not None and record.online and record.capacity > known.capacity:
+                    return True
+            case TopicStatus(moves=int(moves)) if moves > 0:
+                return True
+            case _:
+                pass
+    return False
 
 
 def in_turn(state: ClusterState, kind: Wait) -> list[Waiting]:

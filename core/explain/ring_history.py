@@ -37,10 +37,11 @@ class RingPlace(StrEnum):
 
     RING = "ring"
     SATURATED = "saturated"
+    CORDONED = "cordoned"
     OFFLINE = "offline"
     LEAVING = "leaving"
     LEFT = "left"  # it left some time before: offline or leaving, if it is not forgotten by then
-    OUT = "out"  # not in the ring; saturated, offline or not yet of the cluster
+    OUT = "out"  # not in the ring; saturated, cordoned, offline or not yet of the cluster
     UNKNOWN = "unknown"  # not in the ring; offline, or not of the cluster at all
 
 
@@ -50,6 +51,7 @@ class Why(StrEnum):
     OFFLINE = "offline"  # or leaving, where that is not known
     LEAVING = "leaving"
     SATURATED = "saturated"
+    CORDONED = "cordoned"
     FILLED = "filled"  # saturated by an earlier replica of the same step
     SAME_RACK = "same_rack"
     IN_LIST = "in_list"
@@ -88,6 +90,9 @@ _AFTER: Final = {
     RingChange.SATURATED: RingPlace.SATURATED,
     RingChange.LEFT: RingPlace.OFFLINE,
 }  # where an SPU stands after a change; after any other, where it stood
+_IN_OR_FULL: Final = (RingPlace.RING, RingPlace.SATURATED)
+_TO_THE_TAIL: Final = (RingChange.JOINED, RingChange.RESTORED, RingChange.UNCORDONED)
+_KEPT: Final = (RingPlace.LEAVING, RingPlace.CORDONED)  # no change alone says so
 _FORGOTTEN: Final = SpuChanged(  # Its rack is not known, which a fingerprint over racks will show.
     cluster_id="",
     spu_id=0,
@@ -160,7 +165,9 @@ def find_ring(
     return PastRing(
         ring=found[0][1],
         absent=tuple(Passed(spu_id=spu_id, why=why) for spu_id, why in sorted(whys.items())),
-        unnamed=reason.offline + reason.saturated - len(whys),
+        unnamed=reason.offline
+        + reason.saturated
+        - sum(why is not Why.CORDONED for why in whys.values()),
         described_since=frozenset().union(*(_described_since(cut, groups) for cut, _ in found)),
     )
 
@@ -197,6 +204,7 @@ def _absent(cut: _Cut, reason: Reason, *, is_whole: bool) -> tuple[dict[int, Why
     fits = 0 <= reason.offline - len(sure) <= len(maybe)
     fits = fits and 0 <= reason.saturated - len(full) <= len(out)
     whys = dict.fromkeys(saturated, Why.SATURATED) | dict.fromkeys(offline, Why.OFFLINE)
+    whys |= dict.fromkeys(at[RingPlace.CORDONED], Why.CORDONED)
     return whys | {each: Why.LEAVING for each in leaving if each in offline}, fits
 
 
@@ -214,7 +222,7 @@ def _cuts(state: ClusterState, groups: Sequence[RingGroup], own: int | None) -> 
         **{event.spu_id: RingPlace.LEFT for group in groups for event in group.events},
         **{int(spu_id): _place_now(state, spu) for spu_id, spu in state.spus.items()},
     }
-    before = _places_before(groups)
+    before = _places_before(state, groups)
     if own is None:
         yield _Cut(places, len(groups))
     for number in range(len(groups) - 1, -1, -1):
@@ -234,22 +242,58 @@ def _cuts(state: ClusterState, groups: Sequence[RingGroup], own: int | None) -> 
 
 
 def _place_now(state: ClusterState, spu: SpuChanged) -> RingPlace:
+    if spu.online and spu.cordoned:
+        return RingPlace.CORDONED
     if spu.online:
         return RingPlace.RING if spu.spu_id in state.ring else RingPlace.SATURATED
     return RingPlace.LEAVING if spu.leaving else RingPlace.OFFLINE
 
 
-def _places_before(groups: Sequence[RingGroup]) -> list[list[RingPlace | None]]:
+def _places_before(
+    state: ClusterState, groups: Sequence[RingGroup]
+) -> list[list[RingPlace | None]]:
     """For each ring event where its SPU stood before it, as earlier events say; None: unknown."""
+    cordoned_later = _cordons_after(state, groups)
     last: dict[int, RingPlace | None] = {}
+    cordoned: set[int] = set()  # by an event that is retained, if not forgotten meanwhile
     places = []
-    for group in groups:
+    for group, later in zip(groups, cordoned_later, strict=True):
         row = []
-        for event in group.events:
-            row.append(last.get(event.spu_id))
-            last[event.spu_id] = _AFTER.get(event.change, last.get(event.spu_id))
+        for event, is_cordoned_later in zip(group.events, later, strict=True):
+            spu_id, before = event.spu_id, last.get(event.spu_id)
+            row.append(before)
+            after = _AFTER.get(event.change, before)
+            match event.change:
+                case RingChange.JOINED if is_cordoned_later:
+                    after = RingPlace.CORDONED
+                case RingChange.JOINED if spu_id in cordoned:
+                    after = None  # It was forgotten before this join, or before a later one.
+                case RingChange.CORDONED:
+                    cordoned.add(spu_id)
+                    after = RingPlace.CORDONED if before in _IN_OR_FULL else before
+                case RingChange.UNCORDONED:
+                    cordoned.discard(spu_id)
+                    after = RingPlace.RING if before is RingPlace.CORDONED else before
+                case _:
+                    pass
+            last[spu_id] = after
         places.append(row)
     return places
+
+
+def _cordons_after(state: ClusterState, groups: Sequence[RingGroup]) -> list[list[bool]]:
+    """For each ring event whether later ones, or the state, say that its SPU is cordoned after
+    it."""
+    cordoned = {int(spu_id): spu.cordoned for spu_id, spu in state.spus.items()}
+    found = []
+    for group in reversed(groups):
+        row = []
+        for event in reversed(group.events):
+            row.append(cordoned.get(event.spu_id, False))
+            if event.change in (RingChange.CORDONED, RingChange.UNCORDONED):
+                cordoned[event.spu_id] = event.change is RingChange.UNCORDONED
+        found.append(row[::-1])
+    return found[::-1]
 
 
 def _undone(
@@ -280,6 +324,11 @@ def _undone(
             case RingChange.LEFT:
                 before[event.spu_id] = known_place or RingPlace.OUT
                 open_ids += [event.spu_id] if known_place is None else []
+            case RingChange.CORDONED if before.get(event.spu_id) is RingPlace.CORDONED:
+                before[event.spu_id] = known_place or RingPlace.OUT
+                open_ids += [event.spu_id] if known_place is None else []
+            case RingChange.UNCORDONED if before.get(event.spu_id) in _IN_OR_FULL:
+                before[event.spu_id] = RingPlace.CORDONED
             case _:
                 pass
     if not open_ids:
@@ -313,10 +362,13 @@ def _within(before: _Places, after: _Places, group: RingGroup, number: int) -> I
         taken = dict(zip(changes, mixture, strict=True))
         for spu_id, count in taken.items():
             for change in changes[spu_id][:count]:
-                places[spu_id] = _AFTER.get(change) or places.get(spu_id, RingPlace.OUT)
-            is_leaving = after.get(spu_id) is RingPlace.LEAVING
-            if is_leaving and count == len(changes[spu_id]):
-                places[spu_id] = RingPlace.LEAVING
+                place = _AFTER.get(change) or places.get(spu_id, RingPlace.OUT)
+                if change is RingChange.UNCORDONED and place is RingPlace.CORDONED:
+                    place = RingPlace.RING
+                places[spu_id] = place
+            after_all = after.get(spu_id, RingPlace.OUT)
+            if count == len(changes[spu_id]) and after_all in _KEPT:
+                places[spu_id] = after_all
         yield _Cut(places, number, taken)
 
 
@@ -376,7 +428,7 @@ def _registered(
         seen: Counter[int] = Counter()
         for place, event in enumerate(group.events):
             seen[event.spu_id] += event.change is not RingChange.IGNORED
-            if event.change not in (RingChange.JOINED, RingChange.RESTORED):
+            if event.change not in _TO_THE_TAIL:
                 continue
             is_taken = seen[event.spu_id] <= cut.taken.get(event.spu_id, 0)
             if number < cut.group or (number == cut.group and is_taken):

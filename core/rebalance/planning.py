@@ -15,8 +15,8 @@ Rules:
 - Leaders: likewise within one of the fair share of leaders by capacity; an SPU leads at most what
   it holds, and at least the lists that it alone can lead. The leader of a list and an online member
   change places, in as few lists as can be.
-- SPUs that are not in `loads` (offline, leaving) keep what they hold, take nothing and count for
-  the racks of a list. Lists led by one of them keep their leader.
+- SPUs that are not in `loads` (offline, leaving, cordoned) keep what they hold, take nothing and
+  count for the racks of a list. Lists led by one of them keep their leader.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def plan_rebalance(
     """Even out replicas, then leaders.
 
     `topics` are the matrices of the topics that may move, short lists padded with -1 at the end;
-    they are only read. `loads` are the online SPUs, saturated ones too, with all that they hold;
+    they are only read. `loads` are the online SPUs that are not cordoned, saturated ones too, with
+    all that they hold;
     `racks` has the rack numbers of the SPUs in the lists that are not in `loads`, counted like
     those in `loads`. max_moves >= 0.
 

@@ -108,6 +108,7 @@ class ClusterState:
         self.core_weights: dict[SpuId, list[int]] = {}
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
+        self.cordoned_count = 0  # online SPUs that are cordoned
         self._ring: Ring | None = None  # None: membership changed since it was last asked for
         self._counts_changed = False  # then it may have changed
         self._dirty_spus: set[SpuId] = set()
@@ -127,6 +128,11 @@ class ClusterState:
                 self._ring = Ring(ids, self.spus)
         self._counts_changed = False
         return self._ring
+
+    @property
+    def saturated_count(self) -> int:
+        """Online SPUs that are not in the ring because they have no free slot."""
+        return self.online_count - self.cordoned_count - self.ring.size
 
     def chain_index(self, order: Order) -> int:
         """Where the next assignment of an order starts."""
@@ -219,6 +225,8 @@ class ClusterState:
             registration=spu.registration,
             core_weights=tuple(self.core_weights[spu_id]),
             leaving=spu.leaving,
+            cordoned=spu.cordoned,
+            demoted=spu.demoted,
         )
 
     def restore(self, record: ReplicaMap | Entry) -> None:
@@ -272,13 +280,17 @@ class ClusterState:
         if before is not None and before.online:
             self.online_count -= 1
             self.racked_count -= before.rack is not None
+            self.cordoned_count -= before.cordoned
         if spu.online:
             self.online_count += 1
             self.racked_count += spu.rack is not None
+            self.cordoned_count += spu.cordoned
         self.spus[SpuId(spu.spu_id)] = spu
         (self.leaving.add if spu.leaving else self.leaving.discard)(SpuId(spu.spu_id))
         self.core_weights[SpuId(spu.spu_id)] = list(spu.core_weights)
-        self.ledger.describe(spu_id=spu.spu_id, capacity=spu.capacity, online=spu.online)
+        self.ledger.describe(
+            spu_id=spu.spu_id, capacity=spu.capacity, online=spu.online, cordoned=spu.cordoned
+        )
         self._ring = None
 
     def _forget_spu(self, spu_id: SpuId) -> None:
@@ -286,6 +298,7 @@ class ClusterState:
         if spu is not None:
             self.online_count -= spu.online
             self.racked_count -= spu.online and spu.rack is not None
+            self.cordoned_count -= spu.online and spu.cordoned
             self.leaving.discard(spu_id)
             self.core_weights.pop(spu_id)
             if self.ledger.count(spu_id) == 0:

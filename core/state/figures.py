@@ -14,7 +14,7 @@ class Figures:
     """The numbers of one cluster, or of several together."""
 
     ring: int = 0  # SPUs that may take new replicas
-    saturated: int = 0  # online SPUs without a free slot
+    saturated: int = 0  # online SPUs without a free slot that are not cordoned
     offline: int = 0  # SPUs that are known and not online; leaving ones too
     capacity: int = 0  # replica slots of the online SPUs
     used: int = 0  # replicas on the online SPUs
@@ -22,6 +22,7 @@ class Figures:
     partitions: int = 0  # that have a replica list
     topics: int = 0
     waiting: int = 0  # creates and repairs for which there is no room yet
+    cordoned: int = 0  # online SPUs that take no new replicas until they are uncordoned
 
     def __add__(self, other: Figures) -> Figures:
         return self._with(other, add)
@@ -44,7 +45,7 @@ def figures_of(state: ClusterState) -> Figures:
     """The cluster's numbers now. O(SPUs), besides counting the maps whose count was put off."""
     total = state.ledger.totals()
     return Figures(
-        ring=total.online - total.saturated,
+        ring=total.online - total.cordoned - total.saturated,
         saturated=total.saturated,
         offline=len(state.spus) - total.online,
         capacity=total.capacity,
@@ -53,4 +54,5 @@ def figures_of(state: ClusterState) -> Figures:
         partitions=total.leaders,
         topics=len(state.topics),
         waiting=len(state.waiting),
+        cordoned=total.cordoned,
     )

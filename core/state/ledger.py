@@ -24,7 +24,8 @@ class Totals(NamedTuple):
     """What all SPUs of a cluster come to."""
 
     online: int  # SPUs
-    saturated: int  # of them
+    cordoned: int  # of them
+    saturated: int  # of them, not counting cordoned ones
     capacity: int  # of them
     used: int  # replicas on them
     replicas: int  # on all SPUs
@@ -36,6 +37,7 @@ class Ledger:
 
     __slots__ = (
         "_capacities",
+        "_cordoned",
         "_counts",
         "_dense",
         "_free_floor",
@@ -54,6 +56,7 @@ class Ledger:
         self._leaders = np.zeros(0, dtype=np.int64)
         self._capacities = np.zeros(0, dtype=np.int64)
         self._online = np.zeros(0, dtype=np.bool_)
+        self._cordoned = np.zeros(0, dtype=np.bool_)
         self._dense = True  # ids are 0 … n-1: an id is its own position
         self._pending: list[ReplicaLists] = []
         self._run: ReplicaLists | None = None  # rows of a table in which map followed map
@@ -61,7 +64,7 @@ class Ledger:
         self.newest: ReplicaLists | None = None  # the last map that was added, if none went since
         self._free_floor = NO_LIMIT  # no ring member has fewer free slots than this
 
-    def describe(self, *, spu_id: int, capacity: int, online: bool) -> None:
+    def describe(self, *, spu_id: int, capacity: int, online: bool, cordoned: bool = False) -> None:
         """Enter an SPU, or change it."""
         at = int(np.searchsorted(self._ids, spu_id))
         if at == len(self._ids) or self._ids[at] != spu_id:
@@ -71,10 +74,12 @@ class Ledger:
             self._leaders = _with(self._leaders, at, 0)
             self._capacities = _with(self._capacities, at, capacity)
             self._online = _with(self._online, at, online)
+            self._cordoned = _with(self._cordoned, at, cordoned)
             self._dense = self._is_dense()
         else:
             self._capacities[at] = capacity
             self._online[at] = online
+            self._cordoned[at] = cordoned
         self._free_floor = 0  # unknown: measure before the next use
 
     def forget(self, spu_id: int) -> None:
@@ -86,6 +91,7 @@ class Ledger:
         self._leaders = np.delete(self._leaders, at)
         self._capacities = np.delete(self._capacities, at)
         self._online = np.delete(self._online, at)
+        self._cordoned = np.delete(self._cordoned, at)
         self._dense = self._is_dense()
         self._free_floor = 0
 
@@ -149,7 +155,7 @@ class Ledger:
         return self._free_floor
 
     def ring_ids(self) -> IdArray:
-        """The ids of online SPUs with a free slot, ascending."""
+        """The ids of online SPUs with a free slot that are not cordoned, ascending."""
         self._settle()
         return self._ids[self._members()].astype(np.int32)
 
@@ -179,9 +185,9 @@ class Ledger:
         return np.asarray(self._capacities[at] - self._counts[at])
 
     def saturated_ids(self) -> list[int]:
-        """The ids of online SPUs without a free slot, ascending."""
+        """The ids of online SPUs without a free slot that are not cordoned, ascending."""
         self._settle()
-        full: list[int] = self._ids[self._online & (self._counts >= self._capacities)].tolist()
+        full: list[int] = self._ids[self._open() & (self._counts >= self._capacities)].tolist()
         return full
 
     def totals(self) -> Totals:
@@ -196,15 +202,22 @@ class Ledger:
             capacity, used = int(self._capacities[online].sum()), int(counts[online].sum())
             full = int(np.count_nonzero(online & (counts >= self._capacities)))
             replicas = int(counts.sum())
-        return Totals(count, full, capacity, used, replicas, int(self._leaders.sum()))
+        cordoned = int(np.count_nonzero(self._cordoned & online))
+        if cordoned:
+            full = int(np.count_nonzero(self._open() & (counts >= self._capacities)))
+        return Totals(count, cordoned, full, capacity, used, replicas, int(self._leaders.sum()))
 
     def _of(self, values: CountArray, ids: IdArray) -> CountArray:
         if len(ids) == len(self._ids):  # All have been described, so these are all there are.
             return values.copy()
         return np.asarray(values[np.searchsorted(self._ids, ids)])
 
+    def _open(self) -> NDArray[np.bool_]:
+        """Who may take new replicas if it has a free slot."""
+        return np.asarray(self._online & ~self._cordoned)
+
     def _members(self) -> NDArray[np.bool_]:
-        return np.asarray(self._online & (self._counts < self._capacities))
+        return np.asarray(self._open() & (self._counts < self._capacities))
 
     def _tally(self, ids: NDArray[np.int32]) -> CountArray:
         at = ids if self._dense else np.searchsorted(self._ids, ids)

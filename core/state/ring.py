@@ -28,7 +28,8 @@ _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
 
 
 class Ring:
-    """The SPUs of a cluster that are online and not saturated; never changed once made.
+    """The SPUs of a cluster that are online, not cordoned and not saturated; never changed once
+    made.
 
     `ids` are in ascending order. `spus` describes at least the members; it must not change while
     the ring is in use.

@@ -8,12 +8,20 @@ strictly is a `DecodeError`. Messages of earlier versions of a schema resolve to
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicAdopted, TopicCreate
+from spu_assigner.core.base.events import Event, SpuEvent, TopicAdopted, TopicCreate
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import Mode, ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import (
+    Mode,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    SpuChanged,
+    Status,
+    TopicStatus,
+)
 from spu_assigner.schemas.avro.meaning import Reader, Writer
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import Registered, Registry
@@ -35,13 +43,18 @@ _SINGLE_OBJECT_SIZE: Final = 10
 # The version with which a type is written where that is not the current one. Later versions are
 # for what it cannot hold: so a batch of an earlier release that this one repeats has the same
 # bytes.
-_WRITTEN: Final = {"TopicStatus": 2, "ReplicaMap": 2}
+_WRITTEN: Final = {"TopicStatus": 2, "ReplicaMap": 2, "RingEvent": 1, "SpuState": 2}
 _STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4}
-_MAP_VERSION: Final = 3  # of a map that says what only an adoption or a new factor leads to
-_NEW_MODES: Final = (Mode.ADOPTED, Mode.REPLICATION)
+_MODE_VERSIONS: Final = {Mode.ADOPTED: 3, Mode.REPLICATION: 3, Mode.DEMOTION: 4}
+_CHANGE_VERSIONS: Final = {
+    RingChange.CORDONED: 2,
+    RingChange.UNCORDONED: 2,
+    RingChange.DEMOTED: 2,
+    RingChange.UNDEMOTED: 2,
+}
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
-    name: "spu" if cls in (SpuJoined, SpuLeft) else "topic" for name, cls in EVENT_TYPES.items()
+    name: "spu" if cls in get_args(SpuEvent) else "topic" for name, cls in EVENT_TYPES.items()
 }
 
 # How the messages of one version of one schema are read: its type, the input that it may come on
@@ -114,19 +127,27 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
         EncodeError: the map is deleted.
     """
     header, write = _ENCODINGS[wire][type(record)]
-    if type(record) is TopicStatus and record.status in _STATUS_VERSIONS:
-        header, write = _LATER[wire]["TopicStatus", _STATUS_VERSIONS[record.status]]
-    elif type(record) is ReplicaMap and _needs_later(record):
-        header, write = _LATER[wire]["ReplicaMap", _MAP_VERSION]
+    later = _later_version(record)
+    if later is not None:
+        header, write = _LATER[wire][type_name_of(record), later]
     return header + write(record)
 
 
-def _needs_later(record: ReplicaMap) -> bool:
-    return (
-        record.pinned
-        or record.wanted_lengths is not None
-        or (record.reason is not None and record.reason.mode in _NEW_MODES)
-    )
+def _later_version(record: Message) -> int | None:
+    """The version that a record needs, where the usual one cannot hold it."""
+    match record:
+        case TopicStatus():
+            return _STATUS_VERSIONS.get(record.status)
+        case RingEvent():
+            return _CHANGE_VERSIONS.get(record.change)
+        case SpuChanged():
+            return 3 if record.cordoned or record.demoted else None
+        case ReplicaMap():
+            by_mode = None if record.reason is None else _MODE_VERSIONS.get(record.reason.mode)
+            is_adopted = record.pinned or record.wanted_lengths is not None
+            return by_mode or (3 if is_adopted else None)
+        case _:
+            return None
 
 
 def granted_create_headers(wire: Wire) -> tuple[bytes, bytes]:

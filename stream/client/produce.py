@@ -21,8 +21,10 @@ from spu_assigner.core.base.events import (
     LeaveMode,
     OnShortage,
     Policy,
+    SpuCordon,
     SpuJoined,
     SpuLeft,
+    SpuUncordon,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -96,11 +98,12 @@ def _common(command: Command) -> Command:
     return cluster(event_id(occurred_at(_sending(command))))
 
 
+_spu = click.option("--spu-id", type=int, required=True, help="The SPU.")
 _topic = click.option("--topic", required=True, help="The topic.")
 
 
 @produce.command("spu-joined")
-@click.option("--spu-id", type=int, required=True, help="The SPU.")
+@_spu
 @click.option("--rack", help="Its rack.")
 @click.option("--cores", type=int, default=1, show_default=True, help="Its cores.")
 @click.option("--capacity", type=int, help="Its replica slots. [default: cores * 7000 - 2]")
@@ -116,7 +119,7 @@ def spu_joined(labels: tuple[str, ...], **given: Any) -> int:
 
 
 @produce.command("spu-left")
-@click.option("--spu-id", type=int, required=True, help="The SPU.")
+@_spu
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in LeaveMode]),
@@ -133,6 +136,22 @@ def spu_left(mode: str, **given: Any) -> int:
     that its broker may be switched off: Kafka moves no replica by itself.
     """
     return _send_one(SpuLeft, {**given, "mode": LeaveMode(mode)})
+
+
+@produce.command("spu-cordon")
+@_spu
+@_common
+def spu_cordon(**given: Any) -> int:
+    """An SPU is to take no new replicas until it is uncordoned; it keeps what it has."""
+    return _send_one(SpuCordon, given)
+
+
+@produce.command("spu-uncordon")
+@_spu
+@_common
+def spu_uncordon(**given: Any) -> int:
+    """A cordoned SPU may take new replicas again."""
+    return _send_one(SpuUncordon, given)
 
 
 @produce.command("topic-create")

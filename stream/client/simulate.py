@@ -48,9 +48,9 @@ def simulate(file: Path, policy: str, is_explained: bool) -> int:
 
     With --explain a line of type "explanation" follows each map for each partition whose list the
     map set: "text" says it in words; "steps" each replica with its position in the order and who
-    was passed over and why (offline, leaving, saturated, filled, same_rack, in_list); "moves" who
-    went and came in a repair or rebalance; "not_in_ring" who could not be chosen; "recomputed"
-    that the placement was repeated with the same outcome.
+    was passed over and why (offline, leaving, saturated, cordoned, filled, same_rack, in_list);
+    "moves" who went and came in a repair or rebalance; "not_in_ring" who could not be chosen;
+    "recomputed" that the placement was repeated with the same outcome.
 
     Exit status: 0 when every line was an event (a refusal is an answer, not an error), 1 when one
     was not, 2 for wrong usage.

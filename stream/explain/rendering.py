@@ -10,10 +10,10 @@ A line of JSON says how one list was made by one revision:
 "not_in_ring":[{"spu_id":…,"why":…}],"not_in_ring_unnamed":…,
 "shares":[{"spu_id":…,"count":…,"capacity":…}],"shares_of":"then"|"now"|null,
 "recomputed":…,"unknown":[…]}`.
-`why` is offline, leaving, saturated, filled (saturated by an earlier replica of the same request),
-same_rack (then `beside` is the SPU on that rack) or in_list. What does not apply is null or empty;
-what cannot be known is a sentence in `unknown`. A move's `best` are the first of those candidates
-among whom the lowest share of capacity decides.
+`why` is offline, leaving, saturated, cordoned, filled (saturated by an earlier replica of the same
+request), same_rack (then `beside` is the SPU on that rack) or in_list. What does not apply is null
+or empty; what cannot be known is a sentence in `unknown`. A move's `best` are the first of those
+candidates among whom the lowest share of capacity decides.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ MODE_NAMES: Final = {
     Mode.BALANCED: "balanced: racks first, then shares of capacity, then leaders",
     Mode.REPAIR: "repair of what a decommission took away",
     Mode.REBALANCE: "rebalance",
+    Mode.DEMOTION: "demotion of an SPU: another SPU of the list leads",
 }
 _ORDERS: Final = {
     Order.ID: "by id",
@@ -55,6 +56,7 @@ _WHYS: Final = {
     Why.OFFLINE: "offline",
     Why.LEAVING: "leaving",
     Why.SATURATED: "saturated",
+    Why.CORDONED: "cordoned",
     Why.FILLED: "saturated by an earlier replica of the same request",
     Why.SAME_RACK: "same rack",
     Why.IN_LIST: "in the list already",

@@ -33,6 +33,12 @@ RACK_LABEL_MIN: Final = 18.0  # width for a rack's name
 CHARACTER_WIDTH: Final = 8.0  # of a rack's name, or of an id
 OPEN_RATIO: Final = 4  # capacities this many times higher than the highest bar leave the axis
 TICKS_MAX: Final = 5  # lines that can be distinguished
+_OUTSIDE: Final = (
+    "saturated",
+    "cordoned",
+    "leaving",
+    "offline",
+)  # states of who is not in the ring
 STUB_BARS: Final = 8  # fewer of a rack at the end of a row are hard to read
 
 
@@ -116,9 +122,7 @@ def chart(loads: Sequence[SpuLoad]) -> Chart:
     states = Counter(each.state for each in loads)
     beyond = " (beyond the scale)" if capacity > top else ""
     counts = ", ".join(
-        f"{states[state]:,} {state}"
-        for state in ("online", "saturated", "leaving", "offline")
-        if states[state]
+        f"{states[state]:,} {state}" for state in ("online", *_OUTSIDE) if states[state]
     )
     return Chart(
         top=top,
@@ -130,7 +134,7 @@ def chart(loads: Sequence[SpuLoad]) -> Chart:
             ("", "led", "leaders"),
             ("", "held", "other replicas"),
             ("", "free", f"capacity{beyond}"),
-            *((each, "held", each) for each in ("saturated", "leaving", "offline") if states[each]),
+            *((each, "held", each) for each in _OUTSIDE if states[each]),
         ],
         summary=f"{len(loads):,} SPUs ({counts or 'none'}), "
         f"{sum(each.replicas for each in loads):,} replicas",

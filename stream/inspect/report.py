@@ -44,8 +44,9 @@ class SpuCounts:
     """How many SPUs there are: total = online + leaving + offline."""
 
     total: int
-    online: int  # the saturated ones included
+    online: int  # the saturated and the cordoned ones included
     saturated: int  # online, but without a free slot: not in the ring
+    cordoned: int  # online, but taking no new replicas: not in the ring either
     leaving: int  # decommissioned, and some list still holds them
     offline: int
 
@@ -56,7 +57,7 @@ class SpuLoad:
 
     spu_id: int
     rack: str | None
-    state: str  # online, saturated, leaving, offline
+    state: str  # online, saturated, cordoned, leaving, offline
     capacity: int
     replicas: int
     share_used: float | None  # of its capacity; None: it has none
@@ -66,6 +67,8 @@ class SpuLoad:
     core_weights: tuple[int, ...]  # one for each core; only `redpanda` weighs
     registration: int  # place in the ring of `redpanda`
     labels: Mapping[str, str]
+    cordoned: bool  # whatever its state is
+    demoted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +193,7 @@ def cluster_report(
             total=len(loads),
             online=len(online),
             saturated=states.count("saturated"),
+            cordoned=states.count("cordoned"),
             leaving=states.count("leaving"),
             offline=states.count("offline"),
         ),
@@ -224,6 +228,7 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
     for spu, replicas, led in zip(spus, counts, leaders, strict=True):
         if spu.online:
             condition = "online" if spu.spu_id in members else "saturated"
+            condition = "cordoned" if spu.cordoned else condition
         else:
             condition = "leaving" if spu.leaving else "offline"
         fair = replicas_online * spu.capacity / capacity_online if capacity_online else 0.0
@@ -241,6 +246,8 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
                 core_weights=tuple(state.core_weights[SpuId(spu.spu_id)]),
                 registration=spu.registration,
                 labels=dict(spu.labels),
+                cordoned=spu.cordoned,
+                demoted=spu.demoted,
             )
         )
     return tuple(loads)

@@ -15,7 +15,13 @@ from rich.table import Table
 from rich.text import Text
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.inspect.checkpoint_reading import Inspection
-from spu_assigner.stream.inspect.report import ClusterDetail, ClusterReport, Spread, TopicMap
+from spu_assigner.stream.inspect.report import (
+    ClusterDetail,
+    ClusterReport,
+    Spread,
+    SpuLoad,
+    TopicMap,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,7 +41,7 @@ _RACKS: Final[Columns] = {
 _SPUS: Final[Columns] = {
     "#SPU": "spu_id",
     "rack": "rack",
-    "state": "state",
+    "state": lambda each: ", ".join(_states(each)),
     "#slots": "capacity",
     "#replicas": "replicas",
     "#used": lambda each: None if each.share_used is None else f"{each.share_used:.1%}",
@@ -61,6 +67,12 @@ _WAITING: Final[Columns] = {
     "#replicas": lambda each: each.replication_factor or None,
     "cause": "cause",
 }
+
+
+def _states(load: SpuLoad) -> list[str]:
+    """Where it stands, and what was ordered of it beside."""
+    marks = (("cordoned", load.cordoned), ("demoted", load.demoted))
+    return [load.state, *(name for name, holds in marks if holds and name != load.state)]
 
 
 def tables(
@@ -101,7 +113,9 @@ def _head(found: Inspection) -> Text:
 
 def _cluster(cluster: ClusterReport) -> Text:
     spus = cluster.spus
-    full = f" ({spus.saturated} saturated)" if spus.saturated else ""
+    inside = (("saturated", spus.saturated), ("cordoned", spus.cordoned))
+    barred = ", ".join(f"{count} {name}" for name, count in inside if count)
+    full = f" ({barred})" if barred else ""
     away = (("leaving", spus.leaving), ("offline", spus.offline))
     states = [f"{spus.online} online{full}", *(f"{count} {name}" for name, count in away if count)]
     chains = [f"{order} {index}" for order, index in cluster.chain_indexes.items() if index]

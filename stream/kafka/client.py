@@ -24,7 +24,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import OffsetSpec
-from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
@@ -119,7 +119,7 @@ class Sender:
             EncodeError: the event does not fit its schema.
         """
         value = encode_event(event)
-        topic = SPU_EVENTS if isinstance(event, SpuJoined | SpuLeft) else TOPIC_EVENTS
+        topic = SPU_EVENTS if isinstance(event, SpuEvent) else TOPIC_EVENTS
         if self._last_topic not in ("", topic):
             self.flush()
         self._last_topic = topic

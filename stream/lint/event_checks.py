@@ -17,9 +17,11 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     Event,
     Policy,
+    SpuCordon,
     SpuId,
     SpuJoined,
     SpuLeft,
+    SpuUncordon,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -65,6 +67,7 @@ _FIELDS: Final[Mapping[Code, str]] = {
     Code.TOPIC_UNKNOWN: "topic",
     Code.MANUAL_TOPIC: "topic",
     Code.SPU_UNKNOWN: "spu_id",
+    Code.SPU_UNCHANGED: "spu_id",
     Code.INSUFFICIENT_SPUS: "replication_factor",
     Code.INSUFFICIENT_CAPACITY: "replication_factor",
     Code.RACKS_INCOMPLETE: "policy",
@@ -82,6 +85,7 @@ _FIXED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after
     Code.INVALID_RACK: [{"rack": None}],
 }
 OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS)  # the last of what is refused before
+_OF_KNOWN: Final = (SpuLeft, SpuCordon, SpuUncordon)  # refused unless the SPU is known
 _UNUSED_ID: Final = "\x00"  # of what is decided and never applied: an id that nobody types
 BITS_SENT: Final = 63  # of a time: one with as many may not fit into a message
 BITS_MORE: Final = 32  # that it has, beyond any other number
@@ -228,7 +232,7 @@ class EventLint:
             )
         if first[0] is Code.TOPIC_UNKNOWN and isinstance(event, TopicGrow):
             refusal = _refusal_of_grow(event.partitions)
-        elif first[0] is Code.SPU_UNKNOWN and isinstance(event, SpuLeft):
+        elif first[0] is Code.SPU_UNKNOWN and isinstance(event, _OF_KNOWN):
             refusal = _refusal_of_id(event.spu_id)
         else:
             return

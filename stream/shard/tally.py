@@ -22,8 +22,10 @@ from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
+    SpuCordon,
     SpuJoined,
     SpuLeft,
+    SpuUncordon,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -47,6 +49,8 @@ class RequestKind(StrEnum):
     REBALANCE = "rebalance"
     JOIN = "join"
     LEAVE = "leave"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
     EARLIER = "earlier"  # something that had to wait: the event at hand made room for it
 
 
@@ -59,6 +63,8 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
     ClusterRebalance: RequestKind.REBALANCE,
     SpuJoined: RequestKind.JOIN,
     SpuLeft: RequestKind.LEAVE,
+    SpuCordon: RequestKind.CORDON,
+    SpuUncordon: RequestKind.UNCORDON,
 }
 Answered = tuple[str, str, str]  # request, status, code or ""
 GRANTED: Final[Answered] = (RequestKind.CREATE.value, Status.ASSIGNED.value, "")

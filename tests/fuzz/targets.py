@@ -22,8 +22,11 @@ from spu_assigner.core.base.events import (
     LeaveMode,
     OnShortage,
     Policy,
+    SpuCordon,
+    SpuEvent,
     SpuJoined,
     SpuLeft,
+    SpuUncordon,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -188,7 +191,7 @@ def jsonl(data: bytes) -> None:
         message = encode_event(event)
     except EncodeError:
         return
-    kind: EventKind = "spu" if isinstance(event, SpuJoined | SpuLeft) else "topic"
+    kind: EventKind = "spu" if isinstance(event, SpuEvent) else "topic"
     found = decode_event(message, kind=kind)
     if isinstance(event, TopicCreate) and isinstance(event.replicas, dict):
         event = replace(event, replicas=event.replicas["partitions"])
@@ -259,7 +262,7 @@ def _manual_file_seeds() -> list[bytes]:
 # The core.
 
 _NUMBERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 17, 33, -1, -(2**31), 2**31 - 1, 2**31, 100_001)
-_LETTERS = "jjjjuoxcccccmdgbr"
+_LETTERS = "jjjjuoxcccccmdgbrk"
 _EVENTS_MAX = 24
 
 
@@ -317,6 +320,9 @@ def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
             return SpuLeft(**common, spu_id=source.number(7))
         case "x":
             return SpuLeft(**common, spu_id=source.number(7), mode=LeaveMode.DECOMMISSION)
+        case "k":
+            change = SpuUncordon if source.byte() & 1 else SpuCordon
+            return change(**common, spu_id=source.number(7))
         case "d":
             kind = source.byte()
             forget = TopicRelease if kind & 8 else TopicDelete
@@ -457,14 +463,14 @@ def _shard_batch_seeds() -> list[bytes]:
         TopicCreate(event_id="t", cluster_id="c1", topic="t", partitions=3, replication_factor=2),
         TopicGrow(event_id="g", cluster_id="c1", topic="t", partitions=5),
         SpuLeft(event_id="l", cluster_id="c1", spu_id=0, mode=LeaveMode.DECOMMISSION),
+        SpuCordon(event_id="k", cluster_id="c1", spu_id=1),
         ClusterRebalance(event_id="b", cluster_id="c1", max_moves=9),
+        SpuUncordon(event_id="n", cluster_id="c1", spu_id=1),
         TopicDelete(event_id="d", cluster_id="c1", topic="t"),
         TopicCreate(event_id="u", cluster_id="c1", topic="t", partitions=3, replication_factor=2),
         TopicRelease(event_id="r", cluster_id="c1", topic="t"),
     ]
-    parts = [
-        (isinstance(event, SpuJoined | SpuLeft), _seed_of(encode_event(event))) for event in events
-    ]
+    parts = [(isinstance(event, SpuEvent), _seed_of(encode_event(event))) for event in events]
     packed = [bytes((is_spu,)) + len(seed).to_bytes(2, "big") + seed for is_spu, seed in parts]
     singles = [
         b"\x00" + len(seed).to_bytes(2, "big") + seed

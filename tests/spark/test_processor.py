@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
-from spu_assigner.core.base.events import Event, Policy, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import Event, Policy, SpuEvent
 from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import Wire
@@ -67,7 +67,7 @@ def row(
     time_ms: int = 1_700_000_000_000,
 ) -> Row:
     """A message as Spark's source gives it; of an event, under its own key."""
-    is_spu = isinstance(event, SpuJoined | SpuLeft)
+    is_spu = isinstance(event, SpuEvent)
     return {
         "shard": LABEL,
         "source": int(InputSource.SPU_EVENTS if is_spu else InputSource.TOPIC_EVENTS),

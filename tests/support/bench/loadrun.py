@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.broker.class_archive import HEAP_MB
@@ -113,7 +113,7 @@ class Load:
     def send(self, events: Iterable[Event]) -> None:
         """Send all; returns when they are acknowledged."""
         for event in events:
-            is_spu = isinstance(event, SpuJoined | SpuLeft)
+            is_spu = isinstance(event, SpuEvent)
             topic = "spu-events" if is_spu else "topic-events"
             key, value = event.cluster_id.encode(), encode_event(event)
             while True:

@@ -8,8 +8,10 @@ from typing import Any
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
+    SpuCordon,
     SpuJoined,
     SpuLeft,
+    SpuUncordon,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -30,6 +32,12 @@ class Events:
 
     def leave(self, spu_id: int = 0, **given: Any) -> SpuLeft:
         return SpuLeft(**self._common(given), spu_id=spu_id, **given)
+
+    def cordon(self, spu_id: int = 0, **given: Any) -> SpuCordon:
+        return SpuCordon(**self._common(given), spu_id=spu_id)
+
+    def uncordon(self, spu_id: int = 0, **given: Any) -> SpuUncordon:
+        return SpuUncordon(**self._common(given), spu_id=spu_id)
 
     def create(
         self, topic: str = "t", partitions: int = 1, replication_factor: int = 1, **given: Any

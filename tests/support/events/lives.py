@@ -33,11 +33,12 @@ class Flavour:
     aim: int = 7  # of ten draws, those of an SPU or a topic that was named before
 
 
-# j join, l leave, x decommission, c create, d delete, g grow, b rebalance, r repeat
-_STEADY: Final = Flavour(kinds="jjjlccccccccddr", is_wellformed=False, aim=0)
-_LIVING: Final = Flavour(kinds="jjjjlxxccccccddgggbr", waits=4)
+# j join, l leave, x decommission, k cordon or uncordon, c create, d delete, g grow, b rebalance,
+# r repeat
+_STEADY: Final = Flavour(kinds="jjjlkccccccccddr", is_wellformed=False, aim=0)
+_LIVING: Final = Flavour(kinds="jjjjlxxkkccccccddgggbr", waits=4)
 _TIGHT: Final = Flavour(
-    kinds="jjjjjlxxxccccccddgggrr",
+    kinds="jjjjjlxxxkkccccccddgggrr",
     spu_id_max=4,
     capacity_max=5,
     topics=4,
@@ -46,7 +47,7 @@ _TIGHT: Final = Flavour(
     is_capacity_usually_named=True,
 )
 _ROOMY: Final = Flavour(  # whatever leaves finds a replacement, so racks and shares decide
-    kinds="jjjjlxxxcccccdggr", capacity_max=40, topics=6, partitions_max=5, waits=3
+    kinds="jjjjlxxxkkcccccdggr", capacity_max=40, topics=6, partitions_max=5, waits=3
 )
 
 
@@ -99,6 +100,10 @@ class _Life:
             self.joined.remove(spu_id)
             self.left.append(spu_id)
         return {"type": "spu_left", "spu_id": spu_id, "mode": mode}
+
+    def cordon(self) -> Json:
+        kind = self.draw(st.sampled_from(["spu_cordon", "spu_uncordon"]))
+        return {"type": kind, "spu_id": self.one_of(self.joined, self.flavour.spu_id_max)}
 
     def create(self) -> Json:
         draw, flavour = self.draw, self.flavour
@@ -156,7 +161,7 @@ class _Life:
             if self.draw(st.integers(0, 19)) == 0:  # It is refused, whatever it asks for.
                 event["topic"] = self.draw(st.sampled_from(["__t1", "dead-letter"]))
             return event
-        makers = {"j": self.join, "d": self.delete, "g": self.grow}
+        makers = {"j": self.join, "k": self.cordon, "d": self.delete, "g": self.grow}
         return makers.get(kind, self.rebalance)()
 
 

@@ -16,8 +16,10 @@ from spu_assigner.core.base.events import (
     LeaveMode,
     OnShortage,
     Policy,
+    SpuCordon,
     SpuJoined,
     SpuLeft,
+    SpuUncordon,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -27,7 +29,8 @@ from spu_assigner.core.base.events import (
 CLUSTER: Final = "c1"
 MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)  # the oracle places these
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
-KINDS: Final = "jjjjjuuuooxxxxcccccccddggggbbrr"  # u: capacity or rack of one that is there
+# u: capacity or rack of one that is there; k: cordon or uncordon
+KINDS: Final = "jjjjjuuuooxxxxcccccccddggggbbrrkkk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,9 @@ class _Author:
                 return self.leave(common, LeaveMode.OFFLINE)
             case "x":
                 return self.leave(common, LeaveMode.DECOMMISSION)
+            case "k":
+                kind = self.random.choice([SpuCordon, SpuUncordon])
+                return kind(**common, spu_id=self.one_of(self.joined, self.spu_ids))
             case "d":
                 topic = self.one_of(list(self.asked), self.topics)
                 self.asked.pop(topic, None)
@@ -174,6 +180,8 @@ def as_json(event: Event) -> dict[str, Any]:
     names = {
         SpuJoined: ("spu_joined", "spu_id rack cores capacity"),
         SpuLeft: ("spu_left", "spu_id mode"),
+        SpuCordon: ("spu_cordon", "spu_id"),
+        SpuUncordon: ("spu_uncordon", "spu_id"),
         TopicCreate: (
             "topic_create",
             "topic partitions replication_factor policy ignore_rack start_index shift replicas"

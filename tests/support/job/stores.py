@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.shard.batch import Options, process
 from spu_assigner.stream.shard.bundle import InputSource
@@ -90,9 +90,7 @@ def batch_of(events: Iterable[Event], first: int = 0, *, time_ms: int = TIME_MS)
     return Batch.of_rows(
         [
             (
-                InputSource.SPU_EVENTS
-                if isinstance(event, SpuJoined | SpuLeft)
-                else InputSource.TOPIC_EVENTS,
+                InputSource.SPU_EVENTS if isinstance(event, SpuEvent) else InputSource.TOPIC_EVENTS,
                 0,
                 first + number,
                 time_ms,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import CommitMarker
 
@@ -56,7 +56,7 @@ class Outgoing:
 
     @classmethod
     def of_event(cls, event: Event, partition: int | None = None) -> Outgoing:
-        topic = SPU_EVENTS if isinstance(event, SpuJoined | SpuLeft) else TOPIC_EVENTS
+        topic = SPU_EVENTS if isinstance(event, SpuEvent) else TOPIC_EVENTS
         key = event.cluster_id.encode()
         return cls(topic=topic, key=key, value=encode_event(event), partition=partition)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import CommitMarker
@@ -32,7 +32,7 @@ class Kafka:
     def send(self, events: Iterable[Event]) -> None:
         """All acknowledged; SPU events before topic events that follow them."""
         for event in events:
-            is_spu = isinstance(event, SpuJoined | SpuLeft)
+            is_spu = isinstance(event, SpuEvent)
             topic = "spu-events" if is_spu else "topic-events"
             self.send_raw(topic, event.cluster_id.encode(), encode_event(event))
         self._producer.flush()

@@ -112,6 +112,7 @@ class Talk:
         spu = Spu(rack=rack, capacity=capacity, weights=resized([2], cores))
         if before is not None:
             spu.weights, spu.count = resized(before.weights, cores), before.count
+            spu.cordoned = before.cordoned
         cluster.spus[spu_id] = spu
         is_update = before is not None and before.online
         cluster.tell(spu_id, "updated" if is_update else "joined")
@@ -130,6 +131,25 @@ class Talk:
         if self.event.get("mode", "offline") == "decommission":
             cluster.spus[spu_id].leaving = True
             self._decommission(spu_id, self.event["event_id"])
+
+    def spu_cordon(self) -> None:
+        self._set_cordoned(True, "cordoned")
+
+    def spu_uncordon(self) -> None:
+        if self._set_cordoned(False, "uncordoned"):
+            self._serve()
+
+    def _set_cordoned(self, value: bool, change: str) -> bool:
+        cluster, spu_id = self.cluster, self.event["spu_id"]
+        spu = cluster.spus.get(spu_id)
+        if spu is None or spu.cordoned is value:
+            code = "SPU_UNKNOWN" if spu is None else "SPU_UNCHANGED"
+            cluster.tell(spu_id, "ignored", code)
+            return False
+        spu.cordoned = value
+        cluster.tell(spu_id, change)
+        cluster.refresh()
+        return True
 
     def _decommission(self, spu_id: int, cause: str) -> None:
         cluster = self.cluster

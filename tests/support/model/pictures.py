@@ -15,6 +15,7 @@ def picture(state: ClusterState) -> dict[str, Any]:
         "spus": {
             spu_id: (
                 (spu.online, spu.leaving, spu.rack, spu.cores, spu.capacity),
+                (spu.cordoned, spu.demoted),
                 (spu.labels, spu.registration),
             )
             for spu_id, spu in sorted(state.spus.items())
@@ -31,4 +32,5 @@ def picture(state: ClusterState) -> dict[str, Any]:
         "registration_next": state.registration_next,
         "seen": ([state.memory.block(block) for block in range(16)], state.memory.count),
         "racks": (state.online_count, state.racked_count),
+        "cordoned": state.cordoned_count,
     }

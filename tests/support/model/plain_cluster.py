@@ -28,6 +28,7 @@ class Spu:
     weights: list[int]
     online: bool = True
     leaving: bool = False
+    cordoned: bool = False
     count: int = 0
 
     @property
@@ -36,7 +37,7 @@ class Spu:
 
     @property
     def is_saturated(self) -> bool:
-        return self.online and self.is_full
+        return self.online and not self.cordoned and self.is_full
 
 
 @dataclass
@@ -99,7 +100,9 @@ class Cluster:
 
     def refresh(self) -> None:
         """Recompute the ring in every order, and re-base the index of each."""
-        ring = sorted(i for i, spu in self.spus.items() if spu.online and not spu.is_full)
+        ring = sorted(
+            i for i, spu in self.spus.items() if spu.online and not spu.cordoned and not spu.is_full
+        )
         racks = {i: self.spus[i].rack or "" for i in ring}
         registered = [i for i in self.orders["registration"] if i in ring]
         new = {

@@ -134,6 +134,8 @@ def place_by_hand(cluster: Cluster, raw: Any) -> list[list[int]]:
             raise Refusal("MANUAL_UNKNOWN_SPU")
         if any(cluster.spus[spu_id].leaving for spu_id in chosen):
             raise Refusal("MANUAL_SPU_LEAVING")
+        if any(cluster.spus[spu_id].cordoned for spu_id in chosen):
+            raise Refusal("MANUAL_SPU_CORDONED")
         if any(cluster.spus[spu_id].is_full for spu_id in chosen):
             raise Refusal("MANUAL_SPU_FULL")
         for spu_id in chosen:

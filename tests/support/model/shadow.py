@@ -176,6 +176,8 @@ class Shadow:
                     raise ViolationError(f"SPU {spu_id} is leaving, online or held by no list")
             if not spu.online:
                 offline.add(int(spu_id))
+            elif spu.cordoned:
+                _hold(count <= before[spu_id], f"SPU {spu_id} is cordoned and took a replica")
             elif count < spu.capacity:
                 ring.append(int(spu_id))
             self.racks[spu_id] = spu.rack

@@ -162,7 +162,7 @@ def test_a_repeated_event_changes_and_emits_nothing(life: list[dict[str, Any]]) 
 @given(life=lives())
 @LIVES
 def test_the_ring_and_the_counts_follow_from_the_maps(life: list[dict[str, Any]]) -> None:
-    """Counts equal maps, the ring is who is online and not full, no create exceeds a capacity."""
+    """Counts equal maps, the ring is who is online, open and not full, no capacity is exceeded."""
     state = ClusterState("c1")
     before: dict[SpuId, int] = {}
     for line in life:
@@ -178,7 +178,9 @@ def test_the_ring_and_the_counts_follow_from_the_maps(life: list[dict[str, Any]]
         assert state.ring.ids.tolist() == [
             spu_id
             for spu_id in held
-            if spus[spu_id].online and held[spu_id] < spus[spu_id].capacity
+            if spus[spu_id].online
+            and not spus[spu_id].cordoned
+            and held[spu_id] < spus[spu_id].capacity
         ]
         for spu_id, count in held.items():
             assert count <= max(spus[spu_id].capacity, before.get(spu_id, 0))

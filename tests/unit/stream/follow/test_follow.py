@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import LeaveMode, SpuCordon, SpuJoined, SpuLeft, SpuUncordon
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.decision import (
     LABEL,
@@ -243,6 +243,20 @@ def test_whom_others_made_leave_stays_away(adopts: bool) -> None:
     life.looks(ALL, 3)
     assert life.announced() == joins([1, 2, 3])
     assert "made it leave" in life.decide().left_alone[2]
+
+
+def test_no_join_ends_a_cordon() -> None:
+    """Neither when the broker changes nor when it comes back: who ordered it ends it."""
+    life = Life()
+    life.look(ALL)
+    life.assigner.apply(SpuCordon(event_id="k", cluster_id="c", spu_id=2))
+    life.look({**ALL, 2: "d"})
+    life.looks(without(2), 4)
+    life.looks(ALL, 2)
+    assert life.announced()[3:] == [("SpuJoined", 2), *BACK]
+    assert life.ring == [1, 3]
+    life.assigner.apply(SpuUncordon(event_id="n", cluster_id="c", spu_id=2))
+    assert life.ring == [1, 2, 3]
 
 
 def test_excluded_brokers_neither_join_nor_leave() -> None:

@@ -197,6 +197,24 @@ def test_an_empty_cluster_is_reported_as_it_is() -> None:
     assert "no cluster yet" in shown()
 
 
+def test_a_cordoned_spu_is_named_so_online_or_not() -> None:
+    """Who looks why an SPU takes nothing finds it here."""
+    events = Events()
+    state = state_of(
+        [*events.joins(0, 1, 2), events.cordon(1), events.cordon(2), events.leave(2)],
+    )
+    report, detail = reported(state)
+    assert (report.spus.online, report.spus.cordoned, report.ring_size) == (2, 1, 1)
+    assert [(spu.state, spu.cordoned) for spu in detail.spus] == [
+        ("online", False),
+        ("cordoned", True),
+        ("offline", True),
+    ]
+    text = shown(state, cluster_id="c1")
+    assert "2 online (1 cordoned)" in text
+    assert "offline, cordoned" in text
+
+
 def test_the_json_has_every_list_and_stable_names() -> None:
     """Programs read it; a renamed field would break them."""
     found = inspection(busy())
@@ -212,7 +230,7 @@ def test_the_json_has_every_list_and_stable_names() -> None:
         "chain_indexes waiting_creates waiting_repairs replicas_per_spu leaders_per_spu "
         "off_fair_share detail topic",
         "spu_id rack state capacity replicas share_used fair_share leaders cores core_weights "
-        "registration labels",
+        "registration labels cordoned demoted",
         "topic kind sequence cause policy partitions replication_factor",
     ]
     assert cluster["topic"]["lists"] == busy().topics["t"].replicas.lists().tolist()

@@ -21,12 +21,16 @@ def load(spu_id: int, rack: str | None = "a", state: str = "online", **given: in
         capacity=capacity,
         replicas=replicas,
         share_used=replicas / capacity if capacity else None,
-        fair_share=float(given.get("fair", 30)) if state in ("online", "saturated") else None,
+        fair_share=float(given.get("fair", 30))
+        if state in ("online", "saturated", "cordoned")
+        else None,
         leaders=given.get("leaders", 10),
         cores=1,
         core_weights=(2,),
         registration=spu_id,
         labels={},
+        cordoned=state == "cordoned",
+        demoted=False,
     )
 
 
@@ -86,8 +90,11 @@ def test_hovering_tells_the_numbers() -> None:
 
 def test_states_are_marked_and_in_the_legend() -> None:
     """A legend that names what is not there is read for nothing."""
-    root = drawn([load(0), load(1, state="saturated"), load(2, state="leaving")])
-    assert [bar.get("class") for bar in bars(root)] == ["spu", "spu saturated", "spu leaving"]
+    root = drawn(
+        [load(0), load(1, state="saturated"), load(2, state="leaving"), load(3, state="cordoned")]
+    )
+    classes = ["spu", "spu saturated", "spu leaving", "spu cordoned"]
+    assert [bar.get("class") for bar in bars(root)] == classes
     texts = [text.text for text in root.iter(f"{SVG}tspan")]
     assert "saturated" in texts
     assert "offline" not in texts

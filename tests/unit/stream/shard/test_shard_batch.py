@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuEvent
 from spu_assigner.core.base.records import SpuChanged, Wait, Waiting
 from spu_assigner.schemas.messages.codec import decode_record, encode_event, encode_record
 from spu_assigner.schemas.messages.wire import Wire
@@ -63,7 +63,7 @@ class Runner:
             [
                 (
                     InputSource.SPU_EVENTS
-                    if isinstance(event, SpuJoined | SpuLeft)
+                    if isinstance(event, SpuEvent)
                     else InputSource.TOPIC_EVENTS,
                     0,
                     offset := next(self._offsets),

@@ -94,6 +94,17 @@ def test_a_leaving_spu_is_marked_in_ring_and_map() -> None:
     assert "leaving" in read(pages, "/clusters/c1/topics/t").text
 
 
+def test_a_cordoned_spu_is_marked_in_ring_table_and_answers() -> None:
+    """It is outside the ring though it is online."""
+    events = Events()
+    pages = client([[*events.joins(0, 1)], [events.cordon(1)]])
+    page = read(pages, "/clusters/c1")
+    marked = [each for tag, each in page.tags if tag == "g" and each.get("data-spu") == "1"]
+    assert [each["data-state"] for each in marked] == ["cordoned"]
+    assert "1 online 1 cordoned" in page.text
+    assert page.text.count("cordoned") >= 4  # pills, legend, ring event
+
+
 def test_a_map_has_each_partition_with_its_leader_first(pages: FlaskClient) -> None:
     """It is what the operator came for."""
     page = read(pages, "/clusters/prod-eu/topics/pinned")

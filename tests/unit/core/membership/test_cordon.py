@@ -1,0 +1,304 @@
+"""`SpuCordon` and `SpuUncordon`: an SPU that takes no new replicas and keeps what it has."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
+    Event,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuCordon,
+    SpuId,
+    SpuUncordon,
+)
+from spu_assigner.core.base.records import (
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    SpuChanged,
+    Status,
+    TopicStatus,
+)
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
+from spu_assigner.schemas.messages.codec import (
+    confluent_header,
+    decode_record,
+    encode_record,
+    single_object_header,
+)
+from spu_assigner.schemas.messages.wire import Wire
+from support.events.builders import Events
+
+Answer = ReplicaMap | TopicStatus | RingEvent
+AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
+GONE = LeaveMode.DECOMMISSION
+
+
+class Life:
+    """One cluster; each call gives the answers to its event."""
+
+    def __init__(self, *first: Event) -> None:
+        self.state = ClusterState("c1")
+        self.build = Events(first=1000)
+        for event in first:
+            self.apply(event)
+
+    def apply(self, event: Event) -> list[Answer]:
+        return list(answers(step(self.state, event, default_policy=Policy.FLUVIO)))
+
+    def cordon(self, spu_id: int) -> list[Answer]:
+        return self.apply(self.build.cordon(spu_id))
+
+    def uncordon(self, spu_id: int) -> list[Answer]:
+        return self.apply(self.build.uncordon(spu_id))
+
+    def create(self, topic: str, partitions: int, replicas: int, **given: Any) -> list[Answer]:
+        return self.apply(self.build.create(topic, partitions, replicas, **given))
+
+    def lists(self, topic: str) -> list[list[int]]:
+        return self.state.topics[topic].replicas.lists().tolist()
+
+    def held(self, spu_id: int) -> int:
+        return self.state.ledger.count(spu_id)
+
+
+def ring(told: list[Answer]) -> list[tuple[int, RingChange, int]]:
+    return [
+        (each.spu_id, each.change, each.ring_size) for each in told if isinstance(each, RingEvent)
+    ]
+
+
+def codes(told: list[Answer]) -> list[Code | None]:
+    return [each.code for each in told if not isinstance(each, ReplicaMap)]
+
+
+@pytest.mark.parametrize("policy", AUTOMATIC)
+def test_a_cordoned_spu_keeps_what_it_has_and_takes_nothing(policy: Policy) -> None:
+    """By no create, grow, repair or rebalance."""
+    life = Life(*Events().joins(0, 1, 2, 3))
+    life.create("t", 4, 2, policy=policy)
+    held = life.held(1)
+    assert held > 0
+    assert ring(life.cordon(1)) == [(1, RingChange.CORDONED, 3)]
+    assert life.state.spus[SpuId(1)].online
+    life.create("u", 6, 3, policy=policy)
+    life.apply(life.build.grow("t", 9))
+    assert life.held(1) == held
+    life.apply(life.build.leave(3, mode=GONE))
+    life.apply(life.build.rebalance(1000))
+    assert life.held(1) == held
+    assert life.state.ring.ids.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "before", "after"),
+    [
+        (Policy.FLUVIO, [[0, 1], [1, 2], [2, 3]], [[3, 0], [0, 3], [2, 0]]),
+        (Policy.KAFKA, [[0, 1], [1, 2], [2, 3]], [[3, 0], [0, 3], [2, 0]]),
+        (Policy.REDPANDA, [[0, 1], [2, 3], [0, 1]], [[2, 3], [0, 2], [3, 0]]),
+        (Policy.BALANCED, [[0, 3], [1, 0], [2, 3]], [[3, 0], [0, 2], [3, 2]]),
+    ],
+)
+def test_each_policy_places_on_the_ring_without_it(
+    policy: Policy, before: list[list[int]], after: list[list[int]]
+) -> None:
+    """As if it had left: the chain goes on with the first SPU that remains."""
+    life, other = (Life(*Events().joins(0, 1, 2, 3)) for _ in range(2))
+    for each in (life, other):
+        each.create("t", 3, 2, policy=policy)
+    life.cordon(1)
+    other.apply(other.build.leave(1))
+    for each in (life, other):
+        each.create("u", 3, 2, policy=policy)
+    assert (life.lists("t"), life.lists("u")) == (before, after)
+    assert life.lists("u") == other.lists("u")
+
+
+def test_a_manual_list_may_not_name_it() -> None:
+    """Who names it is told so, as of an SPU that is leaving."""
+    life = Life(*Events().joins(0, 1))
+    life.cordon(1)
+    told = life.apply(life.build.manual("t", [0], [1]))
+    assert codes(told) == [Code.MANUAL_SPU_CORDONED]
+    life.uncordon(1)
+    assert codes(life.apply(life.build.manual("t", [0], [1]))) == [None]
+
+
+def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
+    """As a join does: short lists first."""
+    life = Life(*Events().joins(0, 1, 2))
+    life.create("short", 1, 2)
+    life.cordon(2)
+    life.apply(life.build.leave(1, mode=GONE))
+    [waiting] = life.create("wide", 1, 2, on_shortage=OnShortage.WAIT)
+    assert isinstance(waiting, TopicStatus)
+    assert (waiting.status, waiting.code) == (Status.WAITING, Code.INSUFFICIENT_CAPACITY)
+    assert waiting.message is not None
+    assert "0 of 2 online SPUs are saturated, 1 are cordoned" in waiting.message
+    assert life.lists("short") == [[0]]
+    told = life.uncordon(2)
+    assert ring(told) == [(2, RingChange.UNCORDONED, 2)]
+    assert life.lists("short") == [[0, 2]]
+    assert sorted(life.lists("wide")[0]) == [0, 2]
+    assert not life.state.waiting
+
+
+def test_a_join_keeps_the_cordon_and_a_leave_for_good_forgets_it() -> None:
+    """An update, a return and a cancelled decommission alike."""
+    life = Life(*Events().joins(0, 1))
+    life.create("t", 2, 1)
+    life.cordon(1)
+    assert ring(life.apply(life.build.join(1, rack="a"))) == [(1, RingChange.UPDATED, 1)]
+    life.apply(life.build.leave(1))
+    assert ring(life.apply(life.build.join(1))) == [(1, RingChange.JOINED, 1)]
+    life.cordon(0)  # So that nothing can be moved.
+    life.apply(life.build.leave(1, mode=GONE))
+    assert life.state.leaving == {1}
+    life.apply(life.build.join(1))
+    assert (life.state.leaving, life.state.spus[SpuId(1)].cordoned) == (set(), True)
+    life.uncordon(0)
+    life.apply(life.build.leave(1, mode=GONE))
+    assert SpuId(1) not in life.state.spus
+    assert ring(life.apply(life.build.join(1))) == [(1, RingChange.JOINED, 2)]
+
+
+def test_an_spu_that_is_away_may_be_cordoned_before_it_is_back() -> None:
+    """It comes back online, and not into the ring."""
+    life = Life(*Events().joins(0, 1))
+    life.apply(life.build.leave(1))
+    assert ring(life.cordon(1)) == [(1, RingChange.CORDONED, 1)]
+    life.apply(life.build.join(1))
+    assert life.state.ring.ids.tolist() == [0]
+    assert ring(life.uncordon(1)) == [(1, RingChange.UNCORDONED, 2)]
+
+
+def test_one_that_is_full_comes_back_saturated() -> None:
+    """And while it is cordoned, what is freed on it brings it back as little as what fills it."""
+    life = Life(*Events().joins(0, 1, capacity=1))
+    life.create("t", 2, 1)
+    life.cordon(1)
+    assert ring(life.uncordon(1)) == [(1, RingChange.UNCORDONED, 0), (1, RingChange.SATURATED, 0)]
+    life.cordon(1)
+    assert ring(life.apply(life.build.delete("t"))) == [(0, RingChange.RESTORED, 1)]
+    assert ring(life.uncordon(1)) == [(1, RingChange.UNCORDONED, 2)]
+
+
+def test_what_is_so_already_is_answered_once_and_changes_nothing() -> None:
+    """Cordoned twice, uncordoned twice, and of an SPU that nobody knows."""
+    life = Life(*Events().joins(0))
+    assert codes(life.uncordon(0)) == [Code.SPU_UNCHANGED]
+    life.cordon(0)
+    life.state.take_entries()
+    [answer] = life.cordon(0)
+    assert isinstance(answer, RingEvent)
+    assert (answer.change, answer.code, answer.ring_size) == (
+        RingChange.IGNORED,
+        Code.SPU_UNCHANGED,
+        0,
+    )
+    assert answer.message == "SPU 0 is cordoned already: nothing to change"
+    for told in (life.cordon(7), life.uncordon(7), life.cordon(-1), life.uncordon(2**70)):
+        assert codes(told) == [Code.SPU_UNKNOWN]
+    assert not any(isinstance(entry, SpuChanged) for entry in life.state.take_entries())
+
+
+def test_explain_names_the_cordoned() -> None:
+    """Beside who is offline or saturated."""
+    assigner = ExplainingAssigner(Policy.KAFKA)
+    build = Events()
+    for event in [*build.joins(0, 1, 2), build.cordon(1)]:
+        assigner.apply(event)
+    [(_, [(_, decision)]), _] = assigner.apply(build.create("t", 1, 2))
+    assert [(each.spu_id, each.why) for each in decision.absent] == [(1, "cordoned")]
+    assert (decision.absent_unnamed, decision.unknown) == (0, ())
+
+
+@pytest.mark.parametrize(("kind", "name"), [(SpuCordon, "cordon"), (SpuUncordon, "uncordon")])
+def test_the_json_form_is_the_contracts(kind: type[SpuCordon | SpuUncordon], name: str) -> None:
+    """Fixed by the contract, as every other line of `simulate`."""
+    line = f'{{"type":"spu_{name}","event_id":"e4","cluster_id":"c1","spu_id":0}}'
+    event = kind(event_id="e4", cluster_id="c1", spu_id=0)
+    assert event_from_json(line) == event
+    assert json.loads(event_to_json(event)) == json.loads(line)
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize("change", RingChange)
+def test_a_new_ring_change_alone_is_written_with_the_new_version(
+    change: RingChange, wire: Wire
+) -> None:
+    """A batch of an earlier release that is repeated has the same bytes."""
+    answer = RingEvent(
+        cluster_id="c1",
+        spu_id=1,
+        change=change,
+        code=None,
+        message=None,
+        ring_size=1,
+        cause="e",
+    )
+    is_new = list(RingChange).index(change) > list(RingChange).index(RingChange.IGNORED)
+    data = encode_record(answer, wire=wire)
+    assert data.startswith(_header("RingEvent", 2 if is_new else 1, wire))
+    assert decode_record(data) == answer
+
+
+@pytest.mark.parametrize("wire", Wire)
+@pytest.mark.parametrize(("cordoned", "demoted"), [(False, False), (True, False), (False, True)])
+def test_the_state_of_an_spu_has_the_new_version_where_a_flag_is_set(
+    cordoned: bool, demoted: bool, wire: Wire
+) -> None:
+    """And the version before holds all of one that is neither: an earlier checkpoint goes on."""
+    spu = SpuChanged(
+        cluster_id="c1",
+        spu_id=1,
+        online=True,
+        rack=None,
+        cores=1,
+        capacity=5,
+        labels=(("a", "b"),),
+        registration=0,
+        core_weights=(2,),
+        cordoned=cordoned,
+        demoted=demoted,
+    )
+    version = 3 if cordoned or demoted else 2
+    data = encode_record(spu, wire=wire)
+    header = _header("SpuState", version, wire)
+    assert data.startswith(header)
+    assert decode_record(data) == spu
+    schema = fastavro.parse_schema(Registry.load().versions("SpuState")[version - 1].schema)
+    rest = BytesIO(data[len(header) :])
+    read: Any = fastavro.schemaless_reader(rest, schema, None)
+    assert rest.read() == b""
+    assert (read.get("cordoned", False), read.get("demoted", False)) == (cordoned, demoted)
+
+
+def _header(type_name: str, version: int, wire: Wire) -> bytes:
+    make = confluent_header if wire is Wire.CONFLUENT else single_object_header
+    return make(Registry.load().versions(type_name)[version - 1])
+
+
+def test_a_cordon_is_of_its_cluster_alone() -> None:
+    """Clusters never influence each other."""
+    assigner = Assigner(Policy.FLUVIO)
+    one, two = Events("c1"), Events("c2")
+    for build in (one, two):
+        for event in build.joins(0, 1):
+            assigner.apply(event)
+    assigner.apply(one.cordon(0))
+    sizes = [assigner.clusters[name].ring.size for name in ("c1", "c2")]
+    assert sizes == [1, 2]
