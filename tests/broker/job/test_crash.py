@@ -74,7 +74,7 @@ def trial(
 @pytest.mark.parametrize(
     "failpoint",
     [
-        pytest.param(each, marks=pytest.mark.smoke if each is Failpoint.AFTER_COMMIT else ())
+        pytest.param(each, marks=pytest.mark.smoke if each is Failpoint.INSIDE_TRANSACTION else ())
         for each in IN_A_BATCH
     ],
 )

@@ -19,7 +19,6 @@ ROUNDS = 2_000  # pairs at most; some tens are enough unless batches are very sl
 BATCHES = 10  # a join and its create have fallen into one batch and into two by then
 
 
-@pytest.mark.smoke
 def test_a_limit_on_batches_holds_back_topic_events_only(
     settings: Settings, run: Callable[..., Job]
 ) -> None:

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.jvm import spark_class_archive as lookup
 from spu_assigner.stream.jvm.jars import ensure
@@ -14,7 +13,6 @@ from spu_assigner.stream.jvm.java import Java, ensure_java
 from spu_assigner.stream.run import spark_class_archive as spark_image
 
 
-@pytest.mark.smoke
 def test_the_job_s_jvm_uses_the_archive(run: Callable[..., Job]) -> None:
     """`make setup` has made it; a session of tests without it makes none by itself."""
     java, jars = ensure_java(), ensure("spark-local")
