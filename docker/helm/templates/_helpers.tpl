@@ -14,8 +14,8 @@
 {{- end }}
 
 {{- define "spu-assigner.selector" -}}
-app.kubernetes.io/name: {{ include "spu-assigner.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "spu-assigner.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "spu-assigner.labels" -}}
@@ -36,7 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* What of a pod is the same for all parts; given (dict "root" $ "part" .Values.job). */}}
 {{- define "spu-assigner.pod" -}}
-serviceAccountName: {{ include "spu-assigner.serviceAccountName" .root }}
+serviceAccountName: {{ include "spu-assigner.serviceAccountName" .root | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
@@ -101,8 +101,8 @@ securityContext:
 - name: SPU_ASSIGNER_SASL_PASSWORD
   valueFrom:
     secretKeyRef:
-      name: {{ required "security.sasl.secret is empty; expected the Secret with the password of security.sasl.username" $security.sasl.secret }}
-      key: {{ $security.sasl.key }}
+      name: {{ required "security.sasl.secret is empty; expected the Secret with the password of security.sasl.username" $security.sasl.secret | quote }}
+      key: {{ $security.sasl.key | quote }}
 {{- end }}
 {{- if hasSuffix "SSL" $security.protocol }}
 {{- if $tls.ca.secret }}
@@ -118,8 +118,8 @@ securityContext:
 - name: SPU_ASSIGNER_SSL_KEY_PASSWORD
   valueFrom:
     secretKeyRef:
-      name: {{ $tls.keyPassword.secret }}
-      key: {{ $tls.keyPassword.key }}
+      name: {{ $tls.keyPassword.secret | quote }}
+      key: {{ $tls.keyPassword.key | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -175,15 +175,15 @@ initContainers:
     sources:
       {{- if $tls.ca.secret }}
       - secret:
-          name: {{ $tls.ca.secret }}
-          items: [{key: {{ $tls.ca.key }}, path: ca.crt}]
+          name: {{ $tls.ca.secret | quote }}
+          items: [{key: {{ $tls.ca.key | quote }}, path: ca.crt}]
       {{- end }}
       {{- if $tls.client.secret }}
       - secret:
-          name: {{ $tls.client.secret }}
+          name: {{ $tls.client.secret | quote }}
           items:
-            - {key: {{ $tls.client.certificate }}, path: client.crt}
-            - {key: {{ $tls.client.key }}, path: client.key}
+            - {key: {{ $tls.client.certificate | quote }}, path: client.crt}
+            - {key: {{ $tls.client.key | quote }}, path: client.key}
       {{- end }}
 {{- end }}
 {{- end }}

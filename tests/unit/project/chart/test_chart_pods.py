@@ -30,7 +30,7 @@ from support.pages.ui_pages import Still, known_of, outputs
 from support.project import chart
 from support.project.chart import Manifest, Values, given, merged, render
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[4]
 _DOCKERFILE = (_ROOT / "docker" / "job.Dockerfile").read_text(encoding="utf-8")
 _NAME = "place-spu-assigner"
 _KEYS = "/run/spu-assigner"

@@ -1,73 +1,26 @@
 """The chart of docker/helm: rendered and linted by Helm's own code, held to Kubernetes' schemas.
 
-What its parts are called with is held to the product in `test_chart_pods.py`.
+Its values are held to the schema and the documentation in `test_chart_values.py`, what its pods are
+called with to the product in `test_chart_pods.py`.
 """
 
 from __future__ import annotations
 
 import copy
-import json
-import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from helm_python.errors import HelmError
-from spu_assigner.stream.config.settings import SPECS
 from support.project import chart
 from support.project.chart import Manifest, Values, given, merged, render
 from support.project.promql import alert_rules
 
-_ROOT = Path(__file__).parents[3]
-_SCHEMA = json.loads((chart.CHART / "values.schema.json").read_text(encoding="utf-8"))
-_PAGE = (_ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+_ROOT = Path(__file__).parents[4]
 _NAME = "place-spu-assigner"
-# Where ci/full-values.yaml has the default for the sake of other options, or the default is none.
-_OTHERS: dict[str, object] = {
-    "kafka.bootstrapServers": "other:9092",
-    "nameOverride": "assigner",
-    "fullnameOverride": "assigner",
-    "listenAddress": "::",
-    "scratch.tmp": "3Gi",
-    "scratch.work": "3Gi",
-    "serviceAccount.create": False,
-    "networkPolicy.enabled": False,
-    "networkPolicy.kafkaPorts": [9999],
-    "ui.enabled": False,
-    "job.pause": True,
-    "job.storage.existingClaim": "mine",
-    "job.terminationGracePeriodSeconds": 90,
-    "job.resources": {"limits": {"memory": "8Gi"}},
-    "follow.resources": {"limits": {"memory": "8Gi"}},
-    "ui.resources": {"limits": {"memory": "8Gi"}},
-    "security.sasl.mechanism": "SCRAM-SHA-256",
-    "security.sasl.secret": "other",
-    "security.sasl.username": "other",
-    "security.tls.ca.key": "other.crt",
-}
-# A ServiceAccount that is not created is named nowhere but in the pods.
-_FIRST = {"serviceAccount.create": {"serviceAccount": {"name": ""}}}
-
-
-def leaves(values: Values, path: str = "") -> Iterator[tuple[str, object]]:
-    """Each value that is no table, or an empty one, with its name."""
-    for name, value in values.items():
-        if isinstance(value, dict) and value and name != "resources":
-            yield from leaves(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", value
-
-
-def nested(path: str, value: object) -> Values:
-    for name in reversed(path.split(".")):
-        value = {name: value}
-    assert isinstance(value, dict)
-    return value
 
 
 def found(manifests: list[Manifest], kind: str, name: str) -> Manifest:
@@ -139,6 +92,32 @@ def test_a_wrong_field_does_not_fit_the_schemas(path: tuple[Any, ...], value: ob
     assert len(chart.schema_faults([manifest], chart.VERSIONS[-1])) == 1
 
 
+def test_names_that_yaml_takes_for_something_else_stay_names() -> None:
+    """`::` at the end of a line begins a table, `1` is a number, `true` is none of both."""
+    tls = {
+        "ca": {"secret": "1", "key": "2"},
+        "client": {"secret": "3", "certificate": "4", "key": "5"},
+        "keyPassword": {"secret": "6", "key": "7"},
+    }
+    odd: Values = {
+        "listenAddress": "::",
+        "nameOverride": "1",
+        "image": {"tag": "1.10"},
+        "job": {"checkpoint": "8", "storage": {"storageClass": "9"}},
+        "follow": {"clusters": [{"name": "true", "grace": "60"}]},
+        "security": {"protocol": "SASL_SSL", "tls": tls}
+        | {"sasl": {"username": "10", "secret": "11", "key": "12"}},
+        "serviceAccount": {"name": "13"},
+        "serviceMonitor": {"enabled": True},
+    }
+    manifests = render(merged(given("minimal"), odd))
+    assert chart.schema_faults(manifests, chart.VERSIONS[-1]) == []
+    [pod] = [pod for name, pod in chart.pods(manifests) if name.endswith("follow-true")]
+    assert pod["metadata"]["labels"]["spu-assigner/follow"] == "true"
+    own: Values = {"job": {"storage": {"existingClaim": "14"}}}
+    assert chart.schema_faults(render(merged(given("minimal"), own)), chart.VERSIONS[-1]) == []
+
+
 def test_the_oldest_kubernetes_is_one_that_is_checked() -> None:
     """A chart must not admit what it was not held to."""
     facts = yaml.safe_load((chart.CHART / "Chart.yaml").read_text(encoding="utf-8"))
@@ -189,106 +168,6 @@ def test_with_every_option_each_followed_cluster_has_a_deployment() -> None:
         f"ServiceMonitor/{_NAME}-job",
         f"StatefulSet/{_NAME}-job",
     ]
-
-
-@pytest.mark.parametrize("path", [path for path, _ in leaves(chart.defaults())])
-def test_every_value_changes_what_is_rendered(path: str) -> None:
-    """A value that no template reads would be a promise that nothing keeps."""
-    [default] = [value for name, value in leaves(chart.defaults()) if name == path]
-    full = merged(given("full"), _FIRST.get(path, {}))
-    if path in _OTHERS:
-        changed, before = merged(full, nested(path, _OTHERS[path])), full
-        assert _OTHERS[path] != default
-    else:
-        # A table is laid over a table, so the default is one without it.
-        changed, before = copy.deepcopy(full), full
-        place: Any = changed
-        *parents, last = path.split(".")
-        for name in parents:
-            place = place[name]
-        assert place[last] != default, f"ci/full-values.yaml has the default of {path}"
-        del place[last]
-    assert chart.render_texts(changed) != chart.render_texts(before)
-
-
-def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
-    """Helm rejects what the schema does not name; a name without a default is described nowhere."""
-
-    def properties(schema: Values, path: str = "") -> Iterator[str]:
-        if "$ref" in schema:
-            if path.count(".") > 1:  # of a part: it overrides what is described at the top
-                yield path[:-1]
-                return
-            schema = _SCHEMA["definitions"][schema["$ref"].rpartition("/")[2]]
-        inner = schema.get("properties")
-        if inner is None or path == "job.settings.":
-            yield path[:-1]
-            return
-        assert schema["additionalProperties"] is False, path
-        for name, each in inner.items():
-            yield from properties(each, f"{path}{name}.")
-
-    assert sorted(properties(_SCHEMA)) == sorted(
-        ["global", *(path for path, _ in leaves(chart.defaults()))]
-    )
-
-
-def test_the_schema_knows_the_settings_that_the_chart_does_not_make_itself() -> None:
-    """Each by the name that the settings file has for it, with the words that the job accepts."""
-    made_here = {"bootstrap_servers", "topic_prefix", "checkpoint", "metrics_port", "metrics_host"}
-    of_no_use = {"master", "ui_port"}  # one pod; Spark's page is on the pod's loopback
-    settings = _SCHEMA["properties"]["job"]["properties"]["settings"]["properties"]
-    own = [spec for spec in SPECS if not spec.name.startswith(("security", "sasl", "ssl"))]
-    assert set(settings) == {spec.name for spec in own} - made_here - of_no_use
-    for spec in own:
-        if "enum" in settings.get(spec.name, {}):
-            assert sorted(settings[spec.name]["enum"]) == sorted(spec.expected.split(", "))
-    security = _SCHEMA["definitions"]["security"]["properties"]
-    expected = {spec.name: sorted(spec.expected.split(", ")) for spec in SPECS}
-    assert sorted(security["protocol"]["enum"]) == expected["security_protocol"]
-    mechanisms = security["sasl"]["properties"]["mechanism"]["enum"]
-    assert sorted(mechanisms) == expected["sasl_mechanism"]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"job": {"replicas": 2}},
-        {"job": {"settings": {"default_polciy": "kafka"}}},
-        {"job": {"settings": {"shards": 0}}},
-        {"job": {"checkpoint": "../elsewhere"}},
-        {"job": {"storage": {"accessMode": "ReadOnlyMany"}}},
-        {"kafka": {"bootstrapServers": "kafka"}},
-        {"kafka": {"bootstrapServers": "kafka:9092, other:9092"}},
-        {"security": {"protocol": "TLS"}},
-        {"security": {"sasl": {"password": "in-the-open"}}},
-        {"follow": {"clusters": [{"cluster": "c1"}]}},
-        {"follow": {"clusters": [{"name": "Prod"}]}},
-        {"follow": {"clusters": [{"name": "prod", "interval": "often"}]}},
-        {"networkPolicy": {"metricsFrom": [{}]}},
-        {"image": {"repository": "spu-assigner:latest"}},
-        {"monitoring": True},
-    ],
-)
-def test_a_wrong_value_is_rejected_before_anything_is_installed(wrong: Values) -> None:
-    """A typing error in a name, too: it would be ignored otherwise. Passwords are never values."""
-    with pytest.raises(HelmError, match="don't meet the specifications of the schema"):
-        render(merged(given("minimal"), wrong))
-
-
-def test_what_is_missing_is_named() -> None:
-    """One line that says which value is empty and what is expected."""
-    for security, missing in (
-        ({"protocol": "SASL_SSL"}, "security.sasl.username is empty; expected a user"),
-        (
-            {"protocol": "SASL_SSL", "sasl": {"username": "u"}},
-            "security.sasl.secret is empty; expected the Secret with the password",
-        ),
-    ):
-        with pytest.raises(HelmError, match=missing):
-            render(merged(given("minimal"), {"security": security}))
-    with pytest.raises(HelmError, match=r"kafka\.bootstrapServers is empty; expected host:port"):
-        render({})
 
 
 def test_there_is_one_job_with_a_volume_of_its_own() -> None:
@@ -439,26 +318,3 @@ def test_prometheus_gives_the_job_the_name_that_the_alerts_ask_for() -> None:
     asked = [rule["expr"] for rule in alert_rules(alerts) if "job=" in rule["expr"]]
     assert asked
     assert all(f'job="{job}"' in query for query in asked)
-
-
-def test_the_page_s_examples_of_values_can_be_rendered() -> None:
-    """What docs/kubernetes.md shows is what the chart takes, together with the least."""
-    fences = re.findall(r"^```yaml\n# values\b.*?\n(.*?)^```", _PAGE, re.DOTALL | re.MULTILINE)
-    assert len(fences) >= 3
-    for fence in fences:
-        manifests = render(merged(given("minimal"), yaml.safe_load(fence)))
-        assert chart.schema_faults(manifests, chart.VERSIONS[-1]) == []
-
-
-def test_the_page_names_values_that_there_are() -> None:
-    """In text as `job.pause`, in commands as `--set job.pause=true`."""
-    known = {path for path, _ in leaves(chart.defaults())} | {
-        f"{path.rpartition('.')[0]}" for path, _ in leaves(chart.defaults())
-    }
-    settings = _SCHEMA["properties"]["job"]["properties"]["settings"]["properties"]
-    known |= {f"job.settings.{name}" for name in settings}
-    tops = "|".join(name for name in chart.defaults())
-    named = set(re.findall(rf"`((?:{tops})\.[A-Za-z_.]+)`", _PAGE))
-    named |= set(re.findall(r"--set(?:-string)? ([A-Za-z_.]+)=", _PAGE))
-    assert len(named) >= 10
-    assert named <= known
