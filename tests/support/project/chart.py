@@ -14,10 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import kubernetes_validate
 import yaml
 from helm_python import Chart
 from helm_python.chart import lint, values_from_yaml
+from spu_assigner.stream.cli import cli
 
 ROOT: Final = Path(__file__).parents[3]
 CHART: Final = ROOT / "docker" / "helm"
@@ -25,6 +27,15 @@ RENDERED: Final = ROOT / "build" / "chart"
 GIVEN: Final = ("minimal", "full")  # the files of docker/helm/ci
 RELEASE: Final = "place"
 NAMESPACE: Final = "placement"
+NAME: Final = "place-spu-assigner"  # what the names of objects begin with
+# What the Secrets of ci/full-values.yaml hold, besides certificates.
+PASSWORDS: Final = {
+    ("job-user", "secret-word"): "of-job",
+    ("follower-user", "secret-word"): "of-follower",
+    ("everybody-user", "secret-word"): "of-everybody",
+    ("everybody-tls", "user.password"): "key-password",
+    ("everybody-tls", "other"): "key-password",
+}
 # The oldest that Chart.yaml admits, and the newest that there are schemas of.
 VERSIONS: Final = ("1.25", "1.37")
 WITHOUT_SCHEMA: Final = ("ServiceMonitor",)  # not Kubernetes' own: the Prometheus Operator's
@@ -119,6 +130,40 @@ def pods(manifests: Sequence[Manifest]) -> Iterator[tuple[str, Manifest]]:
     for manifest in manifests:
         if manifest["kind"] in ("Deployment", "StatefulSet"):
             yield manifest["metadata"]["name"], manifest["spec"]["template"]
+
+
+def pod_specs(name: str = "full", **over: Any) -> dict[str, Manifest]:
+    """The specs of pods by part."""
+    manifests = render(merged(given(name), over))
+    return {each.removeprefix(f"{NAME}-"): pod["spec"] for each, pod in pods(manifests)}
+
+
+def container(part: str, name: str = "full", **over: Any) -> Manifest:
+    [only] = pod_specs(name, **over)[part]["containers"]
+    found: Manifest = only
+    return found
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """What a command would be called with; the command rejects what it does not know."""
+    with click.Context(cli) as parent:
+        command = cli.get_command(parent, arguments[0])
+        assert command is not None
+        return command.make_context(arguments[0], arguments[1:], parent=parent).params
+
+
+def environ(part: str, name: str = "full", **over: Any) -> dict[str, str]:
+    """The variables of a part, with what their Secrets hold."""
+    found: dict[str, str] = {}
+    for each in container(part, name, **over)["env"]:
+        assert each["name"] not in found
+        if (source := each.get("valueFrom")) is not None:
+            secret = source["secretKeyRef"]
+            found[each["name"]] = PASSWORDS[secret["name"], secret["key"]]
+        else:
+            assert isinstance(each["value"], str)
+            found[each["name"]] = each["value"]
+    return found
 
 
 def main() -> int:

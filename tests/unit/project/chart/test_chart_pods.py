@@ -9,75 +9,35 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import click
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.config.security import Mechanism, Protocol
 from spu_assigner.stream.config.settings import SPECS, Settings
 from spu_assigner.stream.follow.sizes_file import read_sizes
-from spu_assigner.stream.metrics.health import JobHealth, StartStep
-from spu_assigner.stream.metrics.server import application
-from spu_assigner.stream.ui.app import make_app
 from support.kafka.secured import Certificates
-from support.pages.ui_pages import Still, known_of, outputs
 from support.project import chart
-from support.project.chart import Manifest, Values, given, merged, render
+from support.project.chart import (
+    NAME,
+    PASSWORDS,
+    Values,
+    container,
+    environ,
+    given,
+    merged,
+    parsed,
+    pod_specs,
+    render,
+)
 
 _ROOT = Path(__file__).parents[4]
 _DOCKERFILE = (_ROOT / "docker" / "job.Dockerfile").read_text(encoding="utf-8")
-_NAME = "place-spu-assigner"
 _KEYS = "/run/spu-assigner"
 _SECRETS = "/etc/spu-assigner/secrets"
 _PARTS = ("job", "follow-prod", "follow-staging", "ui")
-# What the Secrets of ci/full-values.yaml hold, besides certificates.
-_PASSWORDS = {
-    ("job-user", "secret-word"): "of-job",
-    ("follower-user", "secret-word"): "of-follower",
-    ("everybody-user", "secret-word"): "of-everybody",
-    ("everybody-tls", "user.password"): "key-password",
-    ("everybody-tls", "other"): "key-password",
-}
-
-
-def pods(name: str = "full", **over: Any) -> dict[str, Manifest]:
-    """The specs of pods by part."""
-    manifests = render(merged(given(name), over))
-    return {each.removeprefix(f"{_NAME}-"): pod["spec"] for each, pod in chart.pods(manifests)}
-
-
-def container(part: str, name: str = "full", **over: Any) -> Manifest:
-    [only] = pods(name, **over)[part]["containers"]
-    found: Manifest = only
-    return found
-
-
-def parsed(arguments: list[str]) -> dict[str, Any]:
-    """What a command would be called with; the command rejects what it does not know."""
-    with click.Context(cli) as parent:
-        command = cli.get_command(parent, arguments[0])
-        assert command is not None
-        return command.make_context(arguments[0], arguments[1:], parent=parent).params
-
-
-def environ(part: str, name: str = "full", **over: Any) -> dict[str, str]:
-    """The variables of a part, with what their Secrets hold."""
-    found: dict[str, str] = {}
-    for each in container(part, name, **over)["env"]:
-        assert each["name"] not in found
-        if (source := each.get("valueFrom")) is not None:
-            secret = source["secretKeyRef"]
-            found[each["name"]] = _PASSWORDS[secret["name"], secret["key"]]
-        else:
-            assert isinstance(each["value"], str)
-            found[each["name"]] = each["value"]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +68,7 @@ def files(tmp_path: Path, certificates: Certificates) -> tuple[Path, Path]:
 def test_no_pod_has_rights_that_it_does_not_need(name: str) -> None:
     """What Kubernetes calls the restricted profile, a read-only root, and no token of the API."""
     user, group = map(int, re.findall(r"^USER (\d+):(\d+)$", _DOCKERFILE, re.MULTILINE)[-1])
-    found = pods(name)
+    found = pod_specs(name)
     assert found
     for spec in found.values():
         assert spec["securityContext"] == {
@@ -132,6 +92,39 @@ def test_no_pod_has_rights_that_it_does_not_need(name: str) -> None:
             assert "memory" in each["resources"]["limits"]
 
 
+def test_each_pod_is_placed_and_sized_as_the_values_say() -> None:
+    """What Kubernetes is told of a part stands in the pod as it was given, whole."""
+    values = merged(chart.defaults(), given("full"))
+    for name, pod in chart.pods(render(given("full"))):
+        of_part, spec = values[name.removeprefix(f"{NAME}-").split("-")[0]], pod["spec"]
+        assert pod["metadata"]["annotations"] == of_part["podAnnotations"]
+        for field in ("nodeSelector", "tolerations", "affinity"):
+            assert spec[field] == of_part[field] != []
+        [only] = spec["containers"]
+        assert only["resources"] == of_part["resources"]
+        assert only["env"][-1:] == of_part["extraEnv"]
+        assert spec["imagePullSecrets"] == values["imagePullSecrets"]
+        assert spec["serviceAccountName"] == values["serviceAccount"]["name"]
+        assert only["imagePullPolicy"] == values["image"]["pullPolicy"]
+        sizes = {
+            each["name"]: each.get("emptyDir", {}).get("sizeLimit") for each in spec["volumes"]
+        }
+        assert (sizes["tmp"], sizes["work"]) == (
+            values["scratch"]["tmp"],
+            values["scratch"]["work"],
+        )
+    replicas = {
+        each["metadata"]["name"].removeprefix(f"{NAME}-"): each["spec"]["replicas"]
+        for each in render(given("full"))
+        if each["kind"] == "Deployment"
+    }
+    assert replicas == {"follow-prod": 2, "follow-staging": 2, "ui": 2}
+    [account] = [each for each in render(given("full")) if each["kind"] == "ServiceAccount"]
+    assert account["metadata"]["name"] == values["serviceAccount"]["name"]
+    assert account["metadata"]["annotations"] == values["serviceAccount"]["annotations"]
+    assert account["automountServiceAccountToken"] is False
+
+
 @pytest.mark.parametrize("name", chart.GIVEN)
 def test_a_pod_writes_where_the_image_says_and_nowhere_else(name: str) -> None:
     """The folders of docker/job.Dockerfile; the checkpoint's is a volume that stays."""
@@ -140,7 +133,7 @@ def test_a_pod_writes_where_the_image_says_and_nowhere_else(name: str) -> None:
     [work] = re.findall(r"^WORKDIR (\S+)$", _DOCKERFILE, re.MULTILINE)
     state = environ("job", "minimal")["SPU_ASSIGNER_CHECKPOINT"].rpartition("/")[0]
     assert {work, state} == set(made.split())
-    for part, spec in pods(name).items():
+    for part, spec in pod_specs(name).items():
         volumes = {each["name"]: each for each in spec["volumes"]}
         [only] = spec["containers"]
         written = {
@@ -171,7 +164,7 @@ def test_the_image_has_what_run_needs_on_a_read_only_root() -> None:
 @pytest.mark.parametrize("name", chart.GIVEN)
 def test_each_part_is_a_command_that_takes_its_arguments(name: str) -> None:
     """Read by the commands' own parsers: an option that does not exist ends this test."""
-    for part, spec in pods(name).items():
+    for part, spec in pod_specs(name).items():
         [only] = spec["containers"]
         assert "command" not in only
         command = {"job": "run", "ui": "ui"}.get(part, "follow-brokers")
@@ -208,7 +201,7 @@ def test_what_is_followed_is_what_the_values_say() -> None:
 
 def test_the_file_of_sizes_is_mounted_as_a_folder(tmp_path: Path) -> None:
     """So that its changes arrive, and it is read by the command that it is for."""
-    only, spec = container("follow-prod"), pods()["follow-prod"]
+    only, spec = container("follow-prod"), pod_specs()["follow-prod"]
     file = parsed(only["args"])["sizes_file"]
     [mount] = [each for each in only["volumeMounts"] if each["name"] == "sizes"]
     assert (mount["mountPath"], "subPath" in mount) == (str(file.parent), False)
@@ -238,8 +231,7 @@ def test_the_job_has_the_settings_that_the_values_say() -> None:
         checkpoint="/var/lib/spu-assigner/checkpoint",
         metrics_host="0.0.0.0",
     )
-    plain = {"PLAINTEXT": {"security": {"protocol": "PLAINTEXT"}}}["PLAINTEXT"]
-    found = Settings.load(environ=environ("job", **plain))
+    found = Settings.load(environ=environ("job", security={"protocol": "PLAINTEXT"}))
     assert found == Settings(
         bootstrap_servers="events-0.kafka:9093,events-1.kafka:9094",
         topic_prefix="team-",
@@ -272,7 +264,7 @@ def test_keys_are_copied_to_where_the_product_accepts_them(
     What the chart runs is run here, and the settings' loader, which tries certificate and key,
     reads the result. Each part is a user of its own.
     """
-    spec = pods()[part]
+    spec = pod_specs()[part]
     [copier] = spec["initContainers"]
     here = {_SECRETS: str(files[0]), _KEYS: str(files[1])}
 
@@ -298,7 +290,7 @@ def test_keys_are_copied_to_where_the_product_accepts_them(
 def test_files_of_secrets_are_where_they_are_copied_from() -> None:
     """Each file from its Secret, under the name that is looked for; keys only in memory."""
     for part in ("job", "follow-prod"):
-        spec = pods()[part]
+        spec = pod_specs()[part]
         volumes = {each["name"]: each for each in spec["volumes"]}
         assert volumes["secrets"]["projected"] == {
             "defaultMode": 0o440,  # of root and the group of the pod
@@ -332,7 +324,7 @@ def test_files_of_secrets_are_where_they_are_copied_from() -> None:
 
 def test_a_part_that_needs_no_files_has_none() -> None:
     """The page of ci/full-values.yaml speaks SASL_PLAINTEXT, of all parts it alone."""
-    spec = pods()["ui"]
+    spec = pod_specs()["ui"]
     assert "initContainers" not in spec
     assert {each["name"] for each in spec["volumes"]} == {"tmp", "work"}
     security = Settings.load(environ=environ("ui")).security
@@ -343,7 +335,7 @@ def test_a_part_that_needs_no_files_has_none() -> None:
 def test_one_authority_alone_is_enough_for_tls() -> None:
     """Without a client's certificate there is none to name."""
     tls = {"protocol": "SSL", "tls": {"ca": {"secret": "authority"}}}
-    spec = pods("minimal", security=tls)["job"]
+    spec = pod_specs("minimal", security=tls)["job"]
     [sources] = [each["projected"]["sources"] for each in spec["volumes"] if "projected" in each]
     items = [{"key": "ca.crt", "path": "ca.crt"}]
     assert sources == [{"secret": {"name": "authority", "items": items}}]
@@ -355,99 +347,4 @@ def test_no_secret_stands_in_what_is_rendered() -> None:
     """Values name Secrets; the chart makes none."""
     text = yaml.safe_dump_all(render(given("full")))
     assert "kind: Secret" not in text
-    assert not [password for password in _PASSWORDS.values() if password in text]
-
-
-def probes(only: Manifest) -> dict[str, tuple[str, str]]:
-    """Path and port of each probe, by its kind."""
-    return {
-        name: (each["httpGet"]["path"], each["httpGet"]["port"])
-        for name, each in only.items()
-        if name.endswith("Probe")
-    }
-
-
-@pytest.mark.parametrize("name", chart.GIVEN)
-def test_the_job_s_probes_ask_what_it_answers(name: str) -> None:
-    """Live by `/live`, ready by `/ready`, at the port that its settings name."""
-    only = container("job", name)
-    assert probes(only) == {
-        "startupProbe": ("/live", "metrics"),
-        "livenessProbe": ("/live", "metrics"),
-        "readinessProbe": ("/ready", "metrics"),
-    }
-    settings = Settings.load(
-        environ={**environ("job", "minimal"), **{
-            key: value for key, value in environ("job", name).items() if "METRICS" in key
-        }}
-    )  # fmt: skip
-    assert only["ports"] == [
-        {"name": "metrics", "containerPort": settings.metrics_port, "protocol": "TCP"}
-    ]
-    assert settings.metrics_host == "0.0.0.0"
-    health = JobHealth("query")
-    asked = application(CollectorRegistry(), health).test_client()
-    assert (asked.get("/live").status_code, asked.get("/ready").status_code) == (200, 503)
-    for step in StartStep:
-        health.done(step)
-    assert (asked.get("/live").status_code, asked.get("/ready").status_code) == (200, 200)
-
-
-@pytest.mark.parametrize("name", chart.GIVEN)
-def test_the_page_s_probes_ask_for_a_file_of_its_own(name: str) -> None:
-    """Without Kafka the page still says so, and no restart would help it."""
-    only = container("ui", name)
-    [path] = {path for path, _ in probes(only).values()}
-    assert probes(only) == {"livenessProbe": (path, "http"), "readinessProbe": (path, "http")}
-    given_to = parsed(only["args"])
-    assert only["ports"] == [{"name": "http", "containerPort": given_to["port"], "protocol": "TCP"}]
-    assert given_to["host"] == "0.0.0.0"
-    pages = make_app(Still(known_of(outputs([]))).as_live(), is_loopback=False).test_client()
-    assert pages.get(path, headers={"Host": "10.0.0.7:8080"}).status_code == 200
-
-
-def test_services_lead_to_the_ports_of_their_pods() -> None:
-    """By the names that containers give their ports; a job that is not ready is scraped, too."""
-    services = {
-        each["metadata"]["name"].removeprefix(f"{_NAME}-"): each["spec"]
-        for each in render(given("minimal"))
-        if each["kind"] == "Service"
-    }
-    assert services.keys() == {"job", "ui"}
-    for part, spec in services.items():
-        [port], [offered] = spec["ports"], container(part, "minimal")["ports"]
-        assert port["targetPort"] == port["name"] == offered["name"]
-        assert port["port"] == offered["containerPort"]
-    assert (services["job"]["clusterIP"], services["job"]["publishNotReadyAddresses"]) == (
-        "None",
-        True,
-    )
-    assert services["ui"]["type"] == "ClusterIP"
-
-
-def test_a_paused_job_waits_for_commands_on_its_volume() -> None:
-    """No job runs, nothing is probed, and settings and volume are the job's."""
-    pause: Values = {"job": {"pause": True}}
-    paused, usual = container("job", **pause), container("job")
-    assert paused["command"] == ["sleep", "infinity"]
-    assert usual.keys() - paused.keys() == {
-        "args",
-        "startupProbe",
-        "livenessProbe",
-        "readinessProbe",
-    }
-    assert paused["env"] == usual["env"]
-    assert paused["volumeMounts"] == usual["volumeMounts"]
-
-
-def test_a_job_has_time_to_start_and_to_end() -> None:
-    """Ten minutes until it must be live, a minute of silence then, a minute to stop."""
-    only, spec = container("job"), pods()["job"]
-    limits = {
-        name: each["periodSeconds"] * each["failureThreshold"]
-        for name, each in only.items()
-        if name.endswith("Probe")
-    }
-    assert limits == {"startupProbe": 600, "livenessProbe": 60, "readinessProbe": 15}
-    assert spec["terminationGracePeriodSeconds"] == 60
-    assert spec["shareProcessNamespace"] is True
+    assert not [password for password in PASSWORDS.values() if password in text]
