@@ -251,6 +251,23 @@ def test_two_releases_do_not_select_each_other_s_pods() -> None:
             assert labels["app.kubernetes.io/instance"] == chart.RELEASE
 
 
+def test_every_object_says_what_it_is_part_of() -> None:
+    """Kubernetes' recommended labels, by which tools find what belongs together."""
+    facts = yaml.safe_load((chart.CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    for manifest in render(given("full")):
+        labels = manifest["metadata"]["labels"]
+        part = labels.pop("app.kubernetes.io/component", None)
+        assert part in {"job", "follow", "ui"} or manifest["kind"] == "ServiceAccount"
+        labels.pop("release", None)  # of the ServiceMonitor, as ci/full-values.yaml asks
+        assert labels == {
+            "app.kubernetes.io/name": facts["name"],
+            "app.kubernetes.io/instance": chart.RELEASE,
+            "app.kubernetes.io/version": facts["appVersion"],
+            "app.kubernetes.io/managed-by": "Helm",
+            "helm.sh/chart": f"{facts['name']}-{facts['version']}",
+        }
+
+
 def test_nobody_reaches_the_pods_and_they_reach_dns_and_kafka() -> None:
     """Metrics and page have no password. What Kafka's ports are follows from the addresses."""
     dns = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}

@@ -314,6 +314,10 @@ def test_files_of_secrets_are_where_they_are_copied_from() -> None:
         }
         assert volumes["keys"]["emptyDir"]["medium"] == "Memory"
         [copier] = spec["initContainers"]
+        assert copier["resources"] == {
+            "requests": {"cpu": "10m", "memory": "16Mi"},
+            "limits": {"memory": "64Mi"},
+        }
         assert copier["volumeMounts"] == [
             {"name": "secrets", "mountPath": _SECRETS, "readOnly": True},
             {"name": "keys", "mountPath": _KEYS},

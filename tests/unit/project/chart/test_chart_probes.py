@@ -32,6 +32,15 @@ def probes(only: Manifest) -> dict[str, tuple[str, str]]:
     }
 
 
+def waits(only: Manifest) -> dict[str, tuple[int, int, int]]:
+    """Seconds between questions and for an answer, and how many may fail, by the probe's kind."""
+    return {
+        name: (each["periodSeconds"], each["timeoutSeconds"], each["failureThreshold"])
+        for name, each in only.items()
+        if name.endswith("Probe")
+    }
+
+
 @pytest.mark.parametrize("name", chart.GIVEN)
 def test_the_job_s_probes_ask_what_it_answers(name: str) -> None:
     """Live by `/live`, ready by `/ready`, at the port that its settings name."""
@@ -81,8 +90,12 @@ def test_services_lead_to_the_ports_of_their_pods() -> None:
     assert services.keys() == {"job", "ui"}
     for part, spec in services.items():
         [port], [offered] = spec["ports"], container(part, "minimal")["ports"]
-        assert port["targetPort"] == port["name"] == offered["name"]
-        assert port["port"] == offered["containerPort"]
+        assert port == {
+            "name": offered["name"],
+            "port": offered["containerPort"],
+            "targetPort": offered["name"],
+            "protocol": "TCP",
+        }
     assert (services["job"]["clusterIP"], services["job"]["publishNotReadyAddresses"]) == (
         "None",
         True,
@@ -107,12 +120,12 @@ def test_a_paused_job_waits_for_commands_on_its_volume() -> None:
 
 def test_a_job_has_time_to_start_and_to_end() -> None:
     """Ten minutes until it must be live, a minute of silence then, a minute to stop."""
-    only, spec = container("job"), pod_specs()["job"]
-    limits = {
-        name: each["periodSeconds"] * each["failureThreshold"]
-        for name, each in only.items()
-        if name.endswith("Probe")
+    spec = pod_specs("full")["job"]
+    assert waits(container("job")) == {
+        "startupProbe": (5, 5, 120),
+        "livenessProbe": (10, 5, 6),
+        "readinessProbe": (5, 5, 3),
     }
-    assert limits == {"startupProbe": 600, "livenessProbe": 60, "readinessProbe": 15}
+    assert waits(container("ui")) == {"livenessProbe": (10, 5, 6), "readinessProbe": (5, 5, 3)}
     assert spec["terminationGracePeriodSeconds"] == 60
     assert spec["shareProcessNamespace"] is True
