@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import click
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.quantities import byte_rate
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
 
@@ -23,6 +24,23 @@ Form = Literal["table", "json"]  # for people, or for programs
 
 _METAVARS: Final = {"bootstrap_servers": "HOST:PORT"}
 _SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
+
+
+class ByteRateType(click.ParamType[int]):
+    """Bytes per second, given as `50MB/s`."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return byte_rate(value)
+        except ValueError as reason:
+            self.fail(str(reason), param, ctx)
+
+
+BYTE_RATE: Final = ByteRateType()
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 

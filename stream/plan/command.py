@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.command_options import (
+    BYTE_RATE,
     FILE,
     Command,
     OneForErrors,
@@ -26,7 +27,11 @@ from spu_assigner.stream.plan.applied import adopted, seen
 from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
+    from spu_assigner.stream.plan.outlook import PlanOutlook
     from spu_assigner.stream.plan.sources import PlanRequest
+
+
+WIDTH: Final = 120  # of the table, where there is no terminal to ask
 
 
 class NotConfirmedError(AssignerError):
@@ -108,6 +113,19 @@ def _plan_options(command: Command) -> Command:
     help="Keep the plan, for `spu-assigner apply FILE`.",
 )
 @click.option(
+    "--throttle",
+    metavar="RATE",
+    type=BYTE_RATE,
+    help="Estimate how long the moves take at so many bytes per second to and from each broker, "
+    "such as 50MB/s.",
+)
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the plan and the brokers' load before and after it as one page.",
+)
+@click.option(
     "--read-only",
     is_flag=True,
     help="Do not record in applied-topics which topics were seen as mapped.",
@@ -118,6 +136,8 @@ def plan(
     request: PlanRequest,
     is_json: bool,
     out: Path | None,
+    throttle: int | None,
+    html: Path | None,
     reassignment_file: Path | None,
     read_only: bool,
 ) -> int:
@@ -137,15 +157,17 @@ def plan(
     ? topic  waits for SPUs or slots; what is in Kafka stays
     = count  of topics that are as mapped
 
+    Then it shows how many bytes are to be copied and what each broker holds before and after,
+    counted over all topics in Kafka; and how many topics there have no map.
+
     Where applied-topics exists and this user may write to it, topics that are as mapped are
     recorded as seen, so that a later run notices when they are gone.
 
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
     """
-    from spu_assigner.stream.plan.plan_file import plan_json, reassignment_json, write_json
-    from spu_assigner.stream.plan.rendering import plan_lines
-    from spu_assigner.stream.plan.sources import plan_now
+    from spu_assigner.stream.plan.plan_file import reassignment_json, write_json
+    from spu_assigner.stream.plan.sources import outlook_now, plan_now
 
     _require_cluster(request)
     with request.target() as target:
@@ -154,19 +176,45 @@ def plan(
         if noted and found.ledger.is_there and target.may_write(found.ledger.topic):
             with suppress(ClientError):  # A plan is as good without it.
                 found.ledger.record(noted)
-    document = plan_json(found_plan)
-    if out is not None:
-        write_json(out, document)
+        with_load = bool(found_plan.changes or is_json or out is not None or html is not None)
+        outlook = outlook_now(
+            found_plan, found, request, target, throttle=throttle, with_load=with_load
+        )
     if reassignment_file is not None:
         write_json(reassignment_file, reassignment_json(found_plan))
-    if is_json:
-        click.echo(json.dumps(document, separators=(",", ":")))
-    else:
-        for line in plan_lines(found_plan):
-            click.echo(line)
+    _show(found_plan, outlook, is_json=is_json, out=out, html=html)
     if found_plan.refused:
         return 1
     return 2 if found_plan.changes else 0
+
+
+def _show(
+    plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | None, html: Path | None
+) -> None:
+    """Print a plan, and write its file and its page."""
+    from spu_assigner.stream.plan.outlook_rendering import (
+        outlook_lines,
+        outlook_page,
+        unmapped_line,
+    )
+    from spu_assigner.stream.plan.plan_file import plan_json, write_json, write_text
+    from spu_assigner.stream.plan.rendering import plan_lines
+
+    document = plan_json(plan, outlook)
+    unmapped = unmapped_line(outlook)
+    if out is not None:
+        write_json(out, document)
+    if html is not None:
+        lines = [*plan_lines(plan), *([] if unmapped is None else [unmapped])]
+        write_text(html, outlook_page(plan, outlook, lines))
+    if is_json:
+        click.echo(json.dumps(document, separators=(",", ":")))
+        return
+    width = None if sys.stdout.isatty() else WIDTH
+    for line in plan_lines(plan, load=outlook_lines(outlook, width=width)):
+        click.echo(line)
+    if unmapped is not None:
+        click.echo(unmapped)
 
 
 @click.command("apply")

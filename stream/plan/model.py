@@ -55,6 +55,7 @@ class Partition:
 
     replicas: Row
     in_sync: frozenset[int]
+    leader: int | None = None  # None: there is none, or it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,14 @@ class TopicSize:
 
     records: int  # offsets between the ends of its partitions, summed
     size_bytes: int | None  # of one replica of each partition; None: the brokers do not report it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSizes:
+    """The bytes of replicas, as the brokers that hold them report them."""
+
+    brokers: frozenset[int] = frozenset()  # that report
+    sizes: Mapping[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)  # by broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from spu_assigner.stream.plan.model import (
     TopicChange,
     TopicsPlan,
 )
+from spu_assigner.stream.plan.outlook import PlanOutlook
 from spu_assigner.stream.plan.wanted_maps import checked_rows
 
 FORMAT: Final = 2  # 1: of 0.3.0, which recorded nothing of topics
@@ -54,12 +55,15 @@ class StalePlanError(AssignerError):
         super().__init__(f"not as when it was planned: {text}; nothing was done, plan again")
 
 
-def plan_json(plan: TopicsPlan) -> dict[str, Any]:
-    """The plan for programs, and for its file."""
+def plan_json(plan: TopicsPlan, outlook: PlanOutlook | None = None) -> dict[str, Any]:
+    """The plan for programs, and for its file, which is read without the outlook."""
     found: dict[str, Any] = _plain(plan)
     maps_from = "kafka" if found.pop("is_live") else "file"
     head = {"format": FORMAT, "product": "spu-assigner", "release": RELEASE}
-    return {**head, **found, "maps_from": maps_from}
+    document = {**head, **found, "maps_from": maps_from}
+    if outlook is not None:
+        document |= {"unmapped": list(outlook.unmapped), "load": outlook.as_json()}
+    return document
 
 
 def _plain(found: Any) -> Any:
@@ -95,13 +99,22 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     Raises:
         PlanFileError: it cannot be written.
     """
+    write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        PlanFileError: it cannot be written.
+    """
     name = None
     try:
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as file:
             name = file.name
-            file.write(json.dumps(document, separators=(",", ":")) + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.kafka.errors import GRANTING
 from spu_assigner.stream.plan.applied import Notes
 from spu_assigner.stream.plan.apply import ApplyReport
@@ -36,11 +37,14 @@ _RIGHTS: Final = {  # by Kafka's names
     ChangeKind.CHANGE: "Alter",
     ChangeKind.DELETE: "Delete",
 }
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def plan_lines(plan: TopicsPlan) -> Iterator[str]:
-    """The diff, a line for each topic that is not as mapped, with its lists; and its summary."""
+def plan_lines(plan: TopicsPlan, *, load: Iterable[str] = ()) -> Iterator[str]:
+    """The diff, a line for each topic that is not as mapped, with its lists; and its summary.
+
+    Args:
+        load: lines before the summary.
+    """
     for change in plan.changes:
         yield f"{_SIGNS[change.kind]} {change.topic}  {_about(change)}"
         rows = list(_rows(change))
@@ -60,6 +64,7 @@ def plan_lines(plan: TopicsPlan) -> Iterator[str]:
     yield from _reason_lines(".", plan.staying)
     if plan.unchanged:
         yield f"= {counted(len(plan.unchanged), 'topic')} as mapped"
+    yield from load
     parts = [f"{len(plan.of(kind))} to {kind}" for kind in ChangeKind]
     for count, what in (
         (len(plan.refused), "that cannot be made as mapped"),
@@ -170,12 +175,6 @@ def deletion_text(change: TopicChange, *, with_partitions: bool = True) -> str:
         if change.size.size_bytes is not None:
             parts.append(bytes_text(change.size.size_bytes))
     return ", ".join(parts)
-
-
-def bytes_text(size: int) -> str:
-    """A number of bytes in the largest unit that leaves a whole number before the point."""
-    unit = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
-    return f"{size / 1024**unit:.1f} {_UNITS[unit]}" if unit else f"{size} B"
 
 
 def _about(change: TopicChange) -> str:

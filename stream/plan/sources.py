@@ -15,6 +15,7 @@ from spu_assigner.stream.plan.applied import AppliedRecords, Notes, notes, open_
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.decision import make_plan, remaining
 from spu_assigner.stream.plan.model import ChangeKind, KafkaCluster, Maps, TopicsPlan, Wanted
+from spu_assigner.stream.plan.outlook import PlanOutlook, plan_outlook, unmapped_topics
 from spu_assigner.stream.plan.plan_file import require_fresh
 from spu_assigner.stream.plan.target_cluster import Target
 from spu_assigner.stream.plan.wanted_maps import maps_of_file, matcher, read_maps
@@ -66,6 +67,7 @@ class PlanSources:
     """What a plan is made of besides the maps, and what is recorded of it."""
 
     cluster: KafkaCluster
+    maps: Maps
     applied: AppliedRecords  # with what runs that broke off have created
     ledger: AppliedLedger
     notes: Notes  # what apply records before it does anything
@@ -88,6 +90,28 @@ def plan_now(request: PlanRequest, target: Target) -> tuple[TopicsPlan, PlanSour
         is_foreign=matcher(request.foreign) if request.foreign else lambda _: False,
     )
     return sized(plan, target), found
+
+
+def outlook_now(
+    plan: TopicsPlan,
+    found: PlanSources,
+    request: PlanRequest,
+    target: Target,
+    *,
+    throttle: int | None = None,
+    with_load: bool = True,
+) -> PlanOutlook:
+    """What a plan means for the brokers.
+
+    Args:
+        throttle: bytes per second to and from each broker.
+        with_load: whether the brokers are asked how much they hold; else only `unmapped` is told.
+    """
+    unmapped = unmapped_topics(found.maps, found.cluster, matcher(request.globs))
+    if not with_load:
+        return PlanOutlook(throttle=throttle, unmapped=unmapped)
+    sizes = target.replica_sizes(found.cluster.brokers)
+    return plan_outlook(plan, found.cluster, sizes, unmapped=unmapped, throttle=throttle)
 
 
 def saved_plan(
@@ -137,7 +161,7 @@ def find(request: PlanRequest, target: Target, maps: Maps, names: Collection[str
     applied, settled = resolved(applied, cluster, untouched=untouched, now_ms=now_ms)
     noted = notes(maps, cluster, applied, now_ms=now_ms)
     noted = replace(noted, records=(*settled, *noted.records))
-    return PlanSources(cluster=cluster, applied=applied, ledger=ledger, notes=noted)
+    return PlanSources(cluster=cluster, maps=maps, applied=applied, ledger=ledger, notes=noted)
 
 
 def sized(plan: TopicsPlan, target: Target) -> TopicsPlan:

@@ -29,12 +29,13 @@ from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
     Partition,
+    ReplicaSizes,
     Rows,
     TargetError,
     TopicChange,
     TopicSize,
 )
-from spu_assigner.stream.plan.topic_sizes import topic_sizes, untouched
+from spu_assigner.stream.plan.topic_sizes import replica_sizes, topic_sizes, untouched
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -111,6 +112,7 @@ class Target:
                 Partition(
                     replicas=tuple(each.partitions[number].replicas),
                     in_sync=frozenset(each.partitions[number].isrs),
+                    leader=_leader(each.partitions[number].leader),
                 )
                 for number in sorted(each.partitions)
             )
@@ -172,6 +174,10 @@ class Target:
         """
         counts = {change.topic: len(change.before) for change in changes}
         return topic_sizes(self._admin, self._connection, counts)
+
+    def replica_sizes(self, brokers: Sequence[int]) -> ReplicaSizes:
+        """The bytes of every replica on these brokers, as far as they report them."""
+        return replica_sizes(self._connection, brokers)
 
     def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
         """Those of the topics to which nothing was ever written.
@@ -284,6 +290,10 @@ class Target:
                             f"{error_text(reason)}; check that all of its brokers run"
                         ) from reason
                     yield name, reason
+
+
+def _leader(found: int) -> int | None:
+    return found if found >= 0 else None
 
 
 def lost(change: TopicChange) -> TopicFailure:

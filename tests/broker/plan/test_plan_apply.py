@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,7 +91,11 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     assert planned.exit_code == 2, planned.output
     assert f"+ {orders}  6 partitions of 3 replicas" in planned.stdout
     assert f"? {operator.name('late')}  its create of 1 partitions waits for room" in planned.stdout
-    assert planned.stdout.splitlines()[-1] == "2 to create, 0 to change, 0 to delete, 1 waiting"
+    total, unmapped = planned.stdout.splitlines()[-2:]
+    assert total == "2 to create, 0 to change, 0 to delete, 1 waiting"
+    assert re.fullmatch(r"\d+ topics? in Kafka ha(s|ve) no map \(adopt takes .* in\)", unmapped)
+    mine = json.loads(operator.plan("--json", "--topics", operator.name("*")).stdout)
+    assert mine["unmapped"] == [operator.name("foreign")]
     assert operator.lists("orders", "logs") == {}
 
     assert operator.plan("--topics", "*logs", "--out", tmp_path / "logs.json").exit_code == 2
@@ -140,7 +145,14 @@ def test_moves_are_made_by_kafkas_own_tool(
     without = operator.apply()
     assert without.exit_code == 1
     assert "kafka-reassign-partitions: give --reassignment-file" in without.stderr
-    assert operator.plan("--reassignment-file", file).exit_code == 2
+    page = tmp_path / "plan.html"
+    shown = operator.plan(
+        *("--reassignment-file", file, "--throttle", "1MB/s", "--html", page),
+        *("--topics", operator.name("orders")),
+    )
+    assert shown.exit_code == 2
+    shows_what_is_copied(operator, shown.stdout, mapped(job, orders), first["orders"])
+    assert orders in page.read_text("utf-8")
     written = operator.apply("--reassignment-file", file)
     assert written.exit_code == 0, written.stderr
     assert operator.lists("orders") == first
@@ -148,6 +160,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     reassign(operator, file, "--execute", "--throttle", "1")
     operator.wait(["orders"], lambda found: found != first)
     moving = operator.plan()
+    assert "of it by moves that Kafka has begun" in moving.stdout
     assert moving.exit_code == 2
     assert "being moved by Kafka" in moving.stdout
     assert "to move with" not in moving.stdout
@@ -158,6 +171,32 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert done.exit_code == 0, done.stdout
     assert operator.lists("orders") == {"orders": mapped(job, orders)}
     assert all(3 not in row for row in mapped(job, orders))
+
+
+def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Lists) -> None:
+    """What comes to each broker and goes from it, as `fill` wrote it, and how long that takes."""
+    size = VALUES * VALUE_SIZE  # of a partition; its batches have some bytes more
+    coming = {
+        broker: sum(
+            broker in new and broker not in old for new, old in zip(after, before, strict=True)
+        )
+        for broker in operator.cluster.running
+    }
+    document = json.loads(operator.plan("--json", "--topics", operator.name("orders")).stdout)[
+        "load"
+    ]
+    brokers = {each["broker"]: each for each in document["brokers"]}
+    for broker, count in coming.items():
+        assert size * count <= brokers[broker]["bytes_in"] <= 1.01 * size * count
+        assert brokers[broker]["bytes_after"] == (
+            brokers[broker]["bytes_before"]
+            + brokers[broker]["bytes_in"]
+            - brokers[broker]["bytes_out"]
+        )
+    assert document["replicas_to_copy"] == sum(coming.values()) > 0
+    assert brokers[3]["bytes_out"] == document["bytes_to_copy"]  # It alone is left.
+    copied = r"\d replicas? to copy, [48]\.0 MiB; \d\.0 MiB to or from the busiest broker"
+    assert re.search(rf"^{copied}: at least \d+ s at 976\.6 KiB/s$", text, re.MULTILINE), text
 
 
 def fill(operator: Operator, topic: str, *, partitions: int) -> None:

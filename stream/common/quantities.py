@@ -1,0 +1,58 @@
+"""Numbers of bytes and of bytes per second, as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_FACTORS: Final = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", start=1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", start=1)},
+}
+_RATE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)(?:/s)?\s*")
+RATE_MAX: Final = 2**63 - 1  # Kafka keeps a throttle in 64 bits
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+
+
+def bytes_text(size: int) -> str:
+    """A number of bytes in the largest unit that leaves a whole number before the point."""
+    unit = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{size / 1024**unit:.1f} {_UNITS[unit]}" if unit else f"{size} B"
+
+
+def byte_rate(text: str) -> int:
+    """Bytes per second out of `50MB/s`: KB, MB, GB are powers of 1000, KiB, MiB, GiB of 1024.
+
+    `/s` may be left out, and so may the unit: then it is bytes.
+
+    Raises:
+        ValueError: the text is no rate, or less than one byte per second.
+    """
+    found = _RATE.fullmatch(text)
+    factor = None if found is None else _FACTORS.get(found[2].lower())
+    rate = 0 if found is None or factor is None else int(float(found[1]) * factor)
+    if not 1 <= rate <= RATE_MAX:
+        raise ValueError(
+            f"{text!r:.40} is no rate; expected bytes per second from 1 B/s, such as 50MB/s "
+            "(50,000,000) or 50MiB/s (52,428,800)"
+        )
+    return rate
+
+
+def duration_text(seconds: float) -> str:
+    """A time in its two largest units, rounded up to whole seconds."""
+    left = int(seconds) + (seconds > int(seconds))
+    for unit, name, below, name_below in (
+        (_DAY, "d", _HOUR, "h"),
+        (_HOUR, "h", _MINUTE, "min"),
+        (_MINUTE, "min", 1, "s"),
+    ):
+        if left >= unit:
+            rest = left % unit // below
+            return f"{left // unit} {name}" + (f" {rest} {name_below}" if rest else "")
+    return f"{left} s"

@@ -1,0 +1,56 @@
+"""Bytes and rates as people write and read them."""
+
+from __future__ import annotations
+
+import pytest
+from spu_assigner.stream.common.quantities import byte_rate, bytes_text, duration_text
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("50MB/s", 50_000_000),
+        ("50MiB/s", 52_428_800),
+        ("1.5 gb", 1_500_000_000),
+        ("20000000", 20_000_000),
+        ("1B/s", 1),
+        (" 3kib/s ", 3_072),
+    ],
+)
+def test_a_rate_is_read(text: str, rate: int) -> None:
+    """A throttle is given by a person; a factor of 1.05 is within what was meant, 1000 is not."""
+    assert byte_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    "text", ["", "fast", "0", "0.5", "-1MB/s", "50MB/h", "50XB/s", "9999999PB/s", "1e9", "nan"]
+)
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    """A throttle of nothing would stop replication."""
+    with pytest.raises(ValueError, match="expected bytes per second"):
+        byte_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1_023, "1023 B"), (1_024, "1.0 KiB"), (5_872_025, "5.6 MiB")]
+)
+def test_bytes_are_shown_in_the_unit_that_fits(size: int, text: str) -> None:
+    """As other tools of Kafka show them."""
+    assert bytes_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.2, "1 s"),
+        (59.1, "1 min"),
+        (61, "1 min 1 s"),
+        (3_600, "1 h"),
+        (7_384, "2 h 3 min"),
+        (100_000, "1 d 3 h"),
+    ],
+)
+def test_a_time_is_shown_in_two_units(seconds: float, text: str) -> None:
+    """An estimate of a day to the second would be no better."""
+    assert duration_text(seconds) == text

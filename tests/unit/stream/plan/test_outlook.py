@@ -1,0 +1,234 @@
+"""What a plan means for the brokers: bytes, load before and after, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.schemas.messages.wire import Origin
+from spu_assigner.stream.plan.decision import make_plan
+from spu_assigner.stream.plan.model import KafkaCluster, Maps, ReplicaSizes, TopicsPlan
+from spu_assigner.stream.plan.outlook import PlanOutlook, plan_outlook, unmapped_topics
+from spu_assigner.stream.plan.outlook_rendering import (
+    copy_text,
+    outlook_lines,
+    outlook_page,
+    unmapped_line,
+)
+from spu_assigner.stream.plan.plan_file import plan_json
+from support.job.plans import kafka, maps, record, recorded, there
+
+MIB = 1024**2
+ALL: frozenset[int] = frozenset({1, 2, 3})
+
+
+def sizes(found: Mapping[tuple[str, int], Mapping[int, int]]) -> ReplicaSizes:
+    return ReplicaSizes(brokers=ALL, sizes=found)
+
+
+def looked(
+    asked: Maps, cluster: KafkaCluster, found: ReplicaSizes | None = None, **options: Any
+) -> tuple[TopicsPlan, PlanOutlook]:
+    made = recorded(*(record(topic, Origin.CREATED) for topic in cluster.ids))
+    plan = make_plan(asked, cluster, applied=made, delete=True)
+    return plan, plan_outlook(plan, cluster, found or ReplicaSizes(), **options)
+
+
+def holdings(outlook: PlanOutlook) -> dict[int, tuple[object, ...]]:
+    """By broker: replicas, leaders and bytes before and after; in, out and sent."""
+    return {
+        each.broker: (
+            (each.before.replicas, each.before.leaders, each.before.size_bytes),
+            (each.after.replicas, each.after.leaders, each.after.size_bytes),
+            (each.bytes_in, each.bytes_out, each.bytes_sent),
+        )
+        for each in outlook.brokers
+    }
+
+
+def test_a_replica_that_comes_is_copied_from_the_leader_and_one_that_goes_frees_its_bytes() -> None:
+    """The follower on 1 lags: what is copied is the whole partition, what it frees is its own."""
+    cluster = kafka({"t": [[2, 1]], "other": [[1]]})
+    found = sizes({("t", 0): {1: 90, 2: 100}, ("other", 0): {1: 7}})
+    _, outlook = looked(maps({"t": [[2, 3]]}), cluster, found, throttle=50)
+    assert holdings(outlook) == {
+        1: ((2, 1, 97), (1, 1, 7), (0, 90, 0)),
+        2: ((1, 1, 100), (1, 1, 100), (0, 0, 100)),
+        3: ((0, 0, 0), (1, 0, 100), (100, 0, 0)),
+    }
+    assert (outlook.bytes_to_copy, outlook.replicas_to_copy, outlook.seconds) == (100, 1, 2.0)
+
+
+def test_the_leader_of_now_sends_and_not_the_preferred_one() -> None:
+    """It decides which broker a throttle holds back."""
+    (partition,) = there([[1, 2]])
+    cluster = kafka({"t": (replace(partition, leader=2),)})
+    _, outlook = looked(maps({"t": [[1, 3]]}), cluster, sizes({("t", 0): {1: 5, 2: 5}}))
+    assert {each.broker: each.bytes_sent for each in outlook.brokers} == {1: 0, 2: 5, 3: 0}
+
+
+def test_another_order_of_a_list_copies_nothing() -> None:
+    """Only the preferred leader changes."""
+    cluster = kafka({"t": [[1, 2]]})
+    _, outlook = looked(maps({"t": [[2, 1]]}), cluster, sizes({("t", 0): {1: 5, 2: 5}}))
+    assert (outlook.bytes_to_copy, outlook.replicas_to_copy) == (0, 0)
+    assert [each.after.leaders for each in outlook.brokers] == [0, 1, 0]
+    lines = [*outlook_lines(outlook, width=120)]
+    assert lines[0].split() == ["broker", "replicas", "leaders", "bytes", "in", "out"]
+
+
+def test_of_a_copy_that_kafka_has_begun_only_the_rest_counts() -> None:
+    """Kafka lists the replicas of a move first, then those that are given up."""
+    cluster = kafka({"t": there([[2, 3, 1]], [[1, 2]])})
+    found = sizes({("t", 0): {1: 100, 2: 100, 3: 40}})
+    plan, outlook = looked(maps({"t": [[2, 3]]}), cluster, found)
+    assert plan.moves == {}
+    assert (outlook.bytes_to_copy, outlook.bytes_being_copied) == (60, 60)
+    assert holdings(outlook)[3] == ((1, 0, 40), (1, 0, 100), (60, 0, 0))
+    assert "60 B, 60 B of it by moves that Kafka has begun" in copy_text(outlook)
+
+
+def test_new_topics_come_empty_and_deleted_ones_free_their_bytes() -> None:
+    """Neither is copied."""
+    cluster = kafka({"old": [[1, 2]], "grown": [[1]]})
+    found = sizes({("old", 0): {1: 8, 2: 8}, ("grown", 0): {1: 2}})
+    asked = maps({"old": None, "grown": [[1], [3]], "new": [[3, 2]]})
+    _, outlook = looked(asked, cluster, found)
+    assert holdings(outlook) == {
+        1: ((2, 2, 10), (1, 1, 2), (0, 0, 0)),
+        2: ((1, 0, 8), (1, 0, 0), (0, 0, 0)),
+        3: ((0, 0, 0), (2, 2, 0), (0, 0, 0)),
+    }
+    assert outlook.bytes_to_copy == 0
+
+
+def test_what_no_broker_reports_is_not_known_and_not_nothing() -> None:
+    """A user who may not Describe the cluster must not read that moving is free."""
+    cluster = kafka({"t": [[1]], "u": [[1]]})
+    asked = maps({"t": [[2]], "u": [[3]]})
+    _, outlook = looked(asked, cluster, throttle=1)
+    assert copy_text(outlook).startswith("2 replicas to copy; how many bytes is not known: ")
+    shown = outlook.as_json()
+    assert (shown["bytes_to_copy"], shown["seconds"], shown["replicas_unsized"]) == (None, None, 2)
+    assert shown["brokers"][0]["bytes_before"] is None
+    some = ReplicaSizes(brokers=frozenset({1}), sizes={("t", 0): {1: 6}})
+    _, partly = looked(asked, cluster, some, throttle=2)
+    assert copy_text(partly) == (
+        "2 replicas to copy, 6 B, without 1 whose bytes no broker reports; 6 B to or from the "
+        "busiest broker: at least 3 s at 2 B/s"
+    )
+    assert partly.as_json()["bytes_to_copy"] == 6
+
+
+@pytest.mark.parametrize(
+    ("topics", "line"),
+    [
+        (["a", "mapped", "__consumer_offsets", "replica-map"], "1 topic in Kafka has no map "),
+        (["a", "deleted", "released"], "3 topics in Kafka have no map (adopt takes them in)"),
+        (["mapped", "__transaction_state", "waits"], None),
+    ],
+)
+def test_topics_without_a_map_are_counted_but_kafkas_and_the_products(
+    topics: list[str], line: str | None
+) -> None:
+    """Whoever sees *nothing to do* must know of what it was not said."""
+    asked = maps({"mapped": [[1]], "deleted": None, "released": None, "away": [[1]]}, waits="room")
+    found = unmapped_topics(asked, kafka({name: [[1]] for name in topics}), lambda _: True)
+    shown = unmapped_line(PlanOutlook(unmapped=found))
+    assert shown == line or (line is not None and str(shown).startswith(line))
+
+
+def test_only_topics_that_were_asked_for_count_as_unmapped() -> None:
+    """As `--topics` says."""
+    cluster = kafka({"team-a": [[1]], "other": [[1]]})
+    assert unmapped_topics(maps({}), cluster, lambda name: name.startswith("team-")) == ("team-a",)
+
+
+ROW = st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True)
+LISTS = st.lists(ROW, min_size=1, max_size=4)
+TOPICS = st.dictionaries(st.sampled_from("abcdef"), LISTS)
+
+
+@given(asked=TOPICS, found=TOPICS, data=st.data())
+def test_every_byte_that_comes_was_sent_and_the_sums_hold(
+    asked: dict[str, Any], found: dict[str, Any], data: st.DataObject
+) -> None:
+    """Whatever the plan, no replica, leader or byte is lost or invented."""
+    cluster = replace(kafka(found), brokers=(1, 2, 3, 4, 5))
+    known = ReplicaSizes(
+        brokers=frozenset(cluster.brokers),
+        sizes={
+            (name, number): dict.fromkeys(row, data.draw(st.integers(0, 9)))
+            for name, rows in found.items()
+            for number, row in enumerate(rows)
+        },
+    )
+    plan, outlook = looked(maps(asked), cluster, known)
+    after = {**found, **{change.topic: change.after for change in plan.changes}}
+    rows = [row for lists in after.values() for row in lists]
+    assert sum(each.after.replicas for each in outlook.brokers) == sum(map(len, rows))
+    assert sum(each.after.leaders for each in outlook.brokers) == len(rows)
+    assert sum(each.bytes_in for each in outlook.brokers) == outlook.bytes_to_copy
+    assert sum(each.bytes_sent for each in outlook.brokers) == outlook.bytes_to_copy
+    for each in outlook.brokers:
+        assert each.before.size_bytes is not None
+        assert each.after.size_bytes == each.before.size_bytes + each.bytes_in - each.bytes_out
+        assert each.after.size_bytes >= 0
+
+
+def vast(topic: str) -> tuple[TopicsPlan, PlanOutlook]:
+    found = sizes({(topic, 0): {1: 300 * MIB, 2: 300 * MIB}})
+    return looked(maps({topic: [[2, 3]]}), kafka({topic: [[1, 2]]}), found, throttle=50_000_000)
+
+
+@pytest.mark.parametrize("width", [20, 59, 60, 80, 200])
+def test_the_table_fits_any_width_and_loses_nothing(width: int) -> None:
+    """What is cut off cannot be decided on."""
+    _, outlook = vast("t")
+    head, *table = outlook_lines(outlook, width=width)
+    assert head == (
+        "1 replica to copy, 300.0 MiB; 300.0 MiB to or from the busiest broker: at least 7 s at "
+        "47.7 MiB/s"
+    )
+    assert max(map(len, table)) <= width
+    digits = sorted(each for each in "".join(table) if each.isdigit())
+    (_, *whole) = outlook_lines(outlook, width=500)
+    assert digits == sorted(each for each in "".join(whole) if each.isdigit())
+
+
+def test_the_page_needs_nothing_else_and_escapes_what_is_foreign() -> None:
+    """It is opened from a mail or an artifact of CI."""
+    plan, outlook = vast("t")
+    page = outlook_page(plan, outlook, ["~ <script>alert(1)</script>\x1b[31m"])
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m" in page
+    assert not any(each in page for each in ("http:", "https:", "src=", "@import", "<link", "url("))
+    assert "300.0 MiB" in page
+    assert "at least 7 s at 47.7 MiB/s" in page
+
+
+def test_the_plan_for_programs_has_the_outlook_beside_what_it_had() -> None:
+    """Fields are added, none is changed."""
+    plan, outlook = vast("t")
+    plain, document = plan_json(plan), plan_json(plan, outlook)
+    assert {key: document[key] for key in plain} == plain
+    assert {*document} - {*plain} == {"unmapped", "load"}
+    assert document["load"]["bytes_to_copy"] == 300 * MIB
+    assert document["load"]["brokers"][2] == {
+        "broker": 3,
+        "replicas_before": 0,
+        "leaders_before": 0,
+        "bytes_before": 0,
+        "replicas_after": 1,
+        "leaders_after": 0,
+        "bytes_after": 300 * MIB,
+        "bytes_in": 300 * MIB,
+        "bytes_out": 0,
+        "bytes_sent": 0,
+    }
+    assert json.loads(json.dumps(document)) is not None
