@@ -19,6 +19,7 @@ from typing import Any, Final
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.codes import DoctorRule, rules
@@ -26,6 +27,7 @@ from spu_assigner.stream.kafka.acls import Role
 
 _WITH_SPARK: Final = (Role.JOB, Role.RECOVERER)
 _JOB: Final = (Role.JOB,)
+_APPLIER: Final = (Role.APPLIER,)
 
 # The checks in the order of the report: the module of the function `check_NAME`, the roles that
 # need the check, and the checks whose results the function is given by name.
@@ -40,6 +42,7 @@ CHECKS: Final[Mapping[str, tuple[str, Collection[Role], Sequence[str]]]] = {
     "broker": ("broker_checks", tuple(Role), ("settings",)),
     "rights": ("broker_checks", tuple(Role), ("broker", "settings")),
     "topics": ("topic_checks", tuple(Role), ("broker", "rights")),
+    "target": ("target_checks", _APPLIER, ("settings",)),
     "clock": ("broker_checks", _JOB, ("broker",)),
     "checkpoint": ("checkpoint_checks", _JOB, ("settings",)),
     "marker": ("marker_checks", _JOB, ("broker", "rights", "topics", "checkpoint", "settings")),
@@ -59,6 +62,7 @@ class CheckTarget:
     is_broker_named: bool
     role: Role
     environ: Mapping[str, str]
+    target_connection: Connection | None = None  # to mapped topics; None: they are with the job's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.config.command_options import is_broker_named, settings_options
+from spu_assigner.stream.config.command_options import (
+    is_broker_named,
+    settings_options,
+    target_options,
+)
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.acls import Role
 
 if TYPE_CHECKING:
+    from spu_assigner.stream.config.connection import Connection
     from spu_assigner.stream.doctor.checks import CheckReport
 
 SECONDS_MAX: Final = 4.0  # with the start of the process less than five
@@ -84,6 +89,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     callback=_explain,
     help="Explain a code, with what to do; checks nothing.",
 )
+@target_options
 @settings_options()
 def doctor(
     *,
@@ -93,13 +99,16 @@ def doctor(
     form: str,
     is_json: bool,
     config: Path | None,
+    target_connection: Connection | None,
     **flags: Any,
 ) -> int:
     """Diagnose start-up failures, with a fix for each: give it the options of `run`.
 
     Checks Java, Python and packages, jars, disk and ports; the broker, rights, topics; the
-    checkpoint, and whether it fits what is in Kafka. All checks run, whatever one of them finds.
-    Nothing is created or changed, and a job may run meanwhile.
+    checkpoint, and whether it fits what is in Kafka; with --role applier also the Kafka cluster
+    whose topics it makes: rights to move data, left-over throttles, reassignments under way. All
+    checks run, whatever one of them finds. Nothing is created or changed, and a job may run
+    meanwhile.
 
     Exit status: 0 without faults, 1 for faults (with --strict for warnings too), 2 for wrong usage.
     """
@@ -113,7 +122,11 @@ def doctor(
     else:
         is_named = is_broker_named(flags, settings)
     target = CheckTarget(
-        settings=settings, is_broker_named=is_named, role=Role(role), environ=os.environ
+        settings=settings,
+        is_broker_named=is_named,
+        role=Role(role),
+        environ=os.environ,
+        target_connection=target_connection,
     )
     reports = run_checks(target, seconds=timeout)
     severities = [finding.rule.severity for report in reports for finding in report.findings]

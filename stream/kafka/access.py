@@ -28,7 +28,7 @@ def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, 
             needed.setdefault(acl.name, []).append(acl.operation)
     return {
         name: (", ".join(sorted(allowed)) or "none", ", ".join(needed[name]))
-        for name, allowed in _allowed(admin, list(needed)).items()
+        for name, allowed in allowed_operations(admin, list(needed)).items()
         if allowed is not None and not set(needed[name]) <= set(allowed)
     }
 
@@ -39,7 +39,7 @@ def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:
     Raises:
         ClientError: the broker does not answer.
     """
-    return [name for name, allowed in _allowed(admin, names).items() if allowed == []]
+    return [name for name, allowed in allowed_operations(admin, names).items() if allowed == []]
 
 
 def may_write(admin: AdminClient, topic: str) -> bool | None:
@@ -48,11 +48,11 @@ def may_write(admin: AdminClient, topic: str) -> bool | None:
     Raises:
         ClientError: the broker does not answer.
     """
-    allowed = _allowed(admin, [topic])[topic]
+    allowed = allowed_operations(admin, [topic])[topic]
     return None if allowed is None else "Write" in allowed
 
 
-def _allowed(admin: AdminClient, names: Sequence[str]) -> dict[str, list[str] | None]:
+def allowed_operations(admin: AdminClient, names: Sequence[str]) -> dict[str, list[str] | None]:
     """What may be done with each topic; None: it is not there, or the broker does not report it."""
     if not names:
         return {}

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+)
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.codes import rules
@@ -154,6 +160,66 @@ def test_a_user_with_the_jobs_rights_has_no_findings_over_tls(
     found = findings(call(installation, monkeypatch, "--json", "--role", "auditor"))
     assert {each["code"] for each in found} == {"D301"}
     assert f"{PREFIX}replica-map: this user has" in " ".join(each["message"] for each in found)
+    found = findings(call(installation, monkeypatch, "--json", "--role", "applier"))
+    (moving,) = (each for each in found if each["code"] == "D602")
+    assert moving["mend"].startswith("grant Alter, AlterConfigs, Describe on the cluster")
+
+
+def test_a_throttle_that_a_move_left_behind_is_reported(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Replicas that fall back later would catch up no faster, and nobody would know why."""
+    installation = factory.sound(tmp_path)
+    topic = f"{PREFIX}topic-status"
+    role = ("--json", "--role", "applier")
+    (target,) = sections(call(installation, monkeypatch, *role), "target")
+    assert (target["state"], target["left_out"]) == ("ok", [])
+    with AdminClient(factory.client) as admin:
+        (broker,) = admin.list_topics(timeout=60).brokers
+        places = {
+            ConfigResource(ConfigResource.Type.BROKER, str(broker)): (
+                "leader.replication.throttled.rate",
+                str(10**12),
+            ),
+            ConfigResource(ConfigResource.Type.TOPIC, topic): (
+                "follower.replication.throttled.replicas",
+                "0:1",
+            ),
+        }
+        alter(admin, places, AlterConfigOpType.SET)
+        try:
+            told = call(installation, monkeypatch, *role)
+        finally:
+            alter(admin, places, AlterConfigOpType.DELETE)
+    (left,) = findings(told)
+    assert (left["code"], left["severity"], told.return_value) == ("D603", "warning", 0)
+    assert left["message"] == (
+        f"no partition is being moved, and replication is limited: broker {broker}: "
+        f"leader.replication.throttled.rate={10**12}; replicas of topics {topic} are limited"
+    )
+
+
+def alter(
+    admin: AdminClient, places: dict[ConfigResource, tuple[str, str]], deed: AlterConfigOpType
+) -> None:
+    """Set or remove one setting of each; back when Kafka has it."""
+    asked = [
+        ConfigResource(
+            place.restype,
+            place.name,
+            incremental_configs=[
+                ConfigEntry(name, value, incremental_operation=deed),
+            ],
+        )
+        for place, (name, value) in places.items()
+    ]
+    for future in admin.incremental_alter_configs(asked).values():
+        future.result(timeout=60)
+
+
+def sections(told: Result, name: str) -> list[dict[str, Any]]:
+    """What a check has found."""
+    return [each for each in json.loads(told.stdout)["checks"] if each["check"] == name]
 
 
 @pytest.mark.smoke

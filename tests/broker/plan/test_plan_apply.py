@@ -164,13 +164,23 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert moving.exit_code == 2
     assert "being moved by Kafka" in moving.stdout
     assert "to move with" not in moving.stdout
+    assert [each["code"] for each in target_findings(operator)] == ["D604"]
     reassign(operator, file, "--execute", "--additional", "--throttle", "1000000000")
     verified(operator, file)
+    assert target_findings(operator) == []
     operator.until("orders", mapped(job, orders))
     done = operator.plan()
     assert done.exit_code == 0, done.stdout
     assert operator.lists("orders") == {"orders": mapped(job, orders)}
     assert all(3 not in row for row in mapped(job, orders))
+
+
+def target_findings(operator: Operator) -> list[dict[str, str]]:
+    """What `doctor` says of the Kafka cluster whose topics are moved."""
+    told = operator("doctor", "--role", "applier", "--json", "--timeout", 60)
+    checks = {each["check"]: each for each in json.loads(told.stdout)["checks"]}
+    assert checks["target"]["left_out"] == []
+    return [*checks["target"]["findings"]]
 
 
 def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Lists) -> None:
