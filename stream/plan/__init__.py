@@ -1,4 +1,4 @@
 """`plan` and `apply`: Kafka's topics made as their replica maps say.
 
-Imports `recover`, `kafka`, `config` and `common`.
+Imports `desired`, `recover`, `kafka`, `config` and `common`.
 """

@@ -27,7 +27,7 @@ from spu_assigner.stream.kafka.errors import GRANTING, ClientError, TopicsError
 from spu_assigner.stream.kafka.topic_admin import create_missing
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
 from spu_assigner.stream.plan.applied import AppliedRecords, fold
-from spu_assigner.stream.plan.wanted_maps import checked_record
+from spu_assigner.stream.recover.published import checked_record
 
 INTENT: Final = "/intent"
 SEEN_SECONDS_MAX: Final = 10.0  # from the controller's answer to what a broker shows: milliseconds

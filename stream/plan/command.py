@@ -24,6 +24,7 @@ from spu_assigner.stream.config.command_options import (
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.plan.applied import adopted, seen
+from spu_assigner.stream.plan.desired_options import desired_apply, desired_plan
 from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
@@ -131,6 +132,7 @@ def _plan_options(command: Command) -> Command:
     help="Do not record in applied-topics which topics were seen as mapped.",
 )
 @_plan_options
+@desired_plan
 def plan(
     *,
     request: PlanRequest,
@@ -162,6 +164,9 @@ def plan(
 
     Where applied-topics exists and this user may write to it, topics that are as mapped are
     recorded as seen, so that a later run notices when they are gone.
+
+    With --desired it shows instead which events the job is to be sent so that the cluster has the
+    topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays.
 
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
@@ -222,6 +227,7 @@ def _show(
 @click.option("--json", "is_json", is_flag=True, help="One JSON object.")
 @click.option("--yes", "is_sure", is_flag=True, help="Delete topics without asking.")
 @_plan_options
+@desired_apply
 def apply(
     *,
     request: PlanRequest,
@@ -242,6 +248,9 @@ def apply(
 
     PLAN, what `plan --out` kept, is applied only if all that it speaks of is as it was when
     planned, or is done already.
+
+    With --desired, or a plan of it, events are sent to the job, and their answers shown: 0 all was
+    granted, or there is nothing to do; 1 something was not; 3 no answer in time.
 
     Replicas of existing partitions are not moved: that is for kafka-reassign-partitions, with what
     --reassignment-file writes. `plan` says whether it is done.

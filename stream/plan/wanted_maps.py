@@ -10,14 +10,12 @@ import json
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MAP_SIZE_MAX, SPU_ID_MAX, is_legal_name
 from spu_assigner.core.base.records import EntryKind, ReplicaMap, Status, Wait, Waiting
-from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.connection import Connection
@@ -25,13 +23,11 @@ from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
 from spu_assigner.stream.plan.model import Maps, Rows, Wanted
-from spu_assigner.stream.recover.published import DamagedOutputError
+from spu_assigner.stream.recover.published import checked_record
 from spu_assigner.stream.shard.clusters import entry_key
 
 LINE_SIZE_MAX: Final = 4 * MAP_SIZE_MAX  # an id takes more room as text than in Avro
 TYPES: Final = ("replica_map", "topic_status", "ring_event", "explanation")
-
-_Record = TypeVar("_Record")
 
 
 class MapsError(AssignerError):
@@ -96,39 +92,6 @@ def _is_release(message: Message) -> bool:
 
 def _key(record: ReplicaMap | Waiting) -> bytes:
     return entry_key(record)[1:]
-
-
-def checked_record(
-    message: Message,
-    kind: type[_Record],
-    key_of: Callable[[_Record], bytes],
-    *,
-    writer: str = "the job",
-) -> _Record | None:
-    """The record of a message; None: a tombstone.
-
-    Raises:
-        DamagedOutputError: the value is none of these, or belongs under another key.
-    """
-    value, key = message.value(), message.key() or b""
-    if value is None:
-        return None
-    try:
-        record = decode_record(value)
-    except DecodeError as reason:
-        fault = f"no record: {reason}"
-    else:
-        if isinstance(record, kind) and key_of(record) == key:
-            return record
-        fault = f"a {type(record).__name__} that does not belong there"
-    raise DamagedOutputError(
-        topic=str(message.topic()),
-        partition=int(message.partition() or 0),
-        offset=int(message.offset() or 0),
-        key=key,
-        fault=fault,
-        writer=writer,
-    )
 
 
 def maps_of_file(

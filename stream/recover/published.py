@@ -9,9 +9,10 @@ writes, is one state. The values are kept as they came; they are decoded cluster
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
+from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Entry, ReplicaMap
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -22,6 +23,8 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
 from spu_assigner.stream.shard.clusters import entry_key, map_key, state_key
+
+_Record = TypeVar("_Record")
 
 
 class PublishedError(AssignerError):
@@ -163,3 +166,36 @@ def read_published(connection: Connection) -> PublishedState:
             place = int(message.partition() or 0), int(message.offset() or 0)
             published.take(topic, message.key() or b"", message.value(), place=place)
     return published
+
+
+def checked_record(
+    message: Message,
+    kind: type[_Record],
+    key_of: Callable[[_Record], bytes],
+    *,
+    writer: str = "the job",
+) -> _Record | None:
+    """The record of a message; None: a tombstone.
+
+    Raises:
+        DamagedOutputError: the value is none of these, or belongs under another key.
+    """
+    value, key = message.value(), message.key() or b""
+    if value is None:
+        return None
+    try:
+        record = decode_record(value)
+    except DecodeError as reason:
+        fault = f"no record: {reason}"
+    else:
+        if isinstance(record, kind) and key_of(record) == key:
+            return record
+        fault = f"a {type(record).__name__} that does not belong there"
+    raise DamagedOutputError(
+        topic=str(message.topic()),
+        partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0),
+        key=key,
+        fault=fault,
+        writer=writer,
+    )

@@ -202,19 +202,20 @@ def test_a_throttle_that_a_move_left_behind_is_reported(
 def alter(
     admin: AdminClient, places: dict[ConfigResource, tuple[str, str]], deed: AlterConfigOpType
 ) -> None:
-    """Set or remove one setting of each; back when Kafka has it."""
-    asked = [
-        ConfigResource(
-            place.restype,
-            place.name,
-            incremental_configs=[
-                ConfigEntry(name, value, incremental_operation=deed),
-            ],
-        )
-        for place, (name, value) in places.items()
-    ]
-    for future in admin.incremental_alter_configs(asked).values():
+    """Set or remove one setting of each; back when the broker tells so."""
+    for place, (name, value) in places.items():
+        entry = ConfigEntry(name, value, incremental_operation=deed)
+        asked = ConfigResource(place.restype, place.name, incremental_configs=[entry])
+        (future,) = admin.incremental_alter_configs([asked]).values()
         future.result(timeout=60)
+        is_set = deed is AlterConfigOpType.SET
+        while is_set is not (set_at(admin, place).get(name) == value):
+            time.sleep(0.02)
+
+
+def set_at(admin: AdminClient, place: ConfigResource) -> dict[str, str]:
+    (future,) = admin.describe_configs([place]).values()
+    return {name: entry.value for name, entry in future.result(timeout=60).items()}
 
 
 def sections(told: Result, name: str) -> list[dict[str, Any]]:

@@ -236,7 +236,10 @@ _NOT_OF_THE_JOB = {
     "ShortRingError",  # for who embeds the core
     "TopicUnknownError",
     # plan, apply
+    "DesiredFileError",
+    "DesiredPlanError",
     "MapsError",
+    "NoClusterError",
     "NotConfirmedError",
     "PlanFileError",
     "StalePlanError",

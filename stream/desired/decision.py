@@ -1,0 +1,219 @@
+"""What makes a cluster's topics as a file desires them: pure functions.
+
+    found = desired_changes("c1", topics, known, seen)
+    events = [event_of(change, answered) for change in found.changes]
+
+Rules: nothing is ever deleted: a topic that is not in the file is reported. Partitions are never
+taken away, and a topic keeps its policy. A topic in Kafka without a map is not created under its
+name. Settings of Kafka are compared, not changed.
+
+An event's id is made of what the event asks and of a number: the lowest whose id nobody has
+answered. So the same request sent again, by another run or another machine, is one event for the
+assigner, and a request that was answered once and is needed again (the topic was deleted, or SPUs
+have come since it was rejected) is a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+from spu_assigner.core.base.events import Event, TopicCreate, TopicGrow
+from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.desired.model import DesiredTopic, KnownTopic, KnownTopics, SeenTopics
+
+ID_PREFIX: Final = "desired-"
+NO_ID: Final = "none-yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredRefusal:
+    """A topic that cannot be as desired, or waits, and why."""
+
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigDifference:
+    """A setting of Kafka's that is not as the file says."""
+
+    topic: str
+    setting: str
+    found: str | None  # None: Kafka has no such setting
+    desired: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredChange:
+    """What is to be sent for one topic."""
+
+    event: TopicCreate | TopicGrow  # without an id of its own yet
+    about: str  # for people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredChanges:
+    """All that is between a file and a cluster."""
+
+    changes: tuple[DesiredChange, ...] = ()
+    refused: tuple[DesiredRefusal, ...] = ()
+    waiting: tuple[DesiredRefusal, ...] = ()
+    extra: tuple[str, ...] = ()  # in the cluster and not in the file
+    unmapped: tuple[str, ...] = ()  # in Kafka, without a map and not in the file
+    configs: tuple[ConfigDifference, ...] = ()
+    unchanged: int = 0
+
+
+def desired_changes(
+    cluster_id: str,
+    topics: Sequence[DesiredTopic],
+    known: KnownTopics,
+    seen: SeenTopics | None,
+    *,
+    prefix: str = "",
+) -> DesiredChanges:
+    """What is between the topics of a file and those of a cluster; in the file's order.
+
+    Args:
+        seen: what Kafka has; None: it was not looked at.
+        prefix: of the job's topics, whose names no topic may have.
+    """
+    reserved = {f"{prefix}{name}" for name in PRODUCT_NAMES}
+    there = SeenTopics() if seen is None else seen
+    changes: list[DesiredChange] = []
+    refused: list[DesiredRefusal] = []
+    waiting: list[DesiredRefusal] = []
+    unchanged = 0
+    for topic in topics:
+        mapped, waits = known.mapped.get(topic.name), known.waiting.get(topic.name)
+        before = len(changes), len(refused)
+        if topic.name in reserved:
+            refused.append(_refusal(topic, "is called like a topic of the product; rename it"))
+        elif mapped is not None:
+            changes += _growth(cluster_id, topic, mapped)
+            refused += _faults(topic, mapped)
+            unchanged += before == (len(changes), len(refused))
+        elif waits is not None and _is_same(topic, waits):
+            waiting.append(_refusal(topic, "its create waits for SPUs or slots"))
+        elif waits is not None:
+            refused.append(_refusal(topic, _other_create(topic, waits)))
+        elif topic.name in there.partitions:
+            refused.append(_refusal(topic, _unmapped_text(cluster_id, topic)))
+        else:
+            changes.append(_create(cluster_id, topic))
+    named = {topic.name for topic in topics}
+    return DesiredChanges(
+        changes=tuple(changes),
+        refused=tuple(refused),
+        waiting=tuple(waiting),
+        extra=tuple(sorted({*known.mapped, *known.waiting} - named)),
+        unmapped=tuple(sorted({*there.partitions} - {*known.mapped, *known.waiting} - named)),
+        configs=tuple(_differences(topics, there)),
+        unchanged=unchanged,
+    )
+
+
+def _create(cluster_id: str, topic: DesiredTopic) -> DesiredChange:
+    policy = "" if topic.policy is None else f", policy {topic.policy}"
+    return DesiredChange(
+        event=TopicCreate(
+            event_id=NO_ID,
+            cluster_id=cluster_id,
+            topic=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            policy=topic.policy,
+        ),
+        about=f"{topic.partitions} partitions, replication factor {topic.replication_factor}"
+        f"{policy}",
+    )
+
+
+def _growth(cluster_id: str, topic: DesiredTopic, mapped: KnownTopic) -> Iterator[DesiredChange]:
+    if topic.partitions > mapped.partitions:
+        yield DesiredChange(
+            event=TopicGrow(
+                event_id=NO_ID,
+                cluster_id=cluster_id,
+                topic=topic.name,
+                partitions=topic.partitions,
+            ),
+            about=f"{mapped.partitions} → {topic.partitions} partitions",
+        )
+
+
+def _faults(topic: DesiredTopic, mapped: KnownTopic) -> Iterator[DesiredRefusal]:
+    """Why a known topic cannot be as desired."""
+    if topic.partitions < mapped.partitions:
+        yield _refusal(
+            topic,
+            f"has {mapped.partitions} partitions, and the file says {topic.partitions}; partitions "
+            f"are never taken away: write {mapped.partitions}, or delete the topic",
+        )
+    if topic.replication_factor != mapped.replication_factor:
+        yield _refusal(
+            topic,
+            f"has replication factor {mapped.replication_factor}, and the file says "
+            f"{topic.replication_factor}; that is not possible yet: write "
+            f"{mapped.replication_factor}",
+        )
+    if topic.policy not in (None, mapped.policy):
+        yield _refusal(
+            topic,
+            f"has policy {mapped.policy}, and the file says {topic.policy}; a topic keeps its "
+            f"policy: write {mapped.policy}, or leave it out",
+        )
+
+
+def _is_same(topic: DesiredTopic, waits: KnownTopic) -> bool:
+    return (
+        topic.partitions == waits.partitions
+        and topic.replication_factor == waits.replication_factor
+        and topic.policy in (None, waits.policy)
+    )
+
+
+def _other_create(topic: DesiredTopic, waits: KnownTopic) -> str:
+    return (
+        f"waits as {waits.partitions} partitions of {waits.replication_factor} replicas, and the "
+        f"file says {topic.partitions} of {topic.replication_factor}; withdraw that request "
+        f"(`spu-assigner produce topic-delete --topic {topic.name}`) and run this again"
+    )
+
+
+def _unmapped_text(cluster_id: str, topic: DesiredTopic) -> str:
+    return (
+        "is in Kafka and has no map; take it in first (`spu-assigner adopt --cluster "
+        f"{cluster_id} --topics {topic.name}`), or choose another name"
+    )
+
+
+def _refusal(topic: DesiredTopic, reason: str) -> DesiredRefusal:
+    return DesiredRefusal(topic=topic.name, reason=reason)
+
+
+def _differences(topics: Sequence[DesiredTopic], seen: SeenTopics) -> Iterator[ConfigDifference]:
+    for topic in topics:
+        if (found := seen.configs.get(topic.name)) is None:
+            continue
+        for setting, desired in sorted(topic.config.items()):
+            if found.get(setting) != desired:
+                yield ConfigDifference(
+                    topic=topic.name, setting=setting, found=found.get(setting), desired=desired
+                )
+
+
+def event_of(change: DesiredChange, answered: Collection[str]) -> Event:
+    """The event of a change, under the first of its ids that was not answered yet."""
+    ids = (_event_id(change.event, number) for number in count())
+    return replace(change.event, event_id=next(each for each in ids if each not in answered))
+
+
+def _event_id(event: Event, attempt: int) -> str:
+    text = f"{event_to_json(event)}{attempt}"
+    return f"{ID_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:32]}"

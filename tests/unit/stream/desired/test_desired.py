@@ -1,0 +1,278 @@
+"""What is between a file of desired topics and a cluster, and which events follow from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import Event, Policy, SpuJoined, TopicCreate, TopicGrow
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.desired.decision import DesiredChanges, desired_changes, event_of
+from spu_assigner.stream.desired.model import DesiredTopic, KnownTopic, KnownTopics, SeenTopics
+from spu_assigner.stream.desired.rendering import (
+    DesiredPlan,
+    DesiredPlanError,
+    desired_json,
+    desired_lines,
+    is_desired_plan,
+    read_desired_plan,
+    require_planned,
+)
+from spu_assigner.stream.plan.plan_file import write_json
+
+
+def desired(name: str = "t", partitions: int = 4, factor: int = 2, **more: Any) -> DesiredTopic:
+    return DesiredTopic(name=name, partitions=partitions, replication_factor=factor, **more)
+
+
+def known(partitions: int = 4, factor: int = 2, policy: Policy = Policy.BALANCED) -> KnownTopic:
+    return KnownTopic(partitions=partitions, replication_factor=factor, policy=policy)
+
+
+def planned(
+    *topics: DesiredTopic,
+    mapped: dict[str, KnownTopic] | None = None,
+    waiting: dict[str, KnownTopic] | None = None,
+    seen: SeenTopics | None = None,
+    answered: frozenset[str] = frozenset(),
+) -> DesiredPlan:
+    published = KnownTopics(mapped=mapped or {}, waiting=waiting or {})
+    found = desired_changes("c1", topics, published, seen)
+    return DesiredPlan(
+        cluster_id="c1",
+        topics=topics,
+        found=found,
+        events=tuple(event_of(change, answered) for change in found.changes),
+        has_seen_kafka=seen is not None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "given", "line"),
+    [
+        (
+            desired(policy=Policy.KAFKA),
+            {},
+            "+ t  4 partitions, replication factor 2, policy kafka",
+        ),
+        (desired(), {"mapped": {"t": known()}}, "= 1 topic as desired"),
+        (
+            desired(policy=Policy.BALANCED),
+            {"mapped": {"t": known()}},
+            "= 1 topic as desired",
+        ),
+        (desired(), {"mapped": {"t": known(partitions=3)}}, "~ t  3 → 4 partitions"),
+        (
+            desired(),
+            {"mapped": {"t": known(partitions=5)}},
+            "! t  has 5 partitions, and the file says 4; partitions are never taken away: write 5, "
+            "or delete the topic",
+        ),
+        (
+            desired(policy=Policy.KAFKA),
+            {"mapped": {"t": known()}},
+            "! t  has policy balanced, and the file says kafka; a topic keeps its policy: write "
+            "balanced, or leave it out",
+        ),
+        (desired(), {"waiting": {"t": known()}}, "? t  its create waits for SPUs or slots"),
+        (
+            desired(),
+            {"waiting": {"t": known(partitions=1)}},
+            "! t  waits as 1 partitions of 2 replicas, and the file says 4 of 2; withdraw that "
+            "request (`spu-assigner produce topic-delete --topic t`) and run this again",
+        ),
+        (
+            desired(),
+            {"seen": SeenTopics(partitions={"t": 1})},
+            "! t  is in Kafka and has no map; take it in first (`spu-assigner adopt --cluster c1 "
+            "--topics t`), or choose another name",
+        ),
+        (
+            desired(),
+            {"mapped": {"t": known()}, "seen": SeenTopics(partitions={"t": 1})},
+            "= 1 topi",
+        ),
+        (
+            desired("replica-map"),
+            {},
+            "! replica-map  is called like a topic of the product; rename it",
+        ),
+    ],
+)
+def test_a_topic_is_brought_to_what_is_desired_or_it_is_said_why_not(
+    topic: DesiredTopic, given: dict[str, Any], line: str
+) -> None:
+    """It is what a review of the file shows."""
+    first, *_ = desired_lines(planned(topic, **given))
+    assert first.startswith(line)
+
+
+def test_what_is_not_in_the_file_is_reported_and_never_deleted() -> None:
+    """A file that lost a line must not cost data."""
+    seen = SeenTopics(partitions={"a": 1, "foreign": 1})
+    plan = planned(mapped={"a": known()}, waiting={"b": known()}, seen=seen)
+    assert plan.events == ()
+    assert list(desired_lines(plan)) == [
+        ". a  is in the cluster and not in the file; it stays",
+        ". b  is in the cluster and not in the file; it stays",
+        "nothing to do: 0 to create, 0 to grow, 2 not in the file",
+        "1 topic in Kafka without a map and not in the file: foreign",
+    ]
+
+
+def test_settings_are_compared_where_kafka_has_the_topic() -> None:
+    """They are no part of a replica map, so no event can set them."""
+    topic = desired(config={"retention.ms": "2", "cleanup.policy": "compact", "no.such": "x"})
+    seen = SeenTopics(
+        partitions={"t": 4}, configs={"t": {"retention.ms": "1", "cleanup.policy": "compact"}}
+    )
+    plan = planned(topic, mapped={"t": known()}, seen=seen)
+    end = "set it with kafka-configs: settings are only compared"
+    assert list(desired_lines(plan))[:2] == [
+        f"! t  no.such is not set in Kafka, and the file says x; {end}",
+        f"! t  retention.ms is 1 in Kafka, and the file says 2; {end}",
+    ]
+    assert (plan.events, plan.found.unchanged) == ((), 1)
+
+
+def create(plan: DesiredPlan) -> Event:
+    (event,) = plan.events
+    return event
+
+
+def test_the_same_request_has_the_same_id_and_another_has_another() -> None:
+    """So that two runs, or two machines, ask for it once."""
+    first = create(planned(desired()))
+    assert first == create(planned(desired(), desired("u"), mapped={"u": known()}))
+    others = [
+        create(planned(desired(partitions=5))),
+        create(planned(desired(factor=3))),
+        create(planned(desired(policy=Policy.KAFKA))),
+        create(planned(desired("u"))),
+        create(planned(desired(), mapped={"t": known(partitions=1)})),
+    ]
+    assert len({event.event_id for event in [first, *others]}) == len(others) + 1
+    elsewhere = desired_changes("c2", [desired()], KnownTopics(), None)
+    assert event_of(elsewhere.changes[0], ()).event_id != first.event_id
+
+
+def test_a_request_that_was_answered_and_is_needed_again_has_a_new_id() -> None:
+    """The job would remember the old one, and do nothing."""
+    first = create(planned(desired()))
+    second = create(planned(desired(), answered=frozenset({first.event_id})))
+    third = create(planned(desired(), answered=frozenset({first.event_id, second.event_id})))
+    assert len({first.event_id, second.event_id, third.event_id}) == 3
+    assert replace(second, event_id=first.event_id) == first
+
+
+def test_the_events_make_the_cluster_as_desired_and_then_there_is_nothing_to_do() -> None:
+    """By the core itself: created, sent twice, grown, deleted, created again."""
+    assigner = Assigner()
+    for spu_id in range(3):
+        assigner.apply(SpuJoined(event_id=f"j{spu_id}", cluster_id="c1", spu_id=spu_id))
+    maps: dict[str, KnownTopic] = {}
+
+    def sent(plan: DesiredPlan) -> list[Any]:
+        answers = [each for event in plan.events for each in assigner.apply(event)]
+        for each in answers:
+            if isinstance(each, ReplicaMap) and each.replicas is not None:
+                maps[each.topic] = known(len(each.replicas), each.replication_factor, each.policy)
+        return answers
+
+    file = [desired("a"), desired("b", policy=Policy.KAFKA)]
+    plan = planned(*file)
+    assert [type(event) for event in plan.events] == [TopicCreate, TopicCreate]
+    assert len(sent(plan)) == 4
+    assert sent(plan) == []
+    assert planned(*file, mapped=maps).events == ()
+    grown = [desired("a", 9), file[1]]
+    plan = planned(*grown, mapped=maps)
+    assert [type(event) for event in plan.events] == [TopicGrow]
+    sent(plan)
+    assert planned(*grown, mapped=maps).events == ()
+
+
+def test_a_saved_plan_is_read_back_and_refuses_what_was_not_planned(tmp_path: Path) -> None:
+    """What is done already is left out; what has changed is planned again, by a person."""
+    file = tmp_path / "plan.json"
+    topics = (desired("a", config={"x": "1"}), desired("b", policy=Policy.KAFKA))
+    plan = planned(*topics)
+    write_json(file, desired_json(plan))
+    saved = read_desired_plan(file)
+    assert is_desired_plan(file)
+    assert (saved.cluster_id, saved.topics) == ("c1", topics)
+    require_planned(plan, saved)
+    require_planned(planned(*topics, mapped={"a": known()}), saved)
+    with pytest.raises(DesiredPlanError, match="topics a need something else now; nothing"):
+        require_planned(planned(*topics, mapped={"a": known(partitions=1)}), saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.pop("topics"),
+        lambda document: document.update(format=2),
+        lambda document: document["topics"][0].update(partitions="4"),
+        lambda document: document["topics"][0].update(policy="best"),
+        lambda document: document.update(events=[{}]),
+    ],
+)
+def test_a_file_that_is_no_saved_plan_is_refused(change: Any, tmp_path: Path) -> None:
+    """It decides what is sent."""
+    file = tmp_path / "plan.json"
+    document = desired_json(planned(desired()))
+    change(document)
+    file.write_text(json.dumps(document), "utf-8")
+    with pytest.raises(DesiredPlanError, match="expected what `spu-assigner plan --desired --out`"):
+        read_desired_plan(file)
+
+
+def call(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, [str(each) for each in arguments])
+    return done.exit_code, done.stderr
+
+
+def test_options_that_mean_nothing_for_desired_topics_are_refused(tmp_path: Path) -> None:
+    """Whoever gives --delete expects deletions."""
+    file, plan = tmp_path / "topics.yaml", tmp_path / "plan.json"
+    file.write_text("topics: []\n", "utf-8")
+    write_json(plan, desired_json(planned(desired())))
+    status, text = call("plan", "--cluster", "c1", "--desired", file, "--delete", "--topics", "a")
+    assert (status, "--topics, --delete cannot be given with desired topics" in text) == (1, True)
+    assert call("plan", "--desired", file) == (
+        1,
+        "spu-assigner plan: Missing option '--cluster' (see spu-assigner plan --help)\n",
+    )
+    for arguments in (("--cluster", "c1"), ("--desired", file)):
+        status, text = call("apply", plan, *arguments)
+        assert (status, "PLAN says what to do: leave out --desired and" in text) == (2, True)
+    status, text = call("apply", plan, "--reassignment-file", tmp_path / "moves.json")
+    assert (status, "--reassignment-file cannot be given" in text) == (2, True)
+
+
+def test_every_fault_of_the_file_is_a_line_and_the_status_is_1(tmp_path: Path) -> None:
+    """Nothing was compared, and nothing is sent."""
+    file = tmp_path / "topics.yaml"
+    file.write_text("topics:\n  - name: t\n    partitions: 0\n", "utf-8")
+    for command in ("plan", "apply"):
+        status, text = call(command, "--cluster", "c1", "--desired", file)
+        assert status == 1
+        assert [line.partition(": ")[0] for line in text.splitlines()] == [
+            f"{file}:2",
+            f"{file}:3",
+        ]
+
+
+def test_a_plan_of_replica_maps_is_not_taken_for_one_of_desired_topics(tmp_path: Path) -> None:
+    """Both are given to `apply` in the same place."""
+    file = tmp_path / "plan.json"
+    file.write_text('{"format":2,"product":"spu-assigner"}', "utf-8")
+    assert not is_desired_plan(file)
+    assert not is_desired_plan(tmp_path)
+    assert DesiredChanges().changes == ()
