@@ -35,9 +35,12 @@ from spu_assigner.core.state.cluster_state import ClusterState
 ORDER_OF_MODE: Final = {
     **{mode: ORDER_OF[rule] for mode, rule in RULE_OF.items()},
     Mode.LISTS: Order.ID,
+    Mode.ADOPTED: Order.ID,
     Mode.BALANCED: Order.BALANCED,
     Mode.REPAIR: Order.BALANCED,
     Mode.REBALANCE: Order.BALANCED,
+    Mode.REPLICATION: Order.BALANCED,
+    Mode.DEMOTION: Order.BALANCED,
 }
 CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE)  # of lists that were there
 

@@ -43,6 +43,8 @@ MODE_NAMES: Final = {
     Mode.BALANCED: "balanced: racks first, then shares of capacity, then leaders",
     Mode.REPAIR: "repair of what a decommission took away",
     Mode.REBALANCE: "rebalance",
+    Mode.ADOPTED: "adopted, as it was found in Kafka",
+    Mode.REPLICATION: "another replication factor",
     Mode.DEMOTION: "demotion of an SPU: another SPU of the list leads",
 }
 _ORDERS: Final = {
