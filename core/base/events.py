@@ -125,6 +125,20 @@ class SpuUncordon(BaseEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpuDemote(BaseEvent):
+    """An SPU is to lead nothing where another can, until `SpuUndemote`."""
+
+    spu_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpuUndemote(BaseEvent):
+    """A demoted SPU may lead again; nothing comes back to it by that alone."""
+
+    spu_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BaseTopicEvent(BaseEvent):
     """What every event about one topic has."""
 
@@ -193,7 +207,8 @@ class ClusterRebalance(BaseEvent):
     max_moves: int
 
 
-SpuEvent = SpuJoined | SpuLeft | SpuCordon | SpuUncordon  # what `spu-events` carries
+# What `spu-events` carries.
+SpuEvent = SpuJoined | SpuLeft | SpuCordon | SpuUncordon | SpuDemote | SpuUndemote
 Event = (
     SpuEvent
     | TopicCreate

@@ -147,8 +147,12 @@ class BalancedLookahead(_Facts):
 def lookahead_of(
     state: ClusterState, policy: Policy, replicas: int, ignore_rack: bool
 ) -> PlacementLookahead | None:
-    """The lookahead of such requests on the present ring; None: none, or they are refused."""
-    if not 1 <= replicas <= state.ring.size:
+    """The lookahead of such requests on the present ring; None: none, or they are refused.
+
+    With a demoted SPU in the ring there is none: who leads depends on who leads how much.
+    """
+    ring = state.ring
+    if not 1 <= replicas <= ring.size or any(spu_id in ring for spu_id in state.demoted):
         return None
     match policy:
         case Policy.BALANCED:

@@ -18,10 +18,12 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
     SpuJoined         RingEvent JOINED or UPDATED, SpuChanged        RingEvent IGNORED
     SpuLeft           RingEvent LEFT, SpuChanged                     RingEvent IGNORED
     SpuCordon, …      RingEvent CORDONED, …, SpuChanged              RingEvent IGNORED
+    SpuDemote, …      RingEvent DEMOTED, …, SpuChanged               RingEvent IGNORED
     ClusterRebalance  a ReplicaMap per topic that moves,             TopicStatus
                       TopicStatus with the number of moves
 
     what follows      when                                           records
+    other leaders     another than a demoted SPU can lead            ReplicaMap
     repair            decommission; room for a list left short;      ReplicaMap, TopicStatus,
                       a topic adopted on leaving SPUs                Waiting
     removal           no list holds a leaving SPU any more           SpuGone
@@ -42,10 +44,12 @@ from spu_assigner.core.base.events import (
     OnShortage,
     Policy,
     SpuCordon,
+    SpuDemote,
     SpuId,
     SpuJoined,
     SpuLeft,
     SpuUncordon,
+    SpuUndemote,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -79,6 +83,7 @@ from spu_assigner.core.decision.answers import (
     with_final_size,
 )
 from spu_assigner.core.decision.assignment import Assignment
+from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.requests import (
@@ -136,10 +141,11 @@ def step(
         return ()
     broken = _broken(state, event, records)
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
-    if not leaves and not broken and not (frees and (state.waiting or state.leaving)):
+    leads = frees_leaders(state, records)
+    if not (leaves or broken or leads or (frees and (state.waiting or state.leaving))):
         return records
     following: list[Record] = []
-    for more in _following(state, event, broken, frees=frees):
+    for more in _following(state, event, broken, frees=frees, leads=leads):
         for record in more:
             evolve(state, record)
         following += more
@@ -180,7 +186,7 @@ def decide(
             if topic is not None and hashed in topic.grown_by:
                 return ()
             records = _grow(state, event)
-        case SpuJoined() | SpuLeft() | SpuCordon() | SpuUncordon():
+        case SpuJoined() | SpuLeft() | SpuCordon() | SpuUncordon() | SpuDemote() | SpuUndemote():
             records = membership.change(state, event)
         case ClusterRebalance():
             # Imported when it is asked for: few commands do, and each would start later.
@@ -223,9 +229,11 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
 
 
 def _following(
-    state: ClusterState, event: Event, broken: Sequence[str], *, frees: bool
+    state: ClusterState, event: Event, broken: Sequence[str], *, frees: bool, leads: bool
 ) -> Iterator[Sequence[Record]]:
     """What follows from an event that was applied; each part must be applied before the next."""
+    if leads:
+        yield from give_leads_away(state, event.event_id)
     for name in broken:
         yield repair(state, name, cause=event.event_id, is_retry=False)
     if frees:

@@ -13,11 +13,13 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     LeaveMode,
     SpuCordon,
+    SpuDemote,
     SpuEvent,
     SpuId,
     SpuJoined,
     SpuLeft,
     SpuUncordon,
+    SpuUndemote,
 )
 from spu_assigner.core.base.limits import (
     CAPACITY_MAX,
@@ -52,6 +54,8 @@ def change(state: ClusterState, event: SpuEvent) -> list[Record]:
             return cordon(state, event)
         case SpuUncordon():
             return uncordon(state, event)
+        case SpuDemote() | SpuUndemote():
+            return set_demoted(state, event)
         case _:
             assert_never(event)
 
@@ -204,6 +208,23 @@ def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
     chains = entered(ring, state.chains)
     registration_next = max(state.registration_next, registration + 1)
     return [*records, opened, *chains_changed(state, chains, registration_next)]
+
+
+def set_demoted(state: ClusterState, event: SpuDemote | SpuUndemote) -> list[Record]:
+    """An SPU is demoted or undemoted; its place in the ring stays as it is."""
+    spu_id = SpuId(event.spu_id)
+    spu = state.spus.get(spu_id)
+    if spu is None:
+        return [_unknown(state, event.spu_id, event.event_id)]
+    demoted = isinstance(event, SpuDemote)
+    if spu.demoted is demoted:
+        found = "is demoted already" if demoted else "is not demoted"
+        return [_unchanged(state, spu_id, found, event.event_id)]
+    change = RingChange.DEMOTED if demoted else RingChange.UNDEMOTED
+    return [
+        ring_event(state, spu_id, change, state.ring.size, event.event_id),
+        replace(spu, demoted=demoted, core_weights=tuple(state.core_weights[spu_id])),
+    ]
 
 
 def _unknown(state: ClusterState, spu_id: int, cause: str) -> RingEvent:

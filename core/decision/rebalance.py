@@ -32,6 +32,7 @@ from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.rebalance.planning import ListMove, Rebalance, plan_rebalance
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
+from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
@@ -62,6 +63,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
             loads,
             racks=_other_racks(state, loads),
             max_moves=event.max_moves,
+            choice=LeaderChoice(state) if state.demoted else None,
         )
     moves_of: dict[int, list[ListMove]] = {}
     for move in plan.moves:

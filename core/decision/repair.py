@@ -39,6 +39,7 @@ from spu_assigner.core.decision.answers import (
 from spu_assigner.core.decision.assignment import refuse_size
 from spu_assigner.core.decision.requests import first_core, shown_index
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.topic import Topic
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
@@ -101,13 +102,14 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
     candidates = Candidates(state)
     lists = topic.replicas.lists().tolist()
     lengths = topic.lengths_wanted(len(lists))
+    choice = LeaderChoice(state) if state.demoted else None
     moves: list[Move] = []
     open_rows: list[list[int]] = []
     for partition, (row, wanted) in enumerate(zip(list(lists), lengths, strict=True)):
         if len(row) == wanted and not _leaving(state, row):
             continue
         repaired = _repair_list(state, candidates, partition, row, wanted)
-        lists[partition] = repaired.row
+        lists[partition] = _led(choice, repaired)
         moves += repaired.moves
         if len(repaired.row) < wanted or _leaving(state, repaired.row):
             open_rows.append(repaired.row)
@@ -124,6 +126,16 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
             state, name, cause=cause, replicas=replicas, moves=moves, filled=candidates.filled
         )
     return records + _outcome(state, name, open_rows, cause=cause, is_retry=is_retry)
+
+
+def _led(choice: LeaderChoice | None, repaired: Repaired) -> list[int]:
+    """The list, with another leader where it changed and a demoted SPU would lead it."""
+    row = repaired.row
+    if choice is None or not repaired.moves or row[0] not in choice.demoted:
+        return row
+    place = choice.place(row) or 0
+    row[0], row[place] = row[place], row[0]
+    return row
 
 
 def _leaving(state: ClusterState, row: list[int]) -> list[int]:

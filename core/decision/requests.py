@@ -22,13 +22,14 @@ from spu_assigner.core.policies.planner import (
     MODE_OF,
     ORDER_OF,
     Demand,
-    PlacementPlan,
     PlacementRule,
     ShortRingError,
     place,
 )
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import led_by_others
+from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
@@ -211,10 +212,11 @@ def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Assign
         plan = place(ring, demand, index, None if nobody_fills else state.ledger.free(ring.ids))
     except ShortRingError as short:
         return _short_on_the_way(short)
+    replicas = led_by_others(state, plan.replicas)
     return Assignment(
         policy=policy,
-        replicas=plan.replicas,
-        cores=_cores(state, plan) if policy is Policy.REDPANDA else None,
+        replicas=replicas,
+        cores=_cores(state, replicas) if policy is Policy.REDPANDA else None,
         order=order,
         chain=plan.chain if event.start_index is None else None,
         departed=plan.departed,
@@ -239,9 +241,8 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     if event.replication_factor > ring.size:
         return _shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
-    loads = state.ring_loads()
     matrix = place_balanced(
-        loads.without_racks() if event.ignore_rack else loads,
+        balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack),
         partitions=event.partitions,
         replicas=event.replication_factor,
         start=index,
@@ -261,7 +262,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     departed = departed_one_by_one(matrix, full)
     return Assignment(
         policy=Policy.BALANCED,
-        replicas=ReplicaLists(matrix),
+        replicas=led_by_others(state, ReplicaLists(matrix)),
         order=Order.BALANCED,
         chain=_chain_after(ring, index, matrix, departed),
         departed=departed,
@@ -274,6 +275,15 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
             saturated=state.saturated_count,
         ),
     )
+
+
+def balanced_loads(state: ClusterState, loads: Loads, *, ignore_rack: bool) -> Loads:
+    """What `balanced` is to weigh: a demoted SPU as if it led all that it holds, so that it is the
+    last to be chosen as a leader."""
+    if state.demoted:
+        is_demoted = np.isin(loads.ids, sorted(state.demoted))
+        loads = replace(loads, leaders=np.where(is_demoted, loads.replicas, loads.leaders))
+    return loads.without_racks() if ignore_rack else loads
 
 
 def _chain_after(
@@ -355,9 +365,9 @@ def _shortage(state: ClusterState, event: TopicCreate, found: int) -> Refusal:
     )
 
 
-def _cores(state: ClusterState, plan: PlacementPlan) -> ReplicaLists:
+def _cores(state: ClusterState, replicas: ReplicaLists) -> ReplicaLists:
     """On each SPU the first core of least weight, replica after replica."""
-    matrix = plan.replicas.matrix
+    matrix = replicas.matrix
     flat = matrix.ravel()
     cores = np.zeros(len(flat), dtype=np.int32)
     hosts, counts = tally(flat)

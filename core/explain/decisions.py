@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.records import Mode, Order, Reason, ReplicaMap, Wait, Waiting
+from spu_assigner.core.base.records import (
+    Mode,
+    Order,
+    Reason,
+    ReplicaMap,
+    RingChange,
+    Wait,
+    Waiting,
+)
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
@@ -42,7 +50,7 @@ ORDER_OF_MODE: Final = {
     Mode.REPLICATION: Order.BALANCED,
     Mode.DEMOTION: Order.BALANCED,
 }
-CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE)  # of lists that were there
+CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE, Mode.DEMOTION)  # of lists that were there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,10 +259,23 @@ def _replayed(outputs: KnownOutputs, retained: RetainedMap, past: PastRing) -> R
     reason = retained.map.reason
     if reason is not None and reason.mode in RULE_OF:
         own = (group for group in outputs.groups if group.key == retained.key)
-        return replay_placement(retained.map, past.ring, next(own, None))
+        demoted = _ever_demoted(outputs)
+        return replay_placement(retained.map, past.ring, next(own, None), demoted=demoted)
     if reason is not None and reason.mode is Mode.BALANCED and outputs.is_before:
         return replay_balanced(retained.map, outputs.state, past.ring)
     return None
+
+
+def _ever_demoted(outputs: KnownOutputs) -> frozenset[int]:
+    """Who is demoted, or was as far as ring events say; before the step, just who was."""
+    changes = (RingChange.DEMOTED, RingChange.UNDEMOTED)
+    named = {
+        event.spu_id
+        for group in outputs.groups
+        for event in group.events
+        if event.change in changes
+    }
+    return frozenset(named.union(outputs.state.demoted))
 
 
 def _decision(

@@ -8,16 +8,17 @@ ring; within a stretch each list is explained replica by replica.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
-from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
+from spu_assigner.core.decision.requests import balanced_loads
 from spu_assigner.core.explain.ring_history import Passed, RingGroup, Why
 from spu_assigner.core.policies.planner import (
     MODE_OF,
@@ -28,6 +29,7 @@ from spu_assigner.core.policies.planner import (
     cursor_for,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import led_by_others
 from spu_assigner.core.state.ring import Ring
 
 RULE_OF: Final = {mode: rule for rule, mode in MODE_OF.items()}
@@ -69,6 +71,8 @@ class Stretch:
     filled: tuple[int, ...]  # who left before
     by_replica: tuple[int, ...] | None = None  # the positions, of a list in which somebody left
     left_before: tuple[tuple[int, ...], ...] = ()  # likewise: who had left before each replica
+    # Lists that a demoted SPU would lead, counted from the first, and the place it has instead.
+    swaps: Mapping[int, int] = field(default_factory=dict)
 
 
 Replayed = Sequence[Stretch] | str  # or why the recorded lists did not come out
@@ -79,6 +83,8 @@ def explain_list(
 ) -> tuple[ChainStep, tuple[Taken, ...]]:
     """One list of a step; `partition` counts from 0 at the step's first."""
     stretch = stretches[bisect_right(stretches, partition, key=lambda each: each.first) - 1]
+    swap = stretch.swaps.get(partition - stretch.first, 0)
+    row, cores = _swapped(row, swap), None if cores is None else _swapped(cores, swap)
     cursor, rule, size = stretch.cursor, stretch.cursor.rule, len(stretch.cursor.order)
     advance = len(row) if rule is PlacementRule.POINTER else 1
     index = cursor.index + (partition - stretch.first) * advance
@@ -101,7 +107,7 @@ def explain_list(
         passed = [_filled(left) for left in stretch.left_before]
     has_racks = rule in (PlacementRule.WALK, PlacementRule.SHIFTED_OVER_RACKS)
     positions = stretch.by_replica or [stretch.places[spu_id] for spu_id in row]
-    return step, tuple(
+    taken = [
         Taken(
             spu_id=spu_id,
             rack=stretch.racks[spu_id] if has_racks else None,
@@ -110,7 +116,19 @@ def explain_list(
             passed=tuple(passed[number]),
         )
         for number, spu_id in enumerate(row)
-    )
+    ]
+    if swap:
+        taken = _swapped(taken, swap)
+        demoted = Passed(spu_id=row[0], why=Why.DEMOTED)
+        taken[0] = replace(taken[0], passed=(*taken[0].passed, demoted))
+    return step, tuple(taken)
+
+
+def _swapped(items: Sequence[Any], place: int) -> list[Any]:
+    """The items with the first and the one at this place changed."""
+    swapped = list(items)
+    swapped[0], swapped[place] = swapped[place], swapped[0]
+    return swapped
 
 
 def _filled(spu_ids: Sequence[int]) -> tuple[Passed, ...]:
@@ -146,13 +164,16 @@ def _walked(stretch: Stretch, *, first: int, shift: int, row: Sequence[int]) -> 
     return passed
 
 
-def replay_placement(replica_map: ReplicaMap, ring: Ring, group: RingGroup | None) -> Replayed:
+def replay_placement(
+    replica_map: ReplicaMap, ring: Ring, group: RingGroup | None, *, demoted: Set[int]
+) -> Replayed:
     """Place the step of a map again.
 
     Args:
         replica_map: with a reason whose mode is in `RULE_OF`.
         ring: before the step.
         group: the ring events of the same event; None: it had none, or they are not retained.
+        demoted: who was perhaps demoted then.
     """
     reason, rows = _recorded(replica_map)
     filled = sorted(
@@ -164,7 +185,7 @@ def replay_placement(replica_map: ReplicaMap, ring: Ring, group: RingGroup | Non
     )
     stretches = None
     if rows.shape[1] <= ring.size and np.isin(filled, rows).all():
-        stretches = _placed(rows, ring, reason, filled)
+        stretches = _placed(rows, ring, reason, filled, demoted)
     if stretches is not None:
         return stretches
     if group is None:
@@ -180,11 +201,12 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
     reason, rows = _recorded(replica_map)
     loads = state.loads(ring.ids)
     again = place_balanced(
-        loads.without_racks() if replica_map.ignore_rack else loads,
+        balanced_loads(state, loads, ignore_rack=replica_map.ignore_rack),
         partitions=len(rows),
         replicas=rows.shape[1],
         start=reason.start_index or 0,
     )
+    again = led_by_others(state, ReplicaLists(again)).matrix
     return () if np.array_equal(again, rows) else _should_not_be(reason, rows)
 
 
@@ -204,7 +226,7 @@ def _should_not_be(reason: Reason, rows: IdMatrix) -> str:
 
 
 def _placed(
-    rows: IdMatrix, ring: Ring, reason: Reason, filled: Sequence[int]
+    rows: IdMatrix, ring: Ring, reason: Reason, filled: Sequence[int], demoted: Set[int], /
 ) -> list[Stretch] | None:
     """The stretches of the step; None: other lists come out than the recorded."""
     replicas = rows.shape[1]
@@ -230,21 +252,44 @@ def _placed(
         if count:
             if cursor.ring.size < replicas:
                 return None
-            if not np.array_equal(cursor.rows(count, replicas)[0], rows[done : done + count]):
+            placed = cursor.rows(count, replicas)[0]
+            swaps = _leaders_passed(placed, rows[done : done + count], demoted)
+            if swaps is None:
                 return None
-            stretches.append(_stretch(done, cursor, gone))
+            stretches.append(replace(_stretch(done, cursor, gone), swaps=swaps))
             cursor.index = cursor.moved(count, replicas)
             done += count
         if leaving and is_pointer:
-            stretch = _replica_by_replica(rows[last].tolist(), cursor, gone, last, leaving)
-            if stretch is None:
+            row: list[int] = rows[last].tolist()
+            places = (0, *(at for at, spu_id in enumerate(row) if at and spu_id in demoted))
+            for place in places:  # Where the SPU is that would lead, if it is demoted.
+                tried = copy(cursor)
+                stretch = _replica_by_replica(_swapped(row, place), tried, gone, last, leaving)
+                if stretch is not None:
+                    break
+            else:
                 return None
-            stretches.append(stretch)
+            cursor = tried
+            stretches.append(replace(stretch, swaps={0: place} if place else {}))
             done += 1
         elif leaving:
             cursor.drop(tuple(leaving))
         gone += tuple(leaving)
     return stretches
+
+
+def _leaders_passed(placed: IdMatrix, found: IdMatrix, demoted: Set[int]) -> dict[int, int] | None:
+    """The lists in which a demoted SPU gave the lead away, with its place now.
+
+    None: the lists differ in something else.
+    """
+    swaps = {}
+    for number in np.flatnonzero((placed != found).any(axis=1)).tolist():
+        was, now = placed[number].tolist(), found[number].tolist()
+        if was[0] not in demoted or was[0] not in now or _swapped(was, now.index(was[0])) != now:
+            return None
+        swaps[number] = now.index(was[0])
+    return swaps
 
 
 def _stretch(first: int, cursor: Cursor, gone: tuple[int, ...]) -> Stretch:

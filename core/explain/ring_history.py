@@ -52,6 +52,7 @@ class Why(StrEnum):
     LEAVING = "leaving"
     SATURATED = "saturated"
     CORDONED = "cordoned"
+    DEMOTED = "demoted"  # passed over as a leader alone
     FILLED = "filled"  # saturated by an earlier replica of the same step
     SAME_RACK = "same_rack"
     IN_LIST = "in_list"

@@ -17,13 +17,15 @@ Rules:
   change places, in as few lists as can be.
 - SPUs that are not in `loads` (offline, leaving, cordoned) keep what they hold, take nothing and
   count for the racks of a list. Lists led by one of them keep their leader.
+- A demoted SPU takes no lead. What it leads after the moves, another member leads that can
+  (`state.leading`), also one that is not in `loads`; where none can, it stays.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import ceil, floor, lcm
@@ -40,6 +42,7 @@ from spu_assigner.core.rebalance.fair_share import (
 )
 from spu_assigner.core.rebalance.flow import Bands, even_out
 from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool, Transfer
+from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Loads
 
@@ -79,7 +82,12 @@ class _ClusterLists:
 
 
 def plan_rebalance(
-    topics: Sequence[IdMatrix], loads: Loads, *, racks: Mapping[int, int], max_moves: int
+    topics: Sequence[IdMatrix],
+    loads: Loads,
+    *,
+    racks: Mapping[int, int],
+    max_moves: int,
+    choice: LeaderChoice | None = None,
 ) -> Rebalance:
     """Even out replicas, then leaders.
 
@@ -87,7 +95,7 @@ def plan_rebalance(
     they are only read. `loads` are the online SPUs that are not cordoned, saturated ones too, with
     all that they hold;
     `racks` has the rack numbers of the SPUs in the lists that are not in `loads`, counted like
-    those in `loads`. max_moves >= 0.
+    those in `loads`. max_moves >= 0. `choice` is given where SPUs are demoted.
 
     A plan carried out whole leaves nothing to a second one, unless lists came to more racks: they
     may not come back from there, so other shares may then be the permitted ones.
@@ -114,7 +122,17 @@ def plan_rebalance(
         lists.moved(move, row, taken)
         moves.append(move)
     leaders = loads.leaders - leads_before + _leads(lists, len(counts))
-    reorders = _even_leaders(lists, leaders, loads.capacities)
+    reorders = 0
+    if choice is not None:
+        choice.recount(zip(loads.ids.tolist(), leaders.tolist(), strict=True))
+        swaps = choice.swaps(lists.ids)
+        swap_leaders(lists.ids, swaps)
+        swap_leaders(lists.places, swaps)
+        reorders = len(swaps)
+        leaders = loads.leaders - leads_before + _leads(lists, len(counts))
+        barred = np.isin(lists.ids, choice.demoted)
+        lists = replace(lists, places=np.where(barred, len(counts), lists.places))
+    reorders += _even_leaders(lists, leaders, loads.capacities)
     return Rebalance(changed=_changed(topics, lists, before), moves=tuple(moves), reorders=reorders)
 
 

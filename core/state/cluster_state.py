@@ -100,6 +100,7 @@ class ClusterState:
         self.spus: dict[SpuId, SpuChanged] = {}
         self.topics: dict[str, Topic] = {}
         self.waiting: dict[str, Waiting] = {}  # by topic
+        self.demoted: set[SpuId] = set()  # lead nothing where another can
         self.leaving: set[SpuId] = set()  # decommissioned, still held by some list
         self.chains: dict[Order, Chain] = dict.fromkeys(Order, START)
         self.registration_next = 0
@@ -287,6 +288,7 @@ class ClusterState:
             self.cordoned_count += spu.cordoned
         self.spus[SpuId(spu.spu_id)] = spu
         (self.leaving.add if spu.leaving else self.leaving.discard)(SpuId(spu.spu_id))
+        (self.demoted.add if spu.demoted else self.demoted.discard)(SpuId(spu.spu_id))
         self.core_weights[SpuId(spu.spu_id)] = list(spu.core_weights)
         self.ledger.describe(
             spu_id=spu.spu_id, capacity=spu.capacity, online=spu.online, cordoned=spu.cordoned
@@ -300,6 +302,7 @@ class ClusterState:
             self.racked_count -= spu.online and spu.rack is not None
             self.cordoned_count -= spu.online and spu.cordoned
             self.leaving.discard(spu_id)
+            self.demoted.discard(spu_id)
             self.core_weights.pop(spu_id)
             if self.ledger.count(spu_id) == 0:
                 self.ledger.forget(spu_id)

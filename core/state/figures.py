@@ -23,6 +23,7 @@ class Figures:
     topics: int = 0
     waiting: int = 0  # creates and repairs for which there is no room yet
     cordoned: int = 0  # online SPUs that take no new replicas until they are uncordoned
+    demoted: int = 0  # SPUs that lead nothing where another can
 
     def __add__(self, other: Figures) -> Figures:
         return self._with(other, add)
@@ -55,4 +56,5 @@ def figures_of(state: ClusterState) -> Figures:
         topics=len(state.topics),
         waiting=len(state.waiting),
         cordoned=total.cordoned,
+        demoted=len(state.demoted),
     )

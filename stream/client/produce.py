@@ -22,9 +22,11 @@ from spu_assigner.core.base.events import (
     OnShortage,
     Policy,
     SpuCordon,
+    SpuDemote,
     SpuJoined,
     SpuLeft,
     SpuUncordon,
+    SpuUndemote,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -152,6 +154,22 @@ def spu_cordon(**given: Any) -> int:
 def spu_uncordon(**given: Any) -> int:
     """A cordoned SPU may take new replicas again."""
     return _send_one(SpuUncordon, given)
+
+
+@produce.command("spu-demote")
+@_spu
+@_common
+def spu_demote(**given: Any) -> int:
+    """An SPU is to lead nothing where another can, until it is undemoted."""
+    return _send_one(SpuDemote, given)
+
+
+@produce.command("spu-undemote")
+@_spu
+@_common
+def spu_undemote(**given: Any) -> int:
+    """A demoted SPU may lead again; a rebalance gives it leads."""
+    return _send_one(SpuUndemote, given)
 
 
 @produce.command("topic-create")

@@ -11,9 +11,9 @@ A line of JSON says how one list was made by one revision:
 "shares":[{"spu_id":…,"count":…,"capacity":…}],"shares_of":"then"|"now"|null,
 "recomputed":…,"unknown":[…]}`.
 `why` is offline, leaving, saturated, cordoned, filled (saturated by an earlier replica of the same
-request), same_rack (then `beside` is the SPU on that rack) or in_list. What does not apply is null
-or empty; what cannot be known is a sentence in `unknown`. A move's `best` are the first of those
-candidates among whom the lowest share of capacity decides.
+request), demoted (of a leader), same_rack (then `beside` is the SPU on that rack) or in_list. What
+does not apply is null or empty; what cannot be known is a sentence in `unknown`. A move's `best`
+are the first of those candidates among whom the lowest share of capacity decides.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ _WHYS: Final = {
     Why.LEAVING: "leaving",
     Why.SATURATED: "saturated",
     Why.CORDONED: "cordoned",
+    Why.DEMOTED: "demoted",
     Why.FILLED: "saturated by an earlier replica of the same request",
     Why.SAME_RACK: "same rack",
     Why.IN_LIST: "in the list already",
@@ -90,7 +91,7 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
         lines.append(MODE_NAMES[reason.mode])
         if decision.step is not None:
             lines += _placed(decision, decision.step, reason)
-        elif reason.mode in (Mode.REPAIR, Mode.REBALANCE):
+        elif reason.mode in (Mode.REPAIR, Mode.REBALANCE, Mode.DEMOTION):
             lines += _changed(decision)
         elif reason.mode is Mode.BALANCED:
             lines += _balanced(decision, reason)
@@ -119,7 +120,10 @@ def _placed(decision: PlacementDecision, step: ChainStep, reason: Reason) -> lis
     parts += [] if step.shift is None else [f"shift {step.shift}"]
     size = step.ring_size
     lines = [f"ring of {size} {_ORDERS[step.order]}, {index} {step.index}: {', '.join(parts)}"]
-    for number, taken in enumerate(decision.replica_steps):
+    passed = [each.spu_id for each in decision.replica_steps[0].passed if each.why is Why.DEMOTED]
+    swap = decision.replicas.index(passed[0]) if passed else 0
+    for at, taken in enumerate(decision.replica_steps):
+        number = {0: swap, swap: 0}.get(at, at)  # in the list as the rule places it
         how = ""
         if number and step.gap is not None:
             how = f" = ({step.position} + {number} + gap {step.gap}) % {size}"
@@ -128,7 +132,7 @@ def _placed(decision: PlacementDecision, step: ChainStep, reason: Reason) -> lis
         elif number and step.order is Order.ID and step.shift is not None:
             turn = f"(shift {step.shift} + {number - 1}) % {max(size - 1, 1)}"
             how = f" = ({step.position} + 1 + {turn}) % {size}"
-        lines.append(_replica(number, taken, how))
+        lines.append(_replica(at, taken, how))
     return lines
 
 
@@ -163,7 +167,10 @@ def _changed(decision: PlacementDecision) -> list[str]:
     lines = [] if before is None else [f"before: {list(before)}"]
     for move in decision.moves:
         lines += _move(decision, move)
-    if not decision.moves:
+    if decision.reason is not None and decision.reason.mode is Mode.DEMOTION:
+        given = "an SPU that is demoted" if before is None else f"SPU {before[0]}, which is demoted"
+        lines.append(f"SPU {decision.replicas[0]} leads now instead of {given}: no data moves")
+    elif not decision.moves:
         lines.append("the same SPUs in another order, so that leaders are even: no data moves")
     elif before and decision.replicas and decision.replicas[0] != before[0]:
         lines.append(f"SPU {decision.replicas[0]} leads now instead of SPU {before[0]}")

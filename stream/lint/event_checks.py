@@ -18,10 +18,12 @@ from spu_assigner.core.base.events import (
     Event,
     Policy,
     SpuCordon,
+    SpuDemote,
     SpuId,
     SpuJoined,
     SpuLeft,
     SpuUncordon,
+    SpuUndemote,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -85,7 +87,8 @@ _FIXED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after
     Code.INVALID_RACK: [{"rack": None}],
 }
 OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS)  # the last of what is refused before
-_OF_KNOWN: Final = (SpuLeft, SpuCordon, SpuUncordon)  # refused unless the SPU is known
+# Refused unless the SPU is known:
+_OF_KNOWN: Final = (SpuLeft, SpuCordon, SpuUncordon, SpuDemote, SpuUndemote)
 _UNUSED_ID: Final = "\x00"  # of what is decided and never applied: an id that nobody types
 BITS_SENT: Final = 63  # of a time: one with as many may not fit into a message
 BITS_MORE: Final = 32  # that it has, beyond any other number

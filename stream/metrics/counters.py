@@ -35,7 +35,7 @@ from spu_assigner.stream.metrics.health import JobHealth
 from spu_assigner.stream.shard.tally import Tally
 
 PREFIX: Final = "spu_assigner_"
-CLUSTERS_SHOWN: Final = 20  # each has ten series; what is beyond comes as one
+CLUSTERS_SHOWN: Final = 20  # each has eleven series; what is beyond comes as one
 OTHERS: Final = "(others)"  # no legal cluster id
 NAMES_IN_A_DESCRIPTION: Final = 10
 # Seconds: an empty machine answers one request in 0.1, a full batch takes seconds.
@@ -46,6 +46,7 @@ _CLUSTER: Final[tuple[tuple[str, str, Callable[[Figures], float]], ...]] = (
     ("ring_size", "SPUs that may take new replicas", lambda figures: figures.ring),
     ("saturated_spus", "online SPUs without a free slot", lambda figures: figures.saturated),
     ("cordoned_spus", "online SPUs that are cordoned", lambda figures: figures.cordoned),
+    ("demoted_spus", "SPUs that lead only where no other can", lambda figures: figures.demoted),
     ("offline_spus", "known SPUs that are not online", lambda figures: figures.offline),
     ("capacity", "replica slots of the online SPUs", lambda figures: figures.capacity),
     ("capacity_share", "share of these that is used, 0 to 1", lambda figures: figures.share),

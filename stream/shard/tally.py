@@ -23,9 +23,11 @@ from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
     SpuCordon,
+    SpuDemote,
     SpuJoined,
     SpuLeft,
     SpuUncordon,
+    SpuUndemote,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -51,6 +53,8 @@ class RequestKind(StrEnum):
     LEAVE = "leave"
     CORDON = "cordon"
     UNCORDON = "uncordon"
+    DEMOTE = "demote"
+    UNDEMOTE = "undemote"
     EARLIER = "earlier"  # something that had to wait: the event at hand made room for it
 
 
@@ -65,6 +69,8 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
     SpuLeft: RequestKind.LEAVE,
     SpuCordon: RequestKind.CORDON,
     SpuUncordon: RequestKind.UNCORDON,
+    SpuDemote: RequestKind.DEMOTE,
+    SpuUndemote: RequestKind.UNDEMOTE,
 }
 Answered = tuple[str, str, str]  # request, status, code or ""
 GRANTED: Final[Answered] = (RequestKind.CREATE.value, Status.ASSIGNED.value, "")

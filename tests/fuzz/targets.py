@@ -23,10 +23,12 @@ from spu_assigner.core.base.events import (
     OnShortage,
     Policy,
     SpuCordon,
+    SpuDemote,
     SpuEvent,
     SpuJoined,
     SpuLeft,
     SpuUncordon,
+    SpuUndemote,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -321,7 +323,7 @@ def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
         case "x":
             return SpuLeft(**common, spu_id=source.number(7), mode=LeaveMode.DECOMMISSION)
         case "k":
-            change = SpuUncordon if source.byte() & 1 else SpuCordon
+            change = (SpuCordon, SpuUncordon, SpuDemote, SpuUndemote)[source.byte() & 3]
             return change(**common, spu_id=source.number(7))
         case "d":
             kind = source.byte()
@@ -466,6 +468,8 @@ def _shard_batch_seeds() -> list[bytes]:
         SpuCordon(event_id="k", cluster_id="c1", spu_id=1),
         ClusterRebalance(event_id="b", cluster_id="c1", max_moves=9),
         SpuUncordon(event_id="n", cluster_id="c1", spu_id=1),
+        SpuDemote(event_id="m", cluster_id="c1", spu_id=1),
+        SpuUndemote(event_id="p", cluster_id="c1", spu_id=1),
         TopicDelete(event_id="d", cluster_id="c1", topic="t"),
         TopicCreate(event_id="u", cluster_id="c1", topic="t", partitions=3, replication_factor=2),
         TopicRelease(event_id="r", cluster_id="c1", topic="t"),

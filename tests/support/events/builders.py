@@ -9,9 +9,11 @@ from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
     SpuCordon,
+    SpuDemote,
     SpuJoined,
     SpuLeft,
     SpuUncordon,
+    SpuUndemote,
     TopicAdopted,
     TopicCreate,
     TopicDelete,
@@ -38,6 +40,12 @@ class Events:
 
     def uncordon(self, spu_id: int = 0, **given: Any) -> SpuUncordon:
         return SpuUncordon(**self._common(given), spu_id=spu_id)
+
+    def demote(self, spu_id: int = 0, **given: Any) -> SpuDemote:
+        return SpuDemote(**self._common(given), spu_id=spu_id)
+
+    def undemote(self, spu_id: int = 0, **given: Any) -> SpuUndemote:
+        return SpuUndemote(**self._common(given), spu_id=spu_id)
 
     def create(
         self, topic: str = "t", partitions: int = 1, replication_factor: int = 1, **given: Any

@@ -33,8 +33,8 @@ class Flavour:
     aim: int = 7  # of ten draws, those of an SPU or a topic that was named before
 
 
-# j join, l leave, x decommission, k cordon or uncordon, c create, d delete, g grow, b rebalance,
-# r repeat
+# j join, l leave, x decommission, k cordon, demote or its end, c create, d delete,
+# g grow, b rebalance, r repeat
 _STEADY: Final = Flavour(kinds="jjjlkccccccccddr", is_wellformed=False, aim=0)
 _LIVING: Final = Flavour(kinds="jjjjlxxkkccccccddgggbr", waits=4)
 _TIGHT: Final = Flavour(
@@ -102,7 +102,9 @@ class _Life:
         return {"type": "spu_left", "spu_id": spu_id, "mode": mode}
 
     def cordon(self) -> Json:
-        kind = self.draw(st.sampled_from(["spu_cordon", "spu_uncordon"]))
+        kind = self.draw(
+            st.sampled_from(["spu_cordon", "spu_uncordon", "spu_demote", "spu_undemote"])
+        )
         return {"type": kind, "spu_id": self.one_of(self.joined, self.flavour.spu_id_max)}
 
     def create(self) -> Json:

@@ -17,9 +17,11 @@ from spu_assigner.core.base.events import (
     OnShortage,
     Policy,
     SpuCordon,
+    SpuDemote,
     SpuJoined,
     SpuLeft,
     SpuUncordon,
+    SpuUndemote,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -29,8 +31,8 @@ from spu_assigner.core.base.events import (
 CLUSTER: Final = "c1"
 MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)  # the oracle places these
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
-# u: capacity or rack of one that is there; k: cordon or uncordon
-KINDS: Final = "jjjjjuuuooxxxxcccccccddggggbbrrkkk"
+# u: capacity or rack of one that is there; k: cordon, demote, or the end of either
+KINDS: Final = "jjjjjuuuooxxxxcccccccddggggbbrrkkkk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ class _Author:
             case "x":
                 return self.leave(common, LeaveMode.DECOMMISSION)
             case "k":
-                kind = self.random.choice([SpuCordon, SpuUncordon])
+                kind = self.random.choice([SpuCordon, SpuUncordon, SpuDemote, SpuUndemote])
                 return kind(**common, spu_id=self.one_of(self.joined, self.spu_ids))
             case "d":
                 topic = self.one_of(list(self.asked), self.topics)
@@ -182,6 +184,8 @@ def as_json(event: Event) -> dict[str, Any]:
         SpuLeft: ("spu_left", "spu_id mode"),
         SpuCordon: ("spu_cordon", "spu_id"),
         SpuUncordon: ("spu_uncordon", "spu_id"),
+        SpuDemote: ("spu_demote", "spu_id"),
+        SpuUndemote: ("spu_undemote", "spu_id"),
         TopicCreate: (
             "topic_create",
             "topic partitions replication_factor policy ignore_rack start_index shift replicas"

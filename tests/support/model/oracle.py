@@ -112,11 +112,13 @@ class Talk:
         spu = Spu(rack=rack, capacity=capacity, weights=resized([2], cores))
         if before is not None:
             spu.weights, spu.count = resized(before.weights, cores), before.count
-            spu.cordoned = before.cordoned
+            spu.cordoned, spu.demoted = before.cordoned, before.demoted
         cluster.spus[spu_id] = spu
         is_update = before is not None and before.online
         cluster.tell(spu_id, "updated" if is_update else "joined")
         cluster.refresh()
+        if not is_update:
+            self._relead()
         if before is None or not before.online or capacity > before.capacity:
             self._serve()
 
@@ -133,23 +135,40 @@ class Talk:
             self._decommission(spu_id, self.event["event_id"])
 
     def spu_cordon(self) -> None:
-        self._set_cordoned(True, "cordoned")
+        self._set("cordoned", True, "cordoned")
 
     def spu_uncordon(self) -> None:
-        if self._set_cordoned(False, "uncordoned"):
+        if self._set("cordoned", False, "uncordoned"):
             self._serve()
 
-    def _set_cordoned(self, value: bool, change: str) -> bool:
+    def spu_demote(self) -> None:
+        if self._set("demoted", True, "demoted"):
+            self._relead()
+
+    def spu_undemote(self) -> None:
+        if self._set("demoted", False, "undemoted"):
+            self._relead()
+
+    def _set(self, flag: str, value: bool, change: str) -> bool:
         cluster, spu_id = self.cluster, self.event["spu_id"]
         spu = cluster.spus.get(spu_id)
-        if spu is None or spu.cordoned is value:
+        if spu is None or getattr(spu, flag) is value:
             code = "SPU_UNKNOWN" if spu is None else "SPU_UNCHANGED"
             cluster.tell(spu_id, "ignored", code)
             return False
-        spu.cordoned = value
+        setattr(spu, flag, value)
         cluster.tell(spu_id, change)
         cluster.refresh()
         return True
+
+    def _relead(self) -> None:
+        led = self.cluster.leaders()
+        for name, topic in sorted(self.cluster.topics.items()):
+            before = deepcopy(topic.replicas)
+            self.cluster.relead(topic.replicas, topic.cores, led)
+            if topic.replicas != before:
+                topic.revision += 1
+                self._say_map(name, topic, self.event["event_id"])
 
     def _decommission(self, spu_id: int, cause: str) -> None:
         cluster = self.cluster

@@ -24,6 +24,7 @@ def picture(state: ClusterState) -> dict[str, Any]:
         "counts": [state.ledger.count(spu_id) for spu_id in sorted(state.spus)],
         "leaders": state.ledger.leaders(np.array(sorted(state.spus), dtype=np.int32)).tolist(),
         "leaving": sorted(state.leaving),
+        "demoted": sorted(state.demoted),
         "waiting": (dict(sorted(state.waiting.items())), state.waiting_next()),
         "topics": dict(sorted(state.topics.items())),
         "chains": dict(state.chains),

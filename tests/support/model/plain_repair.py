@@ -13,7 +13,7 @@ def mend(cluster: Cluster, topic: Topic, *, only: int | None = None) -> bool:
 
     With `only`, lists that do not hold it stay as they are. Returns whether a list changed.
     """
-    before = [list(ids) for ids in topic.replicas]
+    before, led = [list(ids) for ids in topic.replicas], cluster.leaders()
     released: list[tuple[int, int]] = []
     for partition, ids in enumerate(before):
         if only is not None and only not in ids:
@@ -28,6 +28,9 @@ def mend(cluster: Cluster, topic: Topic, *, only: int | None = None) -> bool:
                 break
             _put(cluster, topic, partition, taken)
     release_cores(cluster, released)
+    changed = [number for number, ids in enumerate(before) if topic.replicas[number] != ids]
+    cores = None if topic.cores is None else [topic.cores[number] for number in changed]
+    cluster.relead([topic.replicas[number] for number in changed], cores, led)
     return topic.replicas != before
 
 

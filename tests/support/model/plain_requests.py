@@ -50,10 +50,14 @@ def place(
     if policy == "redpanda":
         placed = [_allocate(cluster, replicas) for _ in range(partitions)]
         lists = [[spu_id for spu_id, _ in row] for row in placed]
-        return lists, [[core for _, core in row] for row in placed]
+        cores = [[core for _, core in row] for row in placed]
+        cluster.lead_new(lists, cores)
+        return lists, cores
     order = cluster.order_of(policy, ignore_rack=ignore_rack)
     rows = _rows_in_turn(cluster, request, policy, order)
-    return [next(rows) for _ in range(partitions)], None
+    lists = [next(rows) for _ in range(partitions)]
+    cluster.lead_new(lists, None)
+    return lists, None
 
 
 def _rows_in_turn(cluster: Cluster, request: Json, policy: str, order: str) -> Iterator[list[int]]:

@@ -12,6 +12,7 @@ import numpy as np
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId, SpuLeft, TopicGrow
 from spu_assigner.core.base.records import (
     EventSeen,
+    Mode,
     Record,
     ReplicaMap,
     RingChange,
@@ -42,6 +43,7 @@ class Shadow:
         self.leaving: frozenset[int] = frozenset()
         self.offline: frozenset[int] = frozenset()
         self.event_ids: set[str] = set()
+        self.given: set[str] = set()  # topics whose leaders came with their lists
 
     def follow(
         self, state: ClusterState, event: Event, records: tuple[Record, ...], *, is_known: bool
@@ -71,6 +73,10 @@ class Shadow:
         old = self.lists.pop(name, [])
         for ids in old:
             self.counts.subtract(ids)
+        if record.reason is not None and record.reason.mode in (Mode.LISTS, Mode.ADOPTED):
+            self.given.add(name)
+        elif record.replicas is None or known is None:
+            self.given.discard(name)
         if record.replicas is None:
             _hold(known is not None, f"tombstone for {name}, which is not there")
             del self.maps[name]
@@ -186,6 +192,7 @@ class Shadow:
         strangers = [i for i, count in self.counts.items() if count and i not in state.spus]
         _hold(not strangers, f"lists hold {strangers}, which are not there")
         _hold(state.topics.keys() == self.maps.keys(), "the topics are not those of the maps")
+        _check_leads(state, self)
         self.leaving, self.offline = frozenset(leaving), frozenset(offline)
         _hold(state.leaving == leaving, "the leaving SPUs are not those that say so")
         self._check_waiting(state)
@@ -211,6 +218,15 @@ class Shadow:
     def leaders(self) -> Counter[int]:
         """How many lists each SPU leads."""
         return Counter(ids[0] for lists in self.lists.values() for ids in lists)
+
+
+def _check_leads(state: ClusterState, shadow: Shadow) -> None:
+    """A demoted SPU leads nothing where another can, but what was given by hand."""
+    able = {i for i, spu in state.spus.items() if spu.online and not spu.demoted}
+    for name, lists in shadow.lists.items():
+        for ids in lists if name not in shadow.given else ():
+            is_passed = state.spus[SpuId(ids[0])].demoted and not able.isdisjoint(ids)
+            _hold(not is_passed, f"{name} has {ids}, led by one that is demoted")
 
 
 def _check_nothing_helps(state: ClusterState, name: str, ids: list[int], *, is_held: bool) -> None:

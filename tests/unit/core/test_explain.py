@@ -22,7 +22,14 @@ from support.events.builders import Events
 from support.events.random_lives import life_of
 
 LIVES = 200  # of each property here; some seconds
-OVER_RACKS = (Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.BALANCED, Mode.REPAIR, Mode.REBALANCE)
+OVER_RACKS = (
+    Mode.RACK_WALK,
+    Mode.RACK_SHIFTED,
+    Mode.BALANCED,
+    Mode.REPAIR,
+    Mode.REBALANCE,
+    Mode.DEMOTION,
+)
 ABSENT = (Why.OFFLINE, Why.LEAVING, Why.SATURATED)
 
 
@@ -48,7 +55,7 @@ def test_with_the_events_at_hand_every_list_is_recomputed_and_named(seeds: range
                 for partition, decision in reasons:
                     assert decision.unknown == (), (seed, event, decision)
                     assert decision.replicas == tuple(answer.replicas.tolist()[partition])
-                    is_repeated = reason.mode not in (Mode.REBALANCE, Mode.LISTS)
+                    is_repeated = reason.mode not in (Mode.REBALANCE, Mode.LISTS, Mode.DEMOTION)
                     assert decision.recomputed == is_repeated, (seed, event, decision)
                     if reason.mode is not Mode.LISTS:
                         named = absent(decision)

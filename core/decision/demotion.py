@@ -1,0 +1,62 @@
+"""Lists that a demoted SPU leads get another leader as soon as one of them can lead.
+
+That is when the SPU is demoted, when an SPU of the list joins, and when one is undemoted; nothing
+moves, and nothing comes back to an SPU that is undemoted. Manual topics are no exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from spu_assigner.core.base.records import Mode, Record, RingChange, RingEvent
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.decision.repair import moved_cores, revised
+from spu_assigner.core.decision.requests import shown_index
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
+
+_LET_LEAD: Final = (RingChange.JOINED, RingChange.DEMOTED, RingChange.UNDEMOTED)
+
+
+def frees_leaders(state: ClusterState, records: Sequence[Record]) -> bool:
+    """Whether, after these records, another SPU may be able to lead what a demoted one leads."""
+    if not state.demoted or not any(
+        isinstance(record, RingEvent) and record.change in _LET_LEAD for record in records
+    ):
+        return False
+    demoted = np.array(sorted(state.demoted), dtype=np.int32)
+    return bool(state.ledger.leaders(demoted).any())
+
+
+def give_leads_away(state: ClusterState, cause: str) -> Iterator[Sequence[Record]]:
+    """The next map of each topic with such lists, by name; each must be applied before the next.
+
+    Cost: a look through the leaders of all topics that hold a demoted SPU.
+    """
+    choice = LeaderChoice(state)
+    for name in sorted(state.topics):
+        topic = state.topics[name]
+        if not any(map(topic.replicas.holds, choice.demoted)):
+            continue
+        matrix = topic.replicas.matrix()
+        swaps = choice.swaps(matrix)
+        if not swaps:
+            continue
+        swap_leaders(matrix, swaps)
+        replicas = ReplicaLists(matrix, ragged=topic.replicas.ragged)
+        yield [
+            revised(
+                state,
+                name,
+                cause=cause,
+                replicas=replicas,
+                cores=moved_cores(state.core_weights, topic, replicas),
+                chain_index=shown_index(
+                    state, topic.policy, state.ring, state.chains, ignore_rack=topic.ignore_rack
+                ),
+                mode=Mode.DEMOTION,
+                moves=(),
+            )
+        ]

@@ -1,0 +1,365 @@
+"""`SpuDemote` and `SpuUndemote`: an SPU that leads nothing where another can."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
+    ClusterRebalance,
+    Event,
+    LeaveMode,
+    Policy,
+    SpuDemote,
+    SpuId,
+    SpuUndemote,
+)
+from spu_assigner.core.base.records import (
+    GrantedCreate,
+    Mode,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    TopicStatus,
+    plain_records,
+)
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
+from spu_assigner.schemas.messages.codec import confluent_header, decode_record, encode_record
+from spu_assigner.stream.explain.rendering import decision_lines
+from support.events.builders import Events
+from support.events.lives import lives
+from support.events.random_lives import life_of
+from support.model.pictures import picture
+
+Answer = ReplicaMap | TopicStatus | RingEvent
+AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
+
+
+class Life:
+    """One cluster; each call gives the answers to its event."""
+
+    def __init__(self, *first: Event) -> None:
+        self.state = ClusterState("c1")
+        self.build = Events(first=1000)
+        for event in first:
+            self.apply(event)
+
+    def apply(self, event: Event) -> list[Answer]:
+        return list(answers(step(self.state, event, default_policy=Policy.FLUVIO)))
+
+    def demote(self, spu_id: int) -> list[Answer]:
+        return self.apply(self.build.demote(spu_id))
+
+    def undemote(self, spu_id: int) -> list[Answer]:
+        return self.apply(self.build.undemote(spu_id))
+
+    def create(self, topic: str, partitions: int, replicas: int, **given: Any) -> list[Answer]:
+        return self.apply(self.build.create(topic, partitions, replicas, **given))
+
+    def manual(self, topic: str, *lists: list[int]) -> list[Answer]:
+        return self.apply(self.build.manual(topic, *lists))
+
+    def lists(self, topic: str) -> list[list[int]]:
+        return self.state.topics[topic].replicas.lists().tolist()
+
+    def wrongly_led(self) -> list[list[int]]:
+        """Lists that a demoted SPU leads and another could."""
+        able = {i for i, spu in self.state.spus.items() if spu.online and not spu.demoted}
+        return [
+            row
+            for topic in self.state.topics.values()
+            for row in topic.replicas.lists().tolist()
+            if self.state.spus[SpuId(row[0])].demoted and not able.isdisjoint(row)
+        ]
+
+
+def maps(told: list[Answer]) -> list[tuple[str, int, Any, Mode | None]]:
+    """Topic, revision, lists and mode of each map."""
+    return [
+        (
+            each.topic,
+            each.revision,
+            each.replicas and each.replicas.tolist(),
+            each.reason and each.reason.mode,
+        )
+        for each in told
+        if isinstance(each, ReplicaMap)
+    ]
+
+
+def changes(told: list[Answer]) -> list[tuple[int, RingChange, int, Code | None]]:
+    return [
+        (each.spu_id, each.change, each.ring_size, each.code)
+        for each in told
+        if isinstance(each, RingEvent)
+    ]
+
+
+# The demotion itself.
+
+
+def test_what_it_leads_others_lead_and_nothing_moves() -> None:
+    """The leader and the new one change places; the ring stays as it is."""
+    life = Life(*Events().joins(0, 1, 2))
+    life.create("t", 3, 2)  # 01 12 20
+    told = life.demote(1)
+    assert maps(told) == [("t", 2, [[0, 1], [2, 1], [2, 0]], Mode.DEMOTION)]
+    assert changes(told) == [(1, RingChange.DEMOTED, 3, None)]
+    [map_] = [each for each in told if isinstance(each, ReplicaMap)]
+    assert (map_.cause, map_.reason and map_.reason.moves) == ("e1001", ())
+
+
+def test_who_leads_least_of_its_capacity_leads_then_the_first_of_the_list() -> None:
+    """Each choice is counted before the next, over all topics, by name."""
+    life = Life(*Events().joins(0, 1, 2, capacity=100), Events(first=50).join(3, capacity=1000))
+    life.manual("a", [0, 1, 2], [0, 2, 1])
+    life.manual("b", [0, 2, 3], [0, 1, 2], [2, 1, 3])
+    life.demote(0)
+    # SPU 2 leads one already, so 1 leads a's first; then 1 and 2 tie, and 2 comes first in its
+    # list; 3 leads the lowest share; then 1 leads one, 2 two.
+    assert life.lists("a") == [[1, 0, 2], [2, 0, 1]]
+    assert life.lists("b") == [[3, 2, 0], [1, 0, 2], [2, 1, 3]]
+
+
+def test_where_no_other_can_lead_it_leads_on_until_one_can() -> None:
+    """Its followers are offline or demoted too; a join or the end of a demotion changes that."""
+    life = Life(*Events().joins(0, 1, 2, 3))
+    life.manual("t", [0, 1], [0, 2])
+    life.manual("u", [0])
+    life.apply(life.build.leave(1))
+    life.demote(2)
+    assert maps(life.demote(0)) == []
+    assert maps(life.apply(life.build.join(1))) == [("t", 2, [[1, 0], [0, 2]], Mode.DEMOTION)]
+    assert maps(life.undemote(2)) == [("t", 3, [[1, 0], [2, 0]], Mode.DEMOTION)]
+
+
+def test_undemoted_nothing_comes_back_until_a_rebalance() -> None:
+    """It may lead again: a rebalance evens leaders."""
+    life = Life(*Events().joins(0, 1))
+    life.create("t", 6, 2, policy=Policy.BALANCED)
+    life.demote(1)
+    assert {row[0] for row in life.lists("t")} == {0}
+    assert maps(life.undemote(1)) == []
+    life.apply(ClusterRebalance(event_id="r", cluster_id="c1", max_moves=0))
+    leads = Counter(row[0] for row in life.lists("t"))
+    assert abs(leads[0] - leads[1]) <= 2
+
+
+def test_what_is_so_already_is_answered_and_changes_nothing() -> None:
+    """As of a cordon."""
+    life = Life(*Events().joins(0))
+    assert changes(life.undemote(0)) == [(0, RingChange.IGNORED, 1, Code.SPU_UNCHANGED)]
+    life.demote(0)
+    assert changes(life.demote(0)) == [(0, RingChange.IGNORED, 1, Code.SPU_UNCHANGED)]
+    assert changes(life.demote(9)) == [(9, RingChange.IGNORED, 1, Code.SPU_UNKNOWN)]
+
+
+def test_a_join_keeps_it_and_a_leave_for_good_forgets_it() -> None:
+    """As of a cordon, which it may have as well."""
+    life = Life(*Events().joins(0, 1))
+    life.demote(1)
+    life.apply(life.build.cordon(1))
+    life.apply(life.build.join(1, rack="b"))
+    life.apply(life.build.leave(1))
+    life.apply(life.build.join(1))
+    spu = life.state.spus[SpuId(1)]
+    assert (spu.cordoned, spu.demoted) == (True, True)
+    life.apply(life.build.leave(1, mode=LeaveMode.DECOMMISSION))
+    life.apply(life.build.join(1))
+    spu = life.state.spus[SpuId(1)]
+    assert (spu.cordoned, spu.demoted, life.state.demoted) == (False, False, set())
+
+
+# What is placed while an SPU is demoted.
+
+
+@pytest.mark.parametrize(
+    ("policy", "lists"),
+    [
+        (Policy.FLUVIO, [[0, 1, 2], [2, 1, 0], [2, 0, 1], [0, 1, 2]]),
+        (Policy.KAFKA, [[0, 1, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]]),
+        (Policy.REDPANDA, [[0, 1, 2]] * 4),
+        (Policy.BALANCED, [[0, 1, 2], [2, 0, 1], [2, 0, 1], [0, 2, 1]]),
+        (Policy.MANUAL, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [1, 0, 2]]),
+    ],
+)
+def test_each_policy_lets_others_lead_but_lists_by_hand_are_facts(
+    policy: Policy, lists: list[list[int]]
+) -> None:
+    """The same lists as without a demotion, with other leaders."""
+    life = Life(*Events().joins(0, 1, 2))
+    life.demote(1)
+    if policy is Policy.MANUAL:
+        life.manual("t", *lists)
+    else:
+        life.create("t", 4, 3, policy=policy)
+    assert life.lists("t") == lists
+    assert bool(life.wrongly_led()) == (policy is Policy.MANUAL)
+
+
+@pytest.mark.parametrize(("policy", "replicas", "racks"), [*product(AUTOMATIC, (1, 2, 3), (1, 3))])
+def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
+    policy: Policy, replicas: int, racks: int
+) -> None:
+    """With one replica it leads, since nobody else can. Which lists there are, a rule decides."""
+    build = Events()
+    life = Life(*[build.join(i, rack="abc"[i % racks]) for i in range(6)])
+    plain = Life(*[build.join(i, rack="abc"[i % racks]) for i in range(6)])
+    life.demote(4)
+    for number in range(5):
+        life.create(f"t{number}", 12, replicas, policy=policy)
+        life.apply(life.build.grow(f"t{number}", 18))
+        plain.create(f"t{number}", 12, replicas, policy=policy)
+        plain.apply(plain.build.grow(f"t{number}", 18))
+    assert life.wrongly_led() == []
+    rows = [row for number in range(5) for row in life.lists(f"t{number}")]
+    leads = Counter(row[0] for row in rows)
+    if replicas > 1:
+        assert leads[4] == 0
+    if replicas > 1 and policy is Policy.BALANCED:
+        assert max(leads.values()) - min(leads[i] for i in range(6) if i != 4) <= 1
+    if policy is not Policy.BALANCED:
+        before = [row for number in range(5) for row in plain.lists(f"t{number}")]
+        assert [set(row) for row in rows] == [set(row) for row in before]
+        assert [row for row in rows if 4 not in row] == [row for row in before if 4 not in row]
+
+
+@pytest.mark.parametrize("policy", AUTOMATIC)
+def test_a_repair_lets_another_lead(policy: Policy) -> None:
+    """Of the survivors or the replacement."""
+    life = Life(*Events().joins(0, 1, 2, 3))
+    life.create("t", 8, 2, policy=policy)
+    life.demote(1)
+    life.apply(life.build.leave(0, mode=LeaveMode.DECOMMISSION))
+    life.apply(life.build.leave(2, mode=LeaveMode.DECOMMISSION))
+    assert life.wrongly_led() == []
+    assert all(len(row) == 2 for row in life.lists("t"))
+
+
+def test_without_one_in_the_ring_creates_are_placed_ahead_as_before() -> None:
+    """One that is cordoned, or offline, takes no new replicas, so it cannot lead any."""
+    life = Life(*Events().joins(0, 1, 2))
+    event = life.build.create("t", 2, 2)
+
+    def kinds(event: Event) -> list[type]:
+        return [type(each) for each in step(life.state, event, default_policy=Policy.FLUVIO)]
+
+    life.demote(1)
+    assert GrantedCreate not in kinds(event)
+    life.apply(life.build.cordon(1))
+    assert kinds(life.build.create("u", 2, 2)) == [GrantedCreate]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_rebalance_gives_it_no_lead(data: st.DataObject) -> None:
+    """Whatever moves; and a second one has nothing to do."""
+    count = data.draw(st.integers(2, 6))
+    build = Events()
+    life = Life(*[build.join(i, rack=f"r{i % 3}") for i in range(count)])
+    ids = st.lists(st.integers(0, count - 1), min_size=1, max_size=3, unique=True)
+    for number in range(data.draw(st.integers(1, 4))):
+        life.manual(f"t{number}", *_even(data.draw(st.lists(ids, min_size=1, max_size=6))))
+    for spu_id in range(count):
+        if data.draw(st.integers(0, 2)) == 0:
+            life.demote(spu_id)
+    life.create("u", data.draw(st.integers(1, 12)), min(count, 2), policy=Policy.BALANCED)
+    life.apply(life.build.join(count, rack="new"))
+    life.apply(life.build.rebalance(data.draw(st.sampled_from([0, 2, 1000]))))
+    assert life.wrongly_led() == []
+
+
+def _even(rows: list[list[int]]) -> list[list[int]]:
+    width = min(map(len, rows))
+    return [row[:width] for row in rows]
+
+
+# The laws.
+
+
+@settings(max_examples=100, deadline=None)
+@given(life=lives())
+def test_the_three_laws_hold_with_cordons_and_demotions(life: list[dict[str, Any]]) -> None:
+    """Replay gives the state, a copy gives nothing, and the same events the same bytes."""
+    state, replayed, again = (ClusterState("c1") for _ in range(3))
+    for line in life:
+        event = event_from_json(json.dumps(line))
+        records = plain_records(step(state, event, default_policy=Policy.KAFKA))
+        for record in records:
+            evolve(replayed, record)
+        assert repr(plain_records(step(again, event, default_policy=Policy.KAFKA))) == repr(records)
+        assert plain_records(step(state, event, default_policy=Policy.KAFKA)) == ()
+    assert picture(replayed) == picture(state)
+
+
+def test_random_lives_have_demotions_that_matter() -> None:
+    """Else the simulation and `explain`'s properties would prove nothing of them."""
+    found: Counter[Mode] = Counter()
+    for seed in range(150):
+        life = life_of(seed)
+        assigner = ExplainingAssigner(life.default_policy)
+        for event in life.events:
+            for answer, _ in assigner.apply(event):
+                if isinstance(answer, ReplicaMap) and answer.reason is not None:
+                    found[answer.reason.mode] += 1
+    assert found[Mode.DEMOTION] >= 5
+
+
+# What is said of it.
+
+
+def test_explain_names_the_leader_that_was_passed_over() -> None:
+    """And, of the map that a demotion changed, who led before."""
+    assigner, build = ExplainingAssigner(Policy.FLUVIO), Events()
+    for event in [*build.joins(0, 1, 2), build.create("t", 2, 2)]:
+        assigner.apply(event)
+    [(_, [(partition, decision)]), _] = assigner.apply(build.demote(1))
+    assert (partition, decision.before, decision.replicas) == (1, (1, 2), (2, 1))
+    said = "SPU 2 leads now instead of SPU 1, which is demoted: no data moves"
+    assert said in decision_lines(decision)
+    [(_, reasons), _] = assigner.apply(build.create("u", 3, 2))
+    passed = {
+        partition: [(each.spu_id, each.why) for each in decision.replica_steps[0].passed]
+        for partition, decision in reasons
+    }
+    assert passed == {0: [], 1: [], 2: [(1, "demoted")]}
+    [_, _, (_, decision)] = reasons
+    assert decision.recomputed
+    lines = decision_lines(decision)
+    assert "leader   SPU 0: position 0 = (1 + 1 + gap 1) % 3, passed over SPU 1 (demoted)" in lines
+    assert "follower SPU 1: position 1" in lines
+
+
+@pytest.mark.parametrize(("kind", "name"), [(SpuDemote, "demote"), (SpuUndemote, "undemote")])
+def test_the_json_form_of_a_demotion_is_the_contracts(
+    kind: type[SpuDemote | SpuUndemote], name: str
+) -> None:
+    """Fixed by the contract, as every other line of `simulate`."""
+    line = f'{{"type":"spu_{name}","event_id":"e4","cluster_id":"c1","spu_id":0}}'
+    event = kind(event_id="e4", cluster_id="c1", spu_id=0)
+    assert event_from_json(line) == event
+    assert json.loads(event_to_json(event)) == json.loads(line)
+
+
+def test_only_the_map_of_a_demotion_is_written_with_version_4() -> None:
+    """The next create is written as ever, though a demoted SPU was passed over."""
+    life = Life(*Events().joins(0, 1))
+    versions = Registry.load().versions("ReplicaMap")
+    life.create("t", 2, 2)
+    told = [*life.demote(0), *life.create("u", 2, 2)]
+    found = [each for each in told if isinstance(each, ReplicaMap)]
+    for map_, version in zip(found, (4, 2), strict=True):
+        data = encode_record(map_)
+        assert data.startswith(confluent_header(versions[version - 1]))
+        assert decode_record(data) == map_
