@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import Event
@@ -19,10 +20,11 @@ from spu_assigner.stream.shard.input_batch import Batch, Row
 from spu_assigner.stream.shard.state_log import Shard
 from support.job.profiled import SHARDS
 from support.job.stores import TIME_MS, DictStore, run_batch
-from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Streams
+from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Read, Streams
 from support.kafka.reading import outputs, settled
 
 SHARDS_LEFT = 4 if SHARDS > 1 else 1  # it suits the profile; of several, no start would choose it
+POLL_SECONDS = 0.02
 SOURCES = {SPU_EVENTS: InputSource.SPU_EVENTS, TOPIC_EVENTS: InputSource.TOPIC_EVENTS}
 
 
@@ -41,7 +43,7 @@ class SmallJob:
         self._sink = sink
         self._admin = admin
         self._outputs = outputs(settings.topic_prefix)
-        self._sent: Counter[str] = Counter()
+        self._answered: Counter[tuple[str, int]] = Counter()  # by topic and partition
         self._batch = 0
 
     def apply(self, events: Iterable[Event]) -> None:
@@ -54,9 +56,47 @@ class SmallJob:
         """Answer these as one batch, as if they were there; back when the answers can be read."""
         rows: list[Row] = []
         for message in messages:
-            source, offset = SOURCES[message.topic], self._sent[message.topic]
+            source, offset = SOURCES[message.topic], self._answered[message.topic, 0]
             rows.append((source, 0, offset, TIME_MS, message.key, message.value))
-            self._sent[message.topic] += 1
+            self._answered[message.topic, 0] += 1
+        self._run(rows)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Answer what others send meanwhile, as a job that runs."""
+        is_over, faults = threading.Event(), list[BaseException]()
+
+        def work() -> None:
+            try:
+                with closing(self.streams.tail(*SOURCES)) as tail:
+                    while not is_over.is_set():
+                        self._answer_reads(list(tail.more()))
+                        is_over.wait(POLL_SECONDS)
+            except BaseException as fault:  # It is raised in the test.
+                faults.append(fault)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            worker.join()
+        if faults:
+            raise faults[0]
+
+    def _answer_reads(self, reads: Sequence[Read]) -> None:
+        """Those that were not answered yet, as one batch."""
+        rows: list[Row] = []
+        for read in reads:
+            if read.offset >= self._answered[read.topic, read.partition]:
+                place = (SOURCES[read.topic], read.partition, read.offset, read.time_ms)
+                rows.append((*place, read.key, read.value))
+                self._answered[read.topic, read.partition] = read.offset + 1
+        if rows:
+            self._run(rows)
+
+    def _run(self, rows: Sequence[Row]) -> None:
         batch = Batch.of_rows(rows)
         with BatchBuffer() as buffer:
             bundles = run_batch(self._shard, self._store, batch, self._options)
