@@ -331,14 +331,15 @@ def topic_map(state: ClusterState, name: str) -> TopicMap | None:
 
 
 def _size(topic: Topic) -> tuple[int, int, int]:
-    """Its partitions, its replicas, and how many lists are shorter than was asked for."""
+    """Its partitions, its replicas, and how many lists are shorter than they are to be."""
     lists = topic.replicas.lists()
     width = lists.matrix.shape[1]
-    if not lists.ragged:
+    if not lists.ragged and topic.wanted_lengths is None:
         short = len(lists) if width < topic.replication_factor else 0
         return len(lists), len(lists) * width, short
     lengths = lists.lengths()
-    return len(lists), sum(lengths), sum(each < topic.replication_factor for each in lengths)
+    pairs = zip(lengths, topic.lengths_wanted(len(lists)), strict=True)
+    return len(lists), sum(lengths), sum(found < wanted for found, wanted in pairs)
 
 
 def _diverse(state: ClusterState) -> int:

@@ -29,6 +29,7 @@ class Wanted:
 
     replicas: Rows | None  # None: it had a map, and is deleted
     replication_factor: int = 0  # that was asked for: a list with fewer is waiting
+    lengths: tuple[int, ...] | None = None  # of each list, where an adopted topic's differ
     is_released: bool = False  # its map went by a release: it stays in Kafka
     released_at: int | None = None  # of the last release that is known, ms; 0: time not known
 
@@ -36,7 +37,9 @@ class Wanted:
     def short(self) -> frozenset[int]:
         """The partitions whose lists wait for a replica."""
         rows = self.replicas or ()
-        return frozenset(n for n, row in enumerate(rows) if len(row) < self.replication_factor)
+        lengths = self.lengths or (self.replication_factor,) * len(rows)
+        pairs = enumerate(zip(rows, lengths, strict=True))
+        return frozenset(n for n, (row, length) in pairs if len(row) < length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from spu_assigner.stream.shard.clusters import entry_key
 LINE_SIZE_MAX: Final = 4 * MAP_SIZE_MAX  # an id takes more room as text than in Avro
 TYPES: Final = ("replica_map", "topic_status", "ring_event", "explanation")
 
+_SETTLING: Final = (Status.ASSIGNED, Status.ADOPTED, Status.DELETED, Status.RELEASED)
 
 class MapsError(AssignerError):
     """There are no replica maps to go by."""
@@ -73,6 +74,7 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
         topics[topic] = Wanted(
             replicas=None if lists is None else tuple(map(tuple, lists.tolist())),
             replication_factor=0 if found is None or lists is None else found.replication_factor,
+            lengths=None if found is None or lists is None else found.wanted_lengths,
             is_released=_is_release(message),
             released_at=released.get(topic),
         )
@@ -101,6 +103,7 @@ def maps_of_file(
 
     Such lines do not say how many replicas were asked for: a list is short if another of its map
     is longer, or if the topic's last status is `waiting`; then it is at least one replica short.
+    Of a topic that was adopted and does not wait, each list has the length that it is to have.
 
     Raises:
         MapsError: a line is none of `simulate`'s, or there is nothing of this cluster.
@@ -134,6 +137,7 @@ class _SimulatedLines:
         self._lists: dict[str, Rows | None] = {}
         self._waits: dict[str, str] = {}  # topic: what its last status says
         self._released: dict[str, bool] = {}  # topics that were once: whether they are so now
+        self._adopted: set[str] = set()  # their lists may differ in length
 
     def take(self, line: bytes) -> None:
         """Take over a line.
@@ -168,12 +172,19 @@ class _SimulatedLines:
             if topic in self._released:
                 self._released[topic] = False
         elif kind == "topic_status" and isinstance(topic, str):
-            if status == Status.WAITING:
-                self._waits[topic] = str(found.get("message"))
-            elif status in (Status.ASSIGNED, Status.DELETED, Status.RELEASED):
-                self._waits.pop(topic, None)  # A refusal of something else settles nothing.
-            if status == Status.RELEASED:
-                self._released[topic] = True
+            self._take_status(topic, str(status), str(found.get("message")))
+
+    def _take_status(self, topic: str, status: str, message: str) -> None:
+        if status == Status.WAITING:
+            self._waits[topic] = message
+        elif status in _SETTLING:
+            self._waits.pop(topic, None)  # A refusal of something else settles nothing.
+        if status == Status.ADOPTED:
+            self._adopted.add(topic)
+        elif status in (Status.DELETED, Status.RELEASED):
+            self._adopted.discard(topic)
+        if status == Status.RELEASED:
+            self._released[topic] = True
 
     def maps(self, is_meant: Callable[[str], bool]) -> Maps:
         """All that the lines say."""
@@ -181,10 +192,12 @@ class _SimulatedLines:
         for topic, rows in self._lists.items():
             widths = {len(row) for row in rows or ((),)}
             is_short = topic in self._waits and len(widths) == 1
+            is_whole = topic in self._adopted and topic not in self._waits
             if is_meant(topic):
                 topics[topic] = Wanted(
                     replicas=rows,
                     replication_factor=max(widths) + is_short,
+                    lengths=tuple(map(len, rows)) if is_whole and rows is not None else None,
                     is_released=self._released.get(topic, False),
                     released_at=0 if topic in self._released else None,
                 )

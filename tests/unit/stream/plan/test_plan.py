@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spu_assigner.core.base.events import TopicAdopted
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.plan.applied import AppliedRecords
 from spu_assigner.stream.plan.decision import make_plan, remaining
@@ -21,6 +23,9 @@ from spu_assigner.stream.plan.model import (
     Wanted,
 )
 from spu_assigner.stream.plan.rendering import plan_lines
+from spu_assigner.stream.plan.wanted_maps import maps_of_file
+from support.events.builders import Events
+from support.job.operator import simulated
 from support.job.plans import Topics, kafka, maps, record, recorded, there, wanted
 
 OTHER_ID = "id-of-an-earlier-one"
@@ -444,3 +449,17 @@ def test_what_remains_of_a_plan_is_what_was_not_done() -> None:
     left = remaining(plan, kafka({"a": [[1]], "b": [[1]]}))
     assert [change.topic for change in left.changes] == ["b"]
     assert left.unchanged == {"a": ((1,),)}
+
+
+def test_a_list_that_was_adopted_shorter_than_others_waits_for_nothing(tmp_path: Path) -> None:
+    """It is to have the length that it has; one that lost a replica waits as always."""
+    events = Events()
+    adopted = TopicAdopted(event_id="a", cluster_id="c1", topic="t", replicas=((1, 2, 3), (2,)))
+    told = [*events.joins(1, 2, 3), adopted]
+    assert simulated(tmp_path / "maps", told) == {"t": [[1, 2, 3], [2]]}
+    with (tmp_path / "maps").open("rb") as source:
+        wanted = maps_of_file(source, tmp_path / "maps", "c1", lambda _: True).topics["t"]
+    assert (wanted.lengths, wanted.short) == ((3, 1), frozenset())
+    assert replace(wanted, lengths=(3, 2)).short == {1}
+    plan = planned(maps({"t": wanted}), kafka({"t": [[1, 2, 3], [2]]}))
+    assert (plan.changes, plan.waiting) == ((), ())
