@@ -4,8 +4,9 @@ Each command is imported when it is called, and what is heavy (Spark, Kafka's cl
 inside the command: `simulate` answers in a fraction of a second.
 
 Exit status: 0 done; 1 the answer is no, or something outside failed; 2 wrong usage or settings;
-3 no answer in time (`produce --wait`); of `plan`, 2 says that there is something to do, and wrong
-usage is 1; 130 interrupted, 143 terminated. An error is one line on standard error.
+3 no answer in time (`produce --wait`, `adopt`); of `plan` and `adopt --dry-run`, 2 says that there
+is something to do, and wrong usage is 1; 130 interrupted, 143 terminated. An error is one line on
+standard error.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _COMMANDS: Final = {
     "explain": ("explain.command", "Tell why a topic's replicas are where they are."),
     "ui": ("ui.command", "Show clusters, rings, loads and maps in a browser."),
     "follow-brokers": ("follow.command", "Say who joins and leaves as a Kafka cluster shows it."),
+    "adopt": ("follow.adopt_command", "Take over the topics of a Kafka cluster as they are."),
     "plan": ("plan.command", "Show what would make Kafka's topics as their replica maps."),
     "apply": ("plan.command", "Make Kafka's topics as their replica maps."),
     "doctor": ("doctor.command", "Diagnose start-up failures, with a fix for each."),

@@ -94,7 +94,8 @@ def check(output: str, connection: Connection) -> int:
     "--mapped-topic",
     default=ANY_TOPIC,
     show_default=True,
-    help="Of an applier: a topic that a replica map names; call it once for each.",
+    help="Of an applier or adopter: a topic that a replica map names, or is to; call it once for "
+    "each.",
 )
 @click.option("--query-name", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
 @output_option

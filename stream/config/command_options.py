@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import click
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.limits import is_legal_name
 from spu_assigner.stream.common.quantities import byte_rate
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
@@ -138,6 +139,20 @@ def _target(servers: str | None, config: Path | None) -> Connection | None:
     if connection.security.warning is not None:
         click.echo(f"warning: target: {connection.security.warning}", err=True)
     return connection
+
+
+def cluster_option(what: str) -> Callable[[Command], Command]:
+    """The cluster that is meant; the command is given it as `cluster_id`."""
+
+    def checked(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+        if not is_legal_name(value):
+            expected = "1 to 249 of [a-zA-Z0-9._-], not '.' or '..'"
+            raise click.BadParameter(f"{value!r} is not {expected}")
+        return value
+
+    return click.option(
+        "--cluster", "--cluster-id", "cluster_id", required=True, callback=checked, help=what
+    )
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:

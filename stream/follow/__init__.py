@@ -1,4 +1,4 @@
-"""`follow-brokers`: the brokers of a Kafka cluster join and leave as SPUs.
+"""`adopt` and `follow-brokers`: a Kafka cluster's topics and brokers enter the state.
 
-Imports `kafka`, `config` and `common`.
+Imports `plan`, `kafka`, `config` and `common`.
 """

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, is_legal_name
+from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
 from spu_assigner.stream.common.interrupts import Interrupts
-from spu_assigner.stream.config.command_options import Form, broker_options, output_option
+from spu_assigner.stream.config.command_options import (
+    Form,
+    broker_options,
+    cluster_option,
+    output_option,
+)
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
@@ -36,21 +41,8 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
     return read
 
 
-def _cluster(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not is_legal_name(value):
-        raise click.BadParameter(f"{value!r} is not 1 to 249 of [a-zA-Z0-9._-], not '.' or '..'")
-    return value
-
-
 @click.command("follow-brokers")
-@click.option(
-    "--cluster",
-    "--cluster-id",
-    "cluster_id",
-    required=True,
-    callback=_cluster,
-    help="The cluster whose SPUs the brokers are.",
-)
+@cluster_option("The cluster whose SPUs the brokers are.")
 @click.option(
     "--watch-bootstrap-servers",
     metavar="HOST:PORT",

@@ -75,13 +75,18 @@ class FollowOutput:
         if self._form == "json":
             click.echo(event_to_json(event))
         elif isinstance(event, SpuJoined):
-            rack = "no rack" if event.rack is None else f"rack {printable(event.rack)}"
-            cores = "1 core" if event.cores == 1 else f"{event.cores} cores"
             verb = "would join" if self._dry_run else "joined"
-            click.echo(f"{verb}  SPU {event.spu_id}: {rack}, {cores}, {event.capacity} slots")
+            click.echo(f"{verb}  SPU {event.spu_id}: {join_text(event)}")
         else:
             verb = "would leave" if self._dry_run else "left  "
             click.echo(f"{verb}  SPU {event.spu_id}: missing for {missing_for or 0:.0f} s")
+
+
+def join_text(event: SpuJoined) -> str:
+    """What a join says of an SPU."""
+    rack = "no rack" if event.rack is None else f"rack {printable(event.rack)}"
+    cores = "1 core" if event.cores == 1 else f"{event.cores} cores"
+    return f"{rack}, {cores}, {event.capacity} slots"
 
 
 def brokers_text(ids: Sequence[int]) -> str:

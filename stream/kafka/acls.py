@@ -27,12 +27,14 @@ from spu_assigner.stream.kafka.topics import (
     REPLICA_MAP,
     RING_EVENTS,
     SPU_EVENTS,
+    TOPIC_EVENTS,
     TOPIC_STATUS,
     TOPICS,
     topic_name,
 )
 
 ANY_TOPIC: Final = "*"  # as Kafka's authorizer takes it
+CLUSTER_NAME: Final = "kafka-cluster"  # Kafka's name for the one that it is
 ANSWERS: Final = (REPLICA_MAP, TOPIC_STATUS, RING_EVENTS, DEAD_LETTER)
 
 
@@ -48,6 +50,7 @@ class Role(StrEnum):
     RECOVERER = "recoverer"
     FOLLOWER = "follower"
     APPLIER = "applier"
+    ADOPTER = "adopter"
 
 
 class Resource(StrEnum):
@@ -56,6 +59,7 @@ class Resource(StrEnum):
     TOPIC = "topic"
     TRANSACTIONAL_ID = "transactional-id"
     GROUP = "group"
+    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +206,29 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         ),
         Grant(("each that a map names",), "Delete", "only for `apply --delete`", is_mapped=True),
     ),
+    Role.ADOPTER: (
+        Grant(
+            (SPU_EVENTS,),
+            "Read, Write",
+            "`adopt`: brokers join that were never announced; `follow --topics` besides the "
+            "follower's",
+        ),
+        Grant((TOPIC_EVENTS,), "Write", "sends topics as they are, and releases"),
+        Grant((REPLICA_MAP, ASSIGNER_STATE), "Read", "what is mapped, and what the job remembers"),
+        Grant((TOPIC_STATUS, RING_EVENTS, DEAD_LETTER), "Read", "waits for the answers"),
+        Grant(
+            (APPLIED_TOPICS,),
+            "Read, Write, Create",
+            "records what it adopted, where the topics are, for `plan` and `apply`",
+        ),
+        Grant(("each that is adopted",), "Describe", "is seen with its lists", is_mapped=True),
+        Grant(
+            (CLUSTER_NAME,),
+            "Describe",
+            "where the topics are: which partitions Kafka is reassigning",
+            resource=Resource.CLUSTER,
+        ),
+    ),
 }
 
 
@@ -228,6 +255,7 @@ def acls(
     names = {Resource.TRANSACTIONAL_ID: f"{prefix}{query_name}", Resource.GROUP: group}
     if role is Role.FOLLOWER:
         names = dict.fromkeys(names, follower_name(cluster_id, prefix=prefix))
+    names[Resource.CLUSTER] = CLUSTER_NAME
 
     def named(grant: Grant, name: str) -> str:
         if grant.is_mapped:
@@ -250,7 +278,8 @@ def commands(given: Iterable[Acl], *, principal: str, servers: str) -> Iterator[
         operations.setdefault((acl.resource, acl.name), []).append(acl.operation)
     for (resource, name), listed in operations.items():
         asked = " ".join(f"--operation {operation}" for operation in listed)
+        on = "" if resource is Resource.CLUSTER else f" {shlex.quote(name)}"  # There is but one.
         yield (
             f"kafka-acls --bootstrap-server {servers} --add --allow-principal {principal} "
-            f"{asked} --{resource} {shlex.quote(name)}"
+            f"{asked} --{resource}{on}"
         )

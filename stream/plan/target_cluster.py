@@ -124,8 +124,20 @@ class Target:
             kafka_id=str(found.cluster_id),
             brokers=tuple(sorted(found.brokers)),
             topics=there,
-            ids=self._ids([name for name in (*topics, *deleted) if name in there]),
+            ids=self.ids([name for name in (*topics, *deleted) if name in there]),
         )
+
+    def ids(self, names: Sequence[str]) -> dict[str, str]:
+        """Kafka's ids of those of the topics that are there.
+
+        Raises:
+            TargetError: Kafka does not describe its topics.
+        """
+        return {
+            name: str(found.topic_id)
+            for name, found in self._described(names)
+            if not isinstance(found, KafkaException)
+        }
 
     def kafka_id(self) -> str:
         """Kafka's own id of the cluster."""
@@ -222,7 +234,7 @@ class Target:
             return _failures(changes, self._requested(changes, dry=dry))
         # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
         try:
-            ids = self._ids([change.topic for change in changes])
+            ids = self.ids([change.topic for change in changes])
         except TargetError:
             return [lost(change) for change in changes]
         reason = "it was deleted and made again meanwhile"
@@ -265,13 +277,6 @@ class Target:
                 f"this user may not Describe {listed(denied)} at {address(self._client)}; "
                 f"{GRANTING}"
             )
-
-    def _ids(self, names: Sequence[str]) -> dict[str, str]:
-        return {
-            name: str(found.topic_id)
-            for name, found in self._described(names)
-            if not isinstance(found, KafkaException)
-        }
 
     def _described(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """What Kafka says of topics, or its refusal."""

@@ -31,6 +31,7 @@ TYPES: Final = ("replica_map", "topic_status", "ring_event", "explanation")
 
 _SETTLING: Final = (Status.ASSIGNED, Status.ADOPTED, Status.DELETED, Status.RELEASED)
 
+
 class MapsError(AssignerError):
     """There are no replica maps to go by."""
 

@@ -25,9 +25,12 @@ from spu_assigner.core.base.events import SpuJoined, TopicDelete
 from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, Origin
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow import loop as follow_run
+from spu_assigner.stream.follow.adopt import AdoptRequest, adopt_topics
+from spu_assigner.stream.follow.adoption import AdoptionOptions
 from spu_assigner.stream.follow.decision import FollowOptions, Size
 from spu_assigner.stream.follow.kafka import require_rights
 from spu_assigner.stream.follow.loop import follow
+from spu_assigner.stream.follow.progress import Progress
 from spu_assigner.stream.follow.rendering import FollowOutput
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.session import Jars, build_session
@@ -66,6 +69,7 @@ QUERY = "spu-assigner"
 CLUSTER = "followed"
 CAPACITIES = itertools.count(100)
 PREFIX = "acls."
+ADOPTED_PREFIX = "adopted."  # there a job answers
 RECOVERED_PREFIX = "recovered."  # its outputs are a job's, and its markers foreign to the job here
 
 
@@ -81,7 +85,7 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def users(secured: Secured) -> Secured:
+def users(secured: Secured) -> Iterator[Secured]:
     """Users, topics, and something on each to be read."""
     given = {}
     for role in Role:
@@ -90,15 +94,15 @@ def users(secured: Secured) -> Secured:
             own = list(rights(role, prefix_of(role, user)))
             if number:
                 own[number - 1 : number] = weaker(own[number - 1])
-            if role is Role.APPLIER:  # Rights to any topic would be some to that of its records.
+            if role in MAPPED:  # Rights to any topic would be some to that of its records.
                 own = [
                     replace(acl, name=name)
                     for acl in own
-                    for name in (mapped(user) if acl.name == ANY_TOPIC else [acl.name])
+                    for name in (MAPPED[role](user) if acl.name == ANY_TOPIC else [acl.name])
                 ]
             given[user] = [*own, *(rights(Role.CONSUMER) if role is Role.GROUP else ())]
     secured.allow(given)
-    for prefix in (PREFIX, RECOVERED_PREFIX):
+    for prefix in (PREFIX, RECOVERED_PREFIX, ADOPTED_PREFIX):
         create_topics(secured.plain, prefix=prefix, partitions=1)
     everybody = settings_of_everybody(secured, PREFIX)
     send(everybody)
@@ -106,7 +110,8 @@ def users(secured: Secured) -> Secured:
     with small_job(settings_of_everybody(secured, RECOVERED_PREFIX)) as job:
         events = Events("c1")
         job.apply([*events.joins(0, 1), events.create("a", 2, 2)])
-    return secured
+    with small_job(settings_of_everybody(secured, ADOPTED_PREFIX)) as job, job.answering():
+        yield secured
 
 
 def weaker(acl: Acl) -> list[Acl]:
@@ -293,6 +298,14 @@ def mapped(user: str) -> list[str]:
     return [f"{user}-{each}" for each in ("new", "wide", "old")]
 
 
+def adopted(user: str) -> list[str]:
+    """What an adopter adopts."""
+    return [f"{user}-there"]
+
+
+MAPPED = {Role.APPLIER: mapped, Role.ADOPTER: adopted}  # the user's own topics
+
+
 def mark_as_before_0_3(secured: Secured) -> None:
     """A marker that does not tell how far the input was read: `assigner-audit` must be asked."""
     sink = TransactionalSink(settings_of_everybody(secured, RECOVERED_PREFIX), shards=1)
@@ -322,6 +335,22 @@ def follow_once(settings: Settings) -> None:
         follow(connection, connection, order, FollowOutput("json"), check=lambda: None)
 
 
+def adopt_one(settings: Settings) -> None:
+    """Adopt a topic into a cluster of the user's own, in which no broker has joined yet."""
+    user = str(settings.security.sasl_username)
+    (name,) = adopted(user)
+    request = AdoptRequest(
+        connection=settings.connection(),
+        target_connection=None,
+        options=AdoptionOptions(cluster_id=user, globs=(name,)),
+    )
+    report = adopt_topics(
+        request, say=print, progress=Progress("adopt", is_quiet=True), check=lambda: None
+    )
+    assert not report.rejected, report.rejected
+    assert report.adopted == (name,), f"{name} is missing"
+
+
 WORK: dict[Role, Callable[[Settings], None]] = {
     Role.JOB: run_job,
     Role.PRODUCER: produce,
@@ -332,6 +361,7 @@ WORK: dict[Role, Callable[[Settings], None]] = {
     Role.RECOVERER: recover_all,
     Role.FOLLOWER: follow_once,
     Role.APPLIER: apply_maps,
+    Role.ADOPTER: adopt_one,
 }
 
 
@@ -341,7 +371,8 @@ LOOKING = (Role.JOB, Role.RECOVERER)  # at their rights, before they do anything
 def prefix_of(role: Role, user: str) -> str:
     """Where topics are made each user has his own."""
     recovered = dict.fromkeys((Role.RECOVERER, Role.APPLIER), RECOVERED_PREFIX)
-    return {Role.ADMIN: f"{user}.", **recovered}.get(role, PREFIX)
+    others = {Role.ADMIN: f"{user}.", Role.ADOPTER: ADOPTED_PREFIX}
+    return {**others, **recovered}.get(role, PREFIX)
 
 
 def spoil(secured: Secured, name: str) -> None:
@@ -363,10 +394,11 @@ def prepare(
     secured: Secured, role: Role, user: str, spoiled: str | None, *, has_records: bool = True
 ) -> None:
     """What must be there for all rights to be used; for those to make something, must not."""
-    for name in mapped(user)[1:] if role is Role.APPLIER else ():
+    there = {Role.APPLIER: mapped(user)[1:], Role.ADOPTER: adopted(user)}
+    for name in there.get(role, ()):
         spoil(secured, name)
-    if role is Role.APPLIER and not has_records:
-        remove(secured, f"{RECOVERED_PREFIX}{APPLIED_TOPICS}")
+    if role in MAPPED and not has_records:
+        remove(secured, f"{prefix_of(role, user)}{APPLIED_TOPICS}")
     if spoiled is not None:
         spoil(secured, spoiled)
     if role is Role.RECOVERER:
@@ -400,8 +432,7 @@ def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: i
         role,
         user,
         missing.name if missing.operation == "AlterConfigs" else None,
-        has_records=(role, missing.operation, missing.name)
-        != (Role.APPLIER, "Create", f"{prefix}{APPLIED_TOPICS}"),
+        has_records=(missing.operation, missing.name) != ("Create", f"{prefix}{APPLIED_TOPICS}"),
     )
     with pytest.raises((AssignerError, KafkaException, AssertionError)) as caught:
         WORK[role](settings)

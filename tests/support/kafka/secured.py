@@ -44,6 +44,7 @@ _RESOURCES = {
     Resource.TOPIC: ResourceType.TOPIC,
     Resource.GROUP: ResourceType.GROUP,
     Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
+    Resource.CLUSTER: ResourceType.BROKER,
 }
 _OPERATIONS = {
     "Read": AclOperation.READ,

@@ -1,0 +1,289 @@
+"""Adopting: look at Kafka, read the maps, decide, send, wait, look again, record.
+
+Rules: what is sent is what the second look is compared with: a topic that others changed or deleted
+meanwhile is reported, and the next run takes it as it is then. Topics that are as mapped in the end
+are recorded in `applied-topics` as found, so that `plan` and `apply` know them: they grow with
+their maps, moves are written for them, and no command deletes them. A run that was killed is
+repeated: what it adopted is as mapped, and what was not answered is sent with the same id.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+
+from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.follow.adoption import (
+    AdoptionDecision,
+    AdoptionOptions,
+    FoundTopic,
+    decide_adoptions,
+)
+from spu_assigner.stream.follow.decision import (
+    Announced,
+    FollowOptions,
+    Sightings,
+    Size,
+    crowded,
+    decide,
+    followed_clusters,
+)
+from spu_assigner.stream.follow.exchange import EventExchange
+from spu_assigner.stream.follow.kafka import (
+    AnnouncedReader,
+    ClusterSnapshot,
+    FollowError,
+    WatchedCluster,
+)
+from spu_assigner.stream.follow.kafka_topics import PublishedReader, WatchedTopics
+from spu_assigner.stream.follow.progress import Progress
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.errors import GRANTING, AccessError
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
+from spu_assigner.stream.plan.applied import notes
+from spu_assigner.stream.plan.applied_store import AppliedLedger
+from spu_assigner.stream.plan.model import Maps, TopicReason, Wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptRequest:
+    """What is to be adopted, and where it goes."""
+
+    connection: Connection  # to the job's topics
+    target_connection: Connection | None  # to another Kafka cluster, whose topics are adopted
+    options: AdoptionOptions
+    size: Size = field(default_factory=Size)  # of brokers that join
+    accept_cluster: bool = False  # although the SPUs are another cluster's brokers
+    dry_run: bool = False
+    wait_seconds: float = 60.0  # for which nothing may be answered
+
+    @property
+    def target(self) -> Connection:
+        """Where the topics are."""
+        return self.target_connection or self.connection
+
+    def ledger(self, *, is_there: bool) -> AppliedLedger:
+        """What is recorded of the topics, beside them."""
+        connection = replace(self.target, prefix=self.connection.prefix)
+        return AppliedLedger(connection, self.options.cluster_id, is_there=is_there)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptReport:
+    """What was decided, and what became of it."""
+
+    kafka_cluster: str
+    joins: tuple[SpuJoined, ...]
+    crowded: Mapping[int, tuple[int, int]]  # joins with too little room: replicas, capacity
+    decision: AdoptionDecision
+    adopted: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
+    rejected: tuple[TopicReason, ...] = ()  # by the job
+    changed: tuple[TopicReason, ...] = ()  # by others, while they were adopted
+    unanswered: int = 0
+
+    @property
+    def is_nothing_to_do(self) -> bool:
+        return not (self.joins or self.decision.events)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left that was asked for."""
+        left = (self.decision.left, self.rejected, self.changed)
+        return not any(left) and not self.unanswered
+
+
+def adopt_topics(
+    request: AdoptRequest,
+    *,
+    say: Callable[[str], None],
+    progress: Progress,
+    check: Callable[[], None],
+) -> AdoptReport:
+    """Adopt, or with `dry_run` only look; what became of it.
+
+    Raises:
+        FollowError: the SPUs are brokers of another Kafka cluster.
+        TargetError, UnreachableError: the topics cannot be looked at.
+        ClientError: the job's topics cannot be read, or do not take events or records.
+    """
+    with ExitStack() as stack:
+        brokers = stack.enter_context(closing(WatchedCluster(request.target)))
+        look = brokers.first_look()
+        topics = stack.enter_context(closing(WatchedTopics(request.target)))
+        run = _AdoptRun(request, look, topics)
+        exchange = None
+        if not request.dry_run:
+            run.require_rights()
+            exchange = stack.enter_context(
+                EventExchange(request.connection, seconds=request.wait_seconds, check=check)
+            )
+        report = run.decided(brokers)
+        if exchange is None or (report.is_nothing_to_do and not report.decision.equal):
+            return report
+        for broker, (count, capacity) in report.crowded.items():
+            say(
+                f"warning: broker {broker} holds {count:,} replicas in Kafka already, more than "
+                f"half of the {capacity:,} slots that it joins with; set --capacity"
+            )
+        if report.decision.events or report.joins:
+            report = run.sent(report, exchange, progress)
+        run.record(report)
+        return report
+
+
+class _AdoptRun:
+    """One run."""
+
+    def __init__(self, request: AdoptRequest, look: ClusterSnapshot, topics: WatchedTopics) -> None:
+        names = {topic_name(spec.name, prefix=request.connection.prefix) for spec in TOPICS}
+        self._request = request
+        self._options = replace(request.options, own=frozenset(names))
+        self._look = look
+        self._topics = topics
+        self._found: Mapping[str, FoundTopic] = topics.look(self._options.is_meant)
+        self._records = topic_name(APPLIED_TOPICS, prefix=request.connection.prefix)
+        self._ledger = request.ledger(is_there=self._records in self._found)
+        self._applied = self._ledger.read()
+
+    def require_rights(self) -> None:
+        """Return if what is adopted can be recorded.
+
+        Raises:
+            AccessError: this user may not write there.
+        """
+        if self._ledger.is_there and not self._topics.target.may_write(self._records):
+            raise AccessError(
+                f"this user may not Write {self._records}; {GRANTING} (role {Role.ADOPTER})"
+            )
+
+    def decided(self, brokers: WatchedCluster) -> AdoptReport:
+        """What is to be sent."""
+        cluster_id = self._options.cluster_id
+        with closing(PublishedReader(self._request.connection, cluster_id)) as maps:
+            published = maps.now()
+        with closing(AnnouncedReader(self._request.connection, cluster_id)) as reader:
+            announced, origin = reader.announced.by_spu(), reader.origin
+        self._require_cluster(announced)
+        joins = new_joins(self._request, self._look, announced, origin=origin)
+        decision = decide_adoptions(
+            self._found,
+            published,
+            self._applied,
+            self._options,
+            spus=(*announced, *(join.spu_id for join in joins)),
+            occurred_at=time.time_ns() // 1_000_000,
+        )
+        if decision.gone:
+            self._topics.require_sight(decision.gone)
+        return AdoptReport(
+            kafka_cluster=self._look.kafka_cluster,
+            joins=joins,
+            crowded=crowded(joins, brokers.replicas_held()) if joins else {},
+            decision=decision,
+        )
+
+    def sent(self, report: AdoptReport, exchange: EventExchange, progress: Progress) -> AdoptReport:
+        """Send what was decided, wait for the answers, and look again."""
+        events = report.decision.events
+        with progress.shown(len(report.joins) + len(events)):
+            if exchange.run(report.joins, progress.add):
+                exchange.run(events, progress.add)
+        accepted = [event for event in events if event.event_id in exchange.accepted]
+        rejected = [
+            TopicReason(topic=event.topic, reason=exchange.rejected[event.event_id])
+            for event in events
+            if event.event_id in exchange.rejected
+        ]
+        rejected += [
+            TopicReason(topic=f"SPU {join.spu_id}", reason=exchange.rejected[join.event_id])
+            for join in report.joins
+            if join.event_id in exchange.rejected
+        ]
+        self._found = self._topics.look(self._options.is_meant)
+        return replace(
+            report,
+            adopted=tuple(each.topic for each in accepted if isinstance(each, TopicAdopted)),
+            released=tuple(each.topic for each in accepted if isinstance(each, TopicRelease)),
+            rejected=tuple(rejected),
+            changed=tuple(self._changed([e for e in accepted if isinstance(e, TopicAdopted)])),
+            unanswered=len(report.joins)
+            + len(events)
+            - len(exchange.accepted)
+            - len(exchange.rejected),
+        )
+
+    def record(self, report: AdoptReport) -> None:
+        """Record what is as it was adopted, or as mapped, as found; forget what was released.
+
+        What was adopted on a leaving SPU is mapped otherwise by now, and known all the same.
+        """
+        changed = {each.topic for each in report.changed}
+        maps = {
+            name: Wanted(replicas=self._found[name].rows)
+            for name in (*report.decision.equal, *report.adopted)
+            if name in self._found
+            and name not in changed
+            and name not in self._applied.intents  # An `apply` that runs records it itself.
+        }
+        wanted = Maps(cluster_id=self._options.cluster_id, topics=maps)
+        now_ms = int(time.time() * 1000)
+        noted = notes(wanted, self._topics.cluster, self._applied, now_ms=now_ms)
+        self._ledger.record(noted.records)
+        self._ledger.forget(name for name in report.released if name in self._applied.records)
+
+    def _changed(self, adopted: Sequence[TopicAdopted]) -> list[TopicReason]:
+        """Topics that are not as they were adopted any more."""
+        changed = []
+        for event in adopted:
+            now = self._found.get(event.topic)
+            if now is None:
+                why = "was deleted while it was adopted; run this again with --forget-gone"
+            elif now.reassigned or now.rows != event.replicas:
+                why = "was changed by others while it was adopted; run this again"
+            else:
+                continue
+            changed.append(TopicReason(topic=event.topic, reason=why))
+        return changed
+
+    def _require_cluster(self, announced: Mapping[int, Announced]) -> None:
+        mine = self._look.kafka_cluster
+        others = [each for each in followed_clusters(announced) if each != mine]
+        if others and not self._request.accept_cluster:
+            raise FollowError(
+                f"SPUs of cluster {self._options.cluster_id!r} are brokers of Kafka cluster "
+                f"{others[0]}, and this is {mine}; check --target-bootstrap-servers, or say "
+                "--accept-cluster if its topics are to be those of this one now"
+            )
+
+
+def new_joins(
+    request: AdoptRequest,
+    look: ClusterSnapshot,
+    announced: Mapping[int, Announced],
+    *,
+    origin: str,
+) -> tuple[SpuJoined, ...]:
+    """The brokers that were never announced join, by the ids that a follower would use."""
+    options = FollowOptions(
+        cluster_id=request.options.cluster_id,
+        kafka_cluster=look.kafka_cluster,
+        grace_seconds=math.inf,
+        size=request.size,
+    )
+    decision = decide(
+        announced,
+        Sightings().after(look.racks, now=0.0, gap=0.0),
+        options,
+        origin=origin,
+        occurred_at=time.time_ns() // 1_000_000,
+    )
+    return tuple(
+        event
+        for event in decision.events
+        if isinstance(event, SpuJoined) and event.spu_id not in announced
+    )

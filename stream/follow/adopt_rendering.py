@@ -1,0 +1,104 @@
+"""What `adopt` prints, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from spu_assigner.core.base.events import TopicAdopted
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.follow.adopt import AdoptReport
+from spu_assigner.stream.follow.adoption import AdoptionDecision
+from spu_assigner.stream.follow.rendering import join_text
+from spu_assigner.stream.plan.model import TopicReason
+from spu_assigner.stream.plan.rendering import counted
+
+
+def dry_run_lines(report: AdoptReport) -> Iterator[str]:
+    """What would be sent, a line for each event; and what would not, and why."""
+    decision = report.decision
+    yield from (f"+ SPU {join.spu_id}  {join_text(join)}" for join in report.joins)
+    for event in decision.adopted:
+        revision = decision.revisions.get(event.topic)
+        why = "has no map" if revision is None else f"differs from revision {revision} of its map"
+        yield f"{'+' if revision is None else '~'} {event.topic}  {size_text(event)}: {why}"
+    yield from (f"- {event.topic}  gone from Kafka: is released" for event in decision.released)
+    yield from _problem_lines(report)
+    yield from (f"? {each.topic}  {each.reason}" for each in decision.pending)
+    parts = [
+        counted(len(report.joins), "broker") + " to join",
+        counted(len(decision.adopted), "topic") + " to adopt",
+        *([f"{len(decision.released)} to release"] if decision.released else []),
+        *_other_counts(decision),
+    ]
+    yield ("nothing to do: " if report.is_nothing_to_do else "") + ", ".join(parts)
+
+
+def report_lines(report: AdoptReport) -> Iterator[str]:
+    """What was done, and what was not, and why."""
+    rejected = {each.topic for each in report.rejected}
+    for join in report.joins:
+        if f"SPU {join.spu_id}" not in rejected:
+            yield f"joined  SPU {join.spu_id}: {join_text(join)}"
+    yield from _problem_lines(report)
+    parts = [
+        counted(len(report.adopted), "topic") + " adopted",
+        *([f"{len(report.released)} released"] if report.released else []),
+        *([f"{report.unanswered} not answered"] if report.unanswered else []),
+        *([f"{len(report.rejected)} rejected"] if report.rejected else []),
+        *_other_counts(report.decision),
+    ]
+    yield ", ".join(parts)
+
+
+def report_json(report: AdoptReport, *, dry_run: bool) -> dict[str, object]:
+    """The same for programs; the events as `simulate` reads them."""
+    decision = report.decision
+    given: list[Any] = [*report.joins, *decision.events]
+    return {
+        "kafka_cluster": report.kafka_cluster,
+        "dry_run": dry_run,
+        "events": [json.loads(event_to_json(event)) for event in given],
+        "joined": [] if dry_run else [join.spu_id for join in report.joins],
+        "adopted": report.adopted,
+        "released": report.released,
+        "rejected": _reasons(report.rejected),
+        "changed": _reasons(report.changed),
+        "unanswered": report.unanswered,
+        "as_mapped": len(decision.equal),
+        "pending": _reasons(decision.pending),
+        "left": _reasons(decision.left),
+        "gone": decision.gone,
+    }
+
+
+def size_text(event: TopicAdopted) -> str:
+    """Partitions and replicas of a topic that is adopted."""
+    lengths = sorted({len(row) for row in event.replicas})
+    replicas = " or ".join(filter(None, [", ".join(map(str, lengths[:-1])), str(lengths[-1])]))
+    ending = "" if lengths == [1] else "s"
+    return f"{counted(len(event.replicas), 'partition')} of {replicas} replica{ending}"
+
+
+def _problem_lines(report: AdoptReport) -> Iterator[str]:
+    for each in (*report.decision.left, *report.rejected, *report.changed):
+        yield f"! {each.topic}  {printable(each.reason)}"
+    if not any(each.topic in report.decision.gone for each in report.decision.released):
+        for topic in report.decision.gone:
+            yield f". {topic}  is gone from Kafka; --forget-gone releases it"
+
+
+def _other_counts(decision: AdoptionDecision) -> list[str]:
+    counts = (
+        (len(decision.equal), "as mapped before"),
+        (len(decision.pending), "changed here, for `apply` to carry out"),
+        (len(decision.left), "left alone"),
+        (len(decision.gone) - len(decision.released), "gone"),
+    )
+    return [f"{count} {what}" for count, what in counts if count]
+
+
+def _reasons(reasons: Sequence[TopicReason]) -> list[dict[str, str]]:
+    return [{"topic": each.topic, "reason": each.reason} for each in reasons]

@@ -1,0 +1,241 @@
+"""`adopt` on three real brokers: topics that others made enter the state as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from click.testing import Result
+from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.core.base.events import LeaveMode
+from spu_assigner.stream.follow import adopt as adopt_run
+from spu_assigner.stream.follow.kafka_topics import WatchedTopics
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.job.operator import Lists, Operator
+from support.job.small_job import SmallJob, small_job
+from support.kafka.reading import committed
+
+TOPICS = 30
+SHAPES: tuple[Lists, ...] = (
+    [[1]],
+    [[3, 1, 2], [2, 3, 1]],
+    [[2], [1, 3], [3, 1, 2]],
+)
+
+
+@contextmanager
+def running(operator: Operator) -> Iterator[SmallJob]:
+    """A job that answers, and has seen nothing yet."""
+    create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
+    with small_job(operator.settings()) as job, job.answering():
+        yield job
+
+
+@pytest.fixture
+def job(operator: Operator) -> Iterator[SmallJob]:
+    with running(operator) as job:
+        yield job
+
+
+def adopt(operator: Operator, *options: object) -> Result:
+    """Of the test's own topics: others are in the cluster, too."""
+    return operator("adopt", "--cluster", "c1", "--topics", f"{operator.prefix}*", *options)
+
+
+def make(operator: Operator, topics: dict[str, Lists]) -> None:
+    """All at once."""
+    new = [
+        NewTopic(operator.name(topic), len(lists), replica_assignment=lists)
+        for topic, lists in topics.items()
+    ]
+    with AdminClient(operator.cluster.client) as admin:
+        # Kafka itself makes topics of one replication factor; lists of several come by moves.
+        for future in admin.create_topics(new).values():
+            future.result(timeout=60)
+    operator.wait(list(topics), lambda found: found == topics)
+
+
+def mapped(job: SmallJob, operator: Operator) -> dict[str, Lists]:
+    """As the job knows it."""
+    topics = job.states()["c1"].topics
+    return {
+        name.removeprefix(operator.prefix): topic.replicas.lists().tolist()
+        for name, topic in topics.items()
+    }
+
+
+def sent(operator: Operator) -> int:
+    """The events in both inputs."""
+    names = [operator.name("spu-events"), operator.name("topic-events")]
+    return sum(len(committed(operator.cluster.bootstrap_servers, name)) for name in names)
+
+
+@pytest.mark.smoke
+def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
+    operator: Operator, job: SmallJob
+) -> None:
+    """The brokers join first; `plan` and `apply` do nothing afterwards; the audit is clean."""
+    topics = {f"t{n:02}": [[1 + n % 3], [2 - n % 2]][: 1 + n % 2] for n in range(TOPICS)}
+    make(operator, topics)
+    looked = adopt(operator, "--dry-run")
+    assert (looked.exit_code, sent(operator)) == (2, 0), looked.output
+    assert looked.stdout.splitlines()[0] == "+ SPU 1  rack a, 1 core, 6998 slots"
+    assert f"+ {operator.name('t00')}  1 partition of 1 replica: has no map" in looked.stdout
+    assert looked.stdout.splitlines()[-1] == f"3 brokers to join, {TOPICS} topics to adopt"
+    done = adopt(operator)
+    assert (done.exit_code, done.stderr) == (
+        0,
+        f"adopt: sends {TOPICS + 3} events and waits for answers\n",
+    ), done.output
+    assert done.stdout.splitlines()[-1] == f"{TOPICS} topics adopted"
+    assert mapped(job, operator) == topics == operator.lists(*topics)
+    count = sent(operator)
+    assert count == TOPICS + 3
+
+    planned = operator.plan()
+    assert planned.exit_code == 0
+    assert planned.stdout.splitlines()[0] == f"= {TOPICS} topics as mapped"
+    assert planned.stdout.splitlines()[1].startswith("nothing to do: ")
+    assert "not made by apply" not in planned.stdout
+    applied = operator.apply("--delete", "--yes")
+    assert (applied.exit_code, applied.stderr) == (0, "")
+    assert f"0 created, 0 grown, 0 deleted; {TOPICS} as mapped before" in applied.stdout
+    again = adopt(operator)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert again.stdout.splitlines() == [f"0 topics adopted, {TOPICS} as mapped before"]
+    assert adopt(operator, "--dry-run").exit_code == 0
+    assert sent(operator) == count
+    audited = operator("verify", "--strict")
+    assert audited.exit_code == 0, audited.output
+
+
+def reassign(operator: Operator, topics: dict[str, Lists]) -> None:
+    """By others, with kafka-python's admin client; back when every broker tells of it."""
+    from kafka import TopicPartition
+    from kafka.admin import KafkaAdminClient
+
+    client = KafkaAdminClient(bootstrap_servers=operator.cluster.bootstrap_servers.split(","))
+    try:
+        client.alter_partition_reassignments(
+            {
+                TopicPartition(operator.name(topic), number): row
+                for topic, lists in topics.items()
+                for number, row in enumerate(lists)
+            }
+        )
+    finally:
+        client.close()
+    operator.wait(list(topics), lambda found: found == topics)
+
+
+def test_what_others_change_in_kafka_is_adopted_as_it_is_then(
+    operator: Operator, job: SmallJob
+) -> None:
+    """Lists of several lengths, another order, more partitions; what `apply` made as well."""
+    make(operator, {"a": [[1], [2]], "b": [[1, 2]]})
+    assert adopt(operator).exit_code == 0
+    sender_topics = {"a": [[2, 3, 1], [2]], "b": [[2, 1]]}
+    reassign(operator, sender_topics)
+    done = adopt(operator, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["adopted"] == [operator.name("a"), operator.name("b")]
+    assert mapped(job, operator) == sender_topics
+    assert {each.revision for each in job.states()["c1"].topics.values()} == {2}
+    planned = operator.plan()
+    assert planned.exit_code == 0, planned.stdout
+    assert "waiting" not in planned.stdout  # A shorter list is a fact, and waits for nothing.
+    assert operator("verify", "--strict").exit_code == 0
+
+
+def test_an_adopted_topic_grows_and_is_never_deleted_by_apply(
+    operator: Operator, job: SmallJob
+) -> None:
+    """Its map is the plan from then on, and whose topic it is stays known."""
+    make(operator, {"a": [[1]], "b": [[2]]})
+    assert adopt(operator).exit_code == 0
+    produced = operator(
+        *("produce", "topic-grow", "--cluster", "c1", "--topic", operator.name("a")),
+        *("--partitions", 3, "--wait"),
+    )
+    assert produced.exit_code == 0, produced.output
+    left = adopt(operator)
+    assert (left.exit_code, left.stdout.splitlines()[-1]) == (
+        0,
+        "0 topics adopted, 1 as mapped before, 1 changed here, for `apply` to carry out",
+    )
+    assert operator.apply().exit_code == 0
+    assert operator.lists("a") == {"a": mapped(job, operator)["a"]}
+    operator("produce", "topic-delete", "--cluster", "c1", "--topic", operator.name("b"), "--wait")
+    applied = operator.apply("--delete", "--yes")
+    assert (applied.exit_code, operator.lists("b")) == (0, {"b": [[2]]})
+    assert (
+        adopt(operator).stdout.splitlines()[-1].endswith("1 changed here, for `apply` to carry out")
+    )
+
+
+def test_a_decommission_is_not_taken_back(operator: Operator, job: SmallJob) -> None:
+    """The moves are planned; Kafka has not made them yet."""
+    make(operator, {"a": [[1, 2]], "b": [[2, 3]]})
+    assert adopt(operator).exit_code == 0
+    left = operator(
+        *("produce", "spu-left", "--cluster", "c1", "--spu-id", 1),
+        *("--mode", LeaveMode.DECOMMISSION.value, "--wait"),
+    )
+    assert left.exit_code == 0, left.output
+    count = sent(operator)
+    looked = adopt(operator, "--dry-run")
+    assert looked.exit_code == 0
+    assert f"? {operator.name('a')}  its map was changed by a repair" in looked.stdout
+    assert adopt(operator).exit_code == 0
+    assert sent(operator) == count
+    assert mapped(job, operator)["a"] != [[1, 2]]
+
+
+def test_a_topic_that_is_deleted_or_changed_meanwhile_is_reported_and_the_next_run_ends_it(
+    operator: Operator, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By others, between the look and the answers."""
+    make(operator, {"a": [[1]], "b": [[1]], "c": [[1]]})
+    looks = []
+    look = WatchedTopics.look
+
+    def disturbed(self: WatchedTopics, *given: object) -> object:
+        looks.append(given)
+        if len(looks) == 2:
+            operator.remove("a")
+            reassign(operator, {"b": [[2]]})
+        return look(self, *given)  # type: ignore[arg-type]  # as it is called
+
+    monkeypatch.setattr(adopt_run.WatchedTopics, "look", disturbed)
+    done = adopt(operator)
+    assert done.exit_code == 1, done.output
+    told = done.stdout.splitlines()
+    assert (
+        f"! {operator.name('a')}  was deleted while it was adopted; run this again with"
+        in (told[3])
+    )
+    assert told[4] == f"! {operator.name('b')}  was changed by others while it was adopted; " + (
+        "run this again"
+    )
+    assert set(operator.recorded()) == {"c"}
+    again = adopt(operator, "--forget-gone")
+    assert again.exit_code == 0, again.output
+    assert mapped(job, operator) == {"b": [[2]], "c": [[1]]} == operator.lists("a", "b", "c")
+    assert set(operator.recorded()) == {"b", "c"}
+
+
+def test_without_a_job_it_says_so_and_the_events_are_answered_later(operator: Operator) -> None:
+    """The next run sends the same events, which changes nothing."""
+    create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
+    make(operator, {"a": [[1]]})
+    done = adopt(operator, "--wait", "0.5")
+    assert done.exit_code == 3
+    assert re.search(r"adopt: \d events were not answered within 0.5 s; is the job", done.stderr)
+    with small_job(operator.settings()) as job, job.answering():
+        again = adopt(operator)
+        assert again.exit_code == 0, again.output
+        assert mapped(job, operator) == {"a": [[1]]}
+        assert job.states()["c1"].topics[operator.name("a")].revision == 1
