@@ -33,7 +33,6 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import assert_never
 
 from spu_assigner.core.base.errors import Code
@@ -74,10 +73,8 @@ from spu_assigner.core.decision.adoption import adopt, own_events_after
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
-    entered,
     rejected,
     ring_event,
-    ring_with,
     ring_without,
     status,
     with_final_size,
@@ -85,13 +82,13 @@ from spu_assigner.core.decision.answers import (
 from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
+from spu_assigner.core.decision.removal import forget
 from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.requests import (
     automatic,
     decide_grow,
     place_create,
     refuse_create,
-    shown_index,
 )
 from spu_assigner.core.decision.waiting import (
     in_turn,
@@ -107,7 +104,6 @@ from spu_assigner.core.state.cluster_state import (
     evolve,
     new_event_hash,
 )
-from spu_assigner.core.state.core_weights import weights_after
 
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
 
@@ -172,9 +168,9 @@ def decide(
         case TopicCreate():
             return _create(state, event, hashed, default_policy, reserved_names)
         case TopicDelete():
-            records = _forget(state, event, Status.DELETED)
+            records = forget(state, event, Status.DELETED)
         case TopicRelease():
-            records = _forget(state, event, Status.RELEASED)
+            records = forget(state, event, Status.RELEASED)
         case TopicAdopted() if _has_adopted(state, event.topic, hashed):
             return ()
         case TopicAdopted():
@@ -369,62 +365,3 @@ def _grow(state: ClusterState, event: TopicGrow) -> list[Record]:
     if isinstance(assignment, Assignment):
         return _granted(state, event, assignment)
     return [rejected(state, event.topic, assignment, event.event_id)]
-
-
-def _forget(state: ClusterState, event: TopicDelete | TopicRelease, answer: Status) -> list[Record]:
-    """The records of a delete or a release, which differ in their answer and tombstone alone."""
-    topic = state.topics.get(event.topic)
-    waiting = state.waiting.get(event.topic)
-    settled: list[Record] = []
-    if waiting is not None:
-        settled.append(WaitingSettled(cluster_id=state.cluster_id, topic=event.topic))
-    if topic is None and waiting is not None:
-        return [status(state, event.topic, answer, event.event_id), *settled]
-    if topic is None:
-        refusal = Refusal(
-            Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}"
-        )
-        return [rejected(state, event.topic, refusal, event.event_id)]
-    lists = topic.replicas.lists()
-    held: set[int] = set(lists.flat().tolist())
-    full = state.ledger.saturated_ids()
-    restored = [
-        spu_id for spu_id in full if spu_id in held and _slots_after(state, spu_id, lists) > 0
-    ]
-    weights = weights_after(state.core_weights, topic.held_by_cores(), {})
-    changed: dict[SpuId, SpuChanged] = {}
-    registration = state.registration_next
-    for host in map(SpuId, restored):
-        after = tuple(weights.get(host, state.core_weights[host]))
-        changed[host] = replace(state.spus[host], registration=registration, core_weights=after)
-        registration += 1
-    ring = ring_with(state, changed, restored)
-    chains = entered(ring, state.chains)
-    records: list[Record] = [
-        ReplicaMap(
-            cluster_id=state.cluster_id,
-            topic=event.topic,
-            revision=topic.revision + 1,
-            policy=topic.policy,
-            replicas=None,
-            cores=None,
-            chain_index=shown_index(
-                state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack
-            ),
-            cause=event.event_id,
-            replication_factor=topic.replication_factor,
-            is_released=answer is Status.RELEASED,
-        ),
-        status(state, event.topic, answer, event.event_id),
-    ]
-    for spu_id in restored:
-        records.append(ring_event(state, spu_id, RingChange.RESTORED, ring.size, event.event_id))
-    records += changed.values()
-    records += chains_changed(state, chains, registration)
-    return records + settled
-
-
-def _slots_after(state: ClusterState, spu_id: int, lists: ReplicaLists) -> int:
-    """Free slots of an SPU once a map is gone."""
-    held = int((lists.matrix == spu_id).sum())
-    return state.spus[SpuId(spu_id)].capacity - state.ledger.count(spu_id) + held
