@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TopicDelete,
         TopicGrow,
         TopicRelease,
+        TopicReplication,
     )
     from spu_assigner.core.base.records import (
         Answer,
@@ -74,6 +75,7 @@ __all__ = [
     "TopicDelete",
     "TopicGrow",
     "TopicRelease",
+    "TopicReplication",
     "TopicStatus",
     "answers",
     "decide",
@@ -102,6 +104,7 @@ _HOMES: Final = {
         "TopicDelete",
         "TopicGrow",
         "TopicRelease",
+        "TopicReplication",
     ),
     "decision.machine": ("decide", "step"),
     "base.records": (

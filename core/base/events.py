@@ -201,6 +201,13 @@ class TopicGrow(BaseTopicEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReplication(BaseTopicEvent):
+    """Each list of a topic is to have so many replicas, more or fewer than it has."""
+
+    replication_factor: int  # 1 … REPLICATION_FACTOR_MAX, checked by decide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRebalance(BaseEvent):
     """A cluster is to be evened out."""
 
@@ -216,5 +223,6 @@ Event = (
     | TopicRelease
     | TopicAdopted
     | TopicGrow
+    | TopicReplication
     | ClusterRebalance
 )

@@ -110,7 +110,8 @@ class ReplicaMap:
     cause: str  # event_id
     replication_factor: int  # that was asked for
     ignore_rack: bool = False  # of the request, for when the topic grows
-    # Hashes of the event that made it, and of its last grows and adoptions; none: `cause` made it.
+    # Hashes of the event that made it, and of the last grows, new factors and adoptions; none:
+    # `cause` made it.
     own_events: tuple[int, ...] = ()
     reason: Reason | None = None  # None: deleted, or written by a release that gave none
     is_released: bool = False  # with `replicas` None: only forgotten, the data stay in Kafka

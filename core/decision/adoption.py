@@ -26,7 +26,7 @@ from spu_assigner.core.decision.manual_placement import unknown_spus
 from spu_assigner.core.decision.requests import first_core, refuse_name, shown_index
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after
 from spu_assigner.core.policies.manual_lists import plain_list_faults
-from spu_assigner.core.state.cluster_state import OWN_EVENTS_MAX, ClusterState, event_hash
+from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
 from spu_assigner.core.state.topic import Topic
 
 Rows = list[list[int]]
@@ -35,7 +35,6 @@ Rows = list[list[int]]
 def adopt(
     state: ClusterState,
     event: TopicAdopted,
-    *,
     default_policy: Policy,
     reserved_names: frozenset[str],
 ) -> list[Record]:
@@ -77,8 +76,6 @@ def adopt(
             mode=Mode.ADOPTED,
             ring_size=state.ring.size,
             ring_fingerprint=state.ring.fingerprint(Order.ID),
-            offline=len(state.spus) - state.online_count,
-            saturated=state.saturated_count,
         ),
         pinned=event.pinned,
         wanted_lengths=lengths,
@@ -94,13 +91,6 @@ def adopt(
 
 def _is_so(topic: Topic, policy: Policy, pinned: bool, rows: Rows) -> bool:
     return (topic.policy, topic.pinned, topic.replicas.lists().tolist()) == (policy, pinned, rows)
-
-
-def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
-    """The events that a topic remembers as its own, with one more; a new one needs none."""
-    if topic is None:
-        return ()
-    return (topic.created_by, *(*topic.grown_by, event_hash(event_id))[1 - OWN_EVENTS_MAX :])
 
 
 def _refuse(

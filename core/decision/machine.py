@@ -13,6 +13,7 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
     TopicAdopted      ReplicaMap as found, TopicStatus; RingEvent    TopicStatus
                       per SPU filled or freed, SpuChanged per freed
     TopicGrow         as a create near saturation                    TopicStatus
+    TopicReplication  as an adoption                                 TopicStatus
     TopicDelete,      ReplicaMap without lists, TopicStatus; per     TopicStatus
     TopicRelease      SPU freed RingEvent and SpuChanged
     SpuJoined         RingEvent JOINED or UPDATED, SpuChanged        RingEvent IGNORED
@@ -54,22 +55,21 @@ from spu_assigner.core.base.events import (
     TopicDelete,
     TopicGrow,
     TopicRelease,
+    TopicReplication,
 )
 from spu_assigner.core.base.records import (
     EventSeen,
     Record,
     ReplicaMap,
     RingChange,
-    SpuChanged,
     SpuGone,
     Status,
     Wait,
     WaitingSettled,
 )
-from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.decision import membership
-from spu_assigner.core.decision.adoption import adopt, own_events_after
+from spu_assigner.core.decision.adoption import adopt
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -84,6 +84,7 @@ from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
 from spu_assigner.core.decision.repair import repair
+from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import (
     automatic,
     decide_grow,
@@ -103,6 +104,7 @@ from spu_assigner.core.state.cluster_state import (
     event_hash,
     evolve,
     new_event_hash,
+    own_events_after,
 )
 
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
@@ -171,17 +173,10 @@ def decide(
             records = forget(state, event, Status.DELETED)
         case TopicRelease():
             records = forget(state, event, Status.RELEASED)
-        case TopicAdopted() if _has_adopted(state, event.topic, hashed):
-            return ()
-        case TopicAdopted():
-            records = adopt(
-                state, event, default_policy=default_policy, reserved_names=reserved_names
-            )
-        case TopicGrow():
-            topic = state.topics.get(event.topic)
-            if topic is not None and hashed in topic.grown_by:
+        case TopicAdopted() | TopicGrow() | TopicReplication():
+            if _has_changed(state, event, hashed):
                 return ()
-            records = _grow(state, event)
+            records = _change(state, event, default_policy, reserved_names)
         case SpuJoined() | SpuLeft() | SpuCordon() | SpuUncordon() | SpuDemote() | SpuUndemote():
             records = membership.change(state, event)
         case ClusterRebalance():
@@ -203,10 +198,16 @@ def _has_made(state: ClusterState, name: str, hashed: int) -> bool:
     return waiting is not None and event_hash(waiting.cause) == hashed
 
 
-def _has_adopted(state: ClusterState, name: str, hashed: int) -> bool:
-    """Whether the event adopted the topic; only the last of its adoptions are known."""
-    topic = state.topics.get(name)
-    return topic is not None and (topic.created_by == hashed or hashed in topic.grown_by)
+def _has_changed(
+    state: ClusterState, event: TopicAdopted | TopicGrow | TopicReplication, hashed: int
+) -> bool:
+    """Whether the event made the topic, or is one of the last that changed it."""
+    topic = state.topics.get(event.topic)
+    if topic is None:
+        return False
+    return hashed in topic.changed_by or (
+        topic.created_by == hashed and not isinstance(event, TopicGrow)  # It makes none.
+    )
 
 
 def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> list[str]:
@@ -360,8 +361,21 @@ def _granted(
     return records
 
 
-def _grow(state: ClusterState, event: TopicGrow) -> list[Record]:
-    assignment = decide_grow(state, event)
-    if isinstance(assignment, Assignment):
-        return _granted(state, event, assignment)
-    return [rejected(state, event.topic, assignment, event.event_id)]
+def _change(
+    state: ClusterState,
+    event: TopicAdopted | TopicGrow | TopicReplication,
+    default_policy: Policy,
+    reserved_names: frozenset[str],
+) -> list[Record]:
+    match event:
+        case TopicAdopted():
+            return adopt(state, event, default_policy, reserved_names)
+        case TopicReplication():
+            return change_replication(state, event)
+        case TopicGrow():
+            assignment = decide_grow(state, event)
+            if isinstance(assignment, Assignment):
+                return _granted(state, event, assignment)
+            return [rejected(state, event.topic, assignment, event.event_id)]
+        case _:
+            assert_never(event)

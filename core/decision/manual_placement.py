@@ -11,7 +11,7 @@ from spu_assigner.core.base.records import Mode, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.assignment import Assignment, departed_one_by_one
-from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
+from spu_assigner.core.policies.manual_lists import ManualFault, is_spu_id, read_lists
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -58,7 +58,7 @@ def unknown_spus(state: ClusterState, lists: Sequence[Sequence[int]]) -> Iterato
     """Every SPU of these lists that the cluster does not have; its path is partition and place."""
     for partition, row in enumerate(lists):
         for place, spu_id in enumerate(row):
-            if SpuId(spu_id) not in state.spus:
+            if SpuId(spu_id) not in state.spus and is_spu_id(spu_id):
                 yield _unknown_spu(state, partition, spu_id, (partition, place))
 
 

@@ -40,6 +40,7 @@ from spu_assigner.core.decision.assignment import refuse_size
 from spu_assigner.core.decision.requests import first_core, shown_index
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
+from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
@@ -49,12 +50,22 @@ _NEVER: Final = np.iinfo(np.int64).max
 class Candidates:
     """The ring's members with their loads, as they become while replicas are handed out."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        ring: Ring | None = None,
+        changes: Mapping[int, int] | None = None,
+    ) -> None:
+        """Of the state's ring, or of another with counts that have changed by so many."""
+        ring = state.ring if ring is None else ring
         self.filled: list[int] = []  # that became saturated, in this order
-        self._ids = state.ring.ids
-        self._racks = state.ring.racks()
+        self._ids = ring.ids
+        self._racks = ring.racks()
         self._capacities = state.ledger.capacities(self._ids)
         self._counts = state.ledger.counts(self._ids)
+        if changes:
+            more = [changes.get(spu_id, 0) for spu_id in self._ids.tolist()]
+            self._counts += np.array(more, dtype=np.int64)
         self._shares = (self._counts << SHARE_BITS) // np.maximum(self._capacities, 1)
 
     def take(self, row: Collection[int], apart_from: Collection[str]) -> int | None:
@@ -73,6 +84,14 @@ class Candidates:
                 return self._give(best)
             apart_from = ()
         return None
+
+    def give(self, spu_id: int) -> bool:
+        """Hand out a replica to this SPU of the ring, if it has a free slot."""
+        at = int(np.searchsorted(self._ids, spu_id))
+        if self._shares[at] == _NEVER:
+            return False
+        self._give(at)
+        return True
 
     def _give(self, at: int) -> int:
         self._counts[at] += 1
@@ -120,12 +139,12 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
         cores = None if topic.cores is None else replicas
         too_large = refuse_size(replicas, cores, topic.wanted_lengths)
     if too_large is not None:
-        return _outcome(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
+        return outcome(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
     if moves:
         records += _changed(
             state, name, cause=cause, replicas=replicas, moves=moves, filled=candidates.filled
         )
-    return records + _outcome(state, name, open_rows, cause=cause, is_retry=is_retry)
+    return records + outcome(state, name, open_rows, cause=cause, is_retry=is_retry)
 
 
 def _led(choice: LeaderChoice | None, repaired: Repaired) -> list[int]:
@@ -142,7 +161,8 @@ def _leaving(state: ClusterState, row: list[int]) -> list[int]:
     return sorted(spu_id for spu_id in row if SpuId(spu_id) in state.leaving)
 
 
-def _racks(state: ClusterState, row: list[int]) -> set[str]:
+def racks_of(state: ClusterState, row: list[int]) -> set[str]:
+    """The racks that a list is on; an SPU without a rack is on rack ""."""
     return {state.spus[SpuId(spu_id)].rack or "" for spu_id in row}
 
 
@@ -156,7 +176,7 @@ def _repair_list(
     moves: list[Move] = []
     for gone in _leaving(state, row):
         survivors = [spu_id for spu_id in row if spu_id != gone]
-        racks = _racks(state, survivors)
+        racks = racks_of(state, survivors)
         was_apart = (state.spus[SpuId(gone)].rack or "") not in racks
         taken = candidates.take(row, racks if was_apart else ())
         online = _online(state, survivors)
@@ -172,7 +192,7 @@ def _repair_list(
             row = [lead, *[spu_id for spu_id in row if spu_id != lead]]
         moves.append(Move(partition=partition, gone=gone, taken=taken))
     while len(row) < wanted:
-        taken = candidates.take(row, _racks(state, row))
+        taken = candidates.take(row, racks_of(state, row))
         if taken is None:
             break
         row = [*row, taken] if _online(state, row) else [taken, *row]
@@ -243,7 +263,7 @@ def revised(
         cause=cause,
         replication_factor=topic.replication_factor,
         ignore_rack=topic.ignore_rack,
-        own_events=(topic.created_by, *topic.grown_by),
+        own_events=(topic.created_by, *topic.changed_by),
         pinned=topic.pinned,
         wanted_lengths=None if topic.wanted_lengths is None else tuple(topic.wanted_lengths),
         reason=Reason(
@@ -276,7 +296,7 @@ def moved_cores(
     return ReplicaLists.of_lists(rows)
 
 
-def _outcome(
+def outcome(
     state: ClusterState,
     name: str,
     open_rows: list[list[int]],

@@ -96,10 +96,7 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
     """Grant new partitions behind those that are there, or refuse; the state is only read."""
     topic = state.topics.get(event.topic)
     if topic is None:
-        waits = ": it still waits" if event.topic in state.waiting else ""
-        return Refusal(
-            Code.TOPIC_UNKNOWN, f"no topic {event.topic!r} in cluster {state.cluster_id!r}{waits}"
-        )
+        return unknown_topic(state, event.topic)
     if topic.policy is Policy.MANUAL:
         hint = "delete it and create it again with all its lists"
         return Refusal(
@@ -135,6 +132,12 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
         reason=replace(assignment.reason, first_partition=len(lists)),
     )
     return refuse_size(grown.replicas, grown.cores, topic.wanted_lengths) or grown
+
+
+def unknown_topic(state: ClusterState, topic: str) -> Refusal:
+    """The refusal of what changes a living topic, where there is none of that name."""
+    waits = ": it still waits" if topic in state.waiting else ""
+    return Refusal(Code.TOPIC_UNKNOWN, f"no topic {topic!r} in cluster {state.cluster_id!r}{waits}")
 
 
 def _refuse_start(event: TopicCreate, policy: Policy) -> Refusal | None:

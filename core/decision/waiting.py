@@ -51,7 +51,9 @@ def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
             case ReplicaMap(replicas=None):
                 return True
             case ReplicaMap(
-                topic=name, replicas=ReplicaLists() as lists, reason=Reason(mode=Mode.ADOPTED)
+                topic=name,
+                replicas=ReplicaLists() as lists,
+                reason=Reason(mode=Mode.ADOPTED | Mode.REPLICATION),
             ) if name in state.topics:
                 changes = count_changes(state.topics[name].replicas.lists(), lists)
                 if min(changes.values(), default=0) < 0:

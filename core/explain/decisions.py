@@ -50,7 +50,9 @@ ORDER_OF_MODE: Final = {
     Mode.REPLICATION: Order.BALANCED,
     Mode.DEMOTION: Order.BALANCED,
 }
-CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE, Mode.DEMOTION)  # of lists that were there
+# Of lists that were there.
+CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION)
+GIVEN: Final = (Mode.LISTS, Mode.ADOPTED)  # lists that the event named, so no ring was asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +244,7 @@ def _partitions_set(
 
 def _ring_before(outputs: KnownOutputs, retained: RetainedMap) -> PastRing | None:
     reason = retained.map.reason
-    if reason is None or reason.mode is Mode.LISTS:
+    if reason is None or reason.mode in GIVEN:
         return None
     return find_ring(
         outputs.state,
@@ -296,7 +298,7 @@ def _decision(
     unknown: list[str] = []
     if reason is None:
         unknown.append("the release that wrote this revision recorded no reason")
-    elif past is None and reason.mode is not Mode.LISTS:
+    elif past is None and reason.mode not in GIVEN:
         unknown.append(
             f"the ring of then ({reason.ring_size} SPUs, fingerprint "
             f"{reason.ring_fingerprint:016x}) cannot be rebuilt: racks or places in the ring have "

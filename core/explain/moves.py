@@ -6,14 +6,18 @@ with the counts as they became, and must choose the recorded SPU.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import Mode, Move
+from spu_assigner.core.decision.replication import ResizedLists, resize
+from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
@@ -36,6 +40,7 @@ class MoveStep:
 
     gone: int | None
     is_leaving: bool  # who went was decommissioned; else it went to even the loads, or nobody did
+    is_resize: bool  # the list was to be longer or shorter
     taken: int | None
     wants_new_rack: bool | None  # racks that the others are not on were to be preferred
     on_new_rack: bool | None  # who came is on one
@@ -68,8 +73,15 @@ def move_steps(
         is_before: the state is the one that was decided on; else its counts are those of now.
     """
     candidates = None
-    if ring is not None and mode is Mode.REPAIR:
-        candidates = _Candidates(state, ring, is_before=is_before)
+    if ring is not None and mode in (Mode.REPAIR, Mode.REPLICATION):
+        is_cut = mode is Mode.REPLICATION and len(moves) == MOVES_REPORTED_MAX
+        candidates = _Candidates(state, ring, is_before=is_before and not is_cut)
+        if mode is Mode.REPLICATION and candidates.is_before:
+            candidates.free_first(state, moves)
+    is_repeated = None  # of all moves at once: lists exchange SPUs where there are few
+    if mode is Mode.REPLICATION and is_before and lists_before is not None:
+        again = resize(state, [list(row) for row in lists_before], max(map(len, lists)))
+        is_repeated = isinstance(again, ResizedLists) and again.rows == list(lists)
     rows: dict[int, list[int]] = {}  # where the revision before is retained: as the moves left them
     steps: dict[int, list[MoveStep]] = {}
     for move in moves:
@@ -78,6 +90,8 @@ def move_steps(
             row = rows.get(move.partition, start[move.partition])
             others = [spu_id for spu_id in row if spu_id not in (move.gone, move.taken)]
             step = _step(move, mode, others, racks, candidates, is_exact=lists_before is not None)
+            if mode is Mode.REPLICATION:
+                step = replace(step, is_as_ruled=is_repeated)
             steps.setdefault(move.partition, []).append(step)
             if lists_before is not None:
                 rows[move.partition] = [*others, *([] if move.taken is None else [move.taken])]
@@ -97,10 +111,12 @@ def _step(
 ) -> MoveStep:
     held = [*others, *([] if move.gone is None else [move.gone])]
     racks = {known[spu_id] for spu_id in others} if all(each in known for each in held) else None
-    is_repair = mode is Mode.REPAIR
+    is_repair, is_resize = mode is Mode.REPAIR, mode is Mode.REPLICATION
     wants_new_rack = on_new_rack = count = count_on_new = is_as_ruled = None
     best: tuple[Load, ...] = ()
-    if is_repair and racks is not None:
+    if is_resize and move.gone is not None:
+        candidates = None  # Nobody is to come.
+    elif mode is not Mode.REBALANCE and racks is not None:
         wants_new_rack = move.gone is None or known[move.gone] not in racks
     if racks is not None and move.taken is not None and move.taken in known:
         on_new_rack = known[move.taken] not in racks
@@ -117,6 +133,7 @@ def _step(
     return MoveStep(
         gone=move.gone,
         is_leaving=is_repair and move.gone is not None,
+        is_resize=is_resize,
         taken=move.taken,
         wants_new_rack=wants_new_rack,
         on_new_rack=on_new_rack,
@@ -138,6 +155,16 @@ class _Candidates:
         self._counts, self._capacities = np.zeros((2, ring.size), dtype=np.int64)
         self._counts[known] = state.ledger.counts(ring.ids[known])
         self._capacities[known] = state.ledger.capacities(ring.ids[known])
+
+    def free_first(self, state: ClusterState, moves: Sequence[Move]) -> None:
+        """Take off all that goes: SPUs that were full can take replicas then."""
+        changes = Counter({move.gone: 0 for move in moves if move.gone is not None})
+        changes.subtract(move.gone for move in moves if move.gone is not None)
+        ring = ring_after(state, changes).ring
+        self.racks, self._ids = ring.racks(), ring.ids
+        self._capacities = state.ledger.capacities(ring.ids)
+        more = [changes[spu_id] for spu_id in ring.ids.tolist()]
+        self._counts = state.ledger.counts(ring.ids) + np.array(more, dtype=np.int64)
 
     def add(self, spu_id: int) -> None:
         """A replica more, where the state is the one before."""

@@ -42,7 +42,7 @@ from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.topic import PackedLists, Topic, new_topic
 
-OWN_EVENTS_MAX: Final = 16  # of a topic: its create and its last grows
+OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
 
 
@@ -53,6 +53,13 @@ def new_event_hash(event_id: str) -> int:
 
 # An event's is asked for when it is decided with care and when it is applied.
 event_hash = lru_cache(maxsize=16)(new_event_hash)
+
+
+def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
+    """The events that a topic remembers as its own, with one more; a new one needs none."""
+    if topic is None:
+        return ()
+    return (topic.created_by, *(*topic.changed_by, event_hash(event_id))[1 - OWN_EVENTS_MAX :])
 
 
 class Memory:

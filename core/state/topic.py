@@ -86,7 +86,7 @@ class Topic:
     policy: Policy
     revision: int
     created_by: int  # hash of its create, or of its first adoption
-    grown_by: tuple[int, ...]  # hashes of its last grows and later adoptions
+    changed_by: tuple[int, ...]  # hashes of its last grows, new factors and later adoptions
     replication_factor: int  # that was asked for; lists may be shorter
     ignore_rack: bool
     replicas: PackedLists

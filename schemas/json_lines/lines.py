@@ -311,6 +311,7 @@ _STAND_INS: Final[dict[str, Any]] = {
     "topic": "t",
     "spu_id": 0,
     "partitions": 1,
+    "replication_factor": 1,
     "max_moves": 0,
     "replicas": (),
 }

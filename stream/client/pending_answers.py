@@ -142,6 +142,8 @@ class Awaited:
         if answer.status is Status.WAITING and answer.cause in self._events:
             self._waiting.setdefault(answer.cause, set()).add(topic)
             return
+        if answer.status is Status.REJECTED and topic in self._waiting.get(answer.cause, ()):
+            self.refused += 1  # It had waited: its topic was adopted meanwhile.
         for cause in [answer.cause] if answer.status is Status.ASSIGNED else list(self._waiting):
             topics = self._waiting.get(cause, set())
             topics.discard(topic)

@@ -32,6 +32,7 @@ from spu_assigner.core.base.events import (
     TopicDelete,
     TopicGrow,
     TopicRelease,
+    TopicReplication,
 )
 from spu_assigner.schemas.errors import DecodeError, EncodeError
 from spu_assigner.stream.client.assignment_file import read_assignment
@@ -268,6 +269,15 @@ def topic_adopted(policy: str | None, **given: Any) -> int:
 def topic_grow(**given: Any) -> int:
     """A topic is to have more partitions."""
     return _send_one(TopicGrow, given)
+
+
+@produce.command("topic-replication")
+@_topic
+@click.option("--replication-factor", type=int, required=True, help="Replicas of each partition.")
+@_common
+def topic_replication(**given: Any) -> int:
+    """Each partition of a topic is to have more or fewer replicas."""
+    return _send_one(TopicReplication, given)
 
 
 @produce.command("cluster-rebalance")

@@ -25,7 +25,7 @@ from typing import Final
 
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Order, Reason
-from spu_assigner.core.explain.decisions import Explanation, PlacementDecision
+from spu_assigner.core.explain.decisions import CHANGES, Explanation, PlacementDecision
 from spu_assigner.core.explain.moves import Load, MoveStep
 from spu_assigner.core.explain.replay_placement import ChainStep, Taken
 from spu_assigner.core.explain.ring_history import Passed, Why
@@ -91,11 +91,11 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
         lines.append(MODE_NAMES[reason.mode])
         if decision.step is not None:
             lines += _placed(decision, decision.step, reason)
-        elif reason.mode in (Mode.REPAIR, Mode.REBALANCE, Mode.DEMOTION):
+        elif reason.mode in CHANGES:
             lines += _changed(decision)
         elif reason.mode is Mode.BALANCED:
             lines += _balanced(decision, reason)
-        elif reason.mode is not Mode.LISTS and reason.start_index is not None:
+        elif reason.start_index is not None:
             lines.append(
                 f"placed from index {reason.start_index} on, on a ring of {reason.ring_size}"
             )
@@ -179,7 +179,11 @@ def _changed(decision: PlacementDecision) -> list[str]:
 
 def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
     leaves = "is decommissioned and goes" if move.is_leaving else "goes"
-    if move.taken is None:
+    if move.is_resize and move.taken is None:
+        what = f"SPU {move.gone} goes: the list is to be shorter"
+    elif move.is_resize:
+        what = f"SPU {move.taken} comes: the list is to be longer"
+    elif move.taken is None:
         what = f"SPU {move.gone} {leaves}, and nobody comes: the list is short"
     elif move.gone is None:
         what = f"SPU {move.taken} fills the short list"

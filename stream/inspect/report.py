@@ -93,11 +93,12 @@ class TopicSummary:
     partitions: int
     replication_factor: int  # that was asked for
     replicas: int  # that there are
-    short_lists: int  # lists with fewer
+    short_lists: int  # lists with fewer; of an adopted one, than it was adopted with
     ignore_rack: bool
     created_by: str  # hash of its create's event_id: 64 bits as 16 hexadecimal digits
-    grown_by: tuple[str, ...]  # likewise of its last grows, oldest first
+    grown_by: tuple[str, ...]  # likewise of the last that changed it on request, oldest first
     is_waiting: bool  # to be repaired
+    pinned: bool  # a rebalance leaves it where it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,8 +305,9 @@ def topic_summary(state: ClusterState, name: str) -> TopicSummary:
         short_lists=short,
         ignore_rack=topic.ignore_rack,
         created_by=f"{topic.created_by:016x}",
-        grown_by=tuple(f"{each:016x}" for each in topic.grown_by),
+        grown_by=tuple(f"{each:016x}" for each in topic.changed_by),
         is_waiting=name in state.waiting,
+        pinned=topic.pinned,
     )
 
 

@@ -151,13 +151,15 @@ def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
 def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterator[RenderableType]:
     if found is not None:
         about = found.summary
-        grown = f", grown by {', '.join(about.grown_by)}" if about.grown_by else ""
+        changed = f", changed by {', '.join(about.grown_by)}" if about.grown_by else ""
         short = f", {about.short_lists} short" if about.short_lists else ""
         lines = {
             "topic": about.topic,
-            "policy": about.policy + (", racks ignored" if about.ignore_rack else ""),
+            "policy": about.policy
+            + (", racks ignored" if about.ignore_rack else "")
+            + (", pinned" if about.pinned else ""),
             "revision": f"{about.revision}",
-            "created by": f"event hash {about.created_by}{grown}",
+            "created by": f"event hash {about.created_by}{changed}",
             "lists": f"{about.partitions} of {about.replication_factor} replicas asked for{short}",
         }
         yield Text("\n").append(_lines(lines))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import cache
 from operator import attrgetter
 from typing import Any, Final, TypeGuard, get_args
 
@@ -29,27 +28,38 @@ from spu_assigner.core.base.events import (
     TopicDelete,
     TopicGrow,
     TopicRelease,
+    TopicReplication,
 )
-from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, default_capacity
+from spu_assigner.core.base.limits import (
+    MANUAL_MESSAGE_SIZE_MAX,
+    PARTITIONS_MAX,
+    default_capacity,
+)
 from spu_assigner.core.base.records import (
-    Record,
-    RingChange,
-    RingEvent,
     SpuChanged,
-    Status,
-    TopicStatus,
 )
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.decision.manual_placement import spu_faults
-from spu_assigner.core.policies.manual_lists import ManualFault, entries_of, is_spu_id, list_faults
+from spu_assigner.core.decision.manual_placement import spu_faults, unknown_spus
+from spu_assigner.core.policies.manual_lists import (
+    ManualFault,
+    entries_of,
+    is_spu_id,
+    list_faults,
+    plain_list_faults,
+)
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.json_lines.json_object import lenient_members
 from spu_assigner.stream.lint.findings import FindingCollector
 from spu_assigner.stream.lint.json_positions import Path, Places, field_of
+from spu_assigner.stream.lint.refusals import (
+    Refusal,
+    refusal_of,
+    refusal_of_factor,
+    refusal_of_grow,
+    refusal_of_id,
+)
 from spu_assigner.stream.lint.rules import name_of, rules
-
-Refusal = tuple[Code, str]
 
 # The field that a refusal is about; and the legal values that the event is decided with again.
 _FIELDS: Final[Mapping[Code, str]] = {
@@ -157,7 +167,7 @@ class EventLint:
         if not records:
             return
         cluster.ids[event.event_id] = self.line, content
-        refusal = refusal_of(records)
+        refusal = refusal_of(event, records)
         is_certain = refusal is not None and self._report_refused(refusal)
         cluster.begins |= isinstance(event, SpuJoined)
         match event:
@@ -166,7 +176,11 @@ class EventLint:
                 cluster.joins[event.spu_id] = self.line
             case TopicCreate() if not event.validate_only:
                 self._note_create(event, refusal, is_certain=is_certain)
-            case TopicDelete() | TopicRelease() | TopicGrow():
+            case TopicAdopted() if refusal is None:
+                topics = self.cluster.topics
+                topics[event.topic] = TopicLine(line=self.line)
+                self.cluster.names.setdefault(event.topic.replace(".", "_"), event.topic)
+            case TopicDelete() | TopicRelease() | TopicGrow() | TopicReplication():
                 self._note_later(event)
             case _:
                 pass
@@ -202,17 +216,22 @@ class EventLint:
         event, is_certain = self.event, False
         for code, message in self._refusals(first):
             rule = name_of(code)
+            if isinstance(event, TopicAdopted) and _is_of_lists(code):
+                is_certain |= self._report_adopted_lists(event)
+                continue
             if _is_manual(event) and _is_of_lists(code):
                 is_certain |= self._report_lists(
                     event.replicas, ManualFault(code=code, message=message)
                 )
                 continue
             if isinstance(event, TopicGrow) and code is Code.INVALID_PARTITIONS:
-                rule = rule if _refusal_of_grow(event.partitions) else "not-more"
+                rule = rule if refusal_of_grow(event.partitions) else "not-more"
             is_certain |= not rules()[rule].by_history
             self.report(rule, message + self._hint(code), _FIELDS.get(code, ""))
             if _is_manual(event) and code in OF_NAMES:  # The core has not read the lists.
                 is_certain |= self._report_lists(event.replicas)
+            if isinstance(event, TopicAdopted) and code in OF_NAMES:
+                is_certain |= self._report_adopted_lists(event)
         return is_certain
 
     def _refusals(self, first: Refusal) -> Iterator[Refusal]:
@@ -223,20 +242,21 @@ class EventLint:
         refusal: Refusal | None = first
         while refusal is not None:
             code = refusal[0]
-            fixes = _FIXED.get(code, ())
+            fixes = () if isinstance(event, TopicAdopted) else _FIXED.get(code, ())
             if not tried[code] and (refusal is first or fixes or isinstance(event, TopicCreate)):
                 yield refusal
             if tried[code] == len(fixes):
                 break
             asked = replace(asked, **fixes[tried[code]])
             tried[code] += 1
-            refusal = refusal_of(
-                decide(cluster.state, asked, default_policy=cluster.default_policy)
-            )
+            records = decide(cluster.state, asked, default_policy=cluster.default_policy)
+            refusal = refusal_of(asked, records)
         if first[0] is Code.TOPIC_UNKNOWN and isinstance(event, TopicGrow):
-            refusal = _refusal_of_grow(event.partitions)
+            refusal = refusal_of_grow(event.partitions)
+        elif first[0] is Code.TOPIC_UNKNOWN and isinstance(event, TopicReplication):
+            refusal = refusal_of_factor(event.replication_factor)
         elif first[0] is Code.SPU_UNKNOWN and isinstance(event, _OF_KNOWN):
-            refusal = _refusal_of_id(event.spu_id)
+            refusal = refusal_of_id(event.spu_id)
         else:
             return
         if refusal is not None:
@@ -269,6 +289,17 @@ class EventLint:
             self._report_list(fault, prefix)
         if first is not None and not of_lists and not of_spus:
             self._report_list(first, prefix)
+        return of_lists > 0
+
+    def _report_adopted_lists(self, event: TopicAdopted) -> bool:
+        """Every fault of the lists of a living topic; whether one is of the lists themselves."""
+        of_lists = 0
+        for fault in plain_list_faults(event.replicas):
+            of_lists += 1
+            self._report_list(fault, ("replicas",))
+        if len(event.replicas) <= PARTITIONS_MAX:
+            for fault in unknown_spus(self.cluster.state, event.replicas):
+                self._report_list(fault, ("replicas",))
         return of_lists > 0
 
     def _report_list(self, fault: ManualFault, prefix: Path) -> None:
@@ -315,8 +346,8 @@ class EventLint:
             said = f"{event.topic!r} and {alike!r} are one name to Kafka, which refuses one"
             self.report("colliding-names", said, "topic")
 
-    def _note_later(self, event: TopicDelete | TopicRelease | TopicGrow) -> None:
-        """A delete, release or grow."""
+    def _note_later(self, event: TopicDelete | TopicRelease | TopicGrow | TopicReplication) -> None:
+        """What ends a topic, or changes one that is there."""
         topics, names = self.cluster.topics, self.cluster.names
         earlier = topics.get(event.topic)
         if earlier is not None and earlier.gone_by:
@@ -356,19 +387,6 @@ class EventLint:
                 self.report("not-sendable", str(error), name if hasattr(event, name) else "")
 
 
-def refusal_of(records: Sequence[Record]) -> Refusal | None:
-    """Why the event that these records answer is refused or ignored; None: it is not."""
-    for record in records:
-        match record:
-            case TopicStatus(status=Status.REJECTED, code=Code() as code, message=str(message)):
-                return code, message
-            case RingEvent(change=RingChange.IGNORED, code=Code() as code, message=str(message)):
-                return code, message
-            case _:
-                pass
-    return None
-
-
 def _is_manual(event: Event) -> TypeGuard[TopicCreate]:
     """Whether it is a create that brings its lists."""
     return (
@@ -392,28 +410,3 @@ def whole_lists(raw: Any) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         if isinstance(replicas, list):
             ids = [(place, i) for place, i in enumerate(replicas) if is_spu_id(i)]
             yield partition, ids
-
-
-@cache
-def _one_topic() -> ClusterState:
-    """A cluster with one topic of one partition, to ask what is refused in any."""
-    state = ClusterState("any")
-    for event in (
-        SpuJoined(event_id="join", cluster_id="any", spu_id=0),
-        TopicCreate(event_id="create", cluster_id="any", topic="any"),
-    ):
-        step(state, event, default_policy=Policy.BALANCED)
-    return state
-
-
-def _refusal_of_grow(partitions: int) -> Refusal | None:
-    """Why no topic, however small, can be grown to so many."""
-    asked = TopicGrow(event_id="grow", cluster_id="any", topic="any", partitions=partitions)
-    refusal = refusal_of(decide(_one_topic(), asked, default_policy=Policy.BALANCED))
-    return refusal if refusal is not None and refusal[0] is Code.INVALID_PARTITIONS else None
-
-
-def _refusal_of_id(spu_id: int) -> Refusal | None:
-    """Why no SPU can have such an id."""
-    asked = SpuJoined(event_id="id", cluster_id="any", spu_id=spu_id)
-    return refusal_of(decide(_one_topic(), asked, default_policy=Policy.BALANCED))

@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from spu_assigner.core.base.events import (
-    Event,
-    SpuJoined,
-    TopicAdopted,
-    TopicCreate,
-    TopicDelete,
-    TopicGrow,
-    TopicRelease,
-)
+from spu_assigner.core.base.events import BaseTopicEvent, Event, SpuJoined
 from spu_assigner.schemas.json_lines.lines import event_from_json
 
 
@@ -43,7 +35,7 @@ class ScenarioStep:
         match self.event:
             case bytes():
                 return "bytes"
-            case TopicCreate() | TopicDelete() | TopicRelease() | TopicAdopted() | TopicGrow():
+            case BaseTopicEvent():
                 return self.event.topic
             case _:
                 return self.event.cluster_id

@@ -33,6 +33,7 @@ from spu_assigner.core.base.events import (
     TopicDelete,
     TopicGrow,
     TopicRelease,
+    TopicReplication,
 )
 from spu_assigner.core.base.records import Status
 from spu_assigner.core.state.figures import Figures
@@ -48,6 +49,7 @@ class RequestKind(StrEnum):
     RELEASE = "release"
     ADOPT = "adopt"
     GROW = "grow"
+    REPLICATION = "replication"
     REBALANCE = "rebalance"
     JOIN = "join"
     LEAVE = "leave"
@@ -64,6 +66,7 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
     TopicRelease: RequestKind.RELEASE,
     TopicAdopted: RequestKind.ADOPT,
     TopicGrow: RequestKind.GROW,
+    TopicReplication: RequestKind.REPLICATION,
     ClusterRebalance: RequestKind.REBALANCE,
     SpuJoined: RequestKind.JOIN,
     SpuLeft: RequestKind.LEAVE,

@@ -309,6 +309,38 @@ def test_a_release_differs_from_a_delete_on_the_wire(job: list[str]) -> None:
 
 
 @pytest.mark.smoke
+def test_a_living_topic_is_adopted_grown_made_wider_and_moved_off_a_broker(job: list[str]) -> None:
+    """As Kafka has it first: lists of any lengths. Then it is a topic like any other."""
+    join(job, "living", 4)
+    named = ["--cluster", "living", "--topic", "t", WAIT, "-o", "json", *job]
+
+    def lists_after(event: str, *given: str) -> tuple[list[object], object]:
+        done = call("produce", event, *given, *named)
+        assert (done.returncode, done.stderr) == (0, "")
+        answers = json_lines(done.stdout)
+        [status] = [answer["status"] for answer in answers if answer["type"] == "topic_status"]
+        return [each["replicas"] for each in answers if each["type"] == "replica_map"], status
+
+    adopt = ["--replicas", "0:1,1:0:2,2"]
+    adopted = [[0, 1], [1, 0, 2], [2]]
+    assert lists_after("topic-adopted", *adopt) == ([adopted], "adopted")
+    assert lists_after("topic-adopted", *adopt) == ([], "adopted")
+    [grown], status = lists_after("topic-grow", "--partitions", "4")
+    assert isinstance(grown, list)
+    assert (grown[:3], len(grown[3]), status) == (adopted, 3, "assigned")
+    leave = ["produce", "spu-left", "--cluster", "living", "--mode", "decommission"]
+    done = call(*leave, "--spu-id", "2", WAIT, "-o", "json", *job)
+    [moved] = [each["replicas"] for each in json_lines(done.stdout) if "revision" in each]
+    assert isinstance(moved, list)
+    assert [len(row) for row in moved] == [2, 3, 1, 3]
+    assert not any(2 in row for row in moved)
+    [wider], status = lists_after("topic-replication", "--replication-factor", "3")
+    assert isinstance(wider, list)
+    assert [row[: len(old)] for row, old in zip(wider, moved, strict=True)] == moved
+    assert [len(row) for row in wider] == [3] * 4
+
+
+@pytest.mark.smoke
 def test_a_topic_of_the_jobs_own_is_refused_by_its_name_with_the_prefix(job: list[str]) -> None:
     """The bare name is nobody's there."""
     join(job, "named", 1)

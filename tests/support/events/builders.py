@@ -19,6 +19,7 @@ from spu_assigner.core.base.events import (
     TopicDelete,
     TopicGrow,
     TopicRelease,
+    TopicReplication,
 )
 
 
@@ -74,6 +75,13 @@ class Events:
 
     def grow(self, topic: str = "t", partitions: int = 2, **given: Any) -> TopicGrow:
         return TopicGrow(**self._common(given), topic=topic, partitions=partitions, **given)
+
+    def replication(
+        self, topic: str = "t", replication_factor: int = 2, **given: Any
+    ) -> TopicReplication:
+        return TopicReplication(
+            **self._common(given), topic=topic, replication_factor=replication_factor, **given
+        )
 
     def rebalance(self, max_moves: int = 100, **given: Any) -> ClusterRebalance:
         return ClusterRebalance(**self._common(given), max_moves=max_moves, **given)

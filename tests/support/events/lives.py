@@ -33,12 +33,12 @@ class Flavour:
     aim: int = 7  # of ten draws, those of an SPU or a topic that was named before
 
 
-# j join, l leave, x decommission, k cordon, demote or its end, c create, d delete,
-# g grow, b rebalance, r repeat
-_STEADY: Final = Flavour(kinds="jjjlkccccccccddr", is_wellformed=False, aim=0)
-_LIVING: Final = Flavour(kinds="jjjjlxxkkccccccddgggbr", waits=4)
+# j join, l leave, x decommission, k cordon, demote or its end, c create, a adopt, d delete,
+# g grow, f factor, b rebalance, r repeat
+_STEADY: Final = Flavour(kinds="jjjlkccccccccaaddfr", is_wellformed=False, aim=0)
+_LIVING: Final = Flavour(kinds="jjjjlxxkkccccccaaddgggffbr", waits=4)
 _TIGHT: Final = Flavour(
-    kinds="jjjjjlxxxkkccccccddgggrr",
+    kinds="jjjjjlxxxkkccccccaaddgggffrr",
     spu_id_max=4,
     capacity_max=5,
     topics=4,
@@ -47,7 +47,7 @@ _TIGHT: Final = Flavour(
     is_capacity_usually_named=True,
 )
 _ROOMY: Final = Flavour(  # whatever leaves finds a replacement, so racks and shares decide
-    kinds="jjjjlxxxkkcccccdggr", capacity_max=40, topics=6, partitions_max=5, waits=3
+    kinds="jjjjlxxxkkcccccaadggffr", capacity_max=40, topics=6, partitions_max=5, waits=3
 )
 
 
@@ -141,6 +141,28 @@ class _Life:
         self.asked[topic] = max(partitions, 1)
         return {"type": "topic_grow", "topic": topic, "partitions": partitions}
 
+    def adopt(self) -> Json:
+        """Most name SPUs that are there."""
+        draw, flavour = self.draw, self.flavour
+        named = st.integers(0, flavour.spu_id_max)
+        ids = named if len(self.joined) < 2 else st.sampled_from(self.joined) | named
+        least = 1 if flavour.is_wellformed else 0
+        row = st.lists(ids, min_size=least, max_size=4, unique=flavour.is_wellformed)
+        event: Json = {
+            "type": "topic_adopted",
+            "topic": f"t{draw(st.integers(0, flavour.topics - 1))}",
+            "replicas": draw(st.lists(row, min_size=least, max_size=4)),
+            "policy": draw(st.sampled_from(["fluvio", "kafka", "redpanda", "manual", None, None])),
+            "pinned": draw(st.integers(0, 3)) == 0,
+        }
+        self.asked[event["topic"]] = len(event["replicas"])
+        return event
+
+    def replication(self) -> Json:
+        least = 1 if self.flavour.is_wellformed else 0
+        factor = self.draw(st.integers(least, 4))
+        return {"type": "topic_replication", "topic": self.topic(), "replication_factor": factor}
+
     def delete(self) -> Json:
         topic = self.topic()
         self.asked.pop(topic, None)
@@ -149,7 +171,8 @@ class _Life:
 
     def rebalance(self) -> Json:
         """The oracle moves nothing: only where there is nothing to move, or too few moves."""
-        is_new = all(event["type"] != "topic_create" for event in self.events)
+        makers = ("topic_create", "topic_adopted")
+        is_new = all(event["type"] not in makers for event in self.events)
         moves = self.draw(st.integers(-2, 3 if is_new else -1))
         return {"type": "cluster_rebalance", "max_moves": moves}
 
@@ -158,12 +181,18 @@ class _Life:
             return self.leave("offline")
         if kind == "x":
             return self.leave("decommission")
-        if kind == "c":
-            event = self.create()
+        if kind in "ca":
+            event = self.create() if kind == "c" else self.adopt()
             if self.draw(st.integers(0, 19)) == 0:  # It is refused, whatever it asks for.
                 event["topic"] = self.draw(st.sampled_from(["__t1", "dead-letter"]))
             return event
-        makers = {"j": self.join, "k": self.cordon, "d": self.delete, "g": self.grow}
+        makers = {
+            "j": self.join,
+            "k": self.cordon,
+            "d": self.delete,
+            "g": self.grow,
+            "f": self.replication,
+        }
         return makers.get(kind, self.rebalance)()
 
 

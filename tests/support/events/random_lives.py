@@ -22,17 +22,20 @@ from spu_assigner.core.base.events import (
     SpuLeft,
     SpuUncordon,
     SpuUndemote,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicGrow,
     TopicRelease,
+    TopicReplication,
 )
 
 CLUSTER: Final = "c1"
 MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)  # the oracle places these
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
-# u: capacity or rack of one that is there; k: cordon, demote, or the end of either
-KINDS: Final = "jjjjjuuuooxxxxcccccccddggggbbrrkkkk"
+# u: capacity or rack of one that is there; k: cordon, demote, or the end of either;
+# a: a topic is adopted; f: another factor
+KINDS: Final = "jjjjjuuuooxxxxcccccccaaddggggffbbrrkkkk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,12 @@ class _Author:
                 partitions = self.asked.get(topic, 0) + self.random.randint(0, 3)
                 self.asked[topic] = max(partitions, 1)
                 return TopicGrow(**common, topic=topic, partitions=partitions)
+            case "a":
+                return self.adopt(common)
+            case "f":
+                topic = self.one_of(list(self.asked), self.topics)
+                factor = self.random.choice([0, 1, 1, 2, 2, 3, 4])
+                return TopicReplication(**common, topic=topic, replication_factor=factor)
             case "b" if not self.modelled:
                 max_moves = self.random.choice([-1, 0, 1, 2, 5, 100, 100])
                 return ClusterRebalance(**common, max_moves=max_moves)
@@ -145,6 +154,23 @@ class _Author:
             self.joined.remove(spu_id)
             self.left.append(spu_id)
         return SpuLeft(**common, spu_id=spu_id, mode=mode)
+
+    def adopt(self, common: dict[str, Any]) -> TopicAdopted:
+        random = self.random
+        topic = random.choice(self.topics)
+        named = self.joined if self.joined and random.random() < 0.85 else self.spu_ids
+        rows = [
+            tuple(random.sample(named, min(random.randint(1, 4), len(named))))
+            for _ in range(random.randint(1, 4))
+        ]
+        self.asked[topic] = len(rows)
+        return TopicAdopted(
+            **common,
+            topic=topic,
+            replicas=tuple(rows),
+            policy=random.choice([None, None, *self.policies, Policy.MANUAL]),
+            pinned=random.random() < 0.2,
+        )
 
     def create(self, common: dict[str, Any]) -> TopicCreate:
         random = self.random
@@ -193,7 +219,9 @@ def as_json(event: Event) -> dict[str, Any]:
         ),
         TopicDelete: ("topic_delete", "topic"),
         TopicRelease: ("topic_release", "topic"),
+        TopicAdopted: ("topic_adopted", "topic replicas policy pinned"),
         TopicGrow: ("topic_grow", "topic partitions"),
+        TopicReplication: ("topic_replication", "topic replication_factor"),
         ClusterRebalance: ("cluster_rebalance", "max_moves"),
     }
     kind, fields = names[type(event)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from support.model.plain_changes import change_lists, judge_adopted, resized_lists
 from support.model.plain_cluster import (
     Cluster,
     Index,
@@ -30,7 +31,7 @@ from support.model.plain_requests import PARTITIONS_MAX, check_fields, place, pl
 __all__ = ["Index", "Oracle"]
 
 REMEMBERED = 256
-GROWS_REMEMBERED = 15
+CHANGES_REMEMBERED = 15
 WAITING_MAX = 10_000
 PRODUCT_TOPICS = (
     *("spu-events", "topic-events", "replica-map", "topic-status", "ring-events", "dead-letter"),
@@ -71,7 +72,7 @@ def _is_repeated(cluster: Cluster, event: Json) -> bool:
     known = list(cluster.seen)
     topic = cluster.topics.get(event.get("topic", ""))
     if topic is not None:
-        known += [topic.created_by, *topic.grown_by[-GROWS_REMEMBERED:]]
+        known += [topic.created_by, *topic.changed_by[-CHANGES_REMEMBERED:]]
     waiting = cluster.creates.get(event.get("topic", ""))
     if waiting is not None:
         known.append(waiting["event_id"])
@@ -175,14 +176,21 @@ class Talk:
         for name, topic in sorted(cluster.topics.items()):
             if not any(spu_id in ids for ids in topic.replicas):
                 continue
-            if mend(cluster, topic, only=spu_id):
-                topic.revision += 1
-                self._say_map(name, topic, cause)
-            code = shortage(cluster, topic)
-            if code is not None:
-                cluster.repairs[name] = cause
-                self._say(name, "waiting", cause, code=code)
+            self._mend(name, topic, cause, only=spu_id)
         cluster.forget_the_gone()
+
+    def _mend(self, name: str, topic: Topic, cause: str, *, only: int | None = None) -> None:
+        """Repair a topic that lies on leaving SPUs, and say so."""
+        cluster = self.cluster
+        if mend(cluster, topic, only=only):
+            topic.revision += 1
+            self._say_map(name, topic, cause)
+        code = shortage(cluster, topic)
+        if code is not None:
+            cluster.repairs[name] = cause
+            self._say(name, "waiting", cause, code=code)
+        elif name in cluster.repairs:
+            self._say(name, "assigned", cluster.repairs.pop(name))
 
     def topic_create(self) -> None:
         event, name = self.event, self.event["topic"]
@@ -270,8 +278,82 @@ class Talk:
         if topic.cores is not None:
             topic.cores += cores or []
         topic.revision += 1
-        topic.grown_by.append(cause)
+        topic.widths += [topic.width] * len(lists)
+        topic.changed_by.append(cause)
         self._keep(after, name, topic, cause)
+
+    def topic_adopted(self) -> None:
+        event, name, cause = self.event, self.event["topic"], self.event["event_id"]
+        cluster, lists = self.cluster, [list(ids) for ids in event["replicas"]]
+        try:
+            if name.startswith("__") or name in PRODUCT_TOPICS:
+                raise Refusal("RESERVED_NAME")
+            judge_adopted(cluster, lists)
+        except Refusal as refusal:
+            self._say(name, "rejected", cause, code=refusal.args[0])
+            return
+        known, is_pinned = cluster.topics.get(name), event.get("pinned", False)
+        policy = event.get("policy") or (self.default_policy if known is None else known.policy)
+        if known is not None and (known.policy, known.is_pinned, known.replicas) == (
+            policy,
+            is_pinned,
+            lists,
+        ):
+            self._say(name, "adopted", cause)
+            return
+        topic = known
+        if topic is None:
+            topic = Topic(policy, [], None, cause, 0, [], ignore_rack=False, revision=0)
+            cluster.topics[name] = topic
+        else:
+            topic.changed_by.append(cause)
+        frees = change_lists(cluster, topic, lists, policy=policy)
+        topic.policy, topic.is_pinned, topic.revision = policy, is_pinned, topic.revision + 1
+        topic.widths = [len(ids) for ids in lists]
+        topic.width = max(topic.widths)
+        self._say_map(name, topic, cause)
+        self._say(name, "adopted", cause)
+        waits = cluster.creates.pop(name, None)
+        if waits is not None:
+            self._say(name, "rejected", waits["event_id"], code="TOPIC_EXISTS")
+        if any(cluster.spus[spu_id].leaving for ids in lists for spu_id in ids):
+            self._mend(name, topic, cause)
+        elif name in cluster.repairs:
+            self._say(name, "assigned", cluster.repairs.pop(name))
+        cluster.forget_the_gone()
+        if frees:
+            self._serve()
+
+    def topic_replication(self) -> None:
+        event, name, cause = self.event, self.event["topic"], self.event["event_id"]
+        cluster, factor = self.cluster, event["replication_factor"]
+        try:
+            if name not in cluster.topics:
+                raise Refusal("TOPIC_UNKNOWN")
+            topic = cluster.topics[name]
+            if not 1 <= factor <= 32:
+                raise Refusal("INVALID_REPLICATION_FACTOR")
+            if topic.policy == "manual":
+                raise Refusal("MANUAL_TOPIC")
+            lists = topic.replicas
+            if set(topic.widths) != {factor}:
+                lists = resized_lists(cluster, topic, factor)
+        except Refusal as refusal:
+            self._say(name, "rejected", cause, code=refusal.args[0])
+            return
+        self._say(name, "assigned", cause)
+        if lists is topic.replicas:
+            return
+        frees = change_lists(cluster, topic, lists, policy=topic.policy)
+        topic.changed_by.append(cause)
+        topic.revision += 1
+        topic.width, topic.widths = factor, [factor] * len(lists)
+        self._say_map(name, topic, cause)
+        if name in cluster.repairs and shortage(cluster, topic) is None:
+            self._say(name, "assigned", cluster.repairs.pop(name))
+        cluster.forget_the_gone()
+        if frees:
+            self._serve()
 
     def cluster_rebalance(self) -> None:
         cause = self.event["event_id"]
@@ -343,6 +425,7 @@ def _created(before: Cluster, event: Json, policy: str) -> tuple[Cluster, Topic]
         cores=cores,
         created_by=event["event_id"],
         width=len(lists[0]),
+        widths=[len(lists[0])] * len(lists),
         ignore_rack=event.get("ignore_rack", False),
     )
     return after, topic

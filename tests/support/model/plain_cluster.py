@@ -65,7 +65,7 @@ class Index:
                     cycle += 1
                 self.value = cycle * len(new) + new.index(heir)
                 return
-        self.value, self.cycle = 0, cycle
+        self.value, self.cycle = cycle * len(new), cycle
 
 
 @dataclass
@@ -76,9 +76,11 @@ class Topic:
     replicas: list[list[int]]
     cores: list[list[int]] | None
     created_by: str
-    width: int  # replicas that each list is to have
+    width: int  # replicas that each new list is to have
+    widths: list[int]  # and each of those that are there
     ignore_rack: bool
-    grown_by: list[str] = field(default_factory=list)
+    changed_by: list[str] = field(default_factory=list)
+    is_pinned: bool = False
     revision: int = 1
 
 

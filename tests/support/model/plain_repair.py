@@ -21,7 +21,7 @@ def mend(cluster: Cluster, topic: Topic, *, only: int | None = None) -> bool:
         for spu_id in sorted(ids):
             if cluster.spus[spu_id].leaving and only in (None, spu_id):
                 released += _replace(cluster, topic, partition, spu_id)
-        while only is None and len(topic.replicas[partition]) < topic.width:
+        while only is None and len(topic.replicas[partition]) < topic.widths[partition]:
             kept = topic.replicas[partition]
             taken = _candidate(cluster, kept, racks_to_avoid=_racks(cluster, kept))
             if taken is None:
@@ -93,8 +93,8 @@ def wanting(cluster: Cluster, topic: Topic) -> list[list[int]]:
     """The lists that are short or hold a leaving SPU."""
     return [
         ids
-        for ids in topic.replicas
-        if len(ids) < topic.width or any(cluster.spus[spu_id].leaving for spu_id in ids)
+        for ids, width in zip(topic.replicas, topic.widths, strict=True)
+        if len(ids) < width or any(cluster.spus[spu_id].leaving for spu_id in ids)
     ]
 
 

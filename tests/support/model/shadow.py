@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId, SpuLeft, TopicGrow
+from spu_assigner.core.base.events import (
+    Event,
+    LeaveMode,
+    Policy,
+    SpuId,
+    SpuLeft,
+    TopicAdopted,
+    TopicGrow,
+    TopicReplication,
+)
 from spu_assigner.core.base.records import (
     EventSeen,
     Mode,
@@ -42,6 +51,7 @@ class Shadow:
         self.racks: dict[int, str | None] = {}
         self.leaving: frozenset[int] = frozenset()
         self.offline: frozenset[int] = frozenset()
+        self.demoted: frozenset[int] = frozenset()
         self.event_ids: set[str] = set()
         self.given: set[str] = set()  # topics whose leaders came with their lists
 
@@ -59,7 +69,7 @@ class Shadow:
                 self._take(record, event)
         if records:
             self._check_answers(state, event, records)
-        self._check_state(state, before)
+        self._check_state(state, before, is_fact=isinstance(event, TopicAdopted))
 
     def _take(self, record: ReplicaMap, event: Event) -> None:
         """Take over one map."""
@@ -86,6 +96,9 @@ class Shadow:
             if len(set(ids)) < len(ids) or not 0 < len(ids) <= record.replication_factor:
                 raise ViolationError(f"{name} has {ids}: one SPU twice, or a wrong length")
             self.counts.update(ids)
+        wanted = wanted_lengths(record)
+        if any(len(ids) > most for ids, most in zip(new, wanted, strict=True)):
+            raise ViolationError(f"{name} has {new}, lists longer than {wanted}")
         if record.cores is not None:
             shapes = [len(row) for row in record.cores.tolist()], [len(row) for row in new]
             _hold(shapes[0] == shapes[1], f"{name}: cores are not parallel to replicas")
@@ -96,6 +109,13 @@ class Shadow:
     def _check_movement(self, record: ReplicaMap, event: Event, old: Lists, new: Lists) -> None:
         """A living topic changes only where it must."""
         name = record.topic
+        mode = None if record.reason is None else record.reason.mode
+        if mode is Mode.ADOPTED and isinstance(event, TopicAdopted):
+            _hold(new == [list(ids) for ids in event.replicas], f"{name} is {new} by adoption")
+            return
+        if mode is Mode.REPLICATION and isinstance(event, TopicReplication):
+            self._check_replication(name, old, new, event.replication_factor)
+            return
         if record.cause == event.event_id and isinstance(event, TopicGrow):
             _hold(new[: len(old)] == old, f"{name} grew, and old partitions changed")
             _hold(len(new) == event.partitions, f"{name} has {len(new)} partitions")
@@ -103,7 +123,7 @@ class Shadow:
             _hold(full, f"{name} grew by short lists")
             return
         _hold(len(new) == len(old), f"{name} changed its partitions")
-        is_rebalance = record.reason is not None and record.reason.mode == "rebalance"
+        is_rebalance = mode is Mode.REBALANCE
         leaver = event.spu_id if isinstance(event, SpuLeft) else None
         _hold(leaver is None or is_decommission(event), f"{name} changed by a leave for a while")
         for was, now in zip(old, new, strict=True):
@@ -112,6 +132,7 @@ class Shadow:
             gone = set(was) - set(now)
             if is_rebalance:
                 _hold(record.policy is not Policy.MANUAL, f"{name} is manual and was moved")
+                _hold(not record.pinned, f"{name} is pinned and was moved")
                 _hold(not gone & (self.offline | self.leaving), f"{name}: {gone} is not online")
                 _hold(len(now) == len(was), f"{name}: a rebalance changed the length of {was}")
                 racks = [len({self.racks[i] for i in ids}) for ids in (was, now)]
@@ -121,6 +142,22 @@ class Shadow:
                 _hold(leaver in was, f"{name}: {was} became {now} for nothing")
             else:
                 _hold(gone <= self.leaving, f"{name}: {was} became {now}, {gone} did not leave")
+
+    def _check_replication(self, name: str, old: Lists, new: Lists, factor: int) -> None:
+        """Kept replicas stay in order, and the leader leads on while it is online."""
+        _hold(all(len(ids) == factor for ids in new), f"{name} has {new}, not {factor} each")
+        _hold(len(new) == len(old), f"{name} changed its partitions")
+        away = self.offline | self.leaving
+        may_stop = away | self.demoted  # leading
+        for was, now in zip(old, new, strict=True):
+            gone, come = set(was) - set(now), set(now) - set(was)
+            _hold(not gone or not come, f"{name}: {was} became {now}, which is a move")
+            _hold(was[0] == now[0] or was[0] in may_stop, f"{name}: {was} became {now}: the leader")
+            kept = [spu_id for spu_id in now if spu_id in was]
+            in_order = [spu_id for spu_id in was if spu_id in kept]
+            _hold(kept == in_order or was[0] != now[0], f"{name}: {was} became {now}: the order")
+            served = [spu_id for spu_id in now if spu_id not in away]
+            _hold(bool(served) or not set(was) - away, f"{name}: {was} became {now}: all offline")
 
     def _check_answers(
         self, state: ClusterState, event: Event, records: tuple[Record, ...]
@@ -165,7 +202,9 @@ class Shadow:
         _hold(status.moves == sum(made), f"{status.moves} moves told, {sum(made)} made")
         _hold(sum(made) <= getattr(event, "max_moves", 0), "more moves than were allowed")
 
-    def _check_state(self, state: ClusterState, before: Counter[int]) -> None:
+    def _check_state(
+        self, state: ClusterState, before: Counter[int], *, is_fact: bool = False
+    ) -> None:
         ring = []
         leaving, offline = set(), set()
         ids = sorted(state.spus)
@@ -174,7 +213,7 @@ class Shadow:
             spu = state.spus[spu_id]
             if count != self.counts[spu_id]:
                 raise ViolationError(f"SPU {spu_id} counts {count}, the maps {self.counts[spu_id]}")
-            if count > spu.capacity and count > before[spu_id]:
+            if count > spu.capacity and count > before[spu_id] and not is_fact:
                 raise ViolationError(f"SPU {spu_id} took more than its capacity {spu.capacity}")
             if spu.leaving:
                 leaving.add(int(spu_id))
@@ -183,7 +222,10 @@ class Shadow:
             if not spu.online:
                 offline.add(int(spu_id))
             elif spu.cordoned:
-                _hold(count <= before[spu_id], f"SPU {spu_id} is cordoned and took a replica")
+                _hold(
+                    is_fact or count <= before[spu_id],
+                    f"SPU {spu_id} is cordoned and took a replica",
+                )
             elif count < spu.capacity:
                 ring.append(int(spu_id))
             self.racks[spu_id] = spu.rack
@@ -194,14 +236,14 @@ class Shadow:
         _hold(state.topics.keys() == self.maps.keys(), "the topics are not those of the maps")
         _check_leads(state, self)
         self.leaving, self.offline = frozenset(leaving), frozenset(offline)
+        self.demoted = frozenset(map(int, state.demoted))
         _hold(state.leaving == leaving, "the leaving SPUs are not those that say so")
         self._check_waiting(state)
 
     def _check_waiting(self, state: ClusterState) -> None:
         wanting = set()
         for name, record in self.maps.items():
-            wanted = record.replication_factor
-            for ids in self.lists[name]:
+            for ids, wanted in zip(self.lists[name], wanted_lengths(record), strict=True):
                 is_held = not self.leaving.isdisjoint(ids)
                 if len(ids) < wanted or is_held:
                     wanting.add(name)
@@ -227,6 +269,12 @@ def _check_leads(state: ClusterState, shadow: Shadow) -> None:
         for ids in lists if name not in shadow.given else ():
             is_passed = state.spus[SpuId(ids[0])].demoted and not able.isdisjoint(ids)
             _hold(not is_passed, f"{name} has {ids}, led by one that is demoted")
+
+
+def wanted_lengths(record: ReplicaMap) -> tuple[int, ...]:
+    """How long each list of a map is to be."""
+    count = 0 if record.replicas is None else len(record.replicas)
+    return record.wanted_lengths or (record.replication_factor,) * count
 
 
 def _check_nothing_helps(state: ClusterState, name: str, ids: list[int], *, is_held: bool) -> None:

@@ -11,6 +11,7 @@ from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.explain.decisions import (
+    GIVEN,
     KnownOutputs,
     PlacementDecision,
     RetainedMap,
@@ -23,12 +24,8 @@ from support.events.random_lives import life_of
 
 LIVES = 200  # of each property here; some seconds
 OVER_RACKS = (
-    Mode.RACK_WALK,
-    Mode.RACK_SHIFTED,
-    Mode.BALANCED,
-    Mode.REPAIR,
-    Mode.REBALANCE,
-    Mode.DEMOTION,
+    *(Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.BALANCED),
+    *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
 )
 ABSENT = (Why.OFFLINE, Why.LEAVING, Why.SATURATED)
 
@@ -55,9 +52,9 @@ def test_with_the_events_at_hand_every_list_is_recomputed_and_named(seeds: range
                 for partition, decision in reasons:
                     assert decision.unknown == (), (seed, event, decision)
                     assert decision.replicas == tuple(answer.replicas.tolist()[partition])
-                    is_repeated = reason.mode not in (Mode.REBALANCE, Mode.LISTS, Mode.DEMOTION)
+                    is_repeated = reason.mode not in (Mode.REBALANCE, Mode.DEMOTION, *GIVEN)
                     assert decision.recomputed == is_repeated, (seed, event, decision)
-                    if reason.mode is not Mode.LISTS:
+                    if reason.mode not in GIVEN:
                         named = absent(decision)
                         assert named[Why.OFFLINE] == reason.offline
                         assert named[Why.SATURATED] == reason.saturated
@@ -133,7 +130,7 @@ def test_from_the_outputs_alone_what_is_said_is_what_was_recorded() -> None:
                     }, (seed, decision, truth)
                     named_in_full += decision.absent_unnamed == 0
                     named = absent(decision)
-                    if reason.mode is Mode.LISTS:
+                    if reason.mode in GIVEN:
                         continue
                     assert named[Why.OFFLINE] <= reason.offline
                     assert named[Why.SATURATED] <= reason.saturated

@@ -11,15 +11,21 @@ from typing import Any
 
 import pytest
 from support.model import oracle as oracle_module
-from support.model import plain_cluster, plain_placement, plain_repair, plain_requests
+from support.model import (
+    plain_changes,
+    plain_cluster,
+    plain_placement,
+    plain_repair,
+    plain_requests,
+)
 from support.model.conversation import Conversation, by_hand, changes
 from support.model.oracle import Index, Oracle
 
 
 def test_it_imports_nothing_of_the_product() -> None:
     """Else it would agree with the product for the wrong reason."""
-    modules = (oracle_module, plain_cluster, plain_placement, plain_repair, plain_requests)
-    for module in modules:
+    parts = (plain_changes, plain_cluster, plain_placement, plain_repair, plain_requests)
+    for module in (oracle_module, *parts):
         assert module.__file__ is not None
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]

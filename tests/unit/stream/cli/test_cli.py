@@ -199,7 +199,14 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
         (
             "spu-assigner produce topic-",
             2,
-            ["topic-adopted", "topic-create", "topic-delete", "topic-grow", "topic-release"],
+            [
+                "topic-adopted",
+                "topic-create",
+                "topic-delete",
+                "topic-grow",
+                "topic-release",
+                "topic-replication",
+            ],
         ),
         ("spu-assigner as", 1, ["asyncapi"]),
         ("spu-assigner li", 1, ["lint"]),

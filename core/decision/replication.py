@@ -1,0 +1,270 @@
+"""`TopicReplication`: each list of a living topic gets another length; kept replicas stay in order.
+
+A replica that comes is chosen as in a repair: on a rack that no other replica is on, then with the
+lowest share of its capacity used, then the lowest id; it goes to the end. One that goes is, in this
+order of preference: on a leaving SPU, on one that is offline, on a rack that another replica is
+also on, on the fullest SPU, on that with the lowest id. The leader goes only where nobody else can:
+where the only other replica that is online would have to.
+
+All or nothing: what goes is taken off first, so that slots that become free can be used. A list for
+which no SPU is left takes one from a list that can do with another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
+from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
+from spu_assigner.core.base.records import Mode, Move, Record, Status
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.decision.answers import Refusal, rejected, status
+from spu_assigner.core.decision.assignment import refuse_size
+from spu_assigner.core.decision.repair import (
+    SHARE_BITS,
+    Candidates,
+    moved_cores,
+    outcome,
+    racks_of,
+    revised,
+)
+from spu_assigner.core.decision.requests import shown_index, unknown_topic
+from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
+from spu_assigner.core.state.leading import LeaderChoice
+
+LOOKS_MAX: Final = 1_000_000  # of one request, for SPUs that lists exchange; some 0.1 s
+
+Rows = list[list[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizedLists:
+    """Lists of another length."""
+
+    rows: Rows
+    moves: list[Move]  # what goes, then what comes, both in order of partition
+    changes: Mapping[int, int]  # replicas more or fewer, by SPU
+
+
+def change_replication(state: ClusterState, event: TopicReplication) -> list[Record]:
+    """The topic's next map, or the refusal; no map where every list is to be as long already.
+
+    Cost: O(replicas + moves * ring size).
+    """
+    refusal = _refuse(state, event)
+    if refusal is not None:
+        return [rejected(state, event.topic, refusal, event.event_id)]
+    topic, factor = state.topics[event.topic], event.replication_factor
+    assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
+    if topic.wanted_lengths is None and topic.replication_factor == factor:
+        return [assigned]
+    resized = resize(state, topic.replicas.lists().tolist(), factor)
+    if isinstance(resized, Refusal):
+        return [rejected(state, event.topic, resized, event.event_id)]
+    replicas = ReplicaLists.of_lists(resized.rows)
+    too_large = refuse_size(replicas, None if topic.cores is None else replicas)
+    if too_large is not None:
+        return [rejected(state, event.topic, too_large, event.event_id)]
+    after = ring_after(state, resized.changes)
+    changed = revised(
+        state,
+        event.topic,
+        cause=event.event_id,
+        replicas=replicas,
+        cores=moved_cores(state.core_weights, topic, replicas),
+        chain_index=shown_index(
+            state, topic.policy, after.ring, after.chains, ignore_rack=topic.ignore_rack
+        ),
+        mode=Mode.REPLICATION,
+        moves=resized.moves,
+    )
+    held = [row for row in resized.rows if any(spu_id in state.leaving for spu_id in row)]
+    return [
+        *after.described.values(),
+        replace(
+            changed,
+            replication_factor=factor,
+            own_events=own_events_after(topic, event.event_id),
+            wanted_lengths=None,
+        ),
+        assigned,
+        *outcome(state, event.topic, held, cause=event.event_id, is_retry=True),
+        *after.records(state, event.event_id),
+    ]
+
+
+def _refuse(state: ClusterState, event: TopicReplication) -> Refusal | None:
+    topic = state.topics.get(event.topic)
+    if topic is None:
+        return unknown_topic(state, event.topic)
+    if not 1 <= event.replication_factor <= REPLICATION_FACTOR_MAX:
+        return Refusal(
+            Code.INVALID_REPLICATION_FACTOR,
+            f"replication_factor is {bounded_repr(event.replication_factor)}; "
+            f"expected 1 to {REPLICATION_FACTOR_MAX}",
+        )
+    if topic.policy is Policy.MANUAL:
+        return Refusal(
+            Code.MANUAL_TOPIC,
+            f"topic {event.topic!r} was placed by hand, so there is no rule to place replicas by; "
+            "adopt it with the lists that it is to have",
+        )
+    return None
+
+
+def resize(state: ClusterState, rows: Rows, factor: int) -> ResizedLists | Refusal:
+    """Give each of a topic's lists so many replicas, or say why that cannot be."""
+    changes: Counter[int] = Counter()
+    shorter, gone = _shorten(state, rows, factor, changes)
+    longer = _lengthen(state, shorter, factor, changes)
+    if isinstance(longer, Refusal):
+        return longer
+    _lead_by_others(state, rows, longer)
+    come = [
+        Move(partition=partition, gone=None, taken=spu_id)
+        for partition, (row, before) in enumerate(zip(longer, shorter, strict=True))
+        for spu_id in row
+        if spu_id not in before
+    ]
+    return ResizedLists(rows=longer, moves=[*gone, *come], changes=changes)
+
+
+def _lead_by_others(state: ClusterState, before: Rows, rows: Rows) -> None:
+    """Let others lead the lists that changed, in place, where a demoted SPU would lead them."""
+    if not state.demoted:
+        return
+    choice = LeaderChoice(state)
+    for row, old in zip(rows, before, strict=True):
+        if row != old and row[0] in choice.demoted:
+            place = choice.place(row) or 0
+            row[0], row[place] = row[place], row[0]
+
+
+def _shorten(
+    state: ClusterState, rows: Rows, factor: int, changes: Counter[int]
+) -> tuple[Rows, list[Move]]:
+    """The rows, those that are too long cut, which is counted; with what goes."""
+    counts = {int(spu_id): state.ledger.count(spu_id) for spu_id in state.spus}
+    rows = [list(row) for row in rows]
+    moves: list[Move] = []
+    for partition, row in enumerate(rows):
+        while len(row) > factor:
+            gone = _first_to_go(state, row, counts)
+            counts[gone] -= 1
+            changes[gone] -= 1
+            moves.append(Move(partition=partition, gone=gone, taken=None))
+            is_lead = row[0] == gone
+            row.remove(gone)
+            online = _online(state, row)
+            if is_lead and online:
+                row.remove(online[0])
+                row.insert(0, online[0])
+    return rows, moves
+
+
+def _online(state: ClusterState, row: Sequence[int]) -> list[int]:
+    return [spu_id for spu_id in row if state.spus[SpuId(spu_id)].online]
+
+
+def _first_to_go(state: ClusterState, row: Sequence[int], counts: dict[int, int]) -> int:
+    """The replica of a list that goes first when the list is to be shorter."""
+    online = _online(state, row)
+    followers = [spu_id for spu_id in row[1:] if online != [spu_id]] or [row[0]]
+    racks = Counter(state.spus[SpuId(spu_id)].rack or "" for spu_id in row)
+
+    def rank(spu_id: int) -> tuple[bool, bool, bool, int, int]:
+        spu = state.spus[SpuId(spu_id)]
+        share = (counts[spu_id] << SHARE_BITS) // max(spu.capacity, 1)
+        return spu.leaving, not spu.online, racks[spu.rack or ""] > 1, share, -spu_id
+
+    return max(followers, key=rank)
+
+
+def _lengthen(
+    state: ClusterState, rows: Rows, factor: int, changes: Counter[int]
+) -> Rows | Refusal:
+    """The rows, those that are too short filled, which is counted; `changes` are those before."""
+    ring = ring_after(state, changes).ring
+    candidates = Candidates(state, ring, changes)
+    rows = [list(row) for row in rows]
+    given = Exchanges(rows, ring.ids.tolist())
+    for partition, row in enumerate(rows):
+        while len(row) < factor:
+            taken = candidates.take(row, racks_of(state, row))
+            if taken is None:
+                taken = given.make_room(partition, candidates)
+            if taken is None:
+                return _shortage(state, partition, row, factor)
+            row.insert(len(row) if _online(state, row) else 0, taken)
+            given.note(partition, taken)
+    for spu_id, partitions in given.holders.items():
+        changes[spu_id] += len(partitions)
+    return rows
+
+
+class Exchanges:
+    """What lists were given, and how one gives way to another that finds no SPU.
+
+    A list that cannot be filled takes an SPU from one that can do with another, which may take that
+    from a third; the shortest such way is gone.
+    """
+
+    def __init__(self, rows: Rows, ring: list[int]) -> None:
+        self.holders: dict[int, list[int]] = {spu_id: [] for spu_id in ring}  # partitions
+        self._rows = rows
+        self._looks_left = LOOKS_MAX
+
+    def note(self, partition: int, spu_id: int) -> None:
+        """A list was given an SPU."""
+        self.holders[spu_id].append(partition)
+
+    def make_room(self, partition: int, candidates: Candidates) -> int | None:
+        """The SPU that a list can have once others have given way, which they do; None: none."""
+        # From each SPU: the list that would take it, and the SPU that this list would give up.
+        ways: dict[int, tuple[int, int] | None] = {
+            spu_id: None for spu_id in self.holders if spu_id not in self._rows[partition]
+        }
+        queue = deque(ways)
+        while queue:
+            spu_id = queue.popleft()
+            if candidates.give(spu_id):
+                return self._walk_back(ways, spu_id)
+            for holder in self.holders[spu_id]:
+                self._looks_left -= len(self.holders)
+                if self._looks_left < 0:
+                    return None
+                for other in self.holders:
+                    if other not in ways and other not in self._rows[holder]:
+                        ways[other] = holder, spu_id
+                        queue.append(other)
+        return None
+
+    def _walk_back(self, ways: dict[int, tuple[int, int] | None], spu_id: int) -> int:
+        while (way := ways[spu_id]) is not None:
+            holder, given_up = way
+            row = self._rows[holder]
+            row[row.index(given_up)] = spu_id
+            self.holders[given_up].remove(holder)
+            self.holders[spu_id].append(holder)
+            spu_id = given_up
+        return spu_id
+
+
+def _shortage(state: ClusterState, partition: int, row: list[int], factor: int) -> Refusal:
+    others = [spu for spu_id, spu in state.spus.items() if spu.online and spu_id not in row]
+    if factor - len(row) > len(others):
+        code, found = Code.INSUFFICIENT_SPUS, "is online; add SPUs"
+    else:
+        uncordon = ", uncordon SPUs" if any(spu.cordoned for spu in others) else ""
+        code, found = Code.INSUFFICIENT_CAPACITY, f"can take one; add SPUs or capacity{uncordon}"
+    return Refusal(
+        code,
+        f"partition {partition} has {len(row)} of {factor} replicas, and no other SPU {found}, or "
+        "ask for fewer replicas",
+    )
