@@ -29,10 +29,12 @@ from spu_assigner.core.base.events import (
     SpuLeft,
     SpuUncordon,
     SpuUndemote,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicGrow,
     TopicRelease,
+    TopicReplication,
 )
 from spu_assigner.core.base.records import plain_records
 from spu_assigner.core.base.replica_lists import ReplicaLists
@@ -264,7 +266,7 @@ def _manual_file_seeds() -> list[bytes]:
 # The core.
 
 _NUMBERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 17, 33, -1, -(2**31), 2**31 - 1, 2**31, 100_001)
-_LETTERS = "jjjjuoxcccccmdgbrk"
+_LETTERS = "jjjjuoxcccccmdgbrkaf"
 _EVENTS_MAX = 24
 
 
@@ -332,6 +334,21 @@ def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
         case "g":
             topic = f"t{source.byte() % 5}"
             return TopicGrow(**common, topic=topic, partitions=source.number(20))
+        case "a":
+            rows = [
+                tuple(source.number(7) for _ in range(source.byte() % 5))
+                for _ in range(source.byte() % 4)
+            ]
+            return TopicAdopted(
+                **common,
+                topic=_topic(source.byte()),
+                replicas=tuple(rows),
+                policy=source.one_of((None, *Policy)),
+                pinned=source.byte() & 1 == 1,
+            )
+        case "f":
+            topic, factor = f"t{source.byte() % 5}", source.number(6)
+            return TopicReplication(**common, topic=topic, replication_factor=factor)
         case "b":
             return ClusterRebalance(**common, max_moves=source.number(30))
         case "m":
@@ -467,6 +484,8 @@ def _shard_batch_seeds() -> list[bytes]:
         SpuLeft(event_id="l", cluster_id="c1", spu_id=0, mode=LeaveMode.DECOMMISSION),
         SpuCordon(event_id="k", cluster_id="c1", spu_id=1),
         ClusterRebalance(event_id="b", cluster_id="c1", max_moves=9),
+        TopicAdopted(event_id="a", cluster_id="c1", topic="a", replicas=((1, 2), (3,))),
+        TopicReplication(event_id="f", cluster_id="c1", topic="a", replication_factor=2),
         SpuUncordon(event_id="n", cluster_id="c1", spu_id=1),
         SpuDemote(event_id="m", cluster_id="c1", spu_id=1),
         SpuUndemote(event_id="p", cluster_id="c1", spu_id=1),
