@@ -42,7 +42,7 @@ from support.events.histories import Outgoing, Writer
 from support.events.random_lives import CLUSTER, life_of
 from support.model.pictures import picture
 
-LIVES = 60
+LIVES = 90
 
 
 def full(events: Events) -> Assigner:

@@ -115,6 +115,22 @@ def test_a_release_is_read_as_one(lines: list[dict[str, Any]], found: Wanted) ->
     assert read(simulated(EVENTS) + printed).topics["orders"] == found
 
 
+def test_lists_that_were_adopted_with_several_lengths_wait_for_nobody() -> None:
+    """A list is short only while its topic waits."""
+    joins = [
+        {"type": "spu_joined", "event_id": f"a{n}", "cluster_id": "c1", "spu_id": n}
+        for n in range(3)
+    ]
+    adopted = {
+        "type": "topic_adopted",
+        "event_id": "a",
+        "cluster_id": "c1",
+        "topic": "t",
+        "replicas": [[0, 1], [1, 2, 0]],
+    }
+    assert not read(simulated([*joins, adopted])).topics["t"].short
+
+
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
