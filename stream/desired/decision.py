@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
-from spu_assigner.core.base.events import Event, TopicCreate, TopicGrow
+from spu_assigner.core.base.events import Event, TopicCreate, TopicGrow, TopicReplication
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.desired.model import DesiredTopic, KnownTopic, KnownTopics, SeenTopics
@@ -52,7 +52,7 @@ class ConfigDifference:
 class DesiredChange:
     """What is to be sent for one topic."""
 
-    event: TopicCreate | TopicGrow  # without an id of its own yet
+    event: TopicCreate | TopicGrow | TopicReplication  # without an id of its own yet
     about: str  # for people
 
 
@@ -95,6 +95,7 @@ def desired_changes(
         if topic.name in reserved:
             refused.append(_refusal(topic, "is called like a topic of the product; rename it"))
         elif mapped is not None:
+            changes += _replication(cluster_id, topic, mapped)
             changes += _growth(cluster_id, topic, mapped)
             refused += _faults(topic, mapped)
             unchanged += before == (len(changes), len(refused))
@@ -134,6 +135,22 @@ def _create(cluster_id: str, topic: DesiredTopic) -> DesiredChange:
     )
 
 
+def _replication(
+    cluster_id: str, topic: DesiredTopic, mapped: KnownTopic
+) -> Iterator[DesiredChange]:
+    """Before a growth, so that new partitions are placed with the new factor."""
+    if topic.replication_factor != mapped.replication_factor:
+        yield DesiredChange(
+            event=TopicReplication(
+                event_id=NO_ID,
+                cluster_id=cluster_id,
+                topic=topic.name,
+                replication_factor=topic.replication_factor,
+            ),
+            about=f"replication factor {mapped.replication_factor} → {topic.replication_factor}",
+        )
+
+
 def _growth(cluster_id: str, topic: DesiredTopic, mapped: KnownTopic) -> Iterator[DesiredChange]:
     if topic.partitions > mapped.partitions:
         yield DesiredChange(
@@ -154,13 +171,6 @@ def _faults(topic: DesiredTopic, mapped: KnownTopic) -> Iterator[DesiredRefusal]
             topic,
             f"has {mapped.partitions} partitions, and the file says {topic.partitions}; partitions "
             f"are never taken away: write {mapped.partitions}, or delete the topic",
-        )
-    if topic.replication_factor != mapped.replication_factor:
-        yield _refusal(
-            topic,
-            f"has replication factor {mapped.replication_factor}, and the file says "
-            f"{topic.replication_factor}; that is not possible yet: write "
-            f"{mapped.replication_factor}",
         )
     if topic.policy not in (None, mapped.policy):
         yield _refusal(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import Event, Policy, TopicCreate
+from spu_assigner.core.base.events import Event, Policy, TopicCreate, TopicGrow, TopicReplication
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import listed, printable
@@ -27,6 +27,11 @@ KIND: Final = "desired-topics"  # what tells this plan from one of `plan` withou
 HEAD_SIZE: Final = 256  # bytes of the file's beginning in which it stands
 SIZE_MAX: Final = 256 * 1024 * 1024
 NAMES_MAX: Final = 10
+_KINDS: Final[Mapping[type[Event], str]] = {
+    TopicCreate: "to create",
+    TopicGrow: "to grow",
+    TopicReplication: "to replicate otherwise",
+}
 
 
 class DesiredPlanError(AssignerError):
@@ -167,10 +172,10 @@ def require_planned(plan: DesiredPlan, saved: SavedDesiredPlan) -> None:
 def desired_lines(plan: DesiredPlan) -> Iterator[str]:
     """A line for each topic that is not as desired, and the sum."""
     found = plan.found
-    creates = 0
+    counts = dict.fromkeys(_KINDS, 0)
     for change in found.changes:
         is_create = isinstance(change.event, TopicCreate)
-        creates += is_create
+        counts[type(change.event)] += 1
         yield f"{'+' if is_create else '~'} {change.event.topic}  {change.about}"
     for refused in found.refused:
         yield f"! {refused.topic}  {refused.reason}"
@@ -186,7 +191,7 @@ def desired_lines(plan: DesiredPlan) -> Iterator[str]:
         yield f". {printable(name)}  is in the cluster and not in the file; it stays"
     if found.unchanged:
         yield f"= {found.unchanged} topic{'s' if found.unchanged > 1 else ''} as desired"
-    parts = [f"{creates} to create", f"{len(found.changes) - creates} to grow"]
+    parts = [f"{counts[kind]} {what}" for kind, what in _KINDS.items()]
     for count, what in (
         (len(found.refused), "that cannot be as desired"),
         (len(found.waiting), "waiting"),

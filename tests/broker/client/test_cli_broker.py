@@ -397,7 +397,7 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     assert "map     gitops/gitops-a  revision 1, policy balanced" in applied[1]
     for again in (told("apply", saved), told("apply", *of_file)):
         assert (again[0], again[2]) == (0, "")
-        assert "nothing to do: 0 to create, 0 to grow" in again[1]
+        assert "nothing to do: 0 to create, 0 to grow, " in again[1]
     assert told("plan", *of_file)[0] == 0
 
     desire(("gitops-a", 6, 2), ("gitops-c", 1, 4))

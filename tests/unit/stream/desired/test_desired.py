@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, Policy, SpuJoined, TopicCreate, TopicGrow
+from spu_assigner.core.base.events import (
+    Event,
+    Policy,
+    SpuJoined,
+    TopicCreate,
+    TopicGrow,
+    TopicReplication,
+)
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.desired.decision import DesiredChanges, desired_changes, event_of
@@ -68,6 +75,7 @@ def planned(
             "= 1 topic as desired",
         ),
         (desired(), {"mapped": {"t": known(partitions=3)}}, "~ t  3 → 4 partitions"),
+        (desired(), {"mapped": {"t": known(factor=3)}}, "~ t  replication factor 3 → 2"),
         (
             desired(),
             {"mapped": {"t": known(partitions=5)}},
@@ -121,7 +129,7 @@ def test_what_is_not_in_the_file_is_reported_and_never_deleted() -> None:
     assert list(desired_lines(plan)) == [
         ". a  is in the cluster and not in the file; it stays",
         ". b  is in the cluster and not in the file; it stays",
-        "nothing to do: 0 to create, 0 to grow, 2 not in the file",
+        "nothing to do: 0 to create, 0 to grow, 0 to replicate otherwise, 2 not in the file",
         "1 topic in Kafka without a map and not in the file: foreign",
     ]
 
@@ -191,9 +199,9 @@ def test_the_events_make_the_cluster_as_desired_and_then_there_is_nothing_to_do(
     assert len(sent(plan)) == 4
     assert sent(plan) == []
     assert planned(*file, mapped=maps).events == ()
-    grown = [desired("a", 9), file[1]]
+    grown = [desired("a", 9, 3), file[1]]
     plan = planned(*grown, mapped=maps)
-    assert [type(event) for event in plan.events] == [TopicGrow]
+    assert [type(event) for event in plan.events] == [TopicReplication, TopicGrow]
     sent(plan)
     assert planned(*grown, mapped=maps).events == ()
 
