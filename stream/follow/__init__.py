@@ -1,4 +1,4 @@
-"""`adopt` and `follow-brokers`: a Kafka cluster's topics and brokers enter the state.
+"""`adopt` and `follow`: a Kafka cluster's topics and brokers enter the state.
 
 Imports `plan`, `kafka`, `config` and `common`.
 """

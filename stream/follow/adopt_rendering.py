@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spu_assigner.core.base.events import TopicAdopted
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.follow.adopt import AdoptReport
 from spu_assigner.stream.follow.adoption import AdoptionDecision
-from spu_assigner.stream.follow.rendering import join_text
+from spu_assigner.stream.follow.rendering import join_text, size_text
 from spu_assigner.stream.plan.model import TopicReason
 from spu_assigner.stream.plan.rendering import counted
 
@@ -72,14 +71,6 @@ def report_json(report: AdoptReport, *, dry_run: bool) -> dict[str, object]:
         "left": _reasons(decision.left),
         "gone": decision.gone,
     }
-
-
-def size_text(event: TopicAdopted) -> str:
-    """Partitions and replicas of a topic that is adopted."""
-    lengths = sorted({len(row) for row in event.replicas})
-    replicas = " or ".join(filter(None, [", ".join(map(str, lengths[:-1])), str(lengths[-1])]))
-    ending = "" if lengths == [1] else "s"
-    return f"{counted(len(event.replicas), 'partition')} of {replicas} replica{ending}"
 
 
 def _problem_lines(report: AdoptReport) -> Iterator[str]:

@@ -25,7 +25,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -115,6 +115,80 @@ class AdoptionDecision:
         return [event for event in self.events if isinstance(event, TopicRelease)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsTurn:
+    """What one look at topics that are followed comes to."""
+
+    decision: AdoptionDecision = field(default_factory=AdoptionDecision)
+    events: tuple[AdoptionEvent, ...] = ()  # to be sent now
+    left: tuple[TopicReason, ...] = ()  # not adopted, and why
+    held: tuple[str, ...] = ()  # gone, but too many are
+    is_awaited: bool = False  # something gone is looked for once more
+
+
+class FollowedTopics:
+    """What was sent about topics so far, and so what is to be sent next."""
+
+    def __init__(self, options: AdoptionOptions) -> None:
+        self._options = options
+        self._gone: frozenset[str] = frozenset()  # at the look before
+        self._sent: dict[str, object] = {}  # by topic, what was sent of it last
+        self._causes: dict[str, str] = {}  # topics by the ids of events that were sent
+        self._rejected: dict[str, str] = {}  # by topic, why
+        self.adopted: set[str] = set()  # topics of adoptions that were sent
+        self.released: set[str] = set()  # likewise of releases
+
+    def reject(self, event_id: str, why: str) -> None:
+        """Take note that the job has rejected an event, if it was sent here."""
+        if event_id in self._causes:
+            self._rejected[self._causes[event_id]] = why
+
+    def retry(self) -> None:
+        """Send again what was rejected or not answered: what it needs may be there now."""
+        self._sent.clear()
+        self._rejected.clear()
+
+    def turn(
+        self,
+        found: Mapping[str, FoundTopic],
+        published: PublishedMaps,
+        applied: AppliedRecords,
+        *,
+        spus: Collection[int],
+        occurred_at: int,
+    ) -> TopicsTurn:
+        """What follows from a look; the arguments are those of `decide_adoptions`."""
+        decision = decide_adoptions(
+            found, published, applied, self._options, spus=spus, occurred_at=occurred_at
+        )
+        before, self._gone = self._gone, frozenset(decision.gone)
+        gone = [name for name in decision.gone if name in before]
+        there = len(decision.equal) + len(decision.adopted) + len(decision.pending)
+        is_mass = len(gone) > 1 and len(gone) > there
+        lost = [] if is_mass else gone
+        forgotten = releases(lost, published, self._options, occurred_at=occurred_at)
+        events: list[AdoptionEvent] = [*decision.adopted, *forgotten]
+        new = [each for each in events if self._sent.get(each.topic) != _content(each, published)]
+        for event in new:
+            self._rejected.pop(event.topic, None)
+            self._causes[event.event_id] = event.topic
+            self._sent[event.topic] = _content(event, published)
+        self.adopted.update(event.topic for event in new if isinstance(event, TopicAdopted))
+        self.released.update(event.topic for event in new if isinstance(event, TopicRelease))
+        rejected = (
+            TopicReason(topic=name, reason=why)
+            for name, why in self._rejected.items()
+            if name in found
+        )
+        return TopicsTurn(
+            decision=decision,
+            events=tuple(new),
+            left=(*decision.left, *rejected),
+            held=tuple(gone) if is_mass else (),
+            is_awaited=len(decision.gone) > len(gone),
+        )
+
+
 def decide_adoptions(
     found: Mapping[str, FoundTopic],
     published: PublishedMaps,
@@ -158,7 +232,7 @@ def decide_adoptions(
         if name not in found and options.is_meant(name) and _was_there(name, known, applied)
     )
     if options.forget_gone:
-        events += [_release_of(name, published, options, occurred_at) for name in gone]
+        events += releases(gone, published, options, occurred_at=occurred_at)
     return AdoptionDecision(
         events=tuple(events),
         equal=tuple(equal),
@@ -262,15 +336,24 @@ def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:
     return known.reason is not None and known.reason.mode is Mode.ADOPTED
 
 
-def _release_of(
-    name: str, published: PublishedMaps, options: AdoptionOptions, occurred_at: int
-) -> TopicRelease:
-    revision = published.maps[name].revision
-    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    event_id = _unknown_id(f"{ADOPT_MARK}/gone/{digest}/{revision}", name, published)
-    return TopicRelease(
-        event_id=event_id, cluster_id=options.cluster_id, occurred_at=occurred_at, topic=name
-    )
+def releases(
+    names: Iterable[str], published: PublishedMaps, options: AdoptionOptions, *, occurred_at: int
+) -> list[TopicRelease]:
+    """The events that forget mapped topics."""
+    events = []
+    for name in names:
+        revision = published.maps[name].revision
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        event_id = _unknown_id(f"{ADOPT_MARK}/gone/{digest}/{revision}", name, published)
+        events.append(
+            TopicRelease(
+                event_id=event_id,
+                cluster_id=options.cluster_id,
+                occurred_at=occurred_at,
+                topic=name,
+            )
+        )
+    return events
 
 
 def _fresh(event: TopicAdopted, topic_id: str, published: PublishedMaps) -> TopicAdopted:
@@ -290,3 +373,10 @@ def _unknown_id(name: str, topic: str, published: PublishedMaps) -> str:
         number += 1
         event_id = f"{name}/{number}"
     return event_id
+
+
+def _content(event: AdoptionEvent, published: PublishedMaps) -> object:
+    """What an event says, and of which map; its id may have a number."""
+    known = published.maps.get(event.topic)
+    replicas = event.replicas if isinstance(event, TopicAdopted) else None
+    return (replicas, 0 if known is None else known.revision)

@@ -1,4 +1,8 @@
-"""`spu-assigner follow-brokers`: the brokers of a Kafka cluster become the SPUs of a cluster."""
+"""`spu-assigner follow`: what others do to a Kafka cluster enters the state.
+
+Its brokers join and leave, and with `--topics` its topics are adopted. Its old name is
+`follow-brokers`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
     return read
 
 
-@click.command("follow-brokers")
+@click.command("follow")
 @cluster_option("The cluster whose SPUs the brokers are.")
 @click.option(
     "--watch-bootstrap-servers",
@@ -91,6 +95,22 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
 )
 @click.option("--adopt", is_flag=True, help="Take over SPUs that were joined by others.")
 @click.option(
+    "--topics",
+    metavar="[GLOB]",
+    is_flag=False,
+    flag_value="*",
+    multiple=True,
+    help="Adopt topics, too, that others make, grow, reassign or delete; all, or such; may be "
+    "repeated.",
+)
+@click.option(
+    "--exclude-topics",
+    "excluded_topics",
+    metavar="GLOB",
+    multiple=True,
+    help="Not such topics; may be repeated.",
+)
+@click.option(
     "--allow-mass-leave",
     is_flag=True,
     help="Let brokers leave though more than half are missing at once.",
@@ -106,7 +126,7 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @output_option
 @broker_options
-def follow_brokers(
+def follow(
     *,
     connection: Connection,
     watch_bootstrap_servers: str | None,
@@ -124,20 +144,27 @@ def follow_brokers(
     SPUs that others joined, or made to leave, are left alone. While the watched cluster cannot be
     seen nobody leaves, nor if more than half of the brokers are missing at once.
 
+    With --topics, topics without a map, and those that others changed, are adopted as they are, as
+    `adopt` does it; adopted topics that were deleted in Kafka are released. What a map has ahead of
+    Kafka is left to `plan` and `apply`.
+
     With --output json the events go to standard output as `simulate` reads them.
 
     Exit status: 0 done (--once), also where another process leads; 1 failed, or with --once leaves
     held back; 2 wrong usage; 130 and 143 interrupted.
     """
-    from spu_assigner.stream.follow.loop import follow  # heavy, and `--help` needs none of it
+    from spu_assigner.stream.follow.loop import follow_cluster  # heavy: `--help` needs none of it
 
     size, excluded = Size(cores=cores, capacity=capacity), frozenset(exclude)
     options = FollowOptions(size=size, excluded=excluded, **given)
     watched = _watched(connection, watch_bootstrap_servers, watch_config)
     check = Interrupts(lambda: None).check
-    return follow(
-        connection, watched, options, FollowOutput(output, dry_run=options.dry_run), check=check
-    )
+    called = str(click.get_current_context().info_name)
+    shown = FollowOutput(output, dry_run=options.dry_run, command=called)
+    return follow_cluster(connection, watched, options, shown, check=check)
+
+
+follow_brokers = follow
 
 
 def _watched(connection: Connection, servers: str | None, config: Path | None) -> Connection:

@@ -83,6 +83,8 @@ class FollowOptions:
     sizes_file: Path | None = None  # read again at each look
     excluded: frozenset[int] = frozenset()  # these brokers are no business of ours
     adopt: bool = False
+    topics: tuple[str, ...] = ()  # globs of those that are followed, too; none: no topic is
+    excluded_topics: tuple[str, ...] = ()  # likewise; it counts more
     allow_mass_leave: bool = False
     accept_cluster: bool = False  # although the SPUs were announced as another cluster's brokers
     once: bool = False

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -28,10 +28,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition, position
-from spu_assigner.stream.follow.decision import Announcement
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import (
@@ -55,8 +55,11 @@ from spu_assigner.stream.kafka.topics import (
     ASSIGNER_COMMITS,
     ASSIGNER_STATE,
     SPU_EVENTS,
+    TOPIC_EVENTS,
     topic_name,
 )
+
+_Sent = TypeVar("_Sent", bound=Event)
 
 LOOK_SECONDS_MAX: Final = 3.0  # of the first of two tries
 SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
@@ -222,7 +225,8 @@ class FencedProducer:
             FollowError: this user may not.
             ClientError: the broker does not answer.
         """
-        self._topic = topic_name(SPU_EVENTS, prefix=connection.prefix)
+        self._prefix = connection.prefix
+        self._topic = topic_name(SPU_EVENTS, prefix=self._prefix)  # that was written to last
         self._undelivered: KafkaError | None = None
         self._producer: Any = Producer(
             {
@@ -238,15 +242,15 @@ class FencedProducer:
         with self._as_ours():
             retry_until(self._producer.init_transactions)
 
-    def send(self, events: Sequence[Announcement]) -> list[tuple[Announcement, EventPosition]]:
-        """Send events, in their order; where each lies then.
+    def send(self, events: Sequence[_Sent]) -> list[tuple[_Sent, EventPosition]]:
+        """Send events of one topic, in their order; where each lies then.
 
         Raises:
             OvertakenError: another follower has taken the id; nothing was sent.
             FollowError: this user may not.
             ClientError: it is not known whether they are there; who takes the id again can read it.
         """
-        placed: list[tuple[Announcement, EventPosition]] = []
+        placed: list[tuple[_Sent, EventPosition]] = []
         self._undelivered = None
         with self._as_ours(), raise_fatal_cause(self._producer):
             self._producer.begin_transaction()
@@ -261,15 +265,15 @@ class FencedProducer:
         with suppress(KafkaException):
             self._producer.abort_transaction(0)
 
-    def _produce(
-        self, event: Announcement, placed: list[tuple[Announcement, EventPosition]]
-    ) -> None:
+    def _produce(self, event: _Sent, placed: list[tuple[_Sent, EventPosition]]) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 placed.append((event, position(message)))
             elif self._undelivered is None and error.code() not in _PURGED:
                 self._undelivered = error
 
+        name = SPU_EVENTS if isinstance(event, SpuEvent) else TOPIC_EVENTS
+        self._topic = topic_name(name, prefix=self._prefix)
         self._producer.produce(
             self._topic, encode_event(event), event.cluster_id.encode(), on_delivery=delivered
         )

@@ -131,8 +131,8 @@ class PublishedReader:
             self.close()
             raise
 
-    def catch_up(self) -> None:
-        """Read what has come since."""
+    def catch_up(self) -> bool:
+        """Read what has come since; whether there was anything."""
         latest: dict[tuple[str, bytes], Message] = {}
         for name, message in self._reader.drain_messages():
             key = message.key() or b""
@@ -146,6 +146,7 @@ class PublishedReader:
                 self._maps[record.topic] = record
             else:
                 self._maps.pop(key.removeprefix(self._begins[name]).decode(), None)
+        return bool(latest)
 
     def now(self) -> PublishedMaps:
         """All that was read so far."""

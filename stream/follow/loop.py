@@ -1,4 +1,4 @@
-"""Following the brokers of a cluster: look, decide, and, as the leader, send.
+"""Following a Kafka cluster: look, decide, and, as the leader, send.
 
 Rules: everybody looks, so that a leader's successor knows since when a broker is missing; only the
 leader reads what was announced, and sends. What goes wrong after the start is reported, and retried
@@ -15,6 +15,7 @@ from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.follow.adoption import AdoptionEvent, AdoptionOptions
 from spu_assigner.stream.follow.decision import (
     Announcement,
     FollowOptions,
@@ -37,15 +38,17 @@ from spu_assigner.stream.follow.kafka import (
 )
 from spu_assigner.stream.follow.rendering import FollowOutput, brokers_text
 from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
+from spu_assigner.stream.follow.topic_following import PIECE_EVENTS, TopicFollowing
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError
+from spu_assigner.stream.plan.model import TargetError
 
 POLL_SECONDS: Final = 0.2  # Ctrl-C is seen between polls
 ELECTION_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's session
 HELD_BACK: Final = 1  # exit status
 
 
-def follow(
+def follow_cluster(
     events: Connection,
     watched: Connection,
     options: FollowOptions,
@@ -102,15 +105,24 @@ class SizesOfLooks:
 class _Session:
     """What the leader has, from winning the election to losing it."""
 
-    def __init__(self, events: Connection, cluster_id: str, *, dry_run: bool) -> None:
+    def __init__(self, events: Connection, watched: Connection, options: FollowOptions) -> None:
+        self.topics: TopicFollowing | None = None  # None: they are not followed
         self.producer: FencedProducer | None = None  # None: nothing is to be sent
         self.shown: set[str] = set()  # ids of what a dry run has shown
         with ExitStack() as unless_whole:
             # First the id: what an older leader left open is settled.
-            if not dry_run:
-                self.producer = FencedProducer(events, cluster_id)
+            if not options.dry_run:
+                self.producer = FencedProducer(events, options.cluster_id)
                 unless_whole.callback(self.producer.close)
-            self.reader = AnnouncedReader(events, cluster_id)
+            self.reader = AnnouncedReader(events, options.cluster_id)
+            unless_whole.callback(self.reader.close)
+            if options.topics:
+                followed = AdoptionOptions(
+                    cluster_id=options.cluster_id,
+                    globs=options.topics,
+                    excluded=options.excluded_topics,
+                )
+                self.topics = TopicFollowing(events, watched, followed, dry_run=options.dry_run)
             unless_whole.pop_all()
 
     def send(self, events: Sequence[Announcement]) -> Sequence[Announcement]:
@@ -123,8 +135,16 @@ class _Session:
             self.reader.announced.take(event, place)
         return events
 
+    def send_of_topics(self, events: Sequence[AdoptionEvent]) -> None:
+        """Send events about topics, some at a time: a transaction is not to last."""
+        if self.producer is not None:
+            for at in range(0, len(events), PIECE_EVENTS):
+                self.producer.send(events[at : at + PIECE_EVENTS])
+
     def close(self) -> None:
         self.reader.close()
+        if self.topics is not None:
+            self.topics.close()
         if self.producer is not None:
             self.producer.close()
 
@@ -143,11 +163,13 @@ class _Follower:
         self._options = options
         self._output = output
         self._sizes = SizesOfLooks(options, output)
+        self._watched_connection = watched
         self._watched = WatchedCluster(watched)
         self._sight = Sightings()
         self._kafka_cluster = ""
         self._election: LeaderElection | None = None
         self._session: _Session | None = None
+        self._spus: frozenset[int] = frozenset()  # that were announced when topics were looked at
 
     def begin(self) -> None:
         """The first look, and joining the election."""
@@ -192,20 +214,21 @@ class _Follower:
                 return 0 if once else None
         try:
             decision = self._act()
+            has_topics_left = self._follow_topics()
         except OvertakenError as reason:
             self._end_session()
             self._output.report("trouble", f"{reason}; queues again")
             if self._election is not None:
                 self._election.leave()
             return 0 if once else None
-        except ClientError as reason:
+        except (ClientError, TargetError) as reason:
             self._end_session()
             if once:
                 raise
             self._output.report("trouble", f"{reason}; retries")
             return None
         self._output.report("trouble", None)
-        if not once or decision.awaited or not self._sight.is_clear:
+        if not once or decision.awaited or has_topics_left or not self._sight.is_clear:
             return None
         return HELD_BACK if decision.held else 0
 
@@ -254,6 +277,20 @@ class _Follower:
             self._output.event(event, missing_for=self._sight.missing_for(event.spu_id))
         return decision
 
+    def _follow_topics(self) -> bool:
+        """Look at topics and send what follows; whether there is more to look for."""
+        session = self._session
+        if session is None or session.topics is None or not self._sight.is_clear:
+            return False
+        spus = session.reader.announced.by_spu().keys()
+        has_new_spus, self._spus = not spus <= self._spus, frozenset(spus)
+        turn = session.topics.turn(spus, has_new_spus=has_new_spus)
+        self._output.topics(turn)
+        session.send_of_topics(turn.events)
+        for event in turn.events:
+            self._output.event(event)
+        return turn.is_awaited or bool(turn.events)
+
     def _warn_of_crowded(self, events: Sequence[Announcement]) -> None:
         """Before a broker joins with a capacity that Kafka has half used."""
         joins = [event for event in events if isinstance(event, SpuJoined)]
@@ -273,7 +310,7 @@ class _Follower:
 
     def _begun_session(self) -> _Session:
         options = self._options
-        session = _Session(self._events, options.cluster_id, dry_run=options.dry_run)
+        session = _Session(self._events, self._watched_connection, options)
         announced = session.reader.announced.by_spu()
         others = [each for each in followed_clusters(announced) if each != self._kafka_cluster]
         if others and not options.accept_cluster:

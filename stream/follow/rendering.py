@@ -1,4 +1,4 @@
-"""What `follow-brokers` prints: events on standard output, how things stand on standard error.
+"""What `follow` prints: events on standard output, how things stand on standard error.
 
 How things stand is reported when it changes, not at each look.
 """
@@ -6,27 +6,32 @@ How things stand is reported when it changes, not at each look.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
-from spu_assigner.core.base.events import SpuJoined
+from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.command_options import Form
 from spu_assigner.stream.follow.decision import Announcement, MembershipDecision, Sightings
 
+if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
+    from spu_assigner.stream.follow.adoption import AdoptionEvent, TopicsTurn
+
 
 class FollowOutput:
     """Prints, and remembers what was reported."""
 
-    def __init__(self, form: Form, *, dry_run: bool = False) -> None:
+    def __init__(self, form: Form, *, dry_run: bool = False, command: str = "follow") -> None:
         self._form = form
+        self._command = command  # as it was called
         self._dry_run = dry_run
         self._reported: dict[str, str | None] = {}  # by what it is about
         self._missing: list[int] = []
 
     def say(self, text: str) -> None:
         """A line on standard error."""
-        click.echo(f"follow-brokers: {printable(text)}", err=True)
+        click.echo(f"{self._command}: {printable(text)}", err=True)
 
     def report(self, about: str, text: str | None) -> None:
         """How one thing stands, if that is new; None: there is nothing to say of it."""
@@ -70,16 +75,47 @@ class FollowOutput:
         for about in dict.fromkeys([*alone, *before]):
             self.report(about, alone.get(about))
 
-    def event(self, event: Announcement, *, missing_for: float | None) -> None:
+    def topics(self, turn: TopicsTurn) -> None:
+        """What is not done about topics, and why."""
+        alone = {
+            f"topic {each.topic}": f"leaves topic {each.topic} alone: {printable(each.reason)}"
+            for each in turn.left
+        }
+        before = [about for about in self._reported if about.startswith("topic ")]
+        for about in dict.fromkeys([*alone, *before]):
+            self.report(about, alone.get(about))
+        held = (
+            f"holds back the release of {listed(turn.held)}: more than half of the topics are gone "
+            "at once; if they are, run `adopt --forget-gone`"
+        )
+        self.report("topics held", held if turn.held else None)
+
+    def event(
+        self, event: Announcement | AdoptionEvent, *, missing_for: float | None = None
+    ) -> None:
         """An event that was sent, or would be."""
         if self._form == "json":
             click.echo(event_to_json(event))
+        elif isinstance(event, TopicAdopted):
+            verb = "would adopt" if self._dry_run else "adopted"
+            click.echo(f"{verb}  topic {event.topic}: {size_text(event)}")
+        elif isinstance(event, TopicRelease):
+            verb = "would release" if self._dry_run else "released"
+            click.echo(f"{verb}  topic {event.topic}: it is gone from Kafka")
         elif isinstance(event, SpuJoined):
             verb = "would join" if self._dry_run else "joined"
             click.echo(f"{verb}  SPU {event.spu_id}: {join_text(event)}")
         else:
             verb = "would leave" if self._dry_run else "left  "
             click.echo(f"{verb}  SPU {event.spu_id}: missing for {missing_for or 0:.0f} s")
+
+
+def size_text(event: TopicAdopted) -> str:
+    """Partitions and replicas of a topic that is adopted."""
+    lengths = sorted({len(row) for row in event.replicas})
+    replicas = " or ".join(filter(None, [", ".join(map(str, lengths[:-1])), str(lengths[-1])]))
+    partitions = "1 partition" if len(event.replicas) == 1 else f"{len(event.replicas)} partitions"
+    return f"{partitions} of {replicas} replica{'' if lengths == [1] else 's'}"
 
 
 def join_text(event: SpuJoined) -> str:

@@ -4,7 +4,7 @@ Rules: what is not in the table is not needed, and without a row something fails
 for whole names, so that a job cannot touch what belongs to another; those on topics that replica
 maps name are for any topic where none is said. `Read` and `Write` include
 `Describe`, `AlterConfigs` includes `DescribeConfigs`. Nobody but a consumer of one's own that
-keeps its place in a group, and `follow-brokers`, needs a right to a group: Spark's source, the
+keeps its place in a group, and `follow`, needs a right to a group: Spark's source, the
 marker's reader and the other commands join none.
 """
 
@@ -170,7 +170,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (SPU_EVENTS,),
             "Read, Write",
-            "`follow-brokers` sends joins and leaves, and reads earlier ones",
+            "`follow` sends joins and leaves, and reads earlier ones",
         ),
         Grant((ASSIGNER_STATE,), "Read", "reads what became of events that have expired"),
         Grant(

@@ -112,25 +112,6 @@ def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
     assert audited.exit_code == 0, audited.output
 
 
-def reassign(operator: Operator, topics: dict[str, Lists]) -> None:
-    """By others, with kafka-python's admin client; back when every broker tells of it."""
-    from kafka import TopicPartition
-    from kafka.admin import KafkaAdminClient
-
-    client = KafkaAdminClient(bootstrap_servers=operator.cluster.bootstrap_servers.split(","))
-    try:
-        client.alter_partition_reassignments(
-            {
-                TopicPartition(operator.name(topic), number): row
-                for topic, lists in topics.items()
-                for number, row in enumerate(lists)
-            }
-        )
-    finally:
-        client.close()
-    operator.wait(list(topics), lambda found: found == topics)
-
-
 def test_what_others_change_in_kafka_is_adopted_as_it_is_then(
     operator: Operator, job: SmallJob
 ) -> None:
@@ -138,7 +119,7 @@ def test_what_others_change_in_kafka_is_adopted_as_it_is_then(
     make(operator, {"a": [[1], [2]], "b": [[1, 2]]})
     assert adopt(operator).exit_code == 0
     sender_topics = {"a": [[2, 3, 1], [2]], "b": [[2, 1]]}
-    reassign(operator, sender_topics)
+    operator.reassign(sender_topics)
     done = adopt(operator, "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["adopted"] == [operator.name("a"), operator.name("b")]
@@ -206,7 +187,7 @@ def test_a_topic_that_is_deleted_or_changed_meanwhile_is_reported_and_the_next_r
         looks.append(given)
         if len(looks) == 2:
             operator.remove("a")
-            reassign(operator, {"b": [[2]]})
+            operator.reassign({"b": [[2]]})
         return look(self, *given)  # type: ignore[arg-type]  # as it is called
 
     monkeypatch.setattr(adopt_run.WatchedTopics, "look", disturbed)

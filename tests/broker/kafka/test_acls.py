@@ -29,7 +29,7 @@ from spu_assigner.stream.follow.adopt import AdoptRequest, adopt_topics
 from spu_assigner.stream.follow.adoption import AdoptionOptions
 from spu_assigner.stream.follow.decision import FollowOptions, Size
 from spu_assigner.stream.follow.kafka import require_rights
-from spu_assigner.stream.follow.loop import follow
+from spu_assigner.stream.follow.loop import follow_cluster
 from spu_assigner.stream.follow.progress import Progress
 from spu_assigner.stream.follow.rendering import FollowOutput
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
@@ -332,7 +332,7 @@ def follow_once(settings: Settings) -> None:
     connection = settings.connection()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follow_run, "require_rights", lambda _: None)
-        follow(connection, connection, order, FollowOutput("json"), check=lambda: None)
+        follow_cluster(connection, connection, order, FollowOutput("json"), check=lambda: None)
 
 
 def adopt_one(settings: Settings) -> None:

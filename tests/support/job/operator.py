@@ -12,6 +12,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.schemas.messages.wire import AppliedTopic
@@ -87,6 +89,25 @@ class Operator:
         for future in self._admin.delete_topics([self.name(each) for each in topics]).values():
             future.result(timeout=20)
         self.wait(topics, lambda found: found == {})
+
+    def reassign(self, topics: dict[str, Lists]) -> None:
+        """Have Kafka move partitions; back when that is done and every broker tells of it."""
+        client = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers.split(","))
+        try:
+            client.alter_partition_reassignments(
+                {
+                    TopicPartition(self.name(topic), number): row
+                    for topic, lists in topics.items()
+                    for number, row in enumerate(lists)
+                }
+            )
+            deadline = time.monotonic() + SEEN_SECONDS_MAX
+            while under_way := client.list_partition_reassignments():
+                assert time.monotonic() < deadline, under_way
+                time.sleep(0.1)
+        finally:
+            client.close()
+        self.wait(list(topics), lambda found: found == topics)
 
     def until(self, topic: str, lists: Lists) -> None:
         self.wait([topic], lambda found: found == {topic: lists})

@@ -13,10 +13,10 @@ from spu_assigner.stream.follow.adopt_rendering import (
     dry_run_lines,
     report_json,
     report_lines,
-    size_text,
 )
 from spu_assigner.stream.follow.adoption import AdoptionDecision
 from spu_assigner.stream.follow.progress import Progress
+from spu_assigner.stream.follow.rendering import size_text
 from spu_assigner.stream.kafka import connection_diagnosis
 from spu_assigner.stream.plan.model import Rows, TopicReason
 

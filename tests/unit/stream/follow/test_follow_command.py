@@ -1,17 +1,20 @@
-"""What `follow-brokers` takes, refuses and prints, without a broker."""
+"""What `follow` takes, refuses and prints, without a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from spu_assigner.core.base.events import SpuJoined, SpuLeft
+from spu_assigner.core.base.events import SpuJoined, SpuLeft, TopicAdopted, TopicRelease
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.follow import loop
+from spu_assigner.stream.follow.adoption import TopicsTurn
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.command import _watched
 from spu_assigner.stream.follow.decision import (
@@ -24,8 +27,9 @@ from spu_assigner.stream.follow.loop import SizesOfLooks
 from spu_assigner.stream.follow.rendering import FollowOutput
 from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
 from spu_assigner.stream.kafka import connection_diagnosis
+from spu_assigner.stream.plan.model import TopicReason
 
-COMMAND = ["follow-brokers", "--cluster", "c1"]
+COMMAND = ["follow", "--cluster", "c1"]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +222,7 @@ def test_how_things_stand_is_reported_when_it_changes(capsys: pytest.CaptureFixt
         output.sees()
     for text in ("stands by", "stands by", "leads", None, "leads"):
         output.report("election", text)
-    lines = [line.removeprefix("follow-brokers: ") for line in capsys.readouterr().err.splitlines()]
+    lines = [line.removeprefix("follow: ") for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "misses broker 2; to leave in 60 s unless seen again",
         "sees broker 2 again",
@@ -230,4 +234,47 @@ def test_how_things_stand_is_reported_when_it_changes(capsys: pytest.CaptureFixt
         "stands by",
         "leads",
         "leads",
+    ]
+
+
+@pytest.mark.parametrize("name", ["follow", "follow-brokers"])
+def test_the_old_name_still_works_and_each_speaks_as_it_was_called(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units and scripts of before call the old one, and may read what it prints."""
+    called: list[tuple[str, ...]] = []
+
+    def followed(*given: Any, **_: object) -> int:
+        _, _, options, output = given
+        called.append(options.topics)
+        output.say("here")
+        return 0
+
+    monkeypatch.setattr(loop, "follow_cluster", followed)
+    given = ["--topics", "team-*", "--topics", "--once"]
+    done = CliRunner().invoke(cli, [name, "--cluster", "c1", *given])
+    assert (done.exit_code, done.stderr) == (0, f"{name}: here\n")
+    assert called == [("team-*", "*")]
+
+
+def test_events_about_topics_and_what_is_left_alone_are_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A line for each event; what stays as it is has one line only."""
+    output = FollowOutput("table")
+    adopted = TopicAdopted(event_id="a", cluster_id="c1", topic="t", replicas=((1, 2), (2, 1)))
+    output.event(adopted)
+    output.event(TopicRelease(event_id="r", cluster_id="c1", topic="t"))
+    busy = TopicReason(topic="u", reason="is being moved")
+    for turn in (TopicsTurn(left=(busy,)), TopicsTurn(left=(busy,), held=("v", "w")), TopicsTurn()):
+        output.topics(turn)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [
+        "adopted  topic t: 2 partitions of 2 replicas",
+        "released  topic t: it is gone from Kafka",
+    ]
+    assert shown.err.splitlines() == [
+        "follow: leaves topic u alone: is being moved",
+        "follow: holds back the release of v, w: more than half of the topics are gone at once; "
+        "if they are, run `adopt --forget-gone`",
     ]

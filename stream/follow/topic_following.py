@@ -1,0 +1,155 @@
+"""`follow --topics`: what others make, grow, reassign and delete in Kafka enters the state.
+
+Rules: only the leader looks at topics and sends. What it has sent is not sent again while the job
+has not answered, and what the job rejected not before a broker joins or the topic changes. A topic
+is released once it was gone in two looks, unless more than half of those that were adopted are gone
+at once: that is rather a fault of the view. What was adopted is recorded in `applied-topics` as
+found, unless an `apply` is just about to record it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from spu_assigner.core.base.events import TopicRelease
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.follow.adoption import (
+    ADOPT_MARK,
+    AdoptionDecision,
+    AdoptionOptions,
+    FollowedTopics,
+    FoundTopic,
+    PublishedMaps,
+    TopicsTurn,
+)
+from spu_assigner.stream.follow.kafka_topics import PublishedReader, WatchedTopics
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPIC_STATUS, TOPICS, topic_name
+from spu_assigner.stream.plan.applied import AppliedRecords, notes
+from spu_assigner.stream.plan.applied_store import AppliedLedger
+from spu_assigner.stream.plan.model import Maps, Wanted
+
+PIECE_EVENTS: Final = 1_000  # of a transaction, which is not to last
+
+
+class TopicFollowing:
+    """Looks, and decides, from winning the election to losing it.
+
+    Args:
+        events: where the job's topics are.
+        watched: the Kafka cluster whose topics are followed.
+        options: which topics, and for which cluster.
+    """
+
+    def __init__(
+        self, events: Connection, watched: Connection, options: AdoptionOptions, *, dry_run: bool
+    ) -> None:
+        own = frozenset(topic_name(spec.name, prefix=events.prefix) for spec in TOPICS)
+        self._options = replace(options, own=own)
+        self._ledger_connection = replace(watched, prefix=events.prefix)
+        self._records = topic_name(APPLIED_TOPICS, prefix=events.prefix)
+        self._dry_run = dry_run
+        self._found: Mapping[str, FoundTopic] = {}  # at the last look
+        self._applied = AppliedRecords()  # read when something has changed
+        self._followed = FollowedTopics(self._options)
+        with ExitStack() as unless_whole:
+            self._topics = WatchedTopics(watched, trusts_lists=True)
+            unless_whole.callback(self._topics.close)
+            self._published = PublishedReader(events, options.cluster_id)
+            unless_whole.callback(self._published.close)
+            self._statuses = Reader(events, [TOPIC_STATUS])
+            unless_whole.pop_all()
+
+    def close(self) -> None:
+        """End all clients."""
+        self._topics.close()
+        self._published.close()
+        self._statuses.__exit__(None, None, None)
+
+    def turn(self, spus: Collection[int], *, has_new_spus: bool) -> TopicsTurn:
+        """Look, and decide what is to be sent.
+
+        Args:
+            spus: the ids that were announced.
+            has_new_spus: what the job rejected may be accepted now.
+
+        Raises:
+            TargetError, ClientError, UnreachableError: something cannot be read.
+        """
+        before, self._found = self._found, self._topics.look(self._options.is_meant)
+        # What `apply` made is known before its map may be deleted: it must not be adopted then.
+        if self._published.catch_up() or self._found != before:
+            self._applied = self._ledger().read()
+        self._take_statuses()
+        if has_new_spus:
+            self._followed.retry()
+        published = self._published.now()
+        turn = self._followed.turn(
+            self._found, published, self._applied, spus=spus, occurred_at=_now_ms()
+        )
+        lost = [event.topic for event in turn.events if isinstance(event, TopicRelease)]
+        if lost:
+            self._topics.require_sight(lost)
+        if not self._dry_run:
+            self._record(turn.decision, published)
+        return turn
+
+    def _take_statuses(self) -> None:
+        for received in self._statuses.drain():
+            match received.answer:
+                case TopicStatus(status=Status.REJECTED) as answer:
+                    self._followed.reject(answer.cause, f"{answer.message} ({answer.code})")
+                case _:
+                    pass
+
+    def _record(self, decision: AdoptionDecision, published: PublishedMaps) -> None:
+        """Record what was adopted and is as mapped now; forget what was released.
+
+        The records are read again: `apply` may have written some.
+        """
+        applied, ids = self._applied, self._topics.cluster.ids
+        adopted = [
+            name
+            for name in (*decision.equal, *(each.topic for each in decision.pending))
+            if name in published.maps
+            and (name in self._followed.adopted or _is_adopted(published.maps[name]))
+            and not applied.is_known(name, ids.get(name))
+        ]
+        there = self._topics.cluster.topics
+        released = [
+            name
+            for name in self._followed.released
+            if name not in published.maps and name in applied.records and name not in there
+        ]
+        if not (adopted or released):
+            return
+        ledger = self._ledger()
+        applied = ledger.read()
+        maps = {
+            name: Wanted(replicas=self._topics.cluster.rows(name))
+            for name in adopted
+            if name not in applied.intents
+        }
+        wanted = Maps(cluster_id=self._options.cluster_id, topics=maps)
+        noted = notes(wanted, self._topics.cluster, applied, now_ms=_now_ms())
+        ledger.record(noted.records)
+        ledger.forget(released)
+        self._applied = ledger.read()
+
+    def _ledger(self) -> AppliedLedger:
+        is_there = self._records in self._topics.cluster.topics
+        cluster_id = self._options.cluster_id
+        return AppliedLedger(self._ledger_connection, cluster_id, is_there=is_there)
+
+
+def _is_adopted(known: ReplicaMap) -> bool:
+    return known.cause.startswith(f"{ADOPT_MARK}/")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
