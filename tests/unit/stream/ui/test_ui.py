@@ -105,6 +105,16 @@ def test_a_cordoned_spu_is_marked_in_ring_table_and_answers() -> None:
     assert page.text.count("cordoned") >= 4  # pills, legend, ring event
 
 
+def test_a_demoted_spu_is_marked_and_stays_in_the_ring() -> None:
+    """It takes replicas; that it leads nothing is told beside."""
+    events = Events()
+    page = read(client([[*events.joins(0, 1), events.demote(1)]]), "/clusters/c1")
+    marked = [each for tag, each in page.tags if tag == "g" and each.get("data-spu") == "1"]
+    assert [each["data-state"] for each in marked] == ["online"]
+    assert "online demoted" in page.text
+    assert "2 online" in page.text
+
+
 def test_a_map_has_each_partition_with_its_leader_first(pages: FlaskClient) -> None:
     """It is what the operator came for."""
     page = read(pages, "/clusters/prod-eu/topics/pinned")
