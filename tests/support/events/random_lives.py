@@ -35,7 +35,7 @@ MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)  # the oracle p
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
 # u: capacity or rack of one that is there; k: cordon, demote, or the end of either;
 # a: a topic is adopted; f: another factor
-KINDS: Final = "jjjjjuuuooxxxxcccccccaaddggggffbbrrkkkk"
+KINDS: Final = "jjjjjuuuooxxxxccccccccccaddggggffbbrrkkkkkk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
