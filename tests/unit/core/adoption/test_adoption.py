@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
@@ -26,7 +28,10 @@ from spu_assigner.schemas.messages.codec import (
     encode_event,
     encode_record,
 )
+from spu_assigner.stream.verify.audit import verify
+from spu_assigner.stream.verify.model import How
 from support.events.builders import Events
+from support.events.histories import Outgoing, Writer
 from support.model.pictures import picture
 
 LISTS = [[0, 1], [1, 2, 0], [2]]
@@ -395,3 +400,26 @@ def test_the_largest_lists_of_kafka_fit_into_a_message() -> None:
     rows = [[number % 60, (number + 1) % 60, (number + 2) % 60] for number in range(PARTITIONS_MAX)]
     event = Events().adopt("t", *rows)
     assert decode_event(encode_event(event), kind="topic") == event
+
+
+def test_the_audit_replays_adoptions_and_factors_to_the_same_bytes() -> None:
+    """And without the inputs the digests still fit."""
+    events = Events()
+    writer = Writer(1, shards=1)
+    for event in (
+        *events.joins(0, 1, 2, 3),
+        events.adopt("t", *LISTS, pinned=True),
+        events.adopt("t", *LISTS[:2]),
+        events.grow("t", 3),
+        events.replication("t", 2),
+        events.leave(1, mode=LeaveMode.DECOMMISSION),
+    ):
+        writer.send([Outgoing.of_event(event, None)])
+        writer.batch()
+    report = verify(writer.topics.history())
+    assert [report.findings, list(report.unchecked())] == [[], []]
+    assert [how for how, _, _ in report.how()] == [How.REPLAYED]
+    topics = writer.topics.copy()
+    topics.expire(random.Random(0), ["spu-events", "topic-events"])
+    report = verify(topics.history())
+    assert report.findings == []
