@@ -40,13 +40,17 @@ from spu_assigner.schemas.messages.wire import (
     AppliedTopic,
     CommitMarker,
     DeadLetter,
+    MovedPartition,
+    MovesRun,
+    MovesState,
     Origin,
     PartitionOffsets,
     PartitionPosition,
     RecoveredFrom,
+    ThrottleValue,
 )
 
-Message = Answer | Entry | DeadLetter | CommitMarker | AppliedTopic
+Message = Answer | Entry | DeadLetter | CommitMarker | AppliedTopic | MovesRun
 
 EVENT_TYPES: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in get_args(Event)}
 MESSAGE_TYPES: Final[dict[str, type[Message]]] = {
@@ -60,12 +64,19 @@ MESSAGE_TYPES: Final[dict[str, type[Message]]] = {
     "DeadLetter": DeadLetter,
     "CommitMarker": CommitMarker,
     "AppliedTopic": AppliedTopic,
+    "MovesRun": MovesRun,
 }
 TYPE_NAMES: Final[dict[type[Event | Message], str]] = {
     cls: name for name, cls in (EVENT_TYPES | MESSAGE_TYPES).items()
 }
-_PARTS: Final = (Reason, Move, PartitionOffsets, PartitionPosition, RecoveredFrom)
-_ENUMS: Final = (LeaveMode, OnShortage, Policy, Status, RingChange, Order, Mode, Wait, Origin)
+_PARTS: Final = (
+    *(Reason, Move, PartitionOffsets, PartitionPosition, RecoveredFrom),
+    *(MovedPartition, ThrottleValue),
+)
+_ENUMS: Final = (
+    *(LeaveMode, OnShortage, Policy, Status, RingChange, Order, Mode, Wait),
+    *(Origin, MovesState),
+)
 
 
 def _code(code: str) -> Code:

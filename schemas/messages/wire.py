@@ -1,5 +1,5 @@
 """What is on the wire beside events and the core's records: dead letters, commit markers, and what
-`apply` records of topics."""
+`apply` records of topics and of the moves that it carries out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX
 from spu_assigner.schemas.errors import shortened
+
+MOVES_KEY: Final = "/moves"  # of the one MovesRun; no cluster's id is empty
 
 
 class Wire(FastStrEnum):
@@ -125,3 +128,53 @@ class AppliedTopic:
     origin: Origin
     recorded_at: int  # ms since the epoch
     lists: str  # a fingerprint of its replica lists then; of an INTENT, of those that it is to have
+
+
+class MovesState(StrEnum):
+    """How far a run of `apply --moves` is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"  # it ended before everything was moved
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedPartition:
+    """One partition of the wave that is under way."""
+
+    topic: str
+    topic_id: str  # Kafka's
+    partition: int
+    before: tuple[int, ...]  # its replica list, the preferred leader first
+    after: tuple[int, ...]
+    size_bytes: int  # of one replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleValue:
+    """One setting of a throttle, of a broker or of a topic."""
+
+    broker: int | None
+    topic: str | None
+    setting: str  # Kafka's name of it
+    value: str  # that the run sets
+    before: str | None  # that it had and is given back; None: it had none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesRun:
+    """What `apply --moves` is about to do, or has under way: recorded before it is done."""
+
+    cluster_id: str  # the assigner's
+    run_id: str
+    holder: str  # the process, for a person
+    state: MovesState
+    recorded_at: int  # ms since the epoch
+    wave: int  # from 1; 0: none yet
+    moves: tuple[MovedPartition, ...]  # of the wave that is under way
+    throttles: tuple[ThrottleValue, ...]  # what is set, or about to be
+    moves_total: int
+    moves_done: int
+    bytes_total: int
+    bytes_done: int

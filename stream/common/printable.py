@@ -21,3 +21,8 @@ def listed(names: Sequence[object], most: int = NAMED_MAX) -> str:
     """The first of some names or ids, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more if names else "none"
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

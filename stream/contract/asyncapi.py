@@ -30,7 +30,14 @@ from spu_assigner.schemas.messages.codec import (
     single_object_header,
 )
 from spu_assigner.schemas.messages.meanings import Message
-from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, DeadLetter, Wire
+from spu_assigner.schemas.messages.wire import (
+    MOVES_KEY,
+    AppliedTopic,
+    CommitMarker,
+    DeadLetter,
+    MovesRun,
+    Wire,
+)
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.kafka.cloud_events import marker_headers
 from spu_assigner.stream.kafka.topics import (
@@ -144,6 +151,7 @@ def _carried(topic: str) -> Iterator[_Carried]:
     if topic == APPLIED_TOPICS:
         yield _Carried(type_name="AppliedTopic")
         yield _Carried(type_name="AppliedTopic", is_tombstone=True)
+        yield _Carried(type_name="MovesRun")
 
 
 def _fill_channel(channel: dict[str, Any], spec: TopicSpec, carried: list[_Carried]) -> None:
@@ -279,6 +287,8 @@ def _record_key(record: Message) -> str:
             return f"{record.cluster_id}/{record.topic}"
         case RingEvent():
             return record.cluster_id
+        case MovesRun():
+            return MOVES_KEY
         case _:
             return entry_key(record).decode()[1:]  # The state keeps it after a letter.
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.common.printable import counted, printable
 from spu_assigner.stream.follow.adopt import AdoptReport
 from spu_assigner.stream.follow.adoption import AdoptionDecision
 from spu_assigner.stream.follow.rendering import join_text, size_text
 from spu_assigner.stream.plan.model import TopicReason
-from spu_assigner.stream.plan.rendering import counted
 
 
 def dry_run_lines(report: AdoptReport) -> Iterator[str]:

@@ -1,13 +1,8 @@
-"""What following brokers asks of Kafka: looks at a cluster, one election, and one producer.
+"""What following brokers asks of Kafka: looks at a cluster, and one producer.
 
-The election keeps two followers of a cluster apart: all of them are members of one consumer group
-on a topic of one partition, and whoever is assigned it leads. Nothing is read there; a newcomer
-does not change the leader, and when it ends or falls silent, another follower leads.
-
-The group alone is no lock: a process that was stopped for a while still believes that it leads. So
-the leader writes in transactions under one transactional id of the cluster's. Whoever is elected
-takes that id first, which fences an older process and settles what it left open, and only then
-reads what was announced.
+An election (`stream/kafka/election.py`) keeps two followers of a cluster apart. The leader writes
+in transactions under one transactional id of the cluster's. Whoever is elected takes that id first,
+which fences an older process and settles what it left open, and only then reads what was announced.
 """
 
 from __future__ import annotations
@@ -19,13 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
-    Consumer,
     KafkaError,
     KafkaException,
     Message,
     Producer,
     TopicCollection,
-    TopicPartition,
 )
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, SpuEvent
@@ -40,7 +33,6 @@ from spu_assigner.stream.kafka.connection_diagnosis import (
     host_not_found,
 )
 from spu_assigner.stream.kafka.errors import (
-    CREATE_TOPICS,
     GRANTING,
     REQUEST_SECONDS_MAX,
     AccessError,
@@ -52,7 +44,6 @@ from spu_assigner.stream.kafka.errors import (
 from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
 from spu_assigner.stream.kafka.topic_admin import access_faults
 from spu_assigner.stream.kafka.topics import (
-    ASSIGNER_COMMITS,
     ASSIGNER_STATE,
     SPU_EVENTS,
     TOPIC_EVENTS,
@@ -62,20 +53,11 @@ from spu_assigner.stream.kafka.topics import (
 _Sent = TypeVar("_Sent", bound=Event)
 
 LOOK_SECONDS_MAX: Final = 3.0  # of the first of two tries
-SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
 TRANSACTION_SECONDS_MAX: Final = 15  # one that a dead leader left open holds back the job's reading
-_ELECTION_TOPIC: Final = ASSIGNER_COMMITS  # has one partition, and always will
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-_HOPELESS: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.INVALID_SESSION_TIMEOUT,
-        KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # members of another kind have the group
-    }
-)
 
 
 class FollowError(AssignerError):
@@ -148,71 +130,6 @@ class WatchedCluster:
 
     def close(self) -> None:
         self._admin.close()
-
-
-class LeaderElection:
-    """Membership in the group of followers, one of which leads."""
-
-    def __init__(self, connection: Connection, cluster_id: str) -> None:
-        self.is_mine: bool | None = None  # whether this process leads; None: not yet known
-        self._connection = connection
-        self._group = follower_name(cluster_id, prefix=connection.prefix)
-        self._consumer = self._joined()
-
-    def poll(self, seconds: float) -> None:
-        """Take over what the group says.
-
-        Raises:
-            FollowError: it does not take us.
-        """
-        message: Message | None = self._consumer.poll(seconds)
-        error = None if message is None else message.error()
-        if error is None or not (is_denied(error) or error.code() in _HOPELESS):
-            return
-        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise FollowError(f"{error.str()}; {CREATE_TOPICS}")
-        raise FollowError(
-            f"group {self._group!r} does not take this follower: {error_text(error)}; "
-            "`spu-assigner topics acls --role follower` prints the rights that it needs"
-        )
-
-    def leave(self) -> None:
-        """Stop leading and queue again."""
-        self.close()
-        self.is_mine = None
-        self._consumer = self._joined()
-
-    def close(self) -> None:
-        """Leave the group: another follower leads at once."""
-        self._consumer.close()
-
-    def _joined(self) -> Any:
-        consumer = Consumer(
-            {
-                **self._connection.client(),
-                "group.id": self._group,
-                "partition.assignment.strategy": "cooperative-sticky",  # a newcomer moves nothing
-                "session.timeout.ms": SESSION_SECONDS * 1000,
-                "heartbeat.interval.ms": SESSION_SECONDS * 1000 // 4,
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
-        consumer.subscribe(
-            [topic_name(_ELECTION_TOPIC, prefix=self._connection.prefix)],
-            on_assign=self._assigned,
-            on_revoke=self._lost,
-            on_lost=self._lost,
-        )
-        return consumer
-
-    def _assigned(self, consumer: Any, partitions: Sequence[TopicPartition]) -> None:
-        self.is_mine = bool(partitions) or bool(self.is_mine)
-        consumer.incremental_assign([])  # Nothing is fetched.
-
-    def _lost(self, consumer: Any, _partitions: Sequence[TopicPartition]) -> None:
-        self.is_mine = False
-        consumer.incremental_unassign([])
 
 
 class FencedProducer:

@@ -31,7 +31,6 @@ from spu_assigner.stream.follow.kafka import (
     ClusterSnapshot,
     FencedProducer,
     FollowError,
-    LeaderElection,
     OvertakenError,
     WatchedCluster,
     require_rights,
@@ -39,8 +38,11 @@ from spu_assigner.stream.follow.kafka import (
 from spu_assigner.stream.follow.rendering import FollowOutput, brokers_text
 from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
 from spu_assigner.stream.follow.topic_following import PIECE_EVENTS, TopicFollowing
+from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
+from spu_assigner.stream.kafka.election import LeaderElection
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError
+from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS
 from spu_assigner.stream.plan.model import TargetError
 
 POLL_SECONDS: Final = 0.2  # Ctrl-C is seen between polls
@@ -62,7 +64,7 @@ def follow_cluster(
         SizesError: the file of sizes is wrong at the start.
         UnreachableError: the watched cluster cannot be seen at the start, or with `once`.
         ClientError: the same of the cluster that the events go to.
-        FollowError: it cannot go on.
+        FollowError, ElectionError: it cannot go on.
     """
     with closing(_Follower(events, watched, options, output)) as follower:
         follower.begin()
@@ -184,7 +186,12 @@ class _Follower:
         if options.dry_run:
             return
         require_rights(self._events)
-        self._election = LeaderElection(self._events, options.cluster_id)
+        self._election = LeaderElection(
+            self._events,
+            group=follower_name(options.cluster_id, prefix=self._events.prefix),
+            topic=ASSIGNER_COMMITS,  # has one partition, and always will
+            role=Role.FOLLOWER,
+        )
         deadline = time.monotonic() + ELECTION_SECONDS_MAX
         while options.once and self._election.is_mine is None:
             self._election.poll(POLL_SECONDS)

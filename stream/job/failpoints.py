@@ -1,4 +1,4 @@
-"""Places where the job can be made to die, so that its promise can be tested.
+"""Places where a program can be made to die, so that its promise can be tested.
 
 SPU_ASSIGNER_FAILPOINT names one, as `name` or `name:batch`: there, in the first batch that has at
 least this number, the driver's whole process group is killed, as by a crash of its machine. It is
@@ -22,13 +22,19 @@ VARIABLE: Final = "SPU_ASSIGNER_FAILPOINT"
 
 
 class Failpoint(StrEnum):
-    """Where in a batch, in the order in which it comes by; the last one is in `recover`."""
+    """Where in a batch, in the order in which it comes by; then in `recover`, then in a wave of
+    `apply --moves`, whose number stands for the batch's."""
 
     BEFORE_COLLECT = "before-collect"  # nothing of the batch has been computed
     INSIDE_TRANSACTION = "inside-transaction"  # all messages are at the broker, not committed
     AFTER_COMMIT = "after-commit"  # Kafka has acknowledged the commit, nobody has noted it
     BEFORE_SPARK_COMMIT = "before-spark-commit"  # the sink is done, Spark has not noted it
     BEFORE_RECOVERY_MARKER = "before-recovery-marker"  # `recover` has written the checkpoint only
+    WAVE_RECORDED = "wave-recorded"  # Kafka has the record of what comes next, nothing else
+    WAVE_THROTTLED = "wave-throttled"  # the throttle is set
+    WAVE_STARTED = "wave-started"  # Kafka moves the partitions
+    WAVE_ENDED = "wave-ended"  # they are moved, the throttle is still set
+    WAVE_CLEARED = "wave-cleared"  # the throttle is removed, nobody has noted it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

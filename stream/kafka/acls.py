@@ -4,8 +4,8 @@ Rules: what is not in the table is not needed, and without a row something fails
 for whole names, so that a job cannot touch what belongs to another; those on topics that replica
 maps name are for any topic where none is said. `Read` and `Write` include
 `Describe`, `AlterConfigs` includes `DescribeConfigs`. Nobody but a consumer of one's own that
-keeps its place in a group, and `follow`, needs a right to a group: Spark's source, the
-marker's reader and the other commands join none.
+keeps its place in a group, `follow` and `apply --moves` needs a right to a group: Spark's source,
+the marker's reader and the other commands join none.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Role(StrEnum):
     FOLLOWER = "follower"
     APPLIER = "applier"
     ADOPTER = "adopter"
+    MOVER = "mover"
 
 
 class Resource(StrEnum):
@@ -229,7 +230,51 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             resource=Resource.CLUSTER,
         ),
     ),
+    Role.MOVER: (
+        Grant(
+            (APPLIED_TOPICS,),
+            "Read, Write",
+            "`apply --moves` and `drain` record what is under way; besides the applier's rights",
+        ),
+        Grant((SPU_EVENTS,), "Read, Write", "only for `drain`: what was announced; its leave"),
+        Grant((ASSIGNER_STATE,), "Read", "only for `drain`: what became of expired events"),
+        Grant(
+            (CLUSTER_NAME,),
+            "Alter",
+            "reassigns partitions, elects leaders, looks what is under way and at sizes",
+            resource=Resource.CLUSTER,
+        ),
+        Grant(
+            (CLUSTER_NAME,),
+            "AlterConfigs",
+            "the throttle's rate on brokers: only for `--throttle`",
+            resource=Resource.CLUSTER,
+        ),
+        Grant(
+            ("each that is moved",),
+            "Describe, AlterConfigs",
+            "where its replicas are; its throttled replicas: the second only for `--throttle`",
+            is_mapped=True,
+        ),
+        Grant(
+            ("prefix and `apply-moves`",),
+            "Read",
+            "one process at a time",
+            resource=Resource.GROUP,
+        ),
+        Grant(
+            ("prefix and `apply-moves`",),
+            "Write",
+            "shuts out a process of before; a record is a transaction",
+            resource=Resource.TRANSACTIONAL_ID,
+        ),
+    ),
 }
+
+
+def mover_name(*, prefix: str = "") -> str:
+    """The group, and the transactional id, of those that move partitions."""
+    return f"{prefix}apply-moves"
 
 
 def follower_name(cluster_id: str, *, prefix: str = "") -> str:
@@ -255,6 +300,8 @@ def acls(
     names = {Resource.TRANSACTIONAL_ID: f"{prefix}{query_name}", Resource.GROUP: group}
     if role is Role.FOLLOWER:
         names = dict.fromkeys(names, follower_name(cluster_id, prefix=prefix))
+    elif role is Role.MOVER:
+        names = dict.fromkeys(names, mover_name(prefix=prefix))
     names[Resource.CLUSTER] = CLUSTER_NAME
 
     def named(grant: Grant, name: str) -> str:

@@ -119,6 +119,25 @@ def create_topics(
     )
 
 
+def make_seen(admin: DiagnosedAdmin, name: str, *, prefix: str) -> None:
+    """Create one of the product's topics, and wait until it is seen.
+
+    Raises:
+        ClientError: Kafka refuses, or no broker answers.
+    """
+    (spec,) = (spec for spec in TOPICS if spec.name == name)
+    full = topic_name(name, prefix=prefix)
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    create_missing(admin, {full: spec})
+    while full not in admin.metadata().topics:
+        if time.monotonic() > deadline:
+            raise TopicsError(
+                f"{full} was made, and is not seen after {REQUEST_SECONDS_MAX:.0f} s; "
+                "check that all of Kafka's brokers run, and run this again"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
 def create_missing(
     admin: AdminClient,
     specs: Mapping[str, TopicSpec],

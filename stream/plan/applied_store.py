@@ -13,7 +13,6 @@ nothing were recorded.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -23,15 +22,13 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import GRANTING, ClientError, TopicsError
-from spu_assigner.stream.kafka.topic_admin import create_missing
-from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError
+from spu_assigner.stream.kafka.topic_admin import make_seen
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
 from spu_assigner.stream.plan.applied import AppliedRecords, fold
 from spu_assigner.stream.recover.published import checked_record
 
 INTENT: Final = "/intent"
-SEEN_SECONDS_MAX: Final = 10.0  # from the controller's answer to what a broker shows: milliseconds
-POLL_SECONDS: Final = 0.02
 
 
 class AppliedLedger:
@@ -122,28 +119,11 @@ class AppliedLedger:
         """
         with DiagnosedAdmin(self._connection.client()) as admin:
             if not self.is_there:
-                self._create(admin)
+                make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
+                self.is_there = True
             if may_write(admin, self.topic) is False:
                 raise ClientError(f"this user may not Write {self.topic}; {GRANTING}")
         return Sender(self._connection, self._sent, [APPLIED_TOPICS])
-
-    def _create(self, admin: DiagnosedAdmin) -> None:
-        """Make the topic, and wait until it is seen.
-
-        Raises:
-            ClientError: Kafka refuses, or no broker answers.
-        """
-        (spec,) = (spec for spec in TOPICS if spec.name == APPLIED_TOPICS)
-        deadline = time.monotonic() + SEEN_SECONDS_MAX
-        create_missing(admin, {self.topic: spec})
-        while self.topic not in admin.metadata().topics:
-            if time.monotonic() > deadline:
-                raise TopicsError(
-                    f"{self.topic} was made, and is not seen after {SEEN_SECONDS_MAX:.0f} s; "
-                    "check that all of Kafka's brokers run, and run this again"
-                )
-            time.sleep(POLL_SECONDS)
-        self.is_there = True
 
 
 def _key(record: AppliedTopic) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -23,11 +23,13 @@ from spu_assigner.stream.config.command_options import (
 )
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.plan.applied import adopted, seen
 from spu_assigner.stream.plan.desired_options import desired_apply, desired_plan
 from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
+    from spu_assigner.stream.moves.runner import MovesRunner
     from spu_assigner.stream.plan.outlook import PlanOutlook
     from spu_assigner.stream.plan.sources import PlanRequest
 
@@ -226,6 +228,14 @@ def _show(
 @click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), required=False)
 @click.option("--json", "is_json", is_flag=True, help="One JSON object.")
 @click.option("--yes", "is_sure", is_flag=True, help="Delete topics without asking.")
+@click.option("--moves", "has_moves", is_flag=True, help="Also move existing partitions.")
+@click.option(
+    "--cancel",
+    "is_cancel",
+    is_flag=True,
+    help="Take back the moves that are under way, and nothing else.",
+)
+@moves_options
 @_plan_options
 @desired_apply
 def apply(
@@ -235,6 +245,9 @@ def apply(
     is_json: bool,
     reassignment_file: Path | None,
     is_sure: bool,
+    has_moves: bool,
+    is_cancel: bool,
+    move_options: MoveOptions | None,
 ) -> int:
     """Make Kafka's topics as the replica maps of a cluster say. Safe to repeat.
 
@@ -252,17 +265,21 @@ def apply(
     With --desired, or a plan of it, events are sent to the job, and their answers shown: 0 all was
     granted, or there is nothing to do; 1 something was not; 3 no answer in time.
 
-    Replicas of existing partitions are not moved: that is for kafka-reassign-partitions, with what
-    --reassignment-file writes. `plan` says whether it is done.
+    With --moves, replicas of existing partitions are moved too, in waves, the smallest first, under
+    a throttle that is always removed. A run that is killed is resumed by the next one; --cancel
+    takes back what is under way. Without --moves that is for kafka-reassign-partitions, with what
+    --reassignment-file writes; `plan` says whether it is done.
 
     Exit status: 0 all is done, moves aside that a file was written of; 1 something is not; 2 wrong
     usage or settings.
     """
-    from spu_assigner.stream.plan.apply import apply_plan
-    from spu_assigner.stream.plan.plan_file import read_plan, reassignment_json, write_json
-    from spu_assigner.stream.plan.rendering import apply_json, apply_lines, done_line, left_lines
-    from spu_assigner.stream.plan.sources import plan_now, saved_plan
+    from spu_assigner.stream.plan.plan_file import read_plan
 
+    if is_cancel:
+        _refuse_beside_cancel(request, plan_file, has_moves or move_options is not None)
+        return _cancel(request)
+    if move_options is not None and not has_moves:
+        raise click.UsageError("--concurrency, --throttle and their like need --moves")
     saved = None
     if plan_file is not None:
         choices = (request.cluster_id, request.file, request.globs, request.foreign)
@@ -274,6 +291,42 @@ def apply(
         saved = read_plan(plan_file)
         request = replace(request, cluster_id=saved.cluster_id)
     _require_cluster(request)
+    with ExitStack() as stack:
+        runner = None
+        if has_moves:
+            from spu_assigner.stream.moves.session import moving
+
+            runner = stack.enter_context(
+                moving(
+                    request.ledger_connection(),
+                    move_options or MoveOptions(),
+                    cluster_id=request.cluster_id,
+                    is_quiet=is_json,
+                )
+            )
+        return _applied(request, saved, runner, is_json, reassignment_file, is_sure=is_sure)
+
+
+def _applied(
+    request: PlanRequest,
+    saved: TopicsPlan | None,
+    runner: MovesRunner | None,
+    is_json: bool,
+    reassignment_file: Path | None,
+    *,
+    is_sure: bool,
+) -> int:
+    """Apply a plan, and report; the exit status."""
+    from spu_assigner.stream.plan.apply import apply_plan
+    from spu_assigner.stream.plan.plan_file import reassignment_json, write_json
+    from spu_assigner.stream.plan.rendering import (
+        apply_json,
+        apply_lines,
+        done_line,
+        left_lines,
+        move_lines,
+    )
+    from spu_assigner.stream.plan.sources import plan_now, saved_plan
 
     def report(change: TopicChange) -> None:
         if not is_json:
@@ -292,15 +345,40 @@ def apply(
         found.ledger.forget(found.notes.forgotten)
         found.ledger.record(adopted(plan, found.applied, now_ms=int(time.time() * 1000)))
         result = apply_plan(plan, target, found.ledger, report)
+    moves = None if runner is None else runner.carry_out(plan.moved_partitions())
     if is_json:
-        click.echo(json.dumps(apply_json(plan, result, found.notes), separators=(",", ":")))
+        document = apply_json(plan, result, found.notes, moves)
+        click.echo(json.dumps(document, separators=(",", ":")))
     else:
         for line in apply_lines(plan, result, found.notes):
             click.echo(line)
-    for line in left_lines(plan, result, has_file=reassignment_file is not None):
+    has_file = reassignment_file is not None
+    left = left_lines(plan, result, has_file=has_file, is_moved=moves is not None)
+    for line in (*left, *(() if moves is None else move_lines(moves))):
         click.echo(f"apply: {line}", err=True)
-    is_left = plan.refused or result.failed or (plan.moves and reassignment_file is None)
-    return 1 if is_left else 0
+    is_unmoved = bool(plan.moves) and not has_file if moves is None else not moves.is_whole
+    return 1 if plan.refused or result.failed or is_unmoved else 0
+
+
+def _refuse_beside_cancel(request: PlanRequest, plan_file: Path | None, has_moves: bool) -> None:
+    """Return if nothing is said beside --cancel but where Kafka is.
+
+    Raises:
+        click.UsageError: something is.
+    """
+    choices = (request.cluster_id, request.file, request.globs, request.foreign, plan_file)
+    if has_moves or any((*choices, request.delete, request.recreate)):
+        raise click.UsageError("--cancel takes back what is under way, and nothing beside it")
+
+
+def _cancel(request: PlanRequest) -> int:
+    from spu_assigner.stream.moves.session import cancel
+
+    text, left = cancel(request.ledger_connection())
+    click.echo(text)
+    for line in left:
+        click.echo(f"apply: {line}", err=True)
+    return 1 if left else 0
 
 
 def _require_cluster(request: PlanRequest) -> None:
@@ -314,7 +392,8 @@ def _confirm(plan: TopicsPlan) -> None:
     Raises:
         NotConfirmedError: they are not, or nobody can be asked.
     """
-    from spu_assigner.stream.plan.rendering import counted, deletion_text
+    from spu_assigner.stream.common.printable import counted
+    from spu_assigner.stream.plan.rendering import deletion_text
 
     deletes = plan.of(ChangeKind.DELETE)
     if not deletes:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.schemas.messages.wire import MovedPartition
 
 Row = tuple[int, ...]  # the replicas of one partition, the preferred leader first
 Rows = tuple[Row, ...]
@@ -184,5 +185,20 @@ class TopicsPlan:
 
     @property
     def moves(self) -> dict[str, dict[int, tuple[Row, Row]]]:
-        """By topic, the partitions that `kafka-reassign-partitions` is to move."""
+        """By topic, the partitions that are to move, with their lists before and after."""
         return {change.topic: change.moves for change in self.changes if change.moves}
+
+    def moved_partitions(self) -> list[MovedPartition]:
+        """The same, as `apply --moves` carries them out; sizes are not known yet."""
+        return [
+            MovedPartition(
+                topic=change.topic,
+                topic_id=change.topic_id or "",
+                partition=number,
+                before=before,
+                after=after,
+                size_bytes=0,
+            )
+            for change in self.changes
+            for number, (before, after) in change.moves.items()
+        ]

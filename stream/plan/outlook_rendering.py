@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
-from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.common.printable import counted, printable
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.plan.model import TopicsPlan
 from spu_assigner.stream.plan.outlook import BrokerOutlook, PlanOutlook
-from spu_assigner.stream.plan.rendering import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

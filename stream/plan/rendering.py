@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.kafka.errors import GRANTING
+from spu_assigner.stream.moves.runner import MovesReport
 from spu_assigner.stream.plan.applied import Notes
 from spu_assigner.stream.plan.apply import ApplyReport
 from spu_assigner.stream.plan.decision import GONE, GONE_FACT, GONE_FIX
@@ -75,8 +76,14 @@ def plan_lines(plan: TopicsPlan, *, load: Iterable[str] = ()) -> Iterator[str]:
     yield ("" if plan.changes else "nothing to do: ") + ", ".join(parts)
 
 
-def apply_json(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> dict[str, object]:
-    """What was done, for programs."""
+def apply_json(
+    plan: TopicsPlan, report: ApplyReport, notes: Notes, moves: MovesReport | None = None
+) -> dict[str, object]:
+    """What was done, for programs.
+
+    Args:
+        moves: None: moves were not asked for.
+    """
     changes = {change.topic: change for change in plan.changes}
     sizes = {topic: changes[topic].size for topic in report.deleted}
     refused, waiting, staying = (
@@ -97,7 +104,8 @@ def apply_json(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> dict[str,
         "failed": [{"topic": each.topic, "reason": each.reason} for each in report.failed],
         "refused": refused,
         "waiting": waiting,
-        "to_move": {topic: sorted(moves) for topic, moves in plan.moves.items()},
+        "to_move": {topic: sorted(each) for topic, each in plan.moves.items()},
+        **({} if moves is None else _moves_json(moves)),
         "moving": {change.topic: sorted(change.moving) for change in plan.changes if change.moving},
         "deletable": plan.deletable,
         "staying": staying,
@@ -105,6 +113,27 @@ def apply_json(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> dict[str,
         "released": [each.topic for each in notes.records if each.origin is Origin.RELEASED],
         "unchanged": len(plan.unchanged),
     }
+
+
+def _moves_json(moves: MovesReport) -> dict[str, object]:
+    return {
+        "moved": [{"topic": topic, "partition": number} for topic, number in moves.moved],
+        "not_moved": [
+            {"topic": topic, "partition": number, "reason": reason}
+            for (topic, number), reason in moves.failed.items()
+        ],
+        "moves_left": moves.left,
+        "stopped": moves.stopped,
+    }
+
+
+def move_lines(moves: MovesReport) -> Iterator[str]:
+    """What was not moved, and what to do; a line each."""
+    for (topic, number), reason in moves.failed.items():
+        yield f"{printable(topic)}-{number}: {reason}"
+    if moves.stopped is not None:
+        yield f"stops with {counted(moves.left, 'partition')} to move: {moves.stopped}; run again"
+    yield from moves.throttles
 
 
 def done_line(change: TopicChange) -> str:
@@ -134,8 +163,15 @@ def apply_lines(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> Iterator
     )
 
 
-def left_lines(plan: TopicsPlan, report: ApplyReport, *, has_file: bool) -> Iterator[str]:
-    """What was not done, and what to do; a line for each topic, for rights one for all."""
+def left_lines(
+    plan: TopicsPlan, report: ApplyReport, *, has_file: bool, is_moved: bool = False
+) -> Iterator[str]:
+    """What was not done, and what to do; a line for each topic, for rights one for all.
+
+    Args:
+        has_file: moves were written for Kafka's own tool.
+        is_moved: moves were carried out.
+    """
     denied: dict[ChangeKind, list[str]] = {}
     for failure in report.failed:
         if failure.is_denied:
@@ -146,9 +182,13 @@ def left_lines(plan: TopicsPlan, report: ApplyReport, *, has_file: bool) -> Iter
         yield f"this user may not {_RIGHTS[kind]} {listed(topics)}; {GRANTING}, and run again"
     for each in plan.refused:
         yield f"{each.topic}: {printable(each.reason)}"
-    if plan.moves:
+    if plan.moves and not is_moved:
         count = sum(map(len, plan.moves.values()))
-        how = "run it with the file that was written" if has_file else "give --reassignment-file"
+        how = (
+            "run it with the file that was written"
+            if has_file
+            else "give --reassignment-file, or --moves"
+        )
         yield (
             f"{count} partitions of {listed(list(plan.moves))} are to move, which is for "
             f"{REASSIGN}: {how}"
@@ -160,11 +200,6 @@ def _failure_text(failure: TopicFailure) -> str:
     if failure.is_accepted:
         return f"is not as mapped: {reason}"
     return f"was not {_DONE[failure.kind]}: {reason}; fix that and run again"
-
-
-def counted(count: int, what: str) -> str:
-    """A number of things."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def deletion_text(change: TopicChange, *, with_partitions: bool = True) -> str:

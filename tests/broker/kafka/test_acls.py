@@ -13,6 +13,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,20 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import SpuJoined, TopicDelete
-from spu_assigner.schemas.messages.wire import AppliedTopic, CommitMarker, Origin
+from spu_assigner.core.base.events import SpuJoined, SpuLeft, TopicDelete
+from spu_assigner.schemas.messages.wire import (
+    AppliedTopic,
+    CommitMarker,
+    MovesRun,
+    MovesState,
+    Origin,
+)
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow import loop as follow_run
 from spu_assigner.stream.follow.adopt import AdoptRequest, adopt_topics
 from spu_assigner.stream.follow.adoption import AdoptionOptions
 from spu_assigner.stream.follow.decision import FollowOptions, Size
-from spu_assigner.stream.follow.kafka import require_rights
+from spu_assigner.stream.follow.kafka import AnnouncedReader, require_rights
 from spu_assigner.stream.follow.loop import follow_cluster
 from spu_assigner.stream.follow.progress import Progress
 from spu_assigner.stream.follow.rendering import FollowOutput
@@ -47,7 +54,11 @@ from spu_assigner.stream.kafka.topics import (
     ASSIGNER_STATE,
     JOB_TOPICS,
     REPLICA_MAP,
+    SPU_EVENTS,
 )
+from spu_assigner.stream.moves.reassigning import Reassigner
+from spu_assigner.stream.moves.run_record import Seat
+from spu_assigner.stream.moves.throttle import LEADERS, RATES, Place
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.apply import apply_plan
 from spu_assigner.stream.plan.decision import make_plan
@@ -77,6 +88,20 @@ def rights(role: Role, prefix: str = PREFIX) -> tuple[Acl, ...]:
     return acls(role, prefix=prefix, query_name=QUERY, group=GROUP, cluster_id=CLUSTER)
 
 
+NOTHING_MOVED = MovesRun(
+    cluster_id="c1",
+    run_id="",
+    holder="",
+    state=MovesState.DONE,
+    recorded_at=0,
+    wave=0,
+    moves=(),
+    throttles=(),
+    moves_total=0,
+    moves_done=0,
+    bytes_total=0,
+    bytes_done=0,
+)
 CASES = [
     pytest.param(role, number, id=f"{role}-{acl.name}-{acl.operation}")
     for role in Role
@@ -303,7 +328,8 @@ def adopted(user: str) -> list[str]:
     return [f"{user}-there"]
 
 
-MAPPED = {Role.APPLIER: mapped, Role.ADOPTER: adopted}  # the user's own topics
+# The user's own topics.
+MAPPED = {Role.APPLIER: mapped, Role.ADOPTER: adopted, Role.MOVER: mapped}
 
 
 def mark_as_before_0_3(secured: Secured) -> None:
@@ -351,6 +377,33 @@ def adopt_one(settings: Settings) -> None:
     assert report.adopted == (name,), f"{name} is missing"
 
 
+def move_partitions(settings: Settings) -> None:
+    """All that is asked of Kafka for a drain and a wave, on the one broker that is there."""
+    topic = mapped(str(settings.security.sasl_username))[1]
+    with closing(AnnouncedReader(settings.connection(), "drained")):
+        results: list[SentMessage] = []
+        sender = Sender(settings.connection(), results.append, [SPU_EVENTS])
+        sender.send(SpuLeft(event_id="drain", cluster_id="drained", spu_id=9))
+        sender.flush()
+        assert [sent.error for sent in results] == [None]
+    throttle: dict[Place, str | None] = {(topic, LEADERS): "0:1"}
+    with Reassigner(settings.connection()) as kafka, Seat(settings.connection()) as seat:
+        seat.sit()
+        (broker,) = kafka.brokers()
+        throttle |= {(broker, name): "1000000" for name in RATES}
+        seat.write(NOTHING_MOVED)
+        seat.check()
+        assert kafka.ongoing() == {}
+        assert kafka.change(throttle) == {}
+        try:
+            assert kafka.shapes([topic])[topic, 0].replicas == (broker,)
+            assert kafka.sizes([(topic, 0)]) == {(broker, topic, 0): 0}
+            assert kafka.reassign({(topic, 0): (broker,)}) == {}
+            kafka.elect([(topic, 0)])
+        finally:
+            assert kafka.change(dict.fromkeys(throttle)) == {}
+
+
 WORK: dict[Role, Callable[[Settings], None]] = {
     Role.JOB: run_job,
     Role.PRODUCER: produce,
@@ -362,6 +415,7 @@ WORK: dict[Role, Callable[[Settings], None]] = {
     Role.FOLLOWER: follow_once,
     Role.APPLIER: apply_maps,
     Role.ADOPTER: adopt_one,
+    Role.MOVER: move_partitions,
 }
 
 
@@ -394,7 +448,11 @@ def prepare(
     secured: Secured, role: Role, user: str, spoiled: str | None, *, has_records: bool = True
 ) -> None:
     """What must be there for all rights to be used; for those to make something, must not."""
-    there = {Role.APPLIER: mapped(user)[1:], Role.ADOPTER: adopted(user)}
+    there = {
+        Role.APPLIER: mapped(user)[1:],
+        Role.MOVER: mapped(user)[1:2],
+        Role.ADOPTER: adopted(user),
+    }
     for name in there.get(role, ()):
         spoil(secured, name)
     if role in MAPPED and not has_records:
@@ -425,13 +483,14 @@ def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: i
     user = f"{role}-{number}"
     prefix = prefix_of(role, user)
     missing = rights(role, prefix)[number - 1]
+    is_spoiled = missing.operation == "AlterConfigs" and role is Role.ADMIN
     inputs = {f"{prefix}{each}" for each in INPUTS}
     settings = settings_of(users, user, prefix)
     prepare(
         users,
         role,
         user,
-        missing.name if missing.operation == "AlterConfigs" else None,
+        missing.name if is_spoiled else None,
         has_records=(missing.operation, missing.name) != ("Create", f"{prefix}{APPLIED_TOPICS}"),
     )
     with pytest.raises((AssignerError, KafkaException, AssertionError)) as caught:

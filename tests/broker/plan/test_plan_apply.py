@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import ensure_java
 from spu_assigner.stream.plan import apply
 from spu_assigner.stream.plan.target_cluster import BY_ADDRESS, Target
 from support.events.builders import Events
 from support.job.operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
 from support.job.small_job import SmallJob
-from support.placers.kafka_reassign import TOOL
+from support.placers.kafka_reassign import run_tool
 
 TOPICS = 1_000
 VALUE_SIZE = 512 * 1024
@@ -51,14 +48,7 @@ def mapped(job: SmallJob, topic: str) -> Lists:
 
 def reassign(operator: Operator, file: Path, *options: str) -> str:
     """Kafka's own tool, as its script starts it."""
-    jars = ensure_all(["broker", "kafka-tools"])
-    path = os.pathsep.join(map(str, [*jars["kafka-tools"], *jars["broker"]]))
-    command = [str(ensure_java().executable), "-XX:TieredStopAtLevel=1", "-cp", path, TOOL]
-    command += ["--bootstrap-server", operator.cluster.bootstrap_servers]
-    command += ["--reassignment-json-file", str(file), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return run_tool(operator.cluster.bootstrap_servers, "--reassignment-json-file", file, *options)
 
 
 def verified(operator: Operator, file: Path) -> None:
@@ -166,7 +156,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     file = tmp_path / "moves.json"
     without = operator.apply()
     assert without.exit_code == 1
-    assert "kafka-reassign-partitions: give --reassignment-file" in without.stderr
+    assert "kafka-reassign-partitions: give --reassignment-file, or --moves" in without.stderr
     page = tmp_path / "plan.html"
     shown = operator.plan(
         *("--reassignment-file", file, "--throttle", "1MB/s", "--html", page),

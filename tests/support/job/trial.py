@@ -25,7 +25,11 @@ from support.job.programs import running, session, sessions
 from support.job.streams import Outgoing, Streams
 
 JOB = (sys.executable, "-m", "spu_assigner.stream.job.lifecycle")
-IN_A_BATCH = [each for each in Failpoint if each is not Failpoint.BEFORE_RECOVERY_MARKER]
+IN_A_BATCH = [
+    each
+    for each in Failpoint
+    if each is not Failpoint.BEFORE_RECOVERY_MARKER and not each.startswith("wave-")
+]
 WAIT_SECONDS = 180.0  # a start takes 5 s on two idle cores
 AHEAD = 5  # batches to where an armed job dies: by then it has done what was left to it
 PART = 25  # messages of a part: a batch or two

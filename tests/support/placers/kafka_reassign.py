@@ -1,4 +1,4 @@
-"""What `kafka-reassign-partitions --generate` proposes: Kafka's tool called in its jar (no broker).
+"""Kafka's own tool: run as its script does, and what its `--generate` proposes (no broker).
 
 `generateAssignment` asks a broker for the current lists and the racks, and gives both to the
 private `calculateAssignment`; that one is called here, with lists and racks of our own.
@@ -6,19 +6,33 @@ private `calculateAssignment`; that one is called here, with lists and racks of 
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import py4j.java_gateway as py4j
 from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import ensure_java
 from support.placers.kafka_placer import Racks, running_java
 
 Maps = Mapping[str, list[list[int]]]  # replica lists by topic
 
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 PARTITION = re.compile(r"([\w.]+)-(\d+)=\[([\d, ]+)\]")
+
+
+def run_tool(servers: str, *options: object) -> str:
+    """`kafka-reassign-partitions` with these options; what it prints."""
+    jars = ensure_all(["broker", "kafka-tools"])
+    path = os.pathsep.join(map(str, [*jars["kafka-tools"], *jars["broker"]]))
+    command = [str(ensure_java().executable), "-XX:TieredStopAtLevel=1", "-cp", path, TOOL]
+    command += ["--bootstrap-server", servers, *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 class KafkaReassign:

@@ -208,6 +208,7 @@ def test_the_release_is_that_of_the_package() -> None:
 
 # Errors of the other commands and of values; those of the job are in the table of docs/errors.md.
 _NOT_OF_THE_JOB = {
+    "ElectionError",  # follow-brokers, apply --moves
     "FollowError",
     "OvertakenError",
     "SizesError",
@@ -244,6 +245,12 @@ _NOT_OF_THE_JOB = {
     "PlanFileError",
     "StalePlanError",
     "TargetError",
+    # apply --moves, drain
+    "DrainError",
+    "ForeignThrottleError",
+    "MovesError",
+    "SeatTakenError",
+    "UnhealthyError",
     "ReplayError",  # verify
     "VerifyError",
     # ui

@@ -1,0 +1,211 @@
+"""Emptying a broker: leave, wait for maps, move, look.
+
+Rules: what is done already is seen to be done, so that a run which was killed is repeated. Nothing
+is moved before the maps no longer use the broker: it would come back. Topics of others without a
+map are never touched; they are named.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Final
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import LeaveMode, SpuLeft
+from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.common.printable import counted, listed
+from spu_assigner.stream.drain.emptied_lists import emptied_lists
+from spu_assigner.stream.follow.kafka import AnnouncedReader
+from spu_assigner.stream.kafka.client import Sender, SentMessage
+from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.topics import SPU_EVENTS
+from spu_assigner.stream.moves.options import MoveOptions
+from spu_assigner.stream.moves.reassigning import Partition, PartitionShape, Reassigner
+from spu_assigner.stream.moves.runner import MovesReport, MovesRunner
+from spu_assigner.stream.moves.session import moving
+from spu_assigner.stream.plan.model import Maps, TopicsPlan
+from spu_assigner.stream.plan.rendering import move_lines
+from spu_assigner.stream.plan.sources import PlanRequest, plan_now
+from spu_assigner.stream.plan.wanted_maps import read_maps
+
+LOOK_SECONDS: Final = 1.0  # between looks at the maps
+GONE_SECONDS_MAX: Final = 60.0  # a broker deletes the files of replicas after they are moved
+TOPICS_NAMED_MAX: Final = 3
+
+
+class DrainError(AssignerError):
+    """A broker cannot be emptied."""
+
+
+class Draining:
+    """One broker that is to be emptied.
+
+    Args:
+        request: whose maps, and where the topics are.
+    """
+
+    def __init__(self, request: PlanRequest, broker: int, options: MoveOptions) -> None:
+        self._request = request
+        self._broker = broker
+        self._options = options
+
+    def leave(self, wait_seconds: float) -> None:
+        """Decommission the SPU, unless that is done, and wait until no map uses it.
+
+        Raises:
+            DrainError: it is no SPU of the cluster, or the time is up.
+            ClientError: Kafka does not answer.
+        """
+        broker, cluster = self._broker, self._request.cluster_id
+        with closing(AnnouncedReader(self._request.connection, cluster)) as reader:
+            known = reader.announced.by_spu().get(broker)
+        if known is None:
+            raise DrainError(
+                f"broker {broker} is no SPU of cluster {cluster!r}: nobody has announced it; check "
+                "the id and --cluster, or let it join (`spu-assigner follow`)"
+            )
+        if known.online:
+            self._send_leave()
+            click.echo(f"leaves   SPU {broker} of cluster {cluster} is decommissioned")
+        else:
+            click.echo(f"leaves   SPU {broker} of cluster {cluster} was made to leave before")
+        self._await_maps(wait_seconds)
+
+    def move(self) -> list[str]:
+        """Move what the broker holds; a line for each thing that it still holds.
+
+        Raises:
+            MovesError, ClientError, MapsError: Kafka does not answer, or cannot be asked.
+        """
+        connection = self._request.ledger_connection()
+        cluster_id = self._request.cluster_id
+        with (
+            Reassigner(connection) as kafka,
+            moving(connection, self._options, cluster_id=cluster_id) as runner,
+        ):
+            left, report = self._moved(kafka, runner)
+            left += move_lines(report)
+            return left or self._held(kafka)
+
+    def _send_leave(self) -> None:
+        errors: list[str] = []
+
+        def sent(message: SentMessage) -> None:
+            errors.extend([message.error] if message.error else ())
+
+        sender = Sender(self._request.connection, sent, [SPU_EVENTS])
+        sender.send(
+            SpuLeft(
+                event_id=f"drain/{uuid.uuid4()}",
+                cluster_id=self._request.cluster_id,
+                spu_id=self._broker,
+                mode=LeaveMode.DECOMMISSION,
+            )
+        )
+        sender.flush()
+        if errors:
+            raise ClientError(f"the decommission could not be sent: {errors[0]}; run this again")
+
+    def _await_maps(self, seconds: float) -> None:
+        """Return once no map uses the broker.
+
+        Raises:
+            DrainError: the time is up.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            maps = read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
+            users = _users(maps, self._broker)
+            if not users:
+                return
+            if time.monotonic() > deadline:
+                raise DrainError(
+                    f"after {seconds:.0f} s {counted(len(users), 'topic')} still "
+                    f"{'has' if len(users) == 1 else 'have'} SPU {self._broker} in the map "
+                    f"({listed(users, TOPICS_NAMED_MAX)}); check that the job runs and that other "
+                    "SPUs have room (`spu-assigner inspect`), and run this again"
+                )
+            time.sleep(min(LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+
+    def _moved(self, kafka: Reassigner, runner: MovesRunner) -> tuple[list[str], MovesReport]:
+        """Move everything; what could not be planned, and what became of the rest."""
+        shapes = kafka.shapes()
+        with self._request.target() as target:
+            plan, _ = plan_now(self._request, target)
+            own = self._request.own_topics(plan.kafka_id)
+        mapped = [each for each in plan.moved_partitions() if self._broker in each.before]
+        holding = {at: each for at, each in shapes.items() if self._broker in each.replicas}
+        unmapped = {topic for topic, _ in holding} - {each.topic for each in mapped}
+        ours = {each for each in unmapped if each.startswith(KAFKA_OWN) or each in own}
+        found = emptied_lists(
+            {at: each.replicas for at, each in shapes.items()},
+            ours,
+            brokers=kafka.brokers(),
+            leaving=self._broker,
+        )
+        left = [
+            f"{topic}-{number}: there is no other broker for its replica; start one more, and run "
+            "again"
+            for topic, number in found.stuck
+        ]
+        left += _others_lines(plan, unmapped - ours, holding)
+        moves = [
+            MovedPartition(
+                topic=at[0],
+                topic_id=shapes[at].topic_id,
+                partition=at[1],
+                before=shapes[at].replicas,
+                after=row,
+                size_bytes=0,
+            )
+            for at, row in found.lists.items()
+        ]
+        return left, runner.carry_out([*mapped, *moves])
+
+    def _held(self, kafka: Reassigner) -> list[str]:
+        """What Kafka shows on the broker, once it has had time to delete; a line at most."""
+        deadline = time.monotonic() + GONE_SECONDS_MAX
+        while True:
+            shapes = kafka.shapes()
+            held = {at for at, each in shapes.items() if self._broker in each.replicas}
+            if self._broker in kafka.brokers():
+                sizes = kafka.sizes(list(shapes), [self._broker])
+                held |= {(topic, number) for _, topic, number in sizes}
+            if not held:
+                return []
+            if time.monotonic() > deadline:
+                names = [f"{topic}-{number}" for topic, number in sorted(held)]
+                return [
+                    f"broker {self._broker} holds {counted(len(held), 'replica')} "
+                    f"({listed(names, TOPICS_NAMED_MAX)}); do not switch it off, run this again"
+                ]
+            time.sleep(LOOK_SECONDS)
+
+
+def _users(maps: Maps, broker: int) -> list[str]:
+    """Topics whose map has the SPU."""
+    return [
+        topic
+        for topic, wanted in sorted(maps.topics.items())
+        if any(broker in row for row in wanted.replicas or ())
+    ]
+
+
+def _others_lines(
+    plan: TopicsPlan, topics: Iterable[str], holding: Mapping[Partition, PartitionShape]
+) -> Iterable[str]:
+    """Topics that the broker holds, and that are not moved: why."""
+    refused = {each.topic: each.reason for each in plan.refused}
+    for topic in sorted(topics):
+        count = sum(name == topic for name, _ in holding)
+        why = refused.get(
+            topic,
+            "it has no map; let it have one (`spu-assigner adopt`), or move it with "
+            "kafka-reassign-partitions",
+        )
+        yield f"{topic}: {counted(count, 'replica')} on the broker stay: {why}"

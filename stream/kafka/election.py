@@ -1,0 +1,108 @@
+"""An election by a consumer group: of the processes that do one thing, one leads.
+
+All of them are members of one consumer group on a topic of one partition, and whoever is assigned
+it leads. Nothing is read there; a newcomer does not change the leader, and when it ends or falls
+silent, another one leads.
+
+The group alone is no lock: a process that was stopped for a while still believes that it leads. So
+a leader writes in transactions under one transactional id, which it takes first: that fences an
+older process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.errors import CREATE_TOPICS, error_text, is_denied
+from spu_assigner.stream.kafka.topics import topic_name
+
+SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
+_HOPELESS: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.INVALID_SESSION_TIMEOUT,
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # members of another kind have the group
+    }
+)
+
+
+class ElectionError(AssignerError):
+    """The group does not take this process."""
+
+
+class LeaderElection:
+    """Membership in a group of processes, one of which leads.
+
+    Args:
+        group: its name in Kafka.
+        topic: of one partition, without the prefix.
+        role: of those who take part, for messages.
+    """
+
+    def __init__(self, connection: Connection, *, group: str, topic: str, role: Role) -> None:
+        self.is_mine: bool | None = None  # whether this process leads; None: not yet known
+        self._connection = connection
+        self._group = group
+        self._topic = topic_name(topic, prefix=connection.prefix)
+        self._role = role
+        self._consumer = self._joined()
+
+    def poll(self, seconds: float) -> None:
+        """Take over what the group says.
+
+        Raises:
+            ElectionError: it does not take us.
+        """
+        message: Message | None = self._consumer.poll(seconds)
+        error = None if message is None else message.error()
+        if error is None or not (is_denied(error) or error.code() in _HOPELESS):
+            return
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise ElectionError(f"{error.str()}; {CREATE_TOPICS}")
+        raise ElectionError(
+            f"group {self._group!r} does not take this {self._role}: {error_text(error)}; "
+            f"`spu-assigner topics acls --role {self._role}` prints the rights that it needs"
+        )
+
+    def leave(self) -> None:
+        """Stop leading and queue again."""
+        self.close()
+        self.is_mine = None
+        self._consumer = self._joined()
+
+    def close(self) -> None:
+        """Leave the group: another member leads at once."""
+        self._consumer.close()
+
+    def _joined(self) -> Any:
+        consumer = Consumer(
+            {
+                **self._connection.client(),
+                "group.id": self._group,
+                "partition.assignment.strategy": "cooperative-sticky",  # a newcomer moves nothing
+                "session.timeout.ms": SESSION_SECONDS * 1000,
+                "heartbeat.interval.ms": SESSION_SECONDS * 1000 // 4,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe(
+            [self._topic],
+            on_assign=self._assigned,
+            on_revoke=self._lost,
+            on_lost=self._lost,
+        )
+        return consumer
+
+    def _assigned(self, consumer: Any, partitions: Sequence[TopicPartition]) -> None:
+        self.is_mine = bool(partitions) or bool(self.is_mine)
+        consumer.incremental_assign([])  # Nothing is fetched.
+
+    def _lost(self, consumer: Any, _partitions: Sequence[TopicPartition]) -> None:
+        self.is_mine = False
+        consumer.incremental_unassign([])

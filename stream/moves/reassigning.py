@@ -1,0 +1,377 @@
+"""What moving partitions asks of a Kafka cluster, by the admin protocol.
+
+    with Reassigner(connection) as kafka:
+        shapes = kafka.shapes(topics)
+        failures = kafka.reassign({("t", 0): (3, 2)})
+
+kafka-python asks: librdkafka has no AlterPartitionReassignments, and Kafka's own client needs a
+JVM.
+
+Rules: a request that got no answer is made again, by a new client, for as long as a broker may take
+to restart: all of them may be repeated. What Kafka refuses is reported by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from uuid import UUID
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
+from spu_assigner.stream.moves.throttle import Place, Values
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+PARTITIONS_MAX: Final = 1_000  # of a request
+TOPICS_MAX: Final = 200  # of a request for settings
+RETRY_SECONDS_MAX: Final = 30.0  # a broker restarts, another controller is elected
+RETRY_SECONDS: Final = 0.2
+RIGHTS: Final = "grant what `spu-assigner topics acls --role mover` lists"
+_DENIED: Final = 29  # TOPIC_AUTHORIZATION_FAILED
+_BY_HAND: Final = (
+    *("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+    "STATIC_BROKER_CONFIG",
+)
+MIN_IN_SYNC: Final = "min.insync.replicas"
+_LOGGER: Final = logging.getLogger("kafka")
+_LOGGER.addHandler(logging.NullHandler())  # What goes wrong is raised.
+_LOGGER.propagate = False
+
+Partition = tuple[str, int]  # a topic's name and the partition's number
+Replicas = tuple[int, ...]
+_T = TypeVar("_T")
+
+
+class MovesError(AssignerError):
+    """Partitions cannot be moved now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionShape:
+    """One partition as a broker reports it; while it is moved, with what it gives up at its end."""
+
+    topic_id: str
+    leader: int | None
+    replicas: Replicas
+    in_sync: Replicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ongoing:
+    """A reassignment that Kafka has under way."""
+
+    replicas: Replicas
+    adding: Replicas
+    removing: Replicas
+
+    @property
+    def target(self) -> Replicas:
+        """The list that the partition is to have."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+
+class Reassigner:
+    """A Kafka cluster, through one admin client that is made when it is first needed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._client: KafkaAdminClient | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(Exception):  # It is not needed any more, whatever has become of it.
+                client.close()
+
+    def brokers(self) -> dict[int, str | None]:
+        """The brokers that are alive, with their racks.
+
+        Raises:
+            MovesError: Kafka does not answer.
+        """
+        found = self._ask("its brokers", lambda client: client.describe_cluster())
+        return {
+            int(each["broker_id"]): each["rack"]
+            for each in found["brokers"]
+            if not each.get("is_fenced")
+        }
+
+    def shapes(self, topics: Iterable[str] | None = None) -> dict[Partition, PartitionShape]:
+        """Partitions of these topics, or of all; without topics that are not there.
+
+        Raises:
+            MovesError: Kafka does not answer, or this user may not see one that is named.
+        """
+        names = None if topics is None else sorted(set(topics))
+        if names == []:
+            return {}
+        found = self._ask("its topics", lambda client: client.describe_topics(names))
+        if denied := [topic["name"] for topic in found if topic["error_code"] == _DENIED]:
+            raise MovesError(f"this user may not Describe {listed(denied)}; {RIGHTS}")
+        return {
+            (str(topic["name"]), int(each["partition_index"])): PartitionShape(
+                topic_id=_id_text(topic["topic_id"]),
+                leader=each["leader_id"] if each["leader_id"] >= 0 else None,
+                replicas=tuple(each["replica_nodes"]),
+                in_sync=tuple(each["isr_nodes"]),
+            )
+            for topic in found
+            if not topic["error_code"]
+            for each in topic["partitions"]
+        }
+
+    def ongoing(self) -> dict[Partition, Ongoing]:
+        """All reassignments that are under way, whoever has begun them.
+
+        Raises:
+            MovesError: Kafka does not answer, or this user may not ask.
+        """
+        found = self._ask(
+            "what is being moved", lambda client: client.list_partition_reassignments()
+        )
+        return {
+            (place.topic, place.partition): Ongoing(
+                replicas=tuple(each["replicas"]),
+                adding=tuple(each["adding_replicas"]),
+                removing=tuple(each["removing_replicas"]),
+            )
+            for place, each in found.items()
+        }
+
+    def reassign(self, lists: Mapping[Partition, Replicas | None]) -> dict[Partition, str]:
+        """Give partitions new lists, or cancel (None) what is under way; those that Kafka refuses.
+
+        Raises:
+            MovesError: Kafka does not answer, or this user may not.
+        """
+        from kafka import TopicPartition
+        from kafka.errors import AuthorizationError
+
+        failures: dict[Partition, str] = {}
+        places = list(lists)
+        for begin in range(0, len(places), PARTITIONS_MAX):
+            part = {
+                TopicPartition(*each): lists[each]
+                for each in places[begin : begin + PARTITIONS_MAX]
+            }
+            answer = self._ask(
+                "to move partitions",
+                lambda client, part=part: client.alter_partition_reassignments(part),  # type: ignore[misc]  # a default is typed as what it is given
+            )
+            for place, error in answer.items():
+                if error is not None and issubclass(error, AuthorizationError):
+                    raise MovesError(f"this user may not Alter the cluster; {RIGHTS}")
+                if error is not None:
+                    failures[place.topic, place.partition] = _error_name(error)
+        return failures
+
+    def sizes(
+        self, partitions: Collection[Partition], brokers: Sequence[int] | None = None
+    ) -> dict[tuple[int, str, int], int]:
+        """Bytes of replicas, by broker, topic and partition; of all brokers, or of these.
+
+        Raises:
+            MovesError: Kafka does not answer, or this user may not ask.
+        """
+        asked: dict[str, list[int]] = {}
+        for topic, number in sorted(partitions):
+            asked.setdefault(topic, []).append(number)
+        answers = self._ask(
+            "the sizes of replicas",
+            lambda client: client.describe_log_dirs(
+                topic_partitions=asked, brokers=None if brokers is None else list(brokers)
+            ),
+        )
+        found: dict[tuple[int, str, int], int] = {}
+        for answer in answers:
+            for folder in answer["log_dirs"]:
+                if folder["error_code"]:
+                    raise MovesError(
+                        f"broker {answer['broker']} does not report the sizes of its replicas "
+                        f"(error {folder['error_code']}); look at its disks, and {RIGHTS}"
+                    )
+                for topic in folder["topics"]:
+                    for each in topic["partitions"]:
+                        if not each["is_future_key"]:  # A copy that is moved between disks.
+                            place = answer["broker"], topic["name"], each["partition_index"]
+                            found[place] = each["partition_size"]
+        return found
+
+    def elect(self, partitions: Iterable[Partition]) -> None:
+        """Have the first broker of each list lead, where it is in sync.
+
+        Raises:
+            MovesError: Kafka does not answer, or this user may not.
+        """
+        asked: dict[str, list[int]] = {}
+        for topic, number in sorted(partitions):
+            asked.setdefault(topic, []).append(number)
+        if asked:
+            self._ask(
+                "to elect preferred leaders",
+                lambda client: client.elect_leaders(0, asked, raise_errors=False),
+            )
+
+    def settings(self, places: Iterable[Place], *, with_defaults: bool = False) -> Values:
+        """What is set of these settings: by hand, or also by default.
+
+        Of brokers that are not alive, and topics that are not there, nothing is known.
+
+        Raises:
+            MovesError: Kafka does not answer, or this user may not ask.
+        """
+        from kafka.admin import ConfigFilterType
+
+        resources = _by_resource(places)
+        values: dict[Place, str | None] = {
+            (where, name): None for where, names in resources.items() for name in names
+        }
+        for part in _parts(self._reachable(resources)):
+            found = self._ask(
+                "for settings",
+                lambda client, part=part: client.describe_configs(  # type: ignore[misc]  # likewise
+                    [_resource(where, names) for where, names in part.items()],
+                    config_filter=ConfigFilterType.ALL,
+                ),
+            )
+            for where, names in part.items():
+                kind = "broker" if isinstance(where, int) else "topic"
+                told = found.get(kind, {}).get(str(where), {})
+                for name in names:
+                    entry = told.get(name, {})
+                    is_set = with_defaults or entry.get("config_source") in _BY_HAND
+                    values[where, name] = (entry.get("value") or None) if is_set else None
+        return values
+
+    def change(self, values: Values) -> dict[Place, str]:
+        """Set, or remove (None), settings; those that Kafka refuses, with its reason.
+
+        Raises:
+            MovesError: Kafka does not answer.
+        """
+        from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+
+        reachable = self._reachable(_by_resource(values))
+        failures = {at: "it is not alive" for at in values if at[0] not in reachable}
+        for part in _parts(reachable):
+            resources = [
+                ConfigResource(
+                    ConfigResourceType.BROKER
+                    if isinstance(where, int)
+                    else ConfigResourceType.TOPIC,
+                    str(where),
+                    {
+                        name: (AlterConfigOp.DELETE, None)
+                        if (value := values[where, name]) is None
+                        else (AlterConfigOp.SET, value)
+                        for name in names
+                    },
+                )
+                for where, names in part.items()
+            ]
+            answer = self._ask(
+                "to change settings",
+                lambda client, resources=resources: client.alter_configs(  # type: ignore[misc]  # likewise
+                    resources, raise_on_unknown=False, incremental=True
+                ),
+            )
+            for where, names in part.items():
+                kind = "broker" if isinstance(where, int) else "topic"
+                result = answer.get(kind, {}).get(str(where), "no answer")
+                if result != "OK":
+                    failures |= {(where, name): result for name in names}
+        return failures
+
+    def _reachable(self, resources: Mapping[int | str, list[str]]) -> dict[int | str, list[str]]:
+        """Without brokers that are not alive: each is asked for its own settings."""
+        alive = self.brokers() if any(isinstance(where, int) for where in resources) else {}
+        return {at: names for at, names in resources.items() if isinstance(at, str) or at in alive}
+
+    def _ask(self, what: str, request: Callable[[KafkaAdminClient], _T]) -> _T:
+        """Ask, again while nobody answers.
+
+        Raises:
+            MovesError: RETRY_SECONDS_MAX passed, or Kafka refuses.
+        """
+        from kafka.errors import AuthorizationError, KafkaError
+
+        deadline = time.monotonic() + RETRY_SECONDS_MAX
+        while True:
+            try:
+                return request(self._opened())
+            except AuthorizationError as reason:
+                raise MovesError(
+                    f"this user may not ask Kafka {what} ({_error_name(type(reason))}); {RIGHTS}"
+                ) from reason
+            except (KafkaError, OSError, RuntimeError) as reason:
+                # A RuntimeError: no controller was found, or an answer came to a closed client.
+                self.close()
+                if time.monotonic() > deadline:
+                    raise MovesError(
+                        f"Kafka was asked {what} and does not answer "
+                        f"({type(reason).__name__}); check that its brokers run, and run this again"
+                    ) from reason
+            time.sleep(RETRY_SECONDS)
+
+    def _opened(self) -> KafkaAdminClient:
+        if self._client is None:
+            from kafka.admin import KafkaAdminClient
+
+            milliseconds = int(REQUEST_SECONDS_MAX * 1000)
+            self._client = KafkaAdminClient(
+                request_timeout_ms=milliseconds,
+                bootstrap_timeout_ms=milliseconds,
+                **self._connection.kafka_python(),
+            )
+        return self._client
+
+
+def _by_resource(places: Iterable[Place]) -> dict[int | str, list[str]]:
+    found: dict[int | str, list[str]] = {}
+    for where, name in places:
+        found.setdefault(where, []).append(name)
+    return found
+
+
+def _parts(resources: Mapping[int | str, list[str]]) -> list[dict[int | str, list[str]]]:
+    """Each broker alone, as one that is not alive fails the request; topics in pieces."""
+    parts: list[dict[int | str, list[str]]] = [
+        {where: names} for where, names in resources.items() if not isinstance(where, str)
+    ]
+    topics = [where for where in resources if isinstance(where, str)]
+    for begin in range(0, len(topics), TOPICS_MAX):
+        parts.append({where: resources[where] for where in topics[begin : begin + TOPICS_MAX]})
+    return parts
+
+
+def _resource(where: int | str, names: Sequence[str]) -> Any:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    kind = ConfigResourceType.BROKER if isinstance(where, int) else ConfigResourceType.TOPIC
+    return ConfigResource(kind, str(where), list(names))
+
+
+def _id_text(topic_id: Any) -> str:
+    """Kafka's id of a topic, as librdkafka writes it, and so `applied-topics`; Kafka's own tools
+    write - and _ for + and /.
+    """
+    return base64.b64encode(UUID(str(topic_id)).bytes).decode().rstrip("=")
+
+
+def _error_name(error: type[Exception]) -> str:
+    return str(getattr(error, "message", None) or error.__name__)

@@ -1,0 +1,226 @@
+"""The record of the run in Kafka, and the seat: one process at a time moves partitions.
+
+    with Seat(connection, is_there=True) as seat:
+        seat.sit(cluster_id)           # or take_over, to cancel
+        run = seat.latest              # what a run before this has left
+        seat.write(replace(run, …))    # acknowledged before anything that depends on it is done
+
+Rules: the record is one key of `applied-topics`, in the Kafka cluster of the moved partitions. Who
+moves is a member of a group with one leader, so that a second process is refused while the first
+one lives. The group alone is no lock: whoever has the seat writes under one transactional id, which
+fences an older process; that one sees the other's record before it does anything more.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Final, Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.schemas.messages.wire import MOVES_KEY, MovesRun, MovesState
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.acls import Role, mover_name
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.election import SESSION_SECONDS, LeaderElection
+from spu_assigner.stream.kafka.errors import ClientError, error_text, is_denied
+from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
+from spu_assigner.stream.kafka.topic_admin import make_seen
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
+from spu_assigner.stream.moves.reassigning import RIGHTS, MovesError
+
+GROUP_SECONDS_MAX: Final = 30.0  # brokers wait some seconds for more members of a new group
+SILENT_SECONDS: Final = SESSION_SECONDS + 4.0  # one that was killed is out of the group by then
+POLL_SECONDS: Final = 0.1
+TRANSACTION_SECONDS_MAX: Final = 15
+_FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+
+
+class SeatTakenError(MovesError):
+    """Another process moves partitions."""
+
+
+class Seat:
+    """The right to move partitions of a Kafka cluster, and the record of what is moved.
+
+    Args:
+        connection: to that Kafka cluster, with the prefix of the job's topics.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._name = mover_name(prefix=connection.prefix)
+        self._topic = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
+        self._election: LeaderElection | None = None
+        self._reader: Reader | None = None
+        self._producer: Any = None
+        self.run_id = uuid.uuid4().hex[:16]
+        self.latest: MovesRun | None = None  # None: nothing was ever moved
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process have the seat."""
+        election, self._election = self._election, None
+        reader, self._reader = self._reader, None
+        producer, self._producer = self._producer, None
+        if election is not None:
+            election.close()
+        if reader is not None:
+            reader.__exit__(None, None, None)
+        if producer is not None:
+            with suppress(KafkaException):
+                producer.abort_transaction(0)
+
+    def sit(self) -> None:
+        """Take the seat if it is free.
+
+        Raises:
+            SeatTakenError: another process has it.
+            ElectionError, ClientError: this user may not take it, or no broker answers.
+        """
+        reader = self._open()
+        self._election = election = LeaderElection(
+            self._connection, group=self._name, topic=APPLIED_TOPICS, role=Role.MOVER
+        )
+        deadline = time.monotonic() + GROUP_SECONDS_MAX
+        waits_since: float | None = None
+        while not election.is_mine:
+            election.poll(POLL_SECONDS)
+            now = time.monotonic()
+            if election.is_mine is False:
+                waits_since = now if waits_since is None else waits_since
+            if now > deadline or (waits_since is not None and now > waits_since + SILENT_SECONDS):
+                raise self._taken()
+        self._take_id(reader)
+
+    def take_over(self) -> None:
+        """Take the seat from whoever has it: that process sees so, and ends.
+
+        Raises:
+            ClientError: this user may not, or no broker answers.
+        """
+        self._take_id(self._open())
+
+    def write(self, run: MovesRun) -> None:
+        """Record this, under this run's id.
+
+        Raises:
+            SeatTakenError: another process has taken the seat; nothing was recorded.
+            ClientError: it is not known whether it is recorded.
+        """
+        run = replace(
+            run, run_id=self.run_id, holder=_holder(), recorded_at=time.time_ns() // 1_000_000
+        )
+        with self._as_ours(), raise_fatal_cause(self._producer):
+            self._producer.begin_transaction()
+            self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
+            deliver(self._producer)
+            retry_until(self._producer.commit_transaction)
+        self.latest = run
+
+    def check(self) -> None:
+        """Return if this process still has the seat; to be called often.
+
+        Raises:
+            SeatTakenError: another process has taken it.
+        """
+        if self._election is not None:
+            self._election.poll(0)
+        self._read([] if self._reader is None else self._reader.messages(0.01))
+        if self.latest is not None and self.latest.run_id != self.run_id:
+            if self.latest.state is MovesState.CANCELLED:
+                raise SeatTakenError(
+                    f"the moves were cancelled by {self.latest.holder}; nothing goes on"
+                )
+            raise self._taken()
+
+    def _open(self) -> Reader:
+        """Make sure that the topic is there, and read the record."""
+        with DiagnosedAdmin(self._connection.client()) as admin:
+            if self._topic not in admin.metadata().topics:
+                make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
+        reader = self._reader = Reader(self._connection, [APPLIED_TOPICS], from_beginning=True)
+        self._read(reader.drain_messages())
+        return reader
+
+    def _read(self, messages: Any) -> None:
+        for _, message in messages:
+            if message.key() == MOVES_KEY.encode():
+                self.latest = _run_of(message)
+
+    def _take_id(self, reader: Reader) -> None:
+        """Fence who had the seat; then read what that process has recorded last."""
+        self._producer = Producer(
+            {
+                **self._connection.client(),
+                "transactional.id": self._name,
+                "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
+                "message.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
+                "acks": "all",
+                "linger.ms": 1,
+                "log_level": 0,  # what goes wrong is raised
+            }
+        )
+        with self._as_ours():
+            retry_until(self._producer.init_transactions)
+        self._read(reader.drain_messages())
+
+    def _taken(self) -> SeatTakenError:
+        run = self.latest
+        who = "" if run is None or run.state is not MovesState.RUNNING else f" ({run.holder})"
+        return SeatTakenError(
+            f"another `apply --moves` or `drain` moves partitions{who}; wait for its end, or "
+            "cancel what it moves with `spu-assigner apply --cancel`"
+        )
+
+    @contextmanager
+    def _as_ours(self) -> Iterator[None]:
+        """A client's error as ours."""
+        try:
+            yield
+        except KafkaException as reason:
+            error = reason.args[0]
+            if error.code() in _FENCED:
+                raise SeatTakenError(
+                    "another process has taken over the moves; this one ends, and changes nothing "
+                    "any more"
+                ) from reason
+            what = f"; {RIGHTS}" if is_denied(error) else ""
+            raise ClientError(
+                f"{self._topic} does not take the record of the moves: {error_text(error)}; check "
+                f"that its brokers run{what}"
+            ) from reason
+
+
+def _holder() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _run_of(message: Message) -> MovesRun:
+    try:
+        found = decode_record(message.value() or b"")
+    except DecodeError as reason:
+        fault = str(reason)
+    else:
+        if isinstance(found, MovesRun):
+            return found
+        fault = f"it is a {type(found).__name__}"
+    raise MovesError(
+        f"{message.topic()} at offset {message.offset()} is no record of moves ({fault}); it was "
+        "written by another release, or by somebody else: use the release that wrote it"
+    )

@@ -1,0 +1,427 @@
+"""Carrying moves out: wave by wave, each recorded before it is begun.
+
+    runner.resume()                  # finish what a run that was killed has left
+    report = runner.carry_out(moves)
+
+A wave: record it with its throttle; set the throttle; give Kafka the new lists; wait; remove the
+throttle; elect preferred leaders; record that it is over. Killed anywhere, the next run finds the
+record, compares it with Kafka, and does what is left of it, step by step the same: whatever was
+done already is seen to be done. Between two waves the cluster is looked at again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from spu_assigner.schemas.messages.wire import (
+    MovedPartition,
+    MovesRun,
+    MovesState,
+    ThrottleValue,
+)
+from spu_assigner.stream.common.printable import counted, listed
+from spu_assigner.stream.job.failpoints import Armed, Failpoint
+from spu_assigner.stream.moves.options import MoveOptions
+from spu_assigner.stream.moves.progress import MovesOutput
+from spu_assigner.stream.moves.reassigning import (
+    MovesError,
+    Ongoing,
+    Partition,
+    PartitionShape,
+    Reassigner,
+)
+from spu_assigner.stream.moves.run_record import Seat, SeatTakenError
+from spu_assigner.stream.moves.status import MoveProgress, fault_text, place_of, progress_of
+from spu_assigner.stream.moves.wave_guards import UnhealthyError, WaveThrottle, require_health
+from spu_assigner.stream.moves.waves import (
+    adding,
+    copied_bytes,
+    in_order,
+    next_wave,
+    waves,
+)
+
+POLL_SECONDS: Final = 0.25
+COPIED_SECONDS: Final = 1.0  # between looks at the sizes of what is being copied
+SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what a broker shows: milliseconds
+CANCEL_SECONDS_MAX: Final = 4.0
+CANCEL_QUIET_SECONDS: Final = 0.5  # a run that was overtaken may just have started some
+
+
+@dataclass(slots=True, kw_only=True)
+class MovesReport:
+    """What became of moves."""
+
+    moved: list[Partition] = field(default_factory=list)
+    failed: dict[Partition, str] = field(default_factory=dict)
+    left: int = 0  # that were not begun
+    stopped: str | None = None  # why no more were begun
+    throttles: list[str] = field(default_factory=list)  # settings that could not be removed
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.failed or self.left or self.throttles)
+
+
+class MovesRunner:
+    """One process that moves partitions; it has the seat."""
+
+    def __init__(
+        self,
+        kafka: Reassigner,
+        seat: Seat,
+        options: MoveOptions,
+        output: MovesOutput,
+        *,
+        cluster_id: str,
+        armed: Armed,
+    ) -> None:
+        self._kafka = kafka
+        self._seat = seat
+        self._options = options
+        self._output = output
+        self._armed = armed
+        self._throttle = WaveThrottle(kafka, output, rate=options.rate, force=options.force)
+        self._run = MovesRun(
+            cluster_id=cluster_id,
+            run_id="",
+            holder="",
+            state=MovesState.RUNNING,
+            recorded_at=0,
+            wave=0,
+            moves=(),
+            throttles=(),
+            moves_total=0,
+            moves_done=0,
+            bytes_total=0,
+            bytes_done=0,
+        )
+        self._absent: list[int] = []  # brokers that a wave waits for
+        self.report = MovesReport()
+
+    @property
+    def under_way(self) -> int:
+        """How many moves Kafka has under way, or is about to."""
+        return len(self._run.moves)
+
+    def resume(self) -> None:
+        """Finish the wave, and remove the throttle, that a run which was killed has left.
+
+        Raises:
+            MovesError, ClientError: it cannot be done now; all stays recorded.
+        """
+        left = self._seat.latest
+        if left is None or not (left.moves or left.throttles):
+            return
+        wave = left.wave - bool(left.moves)
+        self._run = replace(self._run, throttles=left.throttles, wave=wave)
+        if left.state is MovesState.CANCELLED:
+            self._output.say("apply: an `apply --cancel` broke off; it is finished first")
+            self.cancel(left)
+        elif left.moves:
+            self._output.say(
+                f"apply: resumes a wave of {counted(len(left.moves), 'partition')} that "
+                f"{left.holder} has left"
+            )
+            self._wave(left.moves)
+        else:
+            self._output.say(f"apply: removes the throttle that {left.holder} has left")
+            self._record((), self._cleared())
+
+    def carry_out(self, moves: Sequence[MovedPartition]) -> MovesReport:
+        """Move these partitions; what became of them, and of a wave that was resumed.
+
+        Raises:
+            UnhealthyError: the cluster is not healthy; nothing was begun.
+            MovesError, ClientError: Kafka does not answer, or a right is missing; what is under
+                way stays recorded, for the next run.
+        """
+        left = in_order(self._sized(moves))
+        planned = {place_of(each) for each in left}
+        if left:
+            self._require_health(planned, copies=0)
+            self._announce(left)
+        while left:
+            brokers = self._kafka.brokers()
+            for move in [each for each in left if not brokers.keys() >= {*each.after}]:
+                absent = sorted({*move.after} - brokers.keys())
+                self.report.failed[place_of(move)] = (
+                    f"its list names brokers {listed(absent)}, which are not alive; start them, or "
+                    "decommission them, and run again"
+                )
+            left = [each for each in left if place_of(each) not in self.report.failed]
+            if not left:
+                break
+            try:
+                wave = self._next(left, planned)
+            except UnhealthyError as reason:
+                self.report.stopped = str(reason)
+                break
+            taken = {place_of(each) for each in wave}
+            left = [each for each in left if place_of(each) not in taken]
+            self._wave(wave)
+        self.report.left = len(left)
+        if self._run.moves_total or self._seat.latest is not None:
+            state = MovesState.DONE if self.report.is_whole else MovesState.STOPPED
+            self._record((), self._run.throttles, state=state)
+        self._output.end()
+        return self.report
+
+    def cancel(self, run: MovesRun) -> list[Partition]:
+        """Take back what is under way of a recorded wave: each list is as it was before.
+
+        Returns the partitions that were under way. What was moved by then stays.
+
+        Raises:
+            MovesError, ClientError: Kafka does not answer, or refuses.
+        """
+        self._run = replace(run, state=MovesState.CANCELLED)
+        self._record(run.moves, run.throttles, state=MovesState.CANCELLED)
+        places = {place_of(each): each for each in run.moves}
+        cancelled: dict[Partition, MovedPartition] = {}
+        refused: dict[Partition, str] = {}
+        deadline = time.monotonic() + CANCEL_SECONDS_MAX
+        quiet_since = time.monotonic()
+        while time.monotonic() < min(deadline, quiet_since + CANCEL_QUIET_SECONDS):
+            ongoing = self._kafka.ongoing()
+            ours = {
+                at: move
+                for at, move in places.items()
+                if at in ongoing and ongoing[at].target == move.after
+            }
+            refused = self._kafka.reassign(dict.fromkeys(ours)) if ours else {}
+            if ours:
+                cancelled |= ours
+                quiet_since = time.monotonic()
+            time.sleep(POLL_SECONDS / 5)
+        if refused:
+            (topic, number), why = next(iter(refused.items()))
+            raise MovesError(
+                f"Kafka does not cancel {counted(len(refused), 'move')} ({topic}-{number}: {why}); "
+                "check that the brokers of the lists of before run, and run this again"
+            )
+        shapes = self._kafka.shapes(topic for topic, _ in cancelled)
+        # Kafka keeps the replicas of before, not their order: the preferred leader may be another.
+        reordered = {
+            at: move.before
+            for at, move in cancelled.items()
+            if at in shapes and shapes[at].topic_id == move.topic_id
+        }
+        if reordered:
+            self._kafka.reassign(reordered)
+        self._record((), self._cleared(), state=MovesState.CANCELLED)
+        return list(cancelled)
+
+    def _sized(self, moves: Sequence[MovedPartition]) -> list[MovedPartition]:
+        """The moves with how much there is to copy: the largest replica counts."""
+        sizes: dict[Partition, int] = {}
+        if copies := [place_of(each) for each in moves if adding(each)]:
+            for (_, topic, number), size in self._kafka.sizes(copies).items():
+                sizes[topic, number] = max(sizes.get((topic, number), 0), size)
+        return [replace(each, size_bytes=sizes.get(place_of(each), 0)) for each in moves]
+
+    def _announce(self, moves: Sequence[MovedPartition]) -> None:
+        count = sum(1 for _ in waves(moves, concurrency=self._options.concurrency))
+        self._output.planned(moves, count)
+        self._run = replace(
+            self._run,
+            moves_total=len(moves),
+            moves_done=0,
+            bytes_total=sum(map(copied_bytes, moves)),
+            bytes_done=0,
+        )
+
+    def _next(
+        self, left: Sequence[MovedPartition], planned: Collection[Partition]
+    ) -> list[MovedPartition]:
+        """The next wave, if the cluster bears it.
+
+        Raises:
+            UnhealthyError: it does not.
+        """
+        copies = int(bool(adding(left[0])))
+        lagging = self._require_health(planned, copies=copies)
+        most = self._options.under_replicated_max
+        copies_max = None if most is None else most - lagging
+        return next_wave(left, concurrency=self._options.concurrency, copies_max=copies_max)
+
+    def _require_health(self, planned: Collection[Partition], *, copies: int) -> int:
+        options = self._options
+        return require_health(
+            self._kafka,
+            planned,
+            copies=copies,
+            under_replicated_max=options.under_replicated_max,
+            force=options.force,
+        )
+
+    def _wave(self, wave: Sequence[MovedPartition]) -> None:
+        """Carry out one wave, or what is left of it."""
+        self._output.wave_begins()
+        number = self._run.wave + 1
+        self._run = replace(self._run, wave=number)
+        states = self._states(wave)
+        left = [each for each in wave if states[place_of(each)] in _NOT_ENDED]
+        recorded = self._run.throttles
+        throttles = self._throttle.of_wave(left, recorded)
+        self._record(wave, throttles)
+        self._armed.reach(Failpoint.WAVE_RECORDED, number)
+        is_moving = any(state is MoveProgress.UNDER_WAY for state in states.values())
+        self._set_throttle(throttles if left else (), recorded, is_moving=is_moving)
+        self._armed.reach(Failpoint.WAVE_THROTTLED, number)
+        self._start([each for each in left if states[place_of(each)] is MoveProgress.TO_START])
+        self._armed.reach(Failpoint.WAVE_STARTED, number)
+        moved = self._wait([each for each in wave if place_of(each) not in self.report.failed])
+        self._armed.reach(Failpoint.WAVE_ENDED, number)
+        throttles = self._cleared()
+        self._armed.reach(Failpoint.WAVE_CLEARED, number)
+        if self._options.elect:
+            self._kafka.elect(map(place_of, moved))
+        self.report.moved += map(place_of, moved)
+        self._run = replace(
+            self._run,
+            moves_done=self._run.moves_done + len(moved),
+            bytes_done=self._run.bytes_done + sum(map(copied_bytes, moved)),
+        )
+        self._record((), throttles)
+        self._output.wave_ends(number, moved)
+
+    def _set_throttle(
+        self,
+        throttles: Sequence[ThrottleValue],
+        recorded: Sequence[ThrottleValue],
+        *,
+        is_moving: bool,
+    ) -> None:
+        """Set the throttle of a wave; `recorded` is what was recorded before it.
+
+        Raises:
+            MovesError: Kafka refuses. If nothing of the wave is under way, nothing is left behind.
+        """
+        try:
+            self._throttle.set(throttles, recorded)
+        except MovesError:
+            if not is_moving:
+                self._record((), self._cleared())
+            raise
+
+    def _start(self, wave: Sequence[MovedPartition]) -> None:
+        """Give Kafka the new lists.
+
+        Raises:
+            SeatTakenError: the moves were cancelled meanwhile; so is this wave.
+        """
+        lists = {place_of(each): each.after for each in wave}
+        failures = self._kafka.reassign(lists)
+        for at, reason in failures.items():
+            self.report.failed[at] = f"Kafka does not move it: {reason}; fix that and run again"
+        try:
+            self._seat.check()
+        except SeatTakenError:
+            latest = self._seat.latest
+            if latest is not None and latest.state is MovesState.CANCELLED:
+                self._kafka.reassign({at: None for at in lists if at not in failures})
+            raise
+
+    def _wait(self, wave: Sequence[MovedPartition]) -> list[MovedPartition]:
+        """Wait until all moves of the wave have ended; those that were made."""
+        pending = {place_of(each): each for each in wave}
+        moved: list[MovedPartition] = []
+        seen = looked = time.monotonic()
+        while True:
+            ongoing = self._kafka.ongoing()
+            shapes = self._kafka.shapes(topic for topic, _ in pending)
+            states = _states(pending.values(), shapes, ongoing)
+            now = time.monotonic()
+            if MoveProgress.UNDER_WAY in states.values():
+                seen = now
+            for at, state in states.items():
+                is_lost = state is MoveProgress.TO_START and now > seen + SEEN_SECONDS_MAX
+                if state is MoveProgress.DONE:
+                    moved.append(pending.pop(at))
+                elif is_lost or state not in _NOT_ENDED:
+                    self._fail(pending.pop(at), state, shapes.get(at), ongoing.get(at))
+            if not pending:
+                return moved
+            if now > looked + COPIED_SECONDS:
+                self._show_copied(list(pending.values()), moved)
+                looked = time.monotonic()
+            self._seat.check()
+            time.sleep(POLL_SECONDS)
+
+    def _fail(
+        self,
+        move: MovedPartition,
+        state: MoveProgress,
+        shape: PartitionShape | None,
+        ongoing: Ongoing | None,
+    ) -> None:
+        text = (
+            "was cancelled by somebody else; run again to move it"
+            if state is MoveProgress.TO_START
+            else fault_text(move, state, shape, ongoing)
+        )
+        self.report.failed[place_of(move)] = text
+
+    def _states(self, wave: Sequence[MovedPartition]) -> dict[Partition, MoveProgress]:
+        """How far each move is; what cannot be moved any more is reported."""
+        ongoing = self._kafka.ongoing()
+        shapes = self._kafka.shapes(each.topic for each in wave)
+        states = _states(wave, shapes, ongoing)
+        for move in wave:
+            at = place_of(move)
+            if states[at] in (MoveProgress.GONE, MoveProgress.OTHERS):
+                self._fail(move, states[at], shapes.get(at), ongoing.get(at))
+        return states
+
+    def _show_copied(
+        self, pending: Sequence[MovedPartition], moved: Sequence[MovedPartition]
+    ) -> None:
+        alive = self._kafka.brokers()
+        absent = sorted({broker for each in pending for broker in each.after} - alive.keys())
+        if absent and absent != self._absent:
+            self._output.say(
+                f"apply: waits for brokers {listed(absent)}, which are not alive; start them, or "
+                "take the wave back with `spu-assigner apply --cancel`"
+            )
+        self._absent = absent
+        brokers = sorted({broker for each in pending for broker in adding(each)} & alive.keys())
+        sizes = self._kafka.sizes([*map(place_of, pending)], brokers) if brokers else {}
+        copied = sum(
+            min(sizes.get((broker, *place_of(each)), 0), each.size_bytes)
+            for each in pending
+            for broker in adding(each)
+        )
+        self._output.copied(copied + sum(map(copied_bytes, moved)))
+
+    def _cleared(self) -> tuple[ThrottleValue, ...]:
+        """Remove the throttle that is recorded; what could not be removed."""
+        left, self.report.throttles = self._throttle.remove(self._run.throttles)
+        return left
+
+    def _record(
+        self,
+        moves: Sequence[MovedPartition],
+        throttles: Sequence[ThrottleValue],
+        *,
+        state: MovesState = MovesState.RUNNING,
+    ) -> None:
+        self._run = replace(self._run, moves=tuple(moves), throttles=tuple(throttles), state=state)
+        self._seat.write(self._run)
+
+
+_NOT_ENDED: Final = (MoveProgress.TO_START, MoveProgress.UNDER_WAY)
+
+
+def _states(
+    moves: Iterable[MovedPartition],
+    shapes: Mapping[Partition, PartitionShape],
+    ongoing: Mapping[Partition, Ongoing],
+) -> dict[Partition, MoveProgress]:
+    return {
+        place_of(each): progress_of(each, shapes.get(place_of(each)), ongoing.get(place_of(each)))
+        for each in moves
+    }

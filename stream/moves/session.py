@@ -1,0 +1,73 @@
+"""One run that moves partitions, from taking the seat to letting it go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spu_assigner.stream.common.printable import counted
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.job.failpoints import armed
+from spu_assigner.stream.moves.options import MoveOptions
+from spu_assigner.stream.moves.progress import MovesOutput
+from spu_assigner.stream.moves.reassigning import Reassigner
+from spu_assigner.stream.moves.run_record import Seat
+from spu_assigner.stream.moves.runner import MovesRunner
+
+
+@contextmanager
+def moving(
+    connection: Connection, options: MoveOptions, *, cluster_id: str, is_quiet: bool = False
+) -> Iterator[MovesRunner]:
+    """A runner that has the seat, and has finished what a run before has left.
+
+    Args:
+        connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
+        is_quiet: print no lines of waves.
+
+    Raises:
+        SeatTakenError: another process moves partitions.
+        MovesError, ClientError: Kafka does not answer, or a right is missing.
+    """
+    death = armed()
+    output = MovesOutput(is_quiet=is_quiet)
+    with Reassigner(connection) as kafka, Seat(connection) as seat:
+        seat.sit()
+        runner = MovesRunner(kafka, seat, options, output, cluster_id=cluster_id, armed=death)
+        try:
+            runner.resume()
+            yield runner
+        except (KeyboardInterrupt, SystemExit):
+            if runner.under_way:
+                output.say(
+                    f"apply: interrupted; Kafka goes on with {counted(runner.under_way, 'move')}: "
+                    "run again to finish them, or `spu-assigner apply --cancel` to take them back"
+                )
+            raise
+        finally:
+            output.end()
+
+
+def cancel(connection: Connection) -> tuple[str, list[str]]:
+    """Take back what a run has under way, be it alive or not; a line, and what is left to do.
+
+    Raises:
+        MovesError, ClientError: Kafka does not answer, or a right is missing.
+    """
+    with Reassigner(connection) as kafka, Seat(connection) as seat:
+        seat.take_over()
+        run = seat.latest
+        if run is None or not (run.moves or run.throttles):
+            return "nothing is under way; nothing was changed", []
+        runner = MovesRunner(
+            kafka,
+            seat,
+            MoveOptions(),
+            MovesOutput(),
+            cluster_id=run.cluster_id,
+            armed=armed({}),
+        )
+        cancelled = runner.cancel(run)
+        what = f"cancelled {counted(len(cancelled), 'move')}, their lists are as before"
+        had = ", and the throttle is removed" if run.throttles else ""
+        return what + ("" if runner.report.throttles else had), runner.report.throttles

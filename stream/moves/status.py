@@ -1,0 +1,134 @@
+"""What has become of a move, and whether the cluster bears more of them: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.moves.reassigning import Ongoing, Partition, PartitionShape
+
+HEALTH_FIX: Final = "start the brokers that are missing, or give --force"
+
+
+class MoveProgress(StrEnum):
+    """How far a move is."""
+
+    TO_START = "to start"
+    UNDER_WAY = "under way"
+    DONE = "done"
+    GONE = "gone"  # the topic was deleted, or made again
+    OTHERS = "others"  # the partition has another list, or is being moved elsewhere
+
+
+def place_of(move: MovedPartition) -> Partition:
+    """The partition that is moved."""
+    return move.topic, move.partition
+
+
+def progress_of(
+    move: MovedPartition, shape: PartitionShape | None, ongoing: Ongoing | None
+) -> MoveProgress:
+    """How far a move is, as a broker shows the partition and the controller what is under way.
+
+    The controller's answer reaches the brokers a moment later: a broker may still show the list
+    of a move that has just ended, which is the new one with what is given up at its end.
+    """
+    if shape is None or shape.topic_id != move.topic_id:
+        return MoveProgress.GONE
+    if ongoing is not None:
+        return MoveProgress.UNDER_WAY if ongoing.target == move.after else MoveProgress.OTHERS
+    if shape.replicas == move.after:
+        return MoveProgress.DONE
+    if shape.replicas == move.before:
+        return MoveProgress.TO_START
+    is_merged = set(shape.replicas) == {*move.before, *move.after}
+    if is_merged and shape.replicas[: len(move.after)] == move.after:
+        return MoveProgress.UNDER_WAY
+    return MoveProgress.OTHERS
+
+
+def fault_text(
+    move: MovedPartition,
+    progress: MoveProgress,
+    shape: PartitionShape | None,
+    ongoing: Ongoing | None,
+) -> str:
+    """Why a move is not made, of one that is GONE or with OTHERS."""
+    if progress is MoveProgress.GONE or shape is None:
+        return "the topic was deleted, or made again, meanwhile; plan again"
+    if ongoing is not None:
+        return (
+            f"somebody else is moving it to {list(ongoing.target)}; run again when that is done "
+            "(`kafka-reassign-partitions --list` shows it)"
+        )
+    return (
+        f"was on {list(move.before)} and is on {list(shape.replicas)} now, by somebody else; run "
+        "again to plan it anew"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterHealth:
+    """What is wrong with partitions that are not moved."""
+
+    offline: tuple[str, ...] = ()
+    under_min: tuple[str, ...] = ()  # fewer in sync than writers with acks=all need
+    under_replicated: int = 0
+
+    def fault(self) -> str | None:
+        """Why nothing should be moved now; None: nothing is in the way."""
+        if self.offline:
+            count = len(self.offline)
+            return f"{count} partitions have no leader ({listed(self.offline, 3)})"
+        if self.under_min:
+            count = len(self.under_min)
+            return (
+                f"{count} partitions have fewer replicas in sync than min.insync.replicas "
+                f"({listed(self.under_min, 3)})"
+            )
+        return None
+
+
+def lagging_topics(shapes: Mapping[Partition, PartitionShape]) -> list[str]:
+    """Topics of which some replica is not in sync: the least in sync is to be known of these."""
+    return sorted({topic for (topic, _), each in shapes.items() if _lags(each, None)})
+
+
+def health_of(
+    shapes: Mapping[Partition, PartitionShape],
+    ongoing: Mapping[Partition, Ongoing],
+    *,
+    least_in_sync: Mapping[str, int],
+    planned: Collection[Partition],
+) -> ClusterHealth:
+    """How the cluster is.
+
+    Args:
+        least_in_sync: `min.insync.replicas` of the topics that lag; 1 where it is not known.
+        planned: partitions that are to be moved: a move may be what helps them.
+    """
+    others = {place: each for place, each in shapes.items() if place not in planned}
+    return ClusterHealth(
+        offline=_named(place for place, each in shapes.items() if each.leader is None),
+        under_min=_named(
+            place
+            for place, each in others.items()
+            if each.leader is not None
+            and len(each.in_sync) < min(least_in_sync.get(place[0], 1), len(each.replicas))
+        ),
+        under_replicated=sum(_lags(each, ongoing.get(place)) for place, each in shapes.items()),
+    )
+
+
+def _lags(shape: PartitionShape, ongoing: Ongoing | None) -> bool:
+    """Whether some replica is not in sync; one that is only being added does not count."""
+    added = () if ongoing is None else ongoing.adding
+    return not {*shape.replicas} - {*added} <= {*shape.in_sync}
+
+
+def _named(places: Iterable[Partition]) -> tuple[str, ...]:
+    return tuple(f"{topic}-{number}" for topic, number in sorted(places))

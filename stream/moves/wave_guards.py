@@ -1,0 +1,172 @@
+"""What surrounds a wave: the cluster's health before it, the throttle while it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from spu_assigner.schemas.messages.wire import MovedPartition, ThrottleValue
+from spu_assigner.stream.moves.progress import MovesOutput
+from spu_assigner.stream.moves.reassigning import (
+    MIN_IN_SYNC,
+    RIGHTS,
+    MovesError,
+    Partition,
+    Reassigner,
+)
+from spu_assigner.stream.moves.status import HEALTH_FIX, health_of, lagging_topics
+from spu_assigner.stream.moves.throttle import (
+    ForeignThrottleError,
+    Place,
+    clearing,
+    place,
+    to_record,
+    wave_values,
+    where_text,
+)
+
+SEEN_SECONDS_MAX: Final = 3.0  # from the controller's answer to what a broker shows: milliseconds
+LOOK_SECONDS: Final = 0.1
+
+
+class UnhealthyError(MovesError):
+    """The cluster does not bear that anything is moved now."""
+
+
+def require_health(
+    kafka: Reassigner,
+    planned: Collection[Partition],
+    *,
+    copies: int,
+    under_replicated_max: int | None,
+    force: bool,
+) -> int:
+    """How many partitions are under-replicated, if the cluster is healthy.
+
+    Args:
+        planned: the partitions that are to be moved, now or later.
+        copies: moves that are at least to be begun: each makes a partition under-replicated.
+        force: go on though partitions are offline, or too few replicas in sync.
+
+    Raises:
+        UnhealthyError: it is not, or would not be with so many copies more.
+    """
+    ongoing, shapes = kafka.ongoing(), kafka.shapes()
+    places: list[Place] = [(topic, MIN_IN_SYNC) for topic in lagging_topics(shapes)]
+    told = kafka.settings(places, with_defaults=True)
+    least = {str(where): int(value) for (where, _), value in told.items() if value}
+    health = health_of(shapes, ongoing, least_in_sync=least, planned=planned)
+    fault = health.fault()
+    if fault is not None and not force:
+        raise UnhealthyError(f"Kafka is not healthy: {fault}; {HEALTH_FIX}")
+    most = under_replicated_max
+    if most is not None and health.under_replicated + copies > most:
+        raise UnhealthyError(
+            f"{health.under_replicated} partitions are under-replicated, and with one move more "
+            f"there would be more than --max-under-replicated {most}; wait until they have caught "
+            "up, or give more"
+        )
+    return health.under_replicated
+
+
+class WaveThrottle:
+    """The throttle of one wave after the other.
+
+    Args:
+        rate: bytes a second of a broker; None: no throttle.
+        force: replace what somebody else has set; it is set again afterwards.
+    """
+
+    def __init__(
+        self, kafka: Reassigner, output: MovesOutput, *, rate: int | None, force: bool
+    ) -> None:
+        self._kafka = kafka
+        self._output = output
+        self._rate = rate
+        self._force = force
+        self._is_used = False
+
+    def of_wave(
+        self, wave: Sequence[MovedPartition], recorded: tuple[ThrottleValue, ...]
+    ) -> tuple[ThrottleValue, ...]:
+        """What is to be recorded before it is set for a wave, with what is recorded already.
+
+        Raises:
+            ForeignThrottleError: somebody else has set one.
+        """
+        if self._rate is None:
+            return recorded
+        alive = self._kafka.brokers()
+        values = {
+            (where, name): value
+            for (where, name), value in wave_values(wave, self._rate).items()
+            if isinstance(where, str) or where in alive
+        }
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        while True:
+            try:
+                current = self._kafka.settings(values)
+                return to_record(values, current, recorded, force=self._force)
+            except ForeignThrottleError:
+                # It may be that of the wave before, which a broker still shows.
+                if not self._is_used or time.monotonic() > deadline:
+                    raise
+            time.sleep(LOOK_SECONDS)
+
+    def set(self, throttles: Sequence[ThrottleValue], recorded: Sequence[ThrottleValue]) -> None:
+        """Set a throttle.
+
+        Args:
+            recorded: what was recorded before this wave: what of it somebody else has changed
+                since is left as it is.
+
+        Raises:
+            MovesError: Kafka refuses.
+        """
+        known = {place(each): each for each in recorded}
+        current = self._kafka.settings(known)
+        changes = {
+            at: each.value
+            for each in throttles
+            for at in [place(each)]
+            if at not in known or current[at] in (each.value, each.before)
+        }
+        self._is_used = self._is_used or bool(changes)
+        if failures := self._kafka.change(changes):
+            (where, setting), reason = next(iter(failures.items()))
+            raise MovesError(
+                f"the throttle cannot be set: {where_text(where)} refuses {setting} "
+                f"({' '.join(reason.split())}); {RIGHTS}, or run without --throttle; nothing more "
+                "was begun"
+            )
+
+    def remove(
+        self, recorded: Sequence[ThrottleValue]
+    ) -> tuple[tuple[ThrottleValue, ...], list[str]]:
+        """Take back what is recorded; what could not be, and a line for each."""
+        if not recorded:
+            return (), []
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        while True:
+            found = clearing(recorded, self._kafka.settings(map(place, recorded)))
+            if not found.changed or time.monotonic() > deadline:
+                break
+            time.sleep(LOOK_SECONDS)  # It may be what a broker shows that lags behind.
+        for where, setting in found.changed:
+            self._output.say(
+                f"apply: {where_text(where)}: somebody else has changed {setting} meanwhile; it is "
+                "left as it is"
+            )
+        failures = self._kafka.change(found.changes)
+        topics = {where for where, _ in failures if isinstance(where, str)}
+        there = {topic for topic, _ in self._kafka.shapes(topics)}
+        failures = {
+            at: why for at, why in failures.items() if isinstance(at[0], int) or at[0] in there
+        }
+        texts = [
+            f"{where_text(where)}: {setting} could not be removed ({' '.join(reason.split())}); "
+            "run again to remove it"
+            for (where, setting), reason in failures.items()
+        ]
+        return tuple(each for each in recorded if place(each) in failures), texts

@@ -1,0 +1,161 @@
+"""Who moves partitions on a real cluster: maps as files, checksums, what Kafka shows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from spu_assigner.schemas.messages.wire import MovesRun
+from spu_assigner.stream.job.failpoints import VARIABLE
+from spu_assigner.stream.moves.reassigning import Reassigner
+from spu_assigner.stream.moves.run_record import Seat
+from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
+from support.job.operator import Lists, Operator
+
+COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
+VALUE_SIZE = 256 * 1024
+SECONDS_MAX = 240.0  # until something is seen: milliseconds, or the seconds of a slow machine
+
+
+class Mover:
+    """The commands that move partitions, on topics that others have made.
+
+    Args:
+        folder: for files.
+    """
+
+    def __init__(self, operator: Operator, folder: Path) -> None:
+        self.operator = operator
+        self.file = folder / "maps.jsonl"
+        self._connection = operator.settings().connection()
+
+    def map(self, lists: Mapping[str, Lists]) -> None:
+        """From now on the maps are these."""
+        self.file.write_text(
+            "".join(
+                json.dumps(
+                    {
+                        "type": "replica_map",
+                        "cluster_id": "c1",
+                        "topic": self.operator.name(topic),
+                        "replicas": rows,
+                    }
+                )
+                + "\n"
+                for topic, rows in lists.items()
+            ),
+            "utf-8",
+        )
+
+    def arguments(self, *options: object) -> list[str]:
+        fixed = ("apply", "--cluster", "c1", "--maps", self.file, "--foreign", "*", "--moves")
+        return [str(each) for each in (*fixed, *options)]
+
+    def move(self, *options: object) -> tuple[int, list[str], list[str]]:
+        """`apply --moves`: its status and its lines."""
+        done = self.operator(*self.arguments(*options))
+        return done.exit_code, done.stdout.splitlines(), done.stderr.splitlines()
+
+    def killed(self, failpoint: str, *options: object) -> None:
+        """`apply --moves` in a process of its own, which dies there."""
+        done = subprocess.run(
+            [*COMMAND, *self.arguments(*options)],
+            env={**os.environ, **self.operator.environ, VARIABLE: failpoint},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+            start_new_session=True,  # it kills its process group
+        )
+        assert done.returncode == -9, done.stdout + done.stderr
+
+    @contextmanager
+    def running(self, *options: object) -> Iterator[subprocess.Popen[str]]:
+        """`apply --moves` in a process of its own, while it moves something."""
+        process = subprocess.Popen(
+            [*COMMAND, *self.arguments(*options)],
+            env={**os.environ, **self.operator.environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            with self.kafka() as kafka:
+                until(lambda: bool(kafka.ongoing()) or process.poll() is not None)
+            assert process.poll() is None, process.communicate()
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def kafka(self) -> Reassigner:
+        return Reassigner(self._connection)
+
+    def throttles(self, *topics: str) -> dict[Place, str]:
+        """What is set on the brokers and on these topics."""
+        places: list[Place] = [(id_, name) for id_ in self.operator.cluster.ids for name in RATES]
+        names = map(self.operator.name, topics)
+        places += [(topic, name) for topic in names for name in (LEADERS, FOLLOWERS)]
+        with self.kafka() as kafka:
+            return {at: value for at, value in kafka.settings(places).items() if value is not None}
+
+    def record(self) -> MovesRun | None:
+        """What is recorded of the last run."""
+        with Seat(self._connection) as seat:
+            seat._open()
+            return seat.latest
+
+    def fill(self, topic: str, partitions: int, values: int) -> None:
+        """Write so many values to each partition."""
+        producer = Producer({**self.operator.cluster.client, "acks": "all"})
+        for partition in range(partitions):
+            for _ in range(values):
+                producer.produce(
+                    self.operator.name(topic), os.urandom(VALUE_SIZE), partition=partition
+                )
+                producer.poll(0)
+        assert producer.flush(120) == 0
+
+    def checksums(self, topic: str, partitions: int) -> list[str]:
+        """Of all records of each partition, in their order."""
+        settings = {
+            **self.operator.cluster.client,
+            "group.id": "checksums",
+            "enable.partition.eof": True,
+            "fetch.message.max.bytes": 4 * VALUE_SIZE,
+        }
+        found = []
+        for number in range(partitions):
+            digest, ended = hashlib.sha256(), False
+            consumer = Consumer(settings)
+            consumer.assign([TopicPartition(self.operator.name(topic), number, OFFSET_BEGINNING)])
+            deadline = time.monotonic() + SECONDS_MAX
+            while not ended:
+                assert time.monotonic() < deadline
+                for message in consumer.consume(100, timeout=1.0):
+                    ended = ended or message.error() is not None
+                    digest.update(b"" if message.error() else message.value() or b"")
+            consumer.close()
+            found.append(digest.hexdigest())
+        return found
+
+    def leaders(self, topic: str) -> list[int | None]:
+        """Who leads each partition, now."""
+        with self.kafka() as kafka:
+            found = kafka.shapes([self.operator.name(topic)])
+        return [found[at].leader for at in sorted(found)]
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,28 @@
+"""What `apply` says of options of moves that make no sense."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from spu_assigner.stream.cli import cli
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--cluster", "c1", "--throttle", "50MB/s"], "need --moves"),
+        (["--cluster", "c1", "--no-elect"], "need --moves"),
+        (["--moves"], "Missing option '--cluster'"),
+        (["--cluster", "c1", "--moves", "--throttle", "fast"], "'fast' is no rate; expected bytes"),
+        (["--cluster", "c1", "--moves", "--concurrency", "0"], "0 is not in the range"),
+        (["--cancel", "--moves"], "and nothing beside it"),
+        (["--cancel", "--cluster", "c1"], "and nothing beside it"),
+        (["--cancel", "--force"], "and nothing beside it"),
+        (["plan.json", "--cancel"], "and nothing beside it"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: list[str], told: str) -> None:
+    """Before Kafka is asked anything; status 2, as all wrong usage."""
+    done = CliRunner().invoke(cli, ["apply", *options])
+    assert done.exit_code == 2, done.output
+    assert told in done.output
