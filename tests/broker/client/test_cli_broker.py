@@ -234,6 +234,29 @@ def test_the_end_of_a_decommission_says_that_the_broker_still_holds_the_replicas
 
 
 @pytest.mark.smoke
+def test_a_cordon_and_a_demotion_are_answered_and_obeyed(job: list[str]) -> None:
+    """One takes nothing new, the other leads nothing; said twice, nothing changes."""
+    join(job, "kept", 3)
+    named = ("--cluster", "kept", WAIT, *job, "--spu-id")
+    done = call("produce", "spu-cordon", *named, "0")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        0,
+        "ring    kept  SPU 0 cordoned, ring of 2",
+    )
+    assert "SPU 1 demoted, ring of 2" in call("produce", "spu-demote", *named, "1").stdout
+    create = ["produce", "topic-create", "--cluster", "kept", "--topic", "t", "--partitions", "2"]
+    done = call(*create, "--replication-factor", "2", WAIT, *job)
+    assert [line.split("  ")[-1] for line in done.stdout.splitlines() if "[" in line] == [
+        "[2, 1]"
+    ] * 2
+    again = call("produce", "spu-demote", *named, "1")
+    assert again.returncode == 1
+    assert "ignored SPU_UNCHANGED: SPU 1 is demoted already" in again.stdout
+    assert call("produce", "spu-undemote", *named, "1").returncode == 0
+    assert "SPU 0 uncordoned, ring of 3" in call("produce", "spu-uncordon", *named, "0").stdout
+
+
+@pytest.mark.smoke
 def test_an_ignored_membership_event_is_status_1(job: list[str]) -> None:
     """Its answer is on another topic than that of a request."""
     leave = ["produce", "spu-left", "--cluster", "nobody", "--spu-id", "7", WAIT, *job]
