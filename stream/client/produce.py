@@ -129,7 +129,7 @@ def spu_joined(labels: tuple[str, ...], **given: Any) -> int:
     default=LeaveMode.OFFLINE.value,
     show_default=True,
     help="offline: it keeps its replicas; decommission: replica maps use it no longer. Its broker "
-    "holds them until they are moved: `plan --reassignment-file`, kafka-reassign-partitions.",
+    "holds them until they are moved: `apply --moves`, or `drain` for all of it.",
 )
 @_common
 def spu_left(mode: str, **given: Any) -> int:
@@ -397,10 +397,9 @@ def _drained(cluster_id: str, spu_ids: list[int]) -> str:
     named = ", ".join(map(str, spu_ids[:IDS_NAMED])) + (", …" if len(spu_ids) > IDS_NAMED else "")
     return (
         f"cluster {cluster_id}: replica maps no longer use SPU {named}; in Kafka its replicas stay "
-        "on the broker until they are moved: run `spu-assigner plan "
-        f"--cluster {cluster_id} --reassignment-file moves.json`, execute that file with "
-        "kafka-reassign-partitions, and switch the broker off only when `plan` ends with 0 and no "
-        "topic without a map (Kafka's own, the job's) is left on it"
+        "on the broker until they are moved: run `spu-assigner drain "
+        f"{spu_ids[0]} --cluster {cluster_id}`, which moves all that the broker holds, Kafka's own "
+        "topics included, and switch the broker off when it ends with 0"
     )
 
 

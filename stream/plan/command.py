@@ -152,8 +152,8 @@ def plan(
 
     \b
     + topic  is created with exactly its map; one that was there and is gone only with --recreate
-    ~ topic  gets more partitions, or its partitions move to other brokers: apply makes the first,
-             kafka-reassign-partitions the second, by what --reassignment-file writes
+    ~ topic  gets more partitions (apply), or its partitions move to other brokers (apply --moves,
+             or kafka-reassign-partitions with what --reassignment-file writes)
     - topic  is deleted, with its records and bytes (with --delete, and only if apply made it and
              its replica map was deleted)
     ! topic  cannot be made as mapped, and why; or is as mapped, and apply did not make it

@@ -22,7 +22,7 @@ from spu_assigner.stream.plan.model import (
 from spu_assigner.stream.plan.target_cluster import TopicFailure
 
 ROWS_SHOWN_MAX: Final = 16  # of a topic; JSON has all
-REASSIGN: Final = "kafka-reassign-partitions"
+MOVER: Final = "`apply --moves`"
 FIRST_SEEN: Final = (
     "exists in Kafka and was not made by apply; it is as mapped: the next apply records it as "
     "found, and never deletes it"
@@ -185,14 +185,11 @@ def left_lines(
     if plan.moves and not is_moved:
         count = sum(map(len, plan.moves.values()))
         how = (
-            "run it with the file that was written"
+            "run kafka-reassign-partitions with the file that was written"
             if has_file
-            else "give --reassignment-file, or --moves"
+            else f"run {MOVER}, or give --reassignment-file for Kafka's own tool"
         )
-        yield (
-            f"{count} partitions of {listed(list(plan.moves))} are to move, which is for "
-            f"{REASSIGN}: {how}"
-        )
+        yield f"{count} partitions of {listed(list(plan.moves))} are to move: {how}"
 
 
 def _failure_text(failure: TopicFailure) -> str:
@@ -223,7 +220,7 @@ def _about(change: TopicChange) -> str:
     if change.added:
         parts.append(f"{len(change.before)} → {len(change.after)} partitions")
     if change.moves:
-        parts.append(f"{counted(len(change.moves), 'partition')} to move with {REASSIGN}")
+        parts.append(f"{counted(len(change.moves), 'partition')} to move by {MOVER}")
     if change.moving:
         parts.append(f"{counted(len(change.moving), 'partition')} being moved by Kafka")
     return ", ".join(parts)

@@ -227,10 +227,10 @@ def test_the_end_of_a_decommission_says_that_the_broker_still_holds_the_replicas
     assert {line["type"] for line in json_lines(done.stdout)} >= {"sent", "ring_event"}
     assert done.stderr.startswith(
         "spu-assigner produce: cluster drained: replica maps no longer use SPU 0; in Kafka its "
-        "replicas stay on the broker until they are moved: run `spu-assigner plan --cluster "
-        "drained --reassignment-file moves.json`"
+        "replicas stay on the broker until they are moved: run `spu-assigner drain 0 --cluster "
+        "drained`"
     )
-    assert "kafka-reassign-partitions" in done.stderr
+    assert "switch the broker off when it ends with 0" in done.stderr
 
 
 @pytest.mark.smoke

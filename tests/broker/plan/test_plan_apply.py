@@ -156,7 +156,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     file = tmp_path / "moves.json"
     without = operator.apply()
     assert without.exit_code == 1
-    assert "kafka-reassign-partitions: give --reassignment-file, or --moves" in without.stderr
+    assert "are to move: run `apply --moves`, or give --reassignment-file" in without.stderr
     page = tmp_path / "plan.html"
     shown = operator.plan(
         *("--reassignment-file", file, "--throttle", "1MB/s", "--html", page),
@@ -175,7 +175,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert "of it by moves that Kafka has begun" in moving.stdout
     assert moving.exit_code == 2
     assert "being moved by Kafka" in moving.stdout
-    assert "to move with" not in moving.stdout
+    assert "to move by" not in moving.stdout
     assert [each["code"] for each in target_findings(operator)] == ["D604"]
     reassign(operator, file, "--execute", "--additional", "--throttle", "1000000000")
     verified(operator, file)

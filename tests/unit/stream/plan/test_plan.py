@@ -46,7 +46,7 @@ def assert_lines(plan: TopicsPlan, expected: list[str]) -> None:
     assert len(lines) == len(expected), lines
 
 
-MOVE = "to move with kafka-reassign-partitions"
+MOVE = "to move by `apply --moves`"
 
 
 @pytest.mark.parametrize(
