@@ -191,7 +191,6 @@ def test_a_profile_that_the_checkpoint_does_not_suit_is_refused(
         start(replace(new, profile=Profile.THROUGHPUT))
 
 
-@pytest.mark.smoke
 def test_a_new_checkpoint_for_answered_events_is_refused(
     settings: Settings, run: Callable[..., Job], tmp_path: Path
 ) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import docker
 import pytest
 from docker.errors import NotFound
-from spu_assigner.stream.plan.rendering import REASSIGN
 from support.kafka.kafka_container import (
     IMAGES,
     LOOPBACK,
@@ -126,7 +125,9 @@ def test_an_operators_tools_work_in_the_container(image: str) -> None:
         moves = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}
         moves["partitions"][0]["replicas"] = [broker["broker"]]
         shell(f"echo '{json.dumps(moves)}' > /tmp/moves.json")
-        moved = shell.tool(REASSIGN, "--reassignment-json-file /tmp/moves.json --execute")
+        moved = shell.tool(
+            "kafka-reassign-partitions", "--reassignment-json-file /tmp/moves.json --execute"
+        )
         assert "Successfully started partition reassignment for t-0" in moved
         election = "--election-type preferred --all-topic-partitions"
         assert "rror" not in shell.tool("kafka-leader-election", election)
