@@ -83,9 +83,8 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 # Tests of Spark, Kafka or a fuzzer take seconds to minutes each: `make test` runs those that are marked
-# `smoke`, `make test-all` all. WORKERS processes share them, a file to each (pytest-xdist): three, since
-# two spend half of their time waiting for Kafka and Spark.
-WORKERS ?= 3
+# `smoke`, `make test-all` all. WORKERS processes share them, a file to each (pytest-xdist).
+WORKERS ?= 2
 HEAVY := spark or broker or kafka_jar or fuzz
 ELSEWHERE := bench or docker
 PARALLEL := -p no:cacheprovider -n $(WORKERS) --dist loadgroup
