@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from flask import Flask, Response, abort, jsonify, render_template, request, url_for
+from flask import Flask, Response, abort, g, jsonify, render_template, request, url_for
 from markupsafe import Markup
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
@@ -93,6 +93,7 @@ class _Pages:
         self._reports = Reports()
         self._explaining = threading.Lock()  # It reads the topics: one at a time.
         self._token = uuid4().hex[:8]  # A page of a process before is no page of this one.
+        app.before_request(self._note_version)
         app.context_processor(self._common)
         for rule, view in (
             ("/", self.clusters),
@@ -107,11 +108,16 @@ class _Pages:
         ):
             app.add_url_rule(rule, view.__name__, view, methods=["GET"])
 
+    def _note_version(self) -> None:
+        """Before anything is read, so that a page with what came meanwhile is renewed once more."""
+        g.version = self._version((request.view_args or {}).get("cluster_id"))
+
     def _common(self) -> dict[str, Any]:
         cluster_id = (request.view_args or {}).get("cluster_id")
         return {
             "health": self._live.health,
-            "version": self._version(cluster_id),
+            # None is noted where a request is refused before it is looked at.
+            "version": g.get("version") or self._version(cluster_id),
             "cluster_id": cluster_id,
             "watch": _link("version", cluster_id=cluster_id),
             "servers": self._live.connection.bootstrap_servers,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from html.parser import HTMLParser
 
 import pytest
@@ -13,7 +14,12 @@ from spu_assigner.core.base.records import Order
 from spu_assigner.stream.inspect.report import cluster_report, spu_loads
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
 from spu_assigner.stream.ui.app import make_app
-from spu_assigner.stream.ui.known import ANSWERS_MAX, DEAD_LETTERS_MAX, ClusterDamagedError
+from spu_assigner.stream.ui.known import (
+    ANSWERS_MAX,
+    DEAD_LETTERS_MAX,
+    ClusterDamagedError,
+    Known,
+)
 from spu_assigner.stream.ui.live import ReadingHealth
 from spu_assigner.stream.ui.views import NODES_MAX, Reports, ring_view, sliced
 from support.events.builders import Events
@@ -278,6 +284,34 @@ def test_a_version_changes_with_its_cluster_alone() -> None:
         known.take(message.topic, message, is_loaded=True)  # type: ignore[arg-type]
     after = versions()
     assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, False]
+
+
+def test_a_page_is_renewed_if_something_came_after_it_was_read() -> None:
+    """Else it would show what was, under the version of what is, until the next change."""
+    (late,) = [message for message in outputs([[Events().join(0)]]) if message.key() == b"c1/spu/0"]
+
+    class Listed(Known):
+        is_listed = False
+
+        @property
+        def cluster_ids(self) -> list[str]:
+            self.is_listed = True
+            return super().cluster_ids
+
+    class Busy(Still):
+        @contextmanager
+        def known(self) -> Iterator[Known]:
+            """The SPU joins when a page has read that there is no cluster."""
+            with super().known() as known:
+                yield known
+                if isinstance(known, Listed) and known.is_listed and known.version == 0:
+                    known.take(late.topic, late, is_loaded=True)  # type: ignore[arg-type]
+
+    pages = make_app(Busy(Listed()).as_live()).test_client()
+    shown = read(pages, "/")
+    assert "There is no cluster yet" in shown.text
+    (version,) = [each["data-version"] for _, each in shown.tags if "data-version" in each]
+    assert pages.get("/version").get_json()["version"] != version
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])
