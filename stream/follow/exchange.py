@@ -6,7 +6,7 @@
         exchange.accepted, exchange.rejected
 
 Rules: no more than PIECE_EVENTS + PIECE_EVENTS_OPEN events are without an answer at a time. The
-time to wait begins anew with each answer: a backlog of a job that works is waited for.
+time to wait starts again with each answer: a backlog of a job that works is waited for.
 """
 
 from __future__ import annotations

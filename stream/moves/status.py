@@ -67,7 +67,7 @@ def fault_text(
         )
     return (
         f"was on {list(move.before)} and is on {list(shape.replicas)} now, by somebody else; run "
-        "again to plan it anew"
+        "again to make a new plan"
     )
 
 

@@ -105,7 +105,7 @@ def outlook_now(
 
     Args:
         throttle: bytes per second to and from each broker.
-        with_load: whether the brokers are asked how much they hold; else only `unmapped` is told.
+        with_load: whether the brokers are asked how much they hold; else `unmapped` alone is there.
     """
     unmapped = unmapped_topics(found.maps, found.cluster, matcher(request.globs))
     if not with_load:

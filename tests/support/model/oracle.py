@@ -25,7 +25,7 @@ from support.model.plain_cluster import (
     release_cores,
     resized,
 )
-from support.model.plain_repair import mend, shortage
+from support.model.plain_repair import repair_topic, shortage
 from support.model.plain_requests import PARTITIONS_MAX, check_fields, place, place_by_hand
 
 __all__ = ["Index", "Oracle"]
@@ -182,7 +182,7 @@ class Talk:
     def _mend(self, name: str, topic: Topic, cause: str, *, only: int | None = None) -> None:
         """Repair a topic that lies on leaving SPUs, and say so."""
         cluster = self.cluster
-        if mend(cluster, topic, only=only):
+        if repair_topic(cluster, topic, only=only):
             topic.revision += 1
             self._say_map(name, topic, cause)
         code = shortage(cluster, topic)
@@ -370,7 +370,7 @@ class Talk:
             cluster = self.cluster
             cluster.cause = cause
             topic = cluster.topics[name]
-            if mend(cluster, topic):
+            if repair_topic(cluster, topic):
                 topic.revision += 1
                 self._say_map(name, topic, cause)
             if shortage(cluster, topic) is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from support.model.plain_cluster import Cluster, Topic, release_cores, take_core
 
 
-def mend(cluster: Cluster, topic: Topic, *, only: int | None = None) -> bool:
+def repair_topic(cluster: Cluster, topic: Topic, *, only: int | None = None) -> bool:
     """Move the replicas of leaving SPUs (of `only` this one) and fill short lists.
 
     With `only`, lists that do not hold it stay as they are. Returns whether a list changed.

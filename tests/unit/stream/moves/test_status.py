@@ -66,7 +66,7 @@ def test_a_moves_progress_is_what_kafka_shows(
         (
             shape(4, 2),
             None,
-            "was on [1, 2] and is on [4, 2] now, by somebody else; run again to plan it anew",
+            "was on [1, 2] and is on [4, 2] now, by somebody else; run again to make a new plan",
         ),
     ],
 )
