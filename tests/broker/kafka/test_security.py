@@ -30,7 +30,9 @@ from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import read_events
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka import connection_diagnosis
 from spu_assigner.stream.kafka.acls import Role, acls
+from spu_assigner.stream.kafka.connection_diagnosis import WaitLimits
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
 from spu_assigner.stream.plan import topic_sizes
@@ -39,6 +41,7 @@ from support.kafka.secured import Secured
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
 SECONDS_MAX = 300
+REFUSED_SECONDS = 1.0
 PASSWORDS = {
     "job": "it's ${env:HOME} ;//=#",
     "admin": 'the "admin"',
@@ -211,8 +214,12 @@ def test_a_secret_that_spark_s_jvm_does_not_have_is_told(
 
 
 def refusal(environ: Mapping[str, str], begin: str = "Kafka at localhost:") -> str:
-    with pytest.raises(ClientError) as caught:
-        check_topics(Settings.load(environ=environ).connection().client())
+    """What is said; the broker has known its users for long, so that its refusal holds soon."""
+    client = Settings.load(environ=environ).connection().client()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection_diagnosis, "WAIT_LIMITS", WaitLimits(refused=REFUSED_SECONDS))
+        with pytest.raises(ClientError) as caught:
+            check_topics(client)
     told = str(caught.value)
     assert "\n" not in told
     assert told.startswith(begin)

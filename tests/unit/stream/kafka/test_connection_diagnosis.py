@@ -18,7 +18,7 @@ from spu_assigner.stream.kafka.connection_diagnosis import (
 )
 from spu_assigner.stream.kafka.errors import ClientError
 
-SOON = WaitLimits(request=1.0, refused=0.5, probe=0.5)  # a lookup under .invalid takes milliseconds
+SOON = WaitLimits(request=0.3, refused=0.2, probe=0.3)  # a lookup under .invalid takes milliseconds
 CLOSED = "127.0.0.1:1"  # nobody listens there
 UNKNOWN = "host name 'brokr.invalid' was not found ("
 
