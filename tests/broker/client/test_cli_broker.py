@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
+from spu_assigner.stream.cli import cli
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.run.scenario import examples
 from support.kafka.reading import committed
@@ -92,14 +94,11 @@ def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Lines]]:
 
 
 def call(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_SECONDS_MAX,
-    )
+    """The command in this process, which has imported it already; `running` starts a process."""
+    done = CliRunner().invoke(cli, arguments, input=given, prog_name="spu-assigner")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
 def json_lines(text: str) -> list[dict[str, object]]:

@@ -1,10 +1,13 @@
-"""A real run's outputs, read by a consumer that knows `asyncapi.yaml` alone."""
+"""A job's outputs, read by a consumer that knows `asyncapi.yaml` alone.
+
+The outputs are written by the parts of the job themselves, without Spark.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -22,14 +25,16 @@ from spu_assigner.schemas.messages.wire import (
     Origin,
 )
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
+from support.job.small_job import small_job
+from support.job.streams import Outgoing
 from support.kafka.registry_server import registry_client
 from support.kafka.traffic import Kafka
 from support.project.contract import Contract, Received, received
 
 NO_EVENT = b"hello"
+CHECKPOINT_ID = "0f2c7e0a-6d1b-4a57-9f0e-3c1d2b4a5968"  # of the form that Spark gives
 
 
 def listed(replicas: ReplicaLists | None) -> list[list[int]] | None:
@@ -102,9 +107,9 @@ def by_key(messages: list[Received]) -> dict[str, list[Any]]:
 
 
 @pytest.fixture
-def sent(settings: Settings, run: Callable[..., Job]) -> list[Event]:
+def sent(settings: Settings) -> list[Event]:
     """A run with answers of all kinds; the events, in their order."""
-    events, kafka = Events(), Kafka(settings)
+    events = Events()
     joins = [
         *events.racks({"a": [0, 1], "b": [2]}, labels={"host": "node"}),
         events.leave(7),  # nobody knows it
@@ -122,13 +127,13 @@ def sent(settings: Settings, run: Callable[..., Job]) -> list[Event]:
         events.rebalance(10),
     ]
     later: list[Event] = [events.join(3, rack="b", capacity=2)]
-    kafka.send(joins)
-    kafka.send_raw("topic-events", b"c1", NO_EVENT)
-    kafka.send(creates)
-    job = run()
-    kafka.wait("topic-status", len(creates), job)
-    kafka.send(later)  # it serves what waits, and is saturated by it
-    kafka.wait("topic-status", len(creates) + 1, job)
+    first = [Outgoing.of_event(event, 0) for event in joins]
+    first.append(Outgoing(topic="topic-events", key=b"c1", value=NO_EVENT, partition=0))
+    first += [Outgoing.of_event(event, 0) for event in creates]
+    with small_job(settings, checkpoint_id=CHECKPOINT_ID) as job:
+        job.streams.send(first)
+        job.answer(first)
+        job.apply(later)  # it serves what waits, and is saturated by it
     return [*joins, *creates, *later]
 
 

@@ -1,21 +1,22 @@
-"""`spu-assigner explain` against a real job: from what lies in Kafka, and nothing else."""
+"""`spu-assigner explain`: from what lies in Kafka, and nothing else.
+
+The outputs are written by the parts of the job themselves, without Spark.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.kafka.outputs import read_cluster
 from support.events.builders import Events
-from support.kafka.traffic import Kafka
+from support.job.small_job import small_job
 
 
 def asked(settings: Settings, *arguments: str) -> Result:
@@ -30,15 +31,16 @@ def explained(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.smoke
-def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[..., Job]) -> None:
+def test_a_life_is_explained_from_the_topics(settings: Settings) -> None:
     """Placed over racks, saturated on the way, repaired, grown: each with names; what waits,
     is gone or was never there is answered by name as well."""
-    kafka, events = Kafka(settings), Events()
-    kafka.send(events.racks({"a": [0, 1], "b": [2, 3], "c": [4, 5]}, capacity=40))
-    kafka.send([events.leave(5), events.join(6, rack="b", capacity=1)])
-    job = run()
-    kafka.wait("ring-events", 8, job)
-    kafka.send(
+    events = Events()
+    batches: list[list[Event]] = [
+        [
+            *events.racks({"a": [0, 1], "b": [2, 3], "c": [4, 5]}, capacity=40),
+            events.leave(5),
+            events.join(6, rack="b", capacity=1),
+        ],
         [
             events.create("walk", 6, 3, policy=Policy.FLUVIO),
             events.create("table", 7, 2, policy=Policy.FLUVIO, ignore_rack=True),
@@ -50,13 +52,13 @@ def test_a_life_is_explained_from_the_topics(settings: Settings, run: Callable[.
             events.delete("gone"),
             events.create("freed", 1, 1),
             events.release("freed"),
-        ]
-    )
-    kafka.wait("topic-status", 10, job)
-    kafka.send([events.leave(4, mode=LeaveMode.DECOMMISSION)])
-    kafka.wait("ring-events", 10, job)
-    kafka.send([events.grow("table", 9)])
-    kafka.wait("topic-status", 11, job)
+        ],
+        [events.leave(4, mode=LeaveMode.DECOMMISSION)],
+        [events.grow("table", 9)],
+    ]
+    with small_job(settings) as job:
+        for batch in batches:
+            job.apply(batch)
 
     modes = {
         "walk": "rack_walk",
