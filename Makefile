@@ -90,7 +90,7 @@ ELSEWHERE := bench or docker
 PARALLEL := -p no:cacheprovider -n $(WORKERS) --dist loadgroup
 
 .PHONY: test
-test: $(READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (7 minutes; PROFILE=latency: in that profile)
+test: $(READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; PROFILE=latency: in that profile)
 	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
 
 STORE ?=

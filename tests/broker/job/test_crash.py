@@ -34,15 +34,19 @@ from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job import blind_sink, short_transactions
+from support.job.audits import audit
 from support.job.batch_buffers import batch_buffer
 from support.job.profiled import ENVIRON
-from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, Trial
+from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, JOB, Trial
 from support.kafka.reading import settled
 
+PREFIX = "crash."
 SEED = 5
 OPEN_SECONDS = 5  # a transaction of `sink` at most; sending one takes a fraction of a second
 WRITTEN = ("replica-map", "assigner-commits", "assigner-audit")  # by `sink`
-NEXT = dict(pairwise(IN_A_BATCH))  # what a recovered job is armed with
+# Last the one in an open transaction: the job after it is not armed, and serves the next tests.
+FAILPOINTS = sorted(IN_A_BATCH, key=lambda each: each is Failpoint.INSIDE_TRANSACTION)
+NEXT = dict(pairwise(FAILPOINTS))  # what a recovered job is armed with
 SHORT = (sys.executable, short_transactions.__file__)
 BLIND = (sys.executable, blind_sink.__file__)
 
@@ -65,7 +69,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 def trial(
     broker: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Trial]:
-    trial = Trial(broker, "crash.", tmp_path_factory.mktemp("crash"), SEED)
+    trial = Trial(broker, PREFIX, tmp_path_factory.mktemp("crash"), SEED)
     yield trial
     trial.close()
 
@@ -75,11 +79,11 @@ def trial(
     "failpoint",
     [
         pytest.param(each, marks=pytest.mark.smoke if each is Failpoint.INSIDE_TRANSACTION else ())
-        for each in IN_A_BATCH
+        for each in FAILPOINTS
     ],
 )
 def test_a_driver_killed_in_a_batch_answers_every_request_once(
-    trial: Trial, failpoint: Failpoint
+    trial: Trial, broker: EmbeddedBroker, failpoint: Failpoint
 ) -> None:
     """Its process group is killed where the batch is nowhere, in an open transaction, in Kafka
     but known to nobody, and in Kafka but not known to Spark.
@@ -88,8 +92,11 @@ def test_a_driver_killed_in_a_batch_answers_every_request_once(
     assert trial.die() == -signal.SIGKILL
     is_sent = failpoint in (Failpoint.AFTER_COMMIT, Failpoint.BEFORE_SPARK_COMMIT)
     assert trial.sent_and_not_noted(at_least=is_sent) == is_sent
-    trial.start(NEXT.get(failpoint))
+    following = NEXT.get(failpoint)
+    trial.start(following, SHORT if following is None else JOB)
     trial.check()
+    status, report = audit(broker.bootstrap_servers, PREFIX, "--strict")
+    assert (status, report["findings"]) == (0, [])
 
 
 @pytest.mark.long("the driver is killed and started several times")

@@ -55,8 +55,8 @@ class Watched:
     live: Answer
     ready: Answer
     live_when_stopped: Answer
-    after_restart: Values
     lag_when_stuck: Values
+    settings: Settings
 
 
 def asked(url: str) -> tuple[int, str]:
@@ -156,17 +156,6 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         stopped = until(lambda: as_json(f"{base}/live"), lambda answer: answer[0] != 200)
         broker.send([Events("one", first=500).join(2)])
         stuck = until(lambda: values(asked(url)[1]), lambda found: 1.0 in lags(found).values())
-    commits = folder / "checkpoint/commits"
-    newest = max(int(path.name) for path in commits.glob("[0-9]*"))
-    (commits / str(newest)).unlink()  # as if it had died before noting it
-    with start(settings) as job:
-        url = job.metrics_url or ""
-        after = until(
-            lambda: values(asked(url)[1]),
-            lambda found: (
-                found["spu_assigner_batches_total",] == 1 and not any(lags(found).values())
-            ),
-        )
     return Watched(
         kafka=broker,
         sent=sent,
@@ -174,8 +163,8 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         live=live,
         ready=ready,
         live_when_stopped=stopped,
-        after_restart=after,
         lag_when_stuck=lags(stuck),
+        settings=settings,
     )
 
 
@@ -265,7 +254,17 @@ def test_lag_grows_while_nothing_is_read(watched: Watched) -> None:
 
 def test_after_a_restart_nothing_is_counted_of_a_batch_that_was_sent(watched: Watched) -> None:
     """It is skipped, and said so; the figures of its clusters are there again."""
-    found = watched.after_restart
+    commits = Path(watched.settings.checkpoint, "commits")
+    newest = max(int(path.name) for path in commits.glob("[0-9]*"))
+    (commits / str(newest)).unlink()  # as if it had died before noting it
+    with start(watched.settings) as job:
+        url = job.metrics_url or ""
+        found = until(
+            lambda: values(asked(url)[1]),
+            lambda found: (
+                found["spu_assigner_batches_total",] == 1 and not any(lags(found).values())
+            ),
+        )
     assert found["spu_assigner_replays_skipped_total",] == 1
     assert found["spu_assigner_batches_total",] == 1  # the join that came in between
     assert not [name for name in found if name[0] == "spu_assigner_answers_total"]

@@ -67,7 +67,6 @@ def beginning_deleted(settings: Settings, topic: str, message: Message) -> None:
 
 
 @pytest.mark.long("a job starts twice, and its outputs are audited several times")
-@pytest.mark.smoke
 def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(
     settings: Settings, run: Callable[..., Job]
 ) -> None:
@@ -119,6 +118,7 @@ def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(
     assert (deleted["topic"], deleted["partition"]) == ("assigner-state", entry.partition())
 
 
+@pytest.mark.smoke
 def test_where_nothing_can_be_read_it_ends_with_2(settings: Settings) -> None:
     """That nothing was found must not be taken for that nothing is wrong."""
     place = ["-b", settings.bootstrap_servers, "--prefix", f"{settings.topic_prefix}other-"]
