@@ -21,6 +21,7 @@ CLOSES: Final = "<!-- /{name} -->"
 # Which page has which tables, by the names of their places.
 PAGES: Final = {
     "README.md": ("headline",),
+    "docs/kafka-clusters.md": ("adopt",),
     "docs/performance.md": (
         *("targets", "curves", "neighbours", "profiles"),
         *("evenness", "evenness-capacities", "movement"),
@@ -40,6 +41,7 @@ def tables(results: Results) -> dict[str, str]:
     """By the names of their places."""
     return {
         "headline": _headline(results),
+        "adopt": _adopt(results),
         "targets": markdown(results),
         "neighbours": _neighbours(results),
         "profiles": _profiles(results),
@@ -106,6 +108,25 @@ def _headline(results: Results) -> str:
             [None, f"{start['first_answer']['median']:.1f} s" if start else None],
             absent="",
         ),
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _adopt(results: Results) -> str:
+    """The commands of a take-over, in seconds; what they found is checked by the bench."""
+    result = results.get("adopt", {})
+    sizes, figures = result.get("sizes", {}), result.get("figures", {})
+    commands = {
+        "adopt_s": "`adopt`",
+        "plan_s": "`plan`: nothing to do",
+        "second_run_s": "`adopt` again: nothing to send",
+        "verify_strict_s": "`verify --strict`: no finding",
+    }
+    rows = [
+        f"| {sizes.get('topics', 0):,} topics × {sizes.get('partitions', 0)} partitions on "
+        f"{sizes.get('brokers', 0)} brokers | seconds |",
+        "| --- | --- |",
+        *(f"| {what} | {figures[name]:.1f} |" for name, what in commands.items() if figures),
     ]
     return "\n".join(rows) + "\n"
 
