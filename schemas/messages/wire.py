@@ -164,7 +164,7 @@ class ThrottleValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovesRun:
-    """What `apply --moves` is about to do, or has under way: recorded before it is done."""
+    """How far a run that moves partitions is: each wave is recorded before it is begun."""
 
     cluster_id: str  # the assigner's
     run_id: str
@@ -178,3 +178,20 @@ class MovesRun:
     moves_done: int
     bytes_total: int
     bytes_done: int
+    began_at: int = 0  # ms since the epoch; 0: not known
+    waves: int = 0  # of the run; 0: not known
+    moves_failed: int = 0
+    bytes_failed: int = 0
+    failures: tuple[str, ...] = ()  # why it stopped, and the first of those that failed
+
+    def moves_by_state(self) -> dict[str, int]:
+        """How many moves are pending, done, failed; what is under way is pending."""
+        return _by_state(self.moves_total, self.moves_done, self.moves_failed)
+
+    def bytes_by_state(self) -> dict[str, int]:
+        """How many bytes are pending, done, failed."""
+        return _by_state(self.bytes_total, self.bytes_done, self.bytes_failed)
+
+
+def _by_state(total: int, done: int, failed: int) -> dict[str, int]:
+    return {"pending": max(0, total - done - failed), "done": done, "failed": failed}

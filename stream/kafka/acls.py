@@ -115,6 +115,12 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             "`watch`, `produce --wait`, `explain`, `ui`; "
             "a consumer of your own needs those it reads",
         ),
+        Grant(
+            (APPLIED_TOPICS,),
+            "Read",
+            "only for what is being moved, in `ui` and `explain`; the job's user needs it for its "
+            "metrics of moves",
+        ),
     ),
     Role.GROUP: (
         Grant(

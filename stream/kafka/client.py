@@ -167,7 +167,7 @@ class Reader:
 
     What is answered after a Reader was made is seen by it. Of the topics in `keys` it reads only
     the partition that has this key. With `back` it begins so many offsets before the present end of
-    each partition.
+    each partition. A fetch waits `fetch_wait_ms` for something new: short is prompt, and costs.
     """
 
     def __init__(
@@ -178,6 +178,7 @@ class Reader:
         from_beginning: bool = False,
         keys: Mapping[str, bytes] | None = None,
         back: int = 0,
+        fetch_wait_ms: int = 20,
     ) -> None:
         self._short = {topic_name(name, prefix=connection.prefix): name for name in topics}
         settings: dict[str, Any] = {
@@ -185,7 +186,7 @@ class Reader:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,  # reports how far has been read
-            "fetch.wait.max.ms": 20,
+            "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.message.max.bytes": MAP_MESSAGE_SIZE_MAX,
             "log_level": 0,
         }

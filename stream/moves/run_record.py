@@ -22,9 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from confluent_kafka import KafkaError, KafkaException, Producer
+from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import MOVES_KEY, MovesRun, MovesState
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.acls import Role, mover_name
@@ -32,6 +31,7 @@ from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.election import SESSION_SECONDS, LeaderElection
 from spu_assigner.stream.kafka.errors import ClientError, error_text, is_denied
+from spu_assigner.stream.kafka.moves_record import run_of
 from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
 from spu_assigner.stream.kafka.topic_admin import make_seen
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
@@ -41,6 +41,7 @@ GROUP_SECONDS_MAX: Final = 30.0  # brokers wait some seconds for more members of
 SILENT_SECONDS: Final = SESSION_SECONDS + 4.0  # one that was killed is out of the group by then
 POLL_SECONDS: Final = 0.1
 TRANSACTION_SECONDS_MAX: Final = 15
+ABORT_SECONDS_MAX: Final = 5.0
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
@@ -123,15 +124,26 @@ class Seat:
             SeatTakenError: another process has taken the seat; nothing was recorded.
             ClientError: it is not known whether it is recorded.
         """
-        run = replace(
-            run, run_id=self.run_id, holder=_holder(), recorded_at=time.time_ns() // 1_000_000
-        )
+        run = replace(run, run_id=self.run_id, holder=_holder(), recorded_at=_now_ms())
         with self._as_ours(), raise_fatal_cause(self._producer):
             self._producer.begin_transaction()
             self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
             deliver(self._producer)
             retry_until(self._producer.commit_transaction)
         self.latest = run
+
+    def note(self, run: MovesRun) -> None:
+        """Record how far a wave is, if that can be done now.
+
+        Moves and throttles are those of the last `write`: the next run resumes from either. What is
+        missed here is seen elsewhere: `check` finds who has taken the seat, and the next `write`
+        raises.
+        """
+        try:
+            self.write(run)
+        except (ClientError, SeatTakenError):
+            with suppress(KafkaException):
+                self._producer.abort_transaction(ABORT_SECONDS_MAX)
 
     def check(self) -> None:
         """Return if this process still has the seat; to be called often.
@@ -161,7 +173,7 @@ class Seat:
     def _read(self, messages: Any) -> None:
         for _, message in messages:
             if message.key() == MOVES_KEY.encode():
-                self.latest = _run_of(message)
+                self.latest = run_of(message)
 
     def _take_id(self, reader: Reader) -> None:
         """Fence who had the seat; then read what that process has recorded last."""
@@ -207,20 +219,28 @@ class Seat:
             ) from reason
 
 
+def begun_run(cluster_id: str) -> MovesRun:
+    """A run that has done nothing yet."""
+    return MovesRun(
+        cluster_id=cluster_id,
+        run_id="",
+        holder="",
+        state=MovesState.RUNNING,
+        recorded_at=0,
+        wave=0,
+        moves=(),
+        throttles=(),
+        moves_total=0,
+        moves_done=0,
+        bytes_total=0,
+        bytes_done=0,
+        began_at=_now_ms(),
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def _holder() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
-
-
-def _run_of(message: Message) -> MovesRun:
-    try:
-        found = decode_record(message.value() or b"")
-    except DecodeError as reason:
-        fault = str(reason)
-    else:
-        if isinstance(found, MovesRun):
-            return found
-        fault = f"it is a {type(found).__name__}"
-    raise MovesError(
-        f"{message.topic()} at offset {message.offset()} is no record of moves ({fault}); it was "
-        "written by another release, or by somebody else: use the release that wrote it"
-    )

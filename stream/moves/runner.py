@@ -33,7 +33,7 @@ from spu_assigner.stream.moves.reassigning import (
     PartitionShape,
     Reassigner,
 )
-from spu_assigner.stream.moves.run_record import Seat, SeatTakenError
+from spu_assigner.stream.moves.run_record import Seat, SeatTakenError, begun_run
 from spu_assigner.stream.moves.status import MoveProgress, fault_text, place_of, progress_of
 from spu_assigner.stream.moves.wave_guards import UnhealthyError, WaveThrottle, require_health
 from spu_assigner.stream.moves.waves import (
@@ -47,6 +47,8 @@ from spu_assigner.stream.moves.waves import (
 POLL_SECONDS: Final = 0.25
 COPIED_SECONDS: Final = 1.0  # between looks at the sizes of what is being copied
 SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what a broker shows: milliseconds
+NOTED_SECONDS: Final = 5.0  # between records of how far a wave is
+FAILURES_MAX: Final = 10  # that are recorded; the command shows all
 CANCEL_SECONDS_MAX: Final = 4.0
 CANCEL_QUIET_SECONDS: Final = 0.5  # a run that was overtaken may just have started some
 
@@ -85,20 +87,8 @@ class MovesRunner:
         self._output = output
         self._armed = armed
         self._throttle = WaveThrottle(kafka, output, rate=options.rate, force=options.force)
-        self._run = MovesRun(
-            cluster_id=cluster_id,
-            run_id="",
-            holder="",
-            state=MovesState.RUNNING,
-            recorded_at=0,
-            wave=0,
-            moves=(),
-            throttles=(),
-            moves_total=0,
-            moves_done=0,
-            bytes_total=0,
-            bytes_done=0,
-        )
+        self._run = begun_run(cluster_id)
+        self._noted = 0.0  # when it was recorded last how far a wave is
         self._absent: list[int] = []  # brokers that a wave waits for
         self.report = MovesReport()
 
@@ -117,10 +107,16 @@ class MovesRunner:
         if left is None or not (left.moves or left.throttles):
             return
         wave = left.wave - bool(left.moves)
-        self._run = replace(self._run, throttles=left.throttles, wave=wave)
+        begun = replace(self._run, throttles=left.throttles, wave=wave, waves=left.wave)
+        self._run = replace(
+            begun,
+            moves_total=len(left.moves),
+            bytes_total=sum(map(copied_bytes, left.moves)),
+        )
         if left.state is MovesState.CANCELLED:
             self._output.say("apply: an `apply --cancel` broke off; it is finished first")
             self.cancel(left)
+            self._run = replace(begun, throttles=self._run.throttles)
         elif left.moves:
             self._output.say(
                 f"apply: resumes a wave of {counted(len(left.moves), 'partition')} that "
@@ -148,9 +144,10 @@ class MovesRunner:
             brokers = self._kafka.brokers()
             for move in [each for each in left if not brokers.keys() >= {*each.after}]:
                 absent = sorted({*move.after} - brokers.keys())
-                self.report.failed[place_of(move)] = (
+                self._fail(
+                    move,
                     f"its list names brokers {listed(absent)}, which are not alive; start them, or "
-                    "decommission them, and run again"
+                    "decommission them, and run again",
                 )
             left = [each for each in left if place_of(each) not in self.report.failed]
             if not left:
@@ -164,7 +161,9 @@ class MovesRunner:
             left = [each for each in left if place_of(each) not in taken]
             self._wave(wave)
         self.report.left = len(left)
-        if self._run.moves_total or self._seat.latest is not None:
+        latest = self._seat.latest
+        is_open = latest is not None and latest.state is MovesState.RUNNING
+        if self._run.moves_total or is_open:  # Else the record stays that of the run before.
             state = MovesState.DONE if self.report.is_whole else MovesState.STOPPED
             self._record((), self._run.throttles, state=state)
         self._output.end()
@@ -228,10 +227,9 @@ class MovesRunner:
         self._output.planned(moves, count)
         self._run = replace(
             self._run,
-            moves_total=len(moves),
-            moves_done=0,
-            bytes_total=sum(map(copied_bytes, moves)),
-            bytes_done=0,
+            waves=self._run.wave + count,
+            moves_total=self._run.moves_total + len(moves),
+            bytes_total=self._run.bytes_total + sum(map(copied_bytes, moves)),
         )
 
     def _next(
@@ -316,8 +314,9 @@ class MovesRunner:
         """
         lists = {place_of(each): each.after for each in wave}
         failures = self._kafka.reassign(lists)
-        for at, reason in failures.items():
-            self.report.failed[at] = f"Kafka does not move it: {reason}; fix that and run again"
+        for move in [each for each in wave if place_of(each) in failures]:
+            reason = failures[place_of(move)]
+            self._fail(move, f"Kafka does not move it: {reason}; fix that and run again")
         try:
             self._seat.check()
         except SeatTakenError:
@@ -343,7 +342,8 @@ class MovesRunner:
                 if state is MoveProgress.DONE:
                     moved.append(pending.pop(at))
                 elif is_lost or state not in _NOT_ENDED:
-                    self._fail(pending.pop(at), state, shapes.get(at), ongoing.get(at))
+                    move = pending.pop(at)
+                    self._fail(move, fault_text(move, state, shapes.get(at), ongoing.get(at)))
             if not pending:
                 return moved
             if now > looked + COPIED_SECONDS:
@@ -352,19 +352,15 @@ class MovesRunner:
             self._seat.check()
             time.sleep(POLL_SECONDS)
 
-    def _fail(
-        self,
-        move: MovedPartition,
-        state: MoveProgress,
-        shape: PartitionShape | None,
-        ongoing: Ongoing | None,
-    ) -> None:
-        text = (
-            "was cancelled by somebody else; run again to move it"
-            if state is MoveProgress.TO_START
-            else fault_text(move, state, shape, ongoing)
-        )
-        self.report.failed[place_of(move)] = text
+    def _fail(self, move: MovedPartition, why: str) -> None:
+        at = place_of(move)
+        if at not in self.report.failed:
+            self._run = replace(
+                self._run,
+                moves_failed=self._run.moves_failed + 1,
+                bytes_failed=self._run.bytes_failed + copied_bytes(move),
+            )
+        self.report.failed[at] = why
 
     def _states(self, wave: Sequence[MovedPartition]) -> dict[Partition, MoveProgress]:
         """How far each move is; what cannot be moved any more is reported."""
@@ -374,7 +370,7 @@ class MovesRunner:
         for move in wave:
             at = place_of(move)
             if states[at] in (MoveProgress.GONE, MoveProgress.OTHERS):
-                self._fail(move, states[at], shapes.get(at), ongoing.get(at))
+                self._fail(move, fault_text(move, states[at], shapes.get(at), ongoing.get(at)))
         return states
 
     def _show_copied(
@@ -395,7 +391,16 @@ class MovesRunner:
             for each in pending
             for broker in adding(each)
         )
-        self._output.copied(copied + sum(map(copied_bytes, moved)))
+        copied += sum(map(copied_bytes, moved))
+        self._output.copied(copied)
+        if time.monotonic() > self._noted + NOTED_SECONDS:
+            done = replace(
+                self._run,
+                moves_done=self._run.moves_done + len(moved),
+                bytes_done=self._run.bytes_done + copied,
+            )
+            self._seat.note(done)
+            self._noted = time.monotonic()
 
     def _cleared(self) -> tuple[ThrottleValue, ...]:
         """Remove the throttle that is recorded; what could not be removed."""
@@ -409,7 +414,15 @@ class MovesRunner:
         *,
         state: MovesState = MovesState.RUNNING,
     ) -> None:
-        self._run = replace(self._run, moves=tuple(moves), throttles=tuple(throttles), state=state)
+        failed = [f"{topic}-{number}: {why}" for (topic, number), why in self.report.failed.items()]
+        stopped = [self.report.stopped] if self.report.stopped else []
+        self._run = replace(
+            self._run,
+            moves=tuple(moves),
+            throttles=tuple(throttles),
+            state=state,
+            failures=(*stopped, *failed[:FAILURES_MAX]) or self._run.failures,
+        )
         self._seat.write(self._run)
 
 

@@ -57,7 +57,9 @@ def fault_text(
     shape: PartitionShape | None,
     ongoing: Ongoing | None,
 ) -> str:
-    """Why a move is not made, of one that is GONE or with OTHERS."""
+    """Why a move is not made, of one that is GONE, with OTHERS, or TO_START and not begun."""
+    if progress is MoveProgress.TO_START:
+        return "was cancelled by somebody else; run again to move it"
     if progress is MoveProgress.GONE or shape is None:
         return "the topic was deleted, or made again, meanwhile; plan again"
     if ongoing is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -17,14 +17,9 @@ from spu_assigner.core.base.events import Event, OnShortage, Policy
 from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.messages.codec import encode_record
-from spu_assigner.schemas.messages.wire import (
-    MOVES_KEY,
-    AppliedTopic,
-    MovesRun,
-    MovesState,
-    Origin,
-)
+from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.moves.run_record import begun_run
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
 from support.job.small_job import small_job
@@ -154,20 +149,7 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
     ledger = AppliedLedger(settings.connection(), "c1", is_there=True)
     ledger.record([made])
     ledger.forget(["walked"])
-    run = MovesRun(
-        cluster_id="c1",
-        run_id="r",
-        holder="process 1",
-        state=MovesState.DONE,
-        recorded_at=1,
-        wave=1,
-        moves=(),
-        throttles=(),
-        moves_total=2,
-        moves_done=2,
-        bytes_total=3,
-        bytes_done=3,
-    )
+    run = replace(begun_run("c1"), run_id="r", moves_total=2)
     Kafka(settings).send_raw("applied-topics", MOVES_KEY.encode(), encode_record(run))
     with registry_client(contract.avro_schemas) as client:
         read = {
@@ -200,7 +182,9 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
         "c1/even": [{**asdict(made), "origin": "CREATED"}],
         "c1/walked": [None],
         "c1/walked/intent": [None],
-        MOVES_KEY: [{**asdict(run), "state": "DONE", "moves": [], "throttles": []}],
+        MOVES_KEY: [
+            {**asdict(run), "state": "RUNNING", "moves": [], "throttles": [], "failures": []}
+        ],
     }
     markers = read.pop("receiveMarkers")
     assert read.pop("receiveLastMarkers")[-1] == markers[-1]

@@ -23,11 +23,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import SpuJoined, SpuLeft, TopicDelete
+from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import (
+    MOVES_KEY,
     AppliedTopic,
     CommitMarker,
-    MovesRun,
-    MovesState,
     Origin,
 )
 from spu_assigner.stream.config.settings import Settings
@@ -48,6 +48,7 @@ from spu_assigner.stream.kafka.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Reso
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import AccessError, TopicsError
+from spu_assigner.stream.kafka.moves_record import latest_run
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics, topic_faults
 from spu_assigner.stream.kafka.topics import (
     APPLIED_TOPICS,
@@ -57,7 +58,7 @@ from spu_assigner.stream.kafka.topics import (
     SPU_EVENTS,
 )
 from spu_assigner.stream.moves.reassigning import Reassigner
-from spu_assigner.stream.moves.run_record import Seat
+from spu_assigner.stream.moves.run_record import Seat, begun_run
 from spu_assigner.stream.moves.throttle import LEADERS, RATES, Place
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.apply import apply_plan
@@ -88,20 +89,7 @@ def rights(role: Role, prefix: str = PREFIX) -> tuple[Acl, ...]:
     return acls(role, prefix=prefix, query_name=QUERY, group=GROUP, cluster_id=CLUSTER)
 
 
-NOTHING_MOVED = MovesRun(
-    cluster_id="c1",
-    run_id="",
-    holder="",
-    state=MovesState.DONE,
-    recorded_at=0,
-    wave=0,
-    moves=(),
-    throttles=(),
-    moves_total=0,
-    moves_done=0,
-    bytes_total=0,
-    bytes_done=0,
-)
+NOTHING_MOVED = begun_run("c1")
 CASES = [
     pytest.param(role, number, id=f"{role}-{acl.name}-{acl.operation}")
     for role in Role
@@ -132,6 +120,7 @@ def users(secured: Secured) -> Iterator[Secured]:
     everybody = settings_of_everybody(secured, PREFIX)
     send(everybody)
     produce(everybody)
+    record_moves(everybody)
     with small_job(settings_of_everybody(secured, RECOVERED_PREFIX)) as job:
         events = Events("c1")
         job.apply([*events.joins(0, 1), events.create("a", 2, 2)])
@@ -241,6 +230,15 @@ def produce(settings: Settings) -> None:
     assert [sent.error for sent in results] == [None, None]
 
 
+def record_moves(settings: Settings) -> None:
+    """As a run that moved nothing."""
+    results: list[SentMessage] = []
+    sender = Sender(settings.connection(), results.append, [APPLIED_TOPICS])
+    sender.send_raw(APPLIED_TOPICS, key=MOVES_KEY, value=encode_record(NOTHING_MOVED))
+    sender.flush()
+    assert [sent.error for sent in results] == [None]
+
+
 def check_settings(client: Mapping[str, Any], *, prefix: str, role: Role | None = None) -> None:
     """As `check_topics`, but without the look at the role's rights."""
     with DiagnosedAdmin(client) as admin:
@@ -261,6 +259,7 @@ def consume(settings: Settings) -> None:
     with Reader(settings.connection(), topics, from_beginning=True) as reader:
         found = {topic for topic, _ in reader.drain_messages()}
     assert found == set(topics)
+    assert latest_run(settings.connection()) is not None
 
 
 def create(settings: Settings) -> None:

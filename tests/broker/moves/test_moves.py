@@ -62,9 +62,11 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
     record = mover.record()
     assert record is not None
     assert (record.state, record.moves, record.throttles) == (MovesState.DONE, (), ())
-    assert (record.moves_total, record.moves_done) == (4, 4)
+    assert record.moves_by_state() == {"pending": 0, "done": 4, "failed": 0}
     assert record.bytes_done == record.bytes_total > 0
+    assert (record.wave, record.waves, record.failures) == (4, 4, ())
     assert mover.move()[:2] == (0, ["0 created, 0 grown, 0 deleted; 1 as mapped before"])
+    assert mover.record() == record  # Of the run that moved something.
 
 
 @pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
@@ -105,6 +107,14 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
     mover.map({"orders": AFTER})
     with mover.running("--throttle", "1kB/s") as process:
         until(lambda: operator.lists("orders")["orders"][2] == AFTER[2])
+        begun = until(lambda: record if (record := mover.record()) and record.wave == 2 else None)
+        noted = until(lambda: record if (record := mover.record()) != begun else None)
+        assert (noted.state, noted.moves, noted.throttles) == (
+            MovesState.RUNNING,
+            begun.moves,
+            begun.throttles,
+        )
+        assert (noted.moves_done, noted.moves_total) == (1, 4)
         status, lines, errors = mover.move()
         assert (status, lines) == (1, [])
         assert errors[0].startswith(
@@ -214,5 +224,12 @@ def test_topics_that_others_delete_or_move_meanwhile_have_a_line_each(mover: Mov
         assert process.returncode == 1
     assert f"{operator.name('gone')}-0: the topic was deleted, or made again, meanwhile" in told
     assert f"{operator.name('stolen')}-0: " in told
+    record = mover.record()
+    assert record is not None
+    assert record.state is MovesState.STOPPED
+    assert record.moves_by_state() == {"pending": 0, "done": 1, "failed": 2}
+    assert all(count > 0 for count in (record.bytes_done, record.bytes_failed))
+    assert all(f"apply: {line}" in told for line in record.failures), told
+    assert len(record.failures) == 2
     operator.until("kept", [[1, 3]])
     assert mover.throttles("kept", "stolen") == {}

@@ -11,17 +11,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from spu_assigner.schemas.messages.wire import MovesRun
 from spu_assigner.stream.job.failpoints import VARIABLE
+from spu_assigner.stream.kafka.moves_record import latest_run
 from spu_assigner.stream.moves.reassigning import Reassigner
-from spu_assigner.stream.moves.run_record import Seat
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
 from support.job.operator import Lists, Operator
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
 VALUE_SIZE = 256 * 1024
+_T = TypeVar("_T")
 SECONDS_MAX = 240.0  # until something is seen: milliseconds, or the seconds of a slow machine
 
 
@@ -109,9 +111,7 @@ class Mover:
 
     def record(self) -> MovesRun | None:
         """What is recorded of the last run."""
-        with Seat(self._connection) as seat:
-            seat._open()
-            return seat.latest
+        return latest_run(self._connection)
 
     def fill(self, topic: str, partitions: int, values: int) -> None:
         """Write so many values to each partition."""
@@ -154,8 +154,10 @@ class Mover:
         return [found[at].leader for at in sorted(found)]
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def until(look: Callable[[], _T | None]) -> _T:
+    """What it gives, once that is something."""
     deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
+    while not (found := look()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    return found
