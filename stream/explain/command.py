@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -81,8 +82,30 @@ def explain(
     count = 0 if newest.replicas is None else len(newest.replicas)
     if partition is not None and partition >= count:
         raise PartitionUnknownError(topic=topic, partition=partition, count=count)
-    _print(found, range(count) if partition is None else [partition], output)
+    partitions = range(count) if partition is None else [partition]
+    _print(found, partitions, output)
+    if output == "table":
+        _print_moves(connection, cluster, topic, partitions)
     return 0
+
+
+def _print_moves(
+    connection: Connection, cluster_id: str, topic: str, partitions: range | list[int]
+) -> None:
+    """A line for each partition that is being moved; none where that is not known."""
+    from spu_assigner.stream.kafka.errors import ClientError
+    from spu_assigner.stream.kafka.moves_record import latest_run, move_of
+
+    run = None
+    with suppress(ClientError):
+        run = latest_run(connection)
+    for partition in partitions:
+        move = move_of(run, cluster_id, topic, partition)
+        if move is not None:
+            click.echo(
+                f"{cluster_id}/{topic} partition {partition} is in the wave that is being moved: "
+                f"{list(move.before)} → {list(move.after)}"
+            )
 
 
 def _print(found: ClusterOutputs, partitions: range | list[int], output: Form) -> None:

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.explain.rendering import decision_lines
 from spu_assigner.stream.inspect.plot import bars, foreign, style
 from spu_assigner.stream.inspect.report import (
@@ -35,6 +37,7 @@ from spu_assigner.stream.inspect.report import (
     waiting_requests,
 )
 from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.moves_record import move_of
 from spu_assigner.stream.kafka.outputs import ClusterUnknownError, read_cluster
 from spu_assigner.stream.ui.known import ClusterDamagedError, Known
 from spu_assigner.stream.ui.live import Live
@@ -43,6 +46,7 @@ from spu_assigner.stream.ui.views import (
     NotFoundError,
     Reports,
     found,
+    moves_view,
     rack_colours,
     ring_view,
     sliced,
@@ -78,6 +82,7 @@ def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
         app.before_request(_refuse_foreign_names)
     app.jinja_options = {"finalize": foreign, "trim_blocks": True, "lstrip_blocks": True}
     app.jinja_env.filters.update(number=_number, share=_share, moment=_moment)
+    app.jinja_env.filters.update(size=_size, duration=duration_text)
     app.jinja_env.globals.update(link=_link, lines_of=decision_lines, order_names=ORDER_NAMES)
     _Pages(app, live)
     app.register_error_handler(Exception, _fault)
@@ -102,6 +107,7 @@ class _Pages:
             ("/clusters/<cluster_id>/topics/<topic>", self.topic),
             ("/clusters/<cluster_id>/topics/<topic>/explain", self.explain),
             ("/clusters/<cluster_id>/waiting", self.waiting),
+            ("/moves", self.moves),
             ("/dead-letters", self.dead_letters),
             ("/version", self.version),
             ("/plot.css", self.plot_style),
@@ -119,17 +125,30 @@ class _Pages:
             # None is noted where a request is refused before it is looked at.
             "version": g.get("version") or self._version(cluster_id),
             "cluster_id": cluster_id,
-            "watch": _link("version", cluster_id=cluster_id),
+            "watch": _link("version", cluster_id=cluster_id, of=self._moves_only()),
             "servers": self._live.connection.bootstrap_servers,
             "prefix": self._live.connection.prefix,
         }
 
+    def _moves_only(self) -> str | None:
+        """Whether the page shows moves, and nothing of clusters."""
+        return "moves" if request.endpoint == "moves" or _text("of") == "moves" else None
+
     def _version(self, cluster_id: str | None) -> str:
-        health = self._live.health
-        with self._live.known() as known:
-            number = known.version if cluster_id is None else known.cluster_version(cluster_id)
+        health, number = self._live.health, self._moves_version()
+        if not self._moves_only():
+            with self._live.known() as known:
+                whole = known.version if cluster_id is None else known.cluster_version(cluster_id)
+            number = str(whole)
         percent = 100 if health.is_loaded else 100 * health.read // max(health.total, 1)
         return f"{self._token}.{number}.{percent}.{int(health.trouble is not None)}"
+
+    def _moves_version(self) -> str:
+        moves = self._live.moves
+        parts = (moves.has_topic, moves.trouble is not None)
+        view = None if moves.run is None else moves_view(moves.run, now_ms=_now_ms())
+        at = () if view is None else (view.run.recorded_at, view.is_silent)
+        return "-".join(str(int(each)) for each in (*parts, *at))
 
     @contextmanager
     def _cluster(self, cluster_id: str) -> Iterator[tuple[Known, ClusterState]]:
@@ -235,13 +254,29 @@ class _Pages:
                 )
             [why] = explain(read.outputs, read.maps, [partition])
         return render_template(
-            "explain.html", topic=topic, partition=partition, partitions=len(newest), why=why
+            "explain.html",
+            topic=topic,
+            partition=partition,
+            partitions=len(newest),
+            why=why,
+            move=move_of(self._live.moves.run, cluster_id, topic, partition),
         )
 
     def waiting(self, cluster_id: str) -> str:
         with self._cluster(cluster_id) as (_, state):
             rows = sliced(waiting_requests(state), _page())
         return render_template("waiting.html", rows=rows)
+
+    def moves(self) -> str:
+        moves = self._live.moves
+        run = moves.run
+        return render_template(
+            "moves.html",
+            view=None if run is None else moves_view(run, now_ms=_now_ms()),
+            rows=sliced(() if run is None else run.moves, _page()),
+            trouble=moves.trouble,
+            has_topic=moves.has_topic,
+        )
 
     def dead_letters(self) -> str:
         with self._live.known() as known:
@@ -307,6 +342,14 @@ def _link(endpoint: str, **given: Any) -> str:
         if value not in (None, "") and (name not in ("page", "racks") or value != 1)
     }
     return url_for(endpoint, **values)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _size(value: float) -> str:
+    return bytes_text(int(value))
 
 
 def _number(value: float) -> str:

@@ -23,6 +23,7 @@ from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.errors import ClientError, RenewedError
+from spu_assigner.stream.kafka.moves_record import MovesFollower
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
 from spu_assigner.stream.ui.known import STATE_TOPICS, Known
 
@@ -58,6 +59,7 @@ class Live:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.health = ReadingHealth()
+        self.moves = MovesFollower(connection)
         self._lock = threading.RLock()
         self._known = Known()
         self._stopping = threading.Event()
@@ -67,6 +69,7 @@ class Live:
     def __enter__(self) -> Self:
         self._first = _Readers(self.connection)
         self._thread.start()
+        self.moves.start()
         return self
 
     def __exit__(
@@ -76,6 +79,7 @@ class Live:
         trace: TracebackType | None,
     ) -> None:
         self._stopping.set()
+        self.moves.close()
         self._thread.join(END_SECONDS_MAX)
 
     @contextmanager

@@ -1,4 +1,5 @@
-"""What the templates show that the state does not hold as it is: pages of lists, reports, the ring.
+"""What the templates show that the state does not hold as it is: pages of lists, reports, the ring,
+moves.
 
 Rules: lists are cut into pages here, and never built whole, except names; a report on a cluster,
 which goes through all its topics, is made again after a change at most a fifth of the time.
@@ -15,7 +16,9 @@ from typing import Any, Final
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.inspect.report import ClusterReport, SpuLoad, cluster_report
+from spu_assigner.stream.kafka.moves_record import is_silent
 from spu_assigner.stream.ui.known import Known
 
 ROWS: Final = 50  # of a page
@@ -23,6 +26,7 @@ REPORTS_MAX: Final = 1_000  # that are kept
 IDLE: Final = 5.0  # times what a report costs, until the next is made
 NODES_MAX: Final = 120  # members of a ring that are drawn one by one; above, racks are
 RACK_COLOURS: Final = 8  # in the style sheet; a ninth rack has the first colour again
+SPEED_SECONDS_LEAST: Final = 2.0  # before that it says nothing
 OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 ORDER_NAMES: Final = {
     Order.ID: "by id",
@@ -140,4 +144,36 @@ def ring_view(
         members=members if len(members) <= NODES_MAX else (),
         rack_sizes=Counter(load.rack for load in members),
         outside=[load for load in loads if load.state != "online"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesView:
+    """The run that moves partitions, or the last one."""
+
+    run: MovesRun
+    is_running: bool
+    is_silent: bool  # it has not ended, and records nothing any more
+    moves: Mapping[str, int]  # pending, done, failed
+    bytes: Mapping[str, int]  # likewise
+    throttle: int | None  # bytes a second of a broker; None: there is none now
+    seconds: float  # from its beginning to its last record
+    speed: float | None  # bytes a second; None: it says nothing yet
+
+
+def moves_view(run: MovesRun, *, now_ms: int) -> MovesView:
+    """What the page shows of a run."""
+    rates = (each.value for each in run.throttles if each.broker is not None)
+    seconds = max(0, run.recorded_at - run.began_at) / 1000 if run.began_at else 0.0
+    return MovesView(
+        run=run,
+        is_running=run.state is MovesState.RUNNING,
+        is_silent=is_silent(run, now_ms=now_ms),
+        moves=run.moves_by_state(),
+        bytes=run.bytes_by_state(),
+        throttle=next((int(rate) for rate in rates), None),
+        seconds=seconds,
+        speed=run.bytes_done / seconds
+        if run.bytes_done and seconds >= SPEED_SECONDS_LEAST
+        else None,
     )

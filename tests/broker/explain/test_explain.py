@@ -6,15 +6,18 @@ The outputs are written by the parts of the job themselves, without Spark.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.outputs import read_cluster
+from spu_assigner.stream.moves.run_record import Seat, begun_run
 from support.events.builders import Events
 from support.job.small_job import small_job
 
@@ -97,6 +100,18 @@ def test_a_life_is_explained_from_the_topics(settings: Settings) -> None:
     assert text.startswith("c1/table partition 6: ")
     assert "gap" in text
     assert "not in the ring: SPU 5, offline" in text
+
+    assert "moved" not in text
+    move = MovedPartition(
+        topic="table", topic_id="", partition=6, before=(0, 1), after=(2, 1), size_bytes=0
+    )
+    with Seat(connection) as seat:
+        seat.take_over()
+        seat.write(replace(begun_run("c1"), moves=(move,)))
+    assert asked(settings, "c1", "table", "6").stdout == (
+        f"{text}c1/table partition 6 is in the wave that is being moved: [0, 1] → [2, 1]\n"
+    )
+    assert asked(settings, "c1", "table", "5").stdout.count("being moved") == 0
 
     [waiting] = explained(settings, "c1", "large")
     assert (waiting["type"], waiting["code"]) == ("waiting", "INSUFFICIENT_SPUS")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.acls import Role, acls
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.moves.run_record import Seat, begun_run
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
@@ -115,7 +116,9 @@ def test_from_the_list_of_clusters_to_why_a_partition_is_there(shown: Shown, pag
     expect(page.locator("#letters")).to_contain_text("UNDECODABLE")
 
 
-def test_what_comes_is_shown_without_loading_the_page_again(shown: Shown, page: Page) -> None:
+def test_what_comes_is_shown_without_loading_the_page_again(
+    shown: Shown, page: Page, kafka: SharedBroker
+) -> None:
     """A page that is left open on a wall must be right."""
     events = Events("wall", first=5_000)
     shown.job.apply([*events.joins(0, 1, 2, capacity=10), events.create("t", 2, 2)])
@@ -132,6 +135,16 @@ def test_what_comes_is_shown_without_loading_the_page_again(shown: Shown, page: 
     expect(page.locator("svg.ring [data-spu='1']")).to_have_attribute("data-state", "offline")
     shown.job.apply([events.join(1, capacity=10)])
     expect(page.locator("svg.ring [data-spu='1']")).to_have_attribute("data-state", "online")
+    assert page.evaluate("window.wasLoadedOnce")
+
+    page.get_by_role("link", name="Moves").click()
+    expect(page.locator("#moves")).to_contain_text("No moves so far.")
+    page.evaluate("window.wasLoadedOnce = true")
+    with Seat(settings_of(kafka.bootstrap_servers).connection()) as seat:
+        seat.take_over()
+        for done in (1, 2):
+            seat.write(replace(begun_run("wall"), moves_total=2, moves_done=done))
+            expect(page.locator("#moves")).to_contain_text(f"{2 - done} pending, 0 failed")
     assert page.evaluate("window.wasLoadedOnce")
 
 
@@ -212,6 +225,9 @@ def test_a_consumers_rights_are_enough(secured: Secured, page: Page) -> None:
     events = Events()
     with small_job(settings_of(secured.broker.bootstrap_servers, prefix)) as job:
         job.apply([*events.joins(0, 1, 2, capacity=10), events.create("t", 2, 2)])
+    with Seat(settings_of(secured.broker.bootstrap_servers, prefix).connection()) as seat:
+        seat.take_over()
+        seat.write(begun_run("c1"))
     environ = secured.environ(
         user,
         SPU_ASSIGNER_SASL_MECHANISM="PLAIN",
@@ -222,3 +238,5 @@ def test_a_consumers_rights_are_enough(secured: Secured, page: Page) -> None:
         open_when_there(page, pages, "c1", "/topics/t")
         page.get_by_role("link", name="1", exact=True).click()
         expect(page.locator(".reasons").first).to_contain_text("ring of 3")
+        page.get_by_role("link", name="Moves").click()
+        expect(page.locator("#moves")).to_contain_text("Run of cluster c1")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from typing import Any, cast
 
+from flask.testing import FlaskClient
 from spu_assigner.core.base.events import Event
 from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.moves_record import MovesFollower
 from spu_assigner.stream.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.ui.known import Known
 from spu_assigner.stream.ui.live import Live, ReadingHealth
@@ -67,6 +71,7 @@ class Still:
         self._lock = threading.RLock()
         self.health = health or ReadingHealth(trouble=None, read=1, total=1, is_loaded=True)
         self.connection = Connection(bootstrap_servers="127.0.0.1:1")
+        self.moves = MovesFollower(self.connection)
 
     @contextmanager
     def known(self) -> Iterator[Known]:
@@ -75,3 +80,29 @@ class Still:
 
     def as_live(self) -> Live:
         return cast(Live, self)
+
+
+class Text(HTMLParser):
+    """What a reader sees, and the elements there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("td", "th", "strong", "small", "h2", "li"):
+            self.text += " "
+
+
+def read(pages: FlaskClient, path: str, status: int = 200) -> Text:
+    answer = pages.get(path)
+    assert answer.status_code == status
+    page = Text()
+    page.feed(answer.text)
+    page.text = re.sub(r"\s+", " ", page.text)
+    return page
