@@ -28,7 +28,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from spu_assigner.core.state.figures import Figures
-from spu_assigner.schemas.messages.wire import PartitionPosition
+from spu_assigner.schemas.messages.wire import MovesRun, MovesState, PartitionPosition
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.metrics.health import JobHealth
@@ -77,9 +77,18 @@ class BatchReport:
 
 
 class Metrics(Collector):
-    """Counts of one job, in a registry of their own; any thread may report and scrape."""
+    """Counts of one job, in a registry of their own; any thread may report and scrape.
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    Args:
+        moves: the run that moves partitions, or the last one; None: none is known.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        moves: Callable[[], MovesRun | None] = lambda: None,
+    ) -> None:
         self.registry = prometheus.CollectorRegistry(auto_describe=False)
         self._answers = self._counter(
             "answers", "messages of topic-status in committed batches", "request", "status", "code"
@@ -107,6 +116,7 @@ class Metrics(Collector):
         )
         self.registry.register(self)
         self._clock = clock
+        self._moves = moves
         self._lock = threading.Lock()  # for what follows
         self._statuses: Counter[str] = Counter()  # of all answers
         self._clusters: dict[str, Figures] = {}
@@ -234,6 +244,9 @@ class Metrics(Collector):
             values.append(("marker_age_seconds", "since the last committed batch", age))
         for name, what, value in values:
             yield GaugeMetricFamily(PREFIX + name, what, value=value)
+        run = self._moves()
+        if run is not None:
+            yield from _moves_families(run, now=self._clock())
 
     def _move(self, positions: Mapping[Place, int]) -> None:
         for place, position in positions.items():
@@ -242,6 +255,23 @@ class Metrics(Collector):
     def _add_parts(self, parts: Mapping[str, float]) -> None:
         for name, seconds in parts.items():
             self._parts.labels(name).inc(seconds)
+
+
+def _moves_families(run: MovesRun, *, now: float) -> Iterator[Metric]:
+    for name, what, figures in (
+        ("moves", "partitions of the last run of apply --moves or drain", run.moves_by_state()),
+        ("moves_bytes", "bytes that it has, or had, to copy", run.bytes_by_state()),
+    ):
+        family = GaugeMetricFamily(PREFIX + name, what, labels=["state"])
+        for state, count in figures.items():
+            family.add_metric([state], count)
+        yield family
+    age = max(0.0, now - run.recorded_at / 1000)
+    for name, what, value in (
+        ("moves_running", "1 until that run has ended", float(run.state is MovesState.RUNNING)),
+        ("moves_record_age_seconds", "since it recorded how far it is", age),
+    ):
+        yield GaugeMetricFamily(PREFIX + name, what, value=value)
 
 
 def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:

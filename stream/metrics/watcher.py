@@ -2,8 +2,8 @@
 ends.
 
 It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, two
-requests to the broker each `LAG_SECONDS`. What does not answer is left out and asked again; the
-query continues in either case.
+requests to the broker each `LAG_SECONDS`, and two a second where moves are recorded. What does not
+answer is left out and asked again; the query continues in either case.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from spu_assigner.stream.metrics.server import MetricsServer, application, liste
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from pyspark.sql.streaming.query import StreamingQuery
+    from spu_assigner.stream.kafka.moves_record import MovesFollower
 
 # Spark keeps the last 100 progresses: ten seconds of its smallest batches.
 LOOK_SECONDS: Final = 1.0
@@ -40,7 +41,8 @@ class Watch:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.metrics = Metrics()
+        self._moves: MovesFollower | None = None
+        self.metrics = Metrics(moves=lambda: None if self._moves is None else self._moves.run)
         self.health = JobHealth(settings.query_name)
         self._settings = settings
         self._over = threading.Event()
@@ -64,11 +66,15 @@ class Watch:
         self.health.done(StartStep.QUERY)
         if self._server is None:
             return  # Nobody will ask.
+        from spu_assigner.stream.kafka.moves_record import MovesFollower
+
         self._query = query._jsq
         for name, run in (("watch-spark", self._watch_spark), ("watch-kafka", self._watch_kafka)):
             thread = DaemonThread(run, name)
             thread.start()
             self._threads.append(thread)
+        self._moves = MovesFollower(self._settings.connection())
+        self._moves.start()
 
     def resumed(self, query: StreamingQuery) -> None:
         """Watch a query that continues where the former one stopped."""
@@ -80,6 +86,8 @@ class Watch:
         """Stop watching and serving."""
         self.health.ended(ENDED)
         self._over.set()
+        if self._moves is not None:
+            self._moves.close()
         for thread in self._threads:
             thread.join(END_SECONDS)
         if self._server is not None:

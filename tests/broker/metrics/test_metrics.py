@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import start
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.moves.run_record import Seat, begun_run
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, SHARDS
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka
@@ -133,6 +134,9 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
     )
     broker = Kafka(settings)
     sent = send_all_kinds(broker)
+    with Seat(settings.connection()) as seat:
+        seat.take_over()
+        seat.write(replace(begun_run("one"), moves_total=3, moves_done=1))
 
     def is_shown(page: str) -> bool:
         found = values(page)
@@ -140,6 +144,7 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
             found.get(("spu_assigner_events_total", f"{PREFIX}topic-events")) == sent
             and found["spu_assigner_batch_seconds_count",] > 0
             and ("spu_assigner_lag_messages", "0", f"{PREFIX}topic-events") in found
+            and ("spu_assigner_moves_running",) in found
         )
 
     with start(settings) as job:
@@ -223,6 +228,8 @@ def test_clusters_are_reported_as_they_are(watched: Watched) -> None:
     assert counted == {
         "ring_size": 2,
         "saturated_spus": 0,
+        "cordoned_spus": 0,
+        "demoted_spus": 0,
         "offline_spus": 1,
         "capacity": 2 * 6_998,
         "capacity_share": 6 / (2 * 6_998),
@@ -274,6 +281,14 @@ def test_after_a_restart_nothing_is_counted_of_a_batch_that_was_sent(watched: Wa
         found["spu_assigner_cluster_assigned_partitions", "one"]
         == (values(watched.pages[0])["spu_assigner_cluster_assigned_partitions", "one"])
     )
+
+
+def test_the_moves_of_partitions_are_those_that_are_recorded(watched: Watched) -> None:
+    """Another process moves them; the job reads how far it is."""
+    found = values(watched.pages[0])
+    assert found["spu_assigner_moves", "pending"] == 2
+    assert found["spu_assigner_moves", "done"] == 1
+    assert found["spu_assigner_moves_running",] == 1
 
 
 def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> None:
