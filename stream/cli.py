@@ -45,6 +45,7 @@ _COMMANDS: Final = {
     "plan": ("plan.command", "Show what would make Kafka's topics as their replica maps."),
     "apply": ("plan.command", "Make Kafka's topics as their replica maps."),
     "drain": ("drain.command", "Empty a broker, so that it may be switched off."),
+    "rebalance": ("drain.rebalance_command", "Even out a cluster, maps and data."),
     "doctor": ("doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
     "schemas": ("contract.command", "Put schemas into a Schema Registry, or check one."),

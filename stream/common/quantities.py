@@ -12,7 +12,7 @@ _FACTORS: Final = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", start=1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", start=1)},
 }
-_RATE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)(?:/s)?\s*")
+_SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 RATE_MAX: Final = 2**63 - 1  # Kafka keeps a throttle in 64 bits
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -33,15 +33,34 @@ def byte_rate(text: str) -> int:
     Raises:
         ValueError: the text is no rate, or less than one byte per second.
     """
-    found = _RATE.fullmatch(text)
-    factor = None if found is None else _FACTORS.get(found[2].lower())
-    rate = 0 if found is None or factor is None else int(float(found[1]) * factor)
+    rate = _bytes(text.strip().removesuffix("/s"))
     if not 1 <= rate <= RATE_MAX:
         raise ValueError(
             f"{text!r:.40} is no rate; expected bytes per second from 1 B/s, such as 50MB/s "
             "(50,000,000) or 50MiB/s (52,428,800)"
         )
     return rate
+
+
+def byte_size(text: str) -> int:
+    """Bytes out of `50GB`, in the units of `byte_rate`.
+
+    Raises:
+        ValueError: the text is no size.
+    """
+    size = _bytes(text)
+    if not 0 <= size <= RATE_MAX:
+        raise ValueError(
+            f"{text!r:.40} is no size; expected bytes, such as 50GB (50,000,000,000) or 50GiB"
+        )
+    return size
+
+
+def _bytes(text: str) -> int:
+    """A number with a unit of bytes; -1 for another text."""
+    found = _SIZE.fullmatch(text)
+    factor = None if found is None else _FACTORS.get(found[2].lower())
+    return -1 if found is None or factor is None else int(float(found[1]) * factor)
 
 
 def duration_text(seconds: float) -> str:

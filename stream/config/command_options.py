@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, Literal
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import is_legal_name
-from spu_assigner.stream.common.quantities import byte_rate
+from spu_assigner.stream.common.quantities import byte_rate, byte_size
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
 
@@ -27,21 +27,24 @@ _METAVARS: Final = {"bootstrap_servers": "HOST:PORT"}
 _SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
 
 
-class ByteRateType(click.ParamType[int]):
-    """Bytes per second, given as `50MB/s`."""
+class BytesType(click.ParamType[int]):
+    """Bytes, or bytes per second, as people write them."""
 
-    name = "rate"
+    def __init__(self, name: str, read: Callable[[str], int]) -> None:
+        self.name = name
+        self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
         try:
-            return byte_rate(value)
+            return self._read(value)
         except ValueError as reason:
             self.fail(str(reason), param, ctx)
 
 
-BYTE_RATE: Final = ByteRateType()
+BYTE_RATE: Final = BytesType("rate", byte_rate)  # such as 50MB/s
+BYTE_SIZE: Final = BytesType("size", byte_size)  # such as 50GB
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 

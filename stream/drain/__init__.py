@@ -1,4 +1,4 @@
-"""`drain`: a broker is emptied, until Kafka shows that it holds nothing.
+"""`drain` and `rebalance`: one event for the job, then the moves that follow, until Kafka shows it.
 
-Imports `plan`, `moves`, `follow`, `kafka`, `config` and `common`.
+Imports `plan`, `moves`, `follow`, `recover`, `kafka`, `config` and `common`.
 """

@@ -5,43 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from spu_assigner.stream.config.command_options import broker_options, target_options
-from spu_assigner.stream.moves.options import MoveOptions, moves_options
+from spu_assigner.stream.drain.options import carrying_out
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.config.connection import Connection
+    from spu_assigner.stream.moves.options import MoveOptions
+    from spu_assigner.stream.plan.sources import PlanRequest
 
 
 @click.command("drain")
 @click.argument("broker", type=click.IntRange(0, 2**31 - 1))
-@click.option("--cluster", "cluster_id", metavar="ID", required=True, help="Whose SPU it is.")
-@click.option(
-    "--wait",
-    "wait_seconds",
-    metavar="SECONDS",
-    type=click.FloatRange(0, 86_400),
-    default=600.0,
-    show_default=True,
-    help="How long the job may take to answer the decommission.",
-)
-@click.option(
-    "--foreign",
-    metavar="GLOB",
-    multiple=True,
-    help="Move such topics as mapped though apply did not make them; may be repeated.",
-)
-@moves_options
-@broker_options
-@target_options
+@carrying_out
 def drain(
-    *,
-    connection: Connection,
-    target_connection: Connection | None,
-    broker: int,
-    cluster_id: str,
-    wait_seconds: float,
-    foreign: tuple[str, ...],
-    move_options: MoveOptions | None,
+    *, request: PlanRequest, broker: int, wait_seconds: float, move_options: MoveOptions
 ) -> int:
     """Empty a broker until Kafka shows that it holds nothing. Safe to repeat.
 
@@ -57,16 +32,8 @@ def drain(
     wrong usage or settings.
     """
     from spu_assigner.stream.drain.draining import Draining
-    from spu_assigner.stream.plan.sources import PlanRequest
 
-    request = PlanRequest(
-        connection=connection,
-        target_connection=target_connection,
-        cluster_id=cluster_id,
-        file=None,
-        foreign=foreign,
-    )
-    draining = Draining(request, broker, move_options or MoveOptions())
+    draining = Draining(request, broker, move_options)
     draining.leave(wait_seconds)
     left = draining.move()
     for line in left:

@@ -39,7 +39,7 @@ class EventExchange:
     def __init__(
         self, connection: Connection, *, seconds: float, check: Callable[[], None]
     ) -> None:
-        self.accepted: set[str] = set()  # event ids
+        self.accepted: dict[str, str] = {}  # by event id, what the answer says
         self.rejected: dict[str, str] = {}  # by event id, why
         self._open: dict[str, Event] = {}
         self._places: dict[tuple[str, int, int], str] = {}
@@ -101,7 +101,8 @@ class EventExchange:
         match received.answer:
             case TopicStatus() as answer if answer.cause in self._open:
                 is_no = answer.status is Status.REJECTED
-                self._close(answer.cause, f"{answer.message} ({answer.code})" if is_no else None)
+                why = f"{answer.message} ({answer.code})" if is_no else None
+                self._close(answer.cause, why, answer.message or "")
             case RingEvent() as answer if isinstance(self._open.get(answer.cause), SpuJoined):
                 if answer.change in _JOINS or answer.change is RingChange.IGNORED:
                     is_no = answer.change is RingChange.IGNORED
@@ -118,10 +119,10 @@ class EventExchange:
             case _:
                 pass
 
-    def _close(self, event_id: str, fault: str | None) -> None:
+    def _close(self, event_id: str, fault: str | None, message: str = "") -> None:
         if self._open.pop(event_id, None) is None:
             return
         if fault is None:
-            self.accepted.add(event_id)
+            self.accepted[event_id] = message
         else:
             self.rejected[event_id] = fault

@@ -240,10 +240,20 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (APPLIED_TOPICS,),
             "Read, Write",
-            "`apply --moves` and `drain` record what is under way; besides the applier's rights",
+            "what moves partitions records what is under way; besides the applier's rights",
         ),
         Grant((SPU_EVENTS,), "Read, Write", "only for `drain`: what was announced; its leave"),
-        Grant((ASSIGNER_STATE,), "Read", "only for `drain`: what became of expired events"),
+        Grant(
+            (ASSIGNER_STATE,),
+            "Read",
+            "`drain`: what became of expired events; `rebalance --max-bytes`: the job's state",
+        ),
+        Grant((TOPIC_EVENTS,), "Write", "only for `rebalance`: asks the job for one"),
+        Grant(
+            (TOPIC_STATUS, RING_EVENTS, DEAD_LETTER),
+            "Read",
+            "only for `rebalance`: waits for the answer",
+        ),
         Grant(
             (CLUSTER_NAME,),
             "Alter",

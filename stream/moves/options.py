@@ -1,4 +1,4 @@
-"""How moves are carried out, and the options that say so; `apply` and `drain` share them."""
+"""How moves are carried out, and the options that say so; the commands that move share them."""
 
 from __future__ import annotations
 

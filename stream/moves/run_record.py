@@ -109,6 +109,19 @@ class Seat:
                 raise self._taken()
         self._take_id(reader)
 
+    def require_finished(self) -> None:
+        """Return if no run before this one has left anything.
+
+        Raises:
+            SeatTakenError: one has.
+        """
+        run = self.latest
+        if run is not None and (run.moves or run.throttles):
+            raise SeatTakenError(
+                f"{run.holder} has left moves unfinished; finish them with `spu-assigner apply "
+                "--moves`, or take them back with `spu-assigner apply --cancel`"
+            )
+
     def take_over(self) -> None:
         """Take the seat from whoever has it: that process sees so, and ends.
 
@@ -196,7 +209,7 @@ class Seat:
         run = self.latest
         who = "" if run is None or run.state is not MovesState.RUNNING else f" ({run.holder})"
         return SeatTakenError(
-            f"another `apply --moves` or `drain` moves partitions{who}; wait for its end, or "
+            f"another process moves partitions{who}; wait for its end, or "
             "cancel what it moves with `spu-assigner apply --cancel`"
         )
 

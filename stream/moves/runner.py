@@ -39,6 +39,7 @@ from spu_assigner.stream.moves.wave_guards import UnhealthyError, WaveThrottle, 
 from spu_assigner.stream.moves.waves import (
     adding,
     copied_bytes,
+    first_within,
     in_order,
     next_wave,
     waves,
@@ -127,8 +128,13 @@ class MovesRunner:
             self._output.say(f"apply: removes the throttle that {left.holder} has left")
             self._record((), self._cleared())
 
-    def carry_out(self, moves: Sequence[MovedPartition]) -> MovesReport:
+    def carry_out(
+        self, moves: Sequence[MovedPartition], *, bytes_max: int | None = None
+    ) -> MovesReport:
         """Move these partitions; what became of them, and of a wave that was resumed.
+
+        Args:
+            bytes_max: to be copied; what would be more is not begun. None: no limit.
 
         Raises:
             UnhealthyError: the cluster is not healthy; nothing was begun.
@@ -136,6 +142,10 @@ class MovesRunner:
                 way stays recorded, for the next run.
         """
         left = in_order(self._sized(moves))
+        beyond = 0 if bytes_max is None else len(left) - len(first_within(left, bytes_max))
+        if beyond:
+            del left[-beyond:]
+            self.report.stopped = "they would copy more than the limit of this run"
         planned = {place_of(each) for each in left}
         if left:
             self._require_health(planned, copies=0)
@@ -160,7 +170,7 @@ class MovesRunner:
             taken = {place_of(each) for each in wave}
             left = [each for each in left if place_of(each) not in taken]
             self._wave(wave)
-        self.report.left = len(left)
+        self.report.left = len(left) + beyond
         latest = self._seat.latest
         is_open = latest is not None and latest.state is MovesState.RUNNING
         if self._run.moves_total or is_open:  # Else the record stays that of the run before.

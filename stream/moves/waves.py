@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition
@@ -52,6 +53,12 @@ def in_order(moves: Iterable[MovedPartition]) -> list[MovedPartition]:
     return sorted(
         moves, key=lambda each: (bool(adding(each)), copied_bytes(each), each.topic, each.partition)
     )
+
+
+def first_within(moves: Sequence[MovedPartition], bytes_max: int) -> list[MovedPartition]:
+    """As many of the first moves as copy no more than that together."""
+    copied = accumulate(map(copied_bytes, moves))
+    return [each for each, size in zip(moves, copied, strict=True) if size <= bytes_max]
 
 
 def next_wave(

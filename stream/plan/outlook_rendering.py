@@ -35,16 +35,25 @@ def outlook_lines(outlook: PlanOutlook, *, width: int | None) -> Iterator[str]:
         return
     if outlook.replicas_to_copy:
         yield copy_text(outlook)
+    yield from load_lines(outlook.brokers, width=width)
+
+
+def load_lines(brokers: Sequence[BrokerOutlook], *, width: int | None) -> Iterator[str]:
+    """Each broker before and after.
+
+    Args:
+        width: of the table; None: the terminal's.
+    """
     from rich.console import Console
 
     text = io.StringIO()
     console = Console(file=text, width=width, highlight=False, color_system=None)
     if console.width < TABLE_WIDTH_MIN:
-        yield from _narrow_lines(outlook.brokers, console.width)
+        yield from _narrow_lines(brokers, console.width)
         return
-    console.print(_table(outlook.brokers))
+    console.print(_table(brokers))
     yield from (line.rstrip() for line in text.getvalue().splitlines())
-    yield from _more_lines(outlook.brokers)
+    yield from _more_lines(brokers)
 
 
 def _narrow_lines(brokers: Sequence[BrokerOutlook], width: int) -> Iterator[str]:

@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import SpuJoined, SpuLeft, TopicDelete
+from spu_assigner.core.base.events import ClusterRebalance, SpuJoined, SpuLeft, TopicDelete
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import (
     MOVES_KEY,
@@ -35,6 +35,7 @@ from spu_assigner.stream.follow import loop as follow_run
 from spu_assigner.stream.follow.adopt import AdoptRequest, adopt_topics
 from spu_assigner.stream.follow.adoption import AdoptionOptions
 from spu_assigner.stream.follow.decision import FollowOptions, Size
+from spu_assigner.stream.follow.exchange import EventExchange
 from spu_assigner.stream.follow.kafka import AnnouncedReader, require_rights
 from spu_assigner.stream.follow.loop import follow_cluster
 from spu_assigner.stream.follow.progress import Progress
@@ -377,7 +378,7 @@ def adopt_one(settings: Settings) -> None:
 
 
 def move_partitions(settings: Settings) -> None:
-    """All that is asked of Kafka for a drain and a wave, on the one broker that is there."""
+    """All that is asked of Kafka for drain, rebalance and a wave, on the one broker there is."""
     topic = mapped(str(settings.security.sasl_username))[1]
     with closing(AnnouncedReader(settings.connection(), "drained")):
         results: list[SentMessage] = []
@@ -385,6 +386,10 @@ def move_partitions(settings: Settings) -> None:
         sender.send(SpuLeft(event_id="drain", cluster_id="drained", spu_id=9))
         sender.flush()
         assert [sent.error for sent in results] == [None]
+    asked = ClusterRebalance(event_id="rebalance", cluster_id="drained", max_moves=0)
+    with EventExchange(settings.connection(), seconds=0.1, check=lambda: None) as exchange:
+        exchange.run([asked], lambda _: None)  # No job answers.
+        assert not exchange.rejected, exchange.rejected
     throttle: dict[Place, str | None] = {(topic, LEADERS): "0:1"}
     with Reassigner(settings.connection()) as kafka, Seat(settings.connection()) as seat:
         seat.sit()

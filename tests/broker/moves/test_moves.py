@@ -118,8 +118,7 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
         status, lines, errors = mover.move()
         assert (status, lines) == (1, [])
         assert errors[0].startswith(
-            f"spu-assigner: another `apply --moves` or `drain` moves partitions (process "
-            f"{process.pid} on "
+            f"spu-assigner: another process moves partitions (process {process.pid} on "
         )
         cancelled = operator("apply", "--cancel")
         assert (cancelled.exit_code, cancelled.stderr) == (0, "")

@@ -245,8 +245,9 @@ _NOT_OF_THE_JOB = {
     "PlanFileError",
     "StalePlanError",
     "TargetError",
-    # apply --moves, drain
+    # apply --moves, drain, rebalance
     "DrainError",
+    "RebalanceError",
     "ForeignThrottleError",
     "MovesError",
     "SeatTakenError",

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from spu_assigner.stream.common.quantities import byte_rate, bytes_text, duration_text
+from spu_assigner.stream.common.quantities import (
+    byte_rate,
+    byte_size,
+    bytes_text,
+    duration_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +34,14 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
     """A throttle of nothing would stop replication."""
     with pytest.raises(ValueError, match="expected bytes per second"):
         byte_rate(text)
+
+
+def test_a_size_is_read_and_has_no_second() -> None:
+    """A limit of bytes may be nothing; a rate is none."""
+    assert (byte_size("50GB"), byte_size("0"), byte_size("1.5 KiB")) == (50_000_000_000, 0, 1_536)
+    for text in ("", "50GB/s", "-1", "9999999PB"):
+        with pytest.raises(ValueError, match="expected bytes, such as 50GB"):
+            byte_size(text)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from spu_assigner.stream.moves.waves import (
     adding,
     busy,
     copied_bytes,
+    first_within,
     in_order,
     next_wave,
     removing,
@@ -47,6 +48,13 @@ def test_the_example_of_the_module() -> None:
         concurrency=1,
     )
     assert [[each.partition for each in wave] for wave in found] == [[2], [0], [1]]
+
+
+def test_a_limit_of_bytes_takes_the_first_moves_alone() -> None:
+    """One that is too large ends it, though a later one would have room."""
+    moves = [move(0, (1,), (1,)), move(1, (1,), (2,), 3), move(2, (1,), (2,), 5)]
+    taken = [[each.partition for each in first_within(moves, most)] for most in (0, 3, 7, 8)]
+    assert taken == [[0], [0, 1], [0, 1], [0, 1, 2]]
 
 
 def test_a_move_copies_to_each_broker_that_receives_a_replica() -> None:

@@ -1,0 +1,77 @@
+"""How many replicas a rebalance may move so that no more bytes are copied: a pure function.
+
+Rule: the moves of a rebalance have an order, and a limit on them cuts it off. So the core is asked,
+on a copy of the job's state, what it would do with a limit, and the largest limit is looked for
+whose lists, against those in Kafka, copy no more. What is mapped and not moved yet counts, too.
+
+    t-0 10 GB moves first, then t-1 30 GB; at most 25 GB:  1 of 2 moves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from spu_assigner.core.base.events import ClusterRebalance
+from spu_assigner.core.base.limits import MOVES_MAX
+from spu_assigner.core.base.records import ReplicaMap, TopicStatus
+from spu_assigner.core.decision.rebalance import rebalance
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.plan.model import Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLimit:
+    """What a rebalance is asked for."""
+
+    moves: int  # at most
+    wanted: int  # that a rebalance without a limit makes
+
+
+def move_limit(
+    state: ClusterState,
+    topics: Mapping[str, Rows],
+    sizes: Mapping[tuple[str, int], int],
+    *,
+    bytes_max: int,
+) -> MoveLimit:
+    """The most moves that copy no more than `bytes_max` together with what is mapped already.
+
+    Args:
+        topics: lists as Kafka has them.
+        sizes: bytes of a replica of each partition.
+
+    Cost: a rebalance for each halving of the number of moves.
+    """
+
+    def copied(topic: str, lists: Iterable[Sequence[int]]) -> int:
+        pairs = enumerate(zip(topics.get(topic, ()), lists, strict=False))
+        return sum(sizes.get((topic, n), 0) * len({*new} - {*old}) for n, (old, new) in pairs)
+
+    pending = {
+        name: copied(name, each.replicas.lists().tolist()) for name, each in state.topics.items()
+    }
+    total = sum(pending.values())
+
+    def asked(moves: int) -> tuple[int, int]:
+        """How many moves are made of so many, and what is copied then."""
+        event = ClusterRebalance(event_id="limit", cluster_id=state.cluster_id, max_moves=moves)
+        made, size = 0, total
+        for record in rebalance(state, event):
+            if isinstance(record, ReplicaMap) and record.replicas is not None:
+                size += copied(record.topic, record.replicas.tolist()) - pending[record.topic]
+            elif isinstance(record, TopicStatus):
+                made = record.moves or 0
+        return made, size
+
+    wanted, size = asked(MOVES_MAX)
+    if size <= bytes_max:
+        return MoveLimit(moves=wanted, wanted=wanted)
+    fits, beyond = 0, wanted
+    while beyond - fits > 1:
+        middle = (fits + beyond) // 2
+        if asked(middle)[1] <= bytes_max:
+            fits = middle
+        else:
+            beyond = middle
+    return MoveLimit(moves=fits, wanted=wanted)

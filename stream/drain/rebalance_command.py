@@ -1,0 +1,61 @@
+"""`spu-assigner rebalance`: even out a cluster, maps and data."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from spu_assigner.stream.config.command_options import BYTE_SIZE
+from spu_assigner.stream.drain.options import carrying_out
+from spu_assigner.stream.plan.command import WIDTH
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.moves.options import MoveOptions
+    from spu_assigner.stream.plan.sources import PlanRequest
+
+
+@click.command("rebalance")
+@click.option(
+    "--max-bytes",
+    "bytes_max",
+    metavar="SIZE",
+    type=BYTE_SIZE,
+    help="Copy no more than so many bytes in this run, such as 50GB.",
+)
+@carrying_out
+def rebalance(
+    *,
+    request: PlanRequest,
+    bytes_max: int | None,
+    wait_seconds: float,
+    move_options: MoveOptions,
+) -> int:
+    """Even out a cluster: its replica maps, and the data of its brokers. Safe to repeat.
+
+    \b
+    1. asks the job for a rebalance, and waits for its answer
+    2. moves every partition that is not as mapped, as `apply --moves` does
+    3. looks in Kafka whether every list is as mapped, and shows the load before and after
+
+    Even means replicas and leaders by the capacity of SPUs. Killed at any point, it is finished by
+    running it again. With --max-bytes the job is asked for the first moves alone that copy no more,
+    by the sizes that brokers report; what is mapped already and not moved yet counts.
+
+    Exit status: 0 Kafka shows every list as it is mapped; 1 one is not, or an error; 2 wrong usage
+    or settings.
+    """
+    from spu_assigner.stream.drain.rebalancing import Rebalancing
+    from spu_assigner.stream.plan.outlook_rendering import load_lines
+
+    rebalancing = Rebalancing(request, move_options, bytes_max=bytes_max)
+    rebalancing.ask(wait_seconds)
+    left = rebalancing.move()
+    for line in load_lines(rebalancing.load(), width=None if sys.stdout.isatty() else WIDTH):
+        click.echo(line)
+    for line in left:
+        click.echo(f"rebalance: {line}", err=True)
+    if left:
+        return 1
+    click.echo("even     Kafka shows every list as it is mapped")
+    return 0

@@ -1,0 +1,178 @@
+"""Evening out a cluster: ask the job, move, look.
+
+Rules: what is mapped and not moved yet is moved as well, so a run that was killed is repeated: the
+job is asked again, and has nothing to add to what it was asked before. With a limit of bytes the
+job is asked for as many moves as copy no more; should something else change the maps meanwhile,
+what would be more is not moved.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import ClusterRebalance
+from spu_assigner.core.base.limits import MOVES_MAX
+from spu_assigner.stream.common.printable import counted, listed
+from spu_assigner.stream.common.quantities import bytes_text
+from spu_assigner.stream.drain.move_limit import MoveLimit, move_limit
+from spu_assigner.stream.follow.exchange import EventExchange
+from spu_assigner.stream.moves.options import MoveOptions
+from spu_assigner.stream.moves.session import moving
+from spu_assigner.stream.plan.model import TopicsPlan
+from spu_assigner.stream.plan.outlook import BrokerOutlook, PlanOutlook
+from spu_assigner.stream.plan.rendering import move_lines
+from spu_assigner.stream.plan.sources import PlanRequest, PlanSources, outlook_now, plan_now
+from spu_assigner.stream.plan.target_cluster import Target
+from spu_assigner.stream.recover.published import UnsoundError, read_published
+
+LOOK_SECONDS: Final = 0.5
+SEEN_SECONDS_MAX: Final = 5.0  # from the end of the moves to what each broker shows: milliseconds
+READS_MAX: Final = 3  # of the job's state, which may be writing just then
+
+
+class RebalanceError(AssignerError):
+    """A cluster cannot be evened out."""
+
+
+class Rebalancing:
+    """One cluster that is to be evened out.
+
+    Args:
+        request: whose maps, and where the topics are.
+        bytes_max: to be copied by this run; None: no limit.
+    """
+
+    def __init__(
+        self, request: PlanRequest, options: MoveOptions, *, bytes_max: int | None
+    ) -> None:
+        self._request = request
+        self._options = options
+        self._bytes_max = bytes_max
+        self._before = PlanOutlook()
+        self._planned = PlanOutlook()
+        self._after = PlanOutlook()
+
+    def ask(self, wait_seconds: float) -> None:
+        """Have the job even out its maps, and wait until they are.
+
+        Raises:
+            RebalanceError: there is no answer in time, or it is no.
+            ClientError, MapsError: Kafka does not answer, or cannot be asked.
+        """
+        cluster_id = self._request.cluster_id
+        with self._request.target() as target:
+            plan, found = plan_now(self._request, target)
+            self._before = outlook_now(plan, found, self._request, target)
+            limit = self._limit(found, target)
+        event = ClusterRebalance(
+            event_id=f"rebalance/{uuid.uuid4()}", cluster_id=cluster_id, max_moves=limit.moves
+        )
+        connection = self._request.connection
+        with EventExchange(connection, seconds=wait_seconds, check=lambda: None) as exchange:
+            is_answered = exchange.run([event], lambda _: None)
+        if not is_answered:
+            raise RebalanceError(
+                f"the job did not answer within {wait_seconds:g} s; check that it runs on these "
+                "topics, and run this again"
+            )
+        if event.event_id in exchange.rejected:
+            raise RebalanceError(
+                f"the job does not rebalance cluster {cluster_id!r}: "
+                f"{exchange.rejected[event.event_id]}; fix that and run this again"
+            )
+        click.echo(f"mapped   {exchange.accepted[event.event_id]}")
+        if limit.moves < limit.wanted:
+            click.echo(
+                f"limit    {limit.moves:,} of {limit.wanted:,} moves copy no more than "
+                f"{bytes_text(self._bytes_max or 0)}; run again for the rest"
+            )
+
+    def move(self) -> list[str]:
+        """Move what is not as mapped; a line for each thing that is not so in the end.
+
+        Raises:
+            MovesError, ClientError, MapsError: Kafka does not answer, or cannot be asked.
+        """
+        request = self._request
+        with moving(
+            request.ledger_connection(), self._options, cluster_id=request.cluster_id
+        ) as runner:
+            with request.target() as target:
+                plan, found = plan_now(request, target)
+                self._planned = outlook_now(plan, found, request, target)
+            report = runner.carry_out(plan.moved_partitions(), bytes_max=self._bytes_max)
+        left = [*move_lines(report)]
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        while True:
+            with request.target() as target:
+                plan, found = plan_now(request, target)
+                others = [*_others_lines(plan, found)]
+                unmoved = unmoved_line(plan)
+                if left or unmoved is None or time.monotonic() > deadline:
+                    self._after = outlook_now(plan, found, request, target)
+                    break
+            time.sleep(LOOK_SECONDS)
+        return [*left, *others, *([unmoved] if unmoved and not left else [])]
+
+    def load(self) -> list[BrokerOutlook]:
+        """What each broker held before and holds now, and what was copied to and from it."""
+        before = {each.broker: each for each in self._before.brokers}
+        planned = {each.broker: each for each in self._planned.brokers}
+        return [
+            replace(
+                planned.get(each.broker, each),
+                before=before.get(each.broker, each).before,
+                after=each.before,
+            )
+            for each in self._after.brokers
+        ]
+
+    def _limit(self, found: PlanSources, target: Target) -> MoveLimit:
+        """How many replicas the job may move.
+
+        Raises:
+            RebalanceError: what brokers hold is not known, and there is a limit of it.
+        """
+        if self._bytes_max is None:
+            return MoveLimit(moves=MOVES_MAX, wanted=MOVES_MAX)
+        cluster = found.cluster
+        sizes = target.replica_sizes(cluster.brokers)
+        if silent := sorted({*cluster.brokers} - sizes.brokers):
+            raise RebalanceError(
+                f"--max-bytes needs the sizes of replicas, and brokers {listed(silent)} do not "
+                "report them; check that they run, and that this user may Describe the cluster"
+            )
+        for attempt in range(READS_MAX):
+            try:
+                state = read_published(self._request.connection).restored(found.maps.cluster_id)
+                break
+            except UnsoundError:
+                if attempt == READS_MAX - 1:
+                    raise
+        topics = {name: cluster.rows(name) or () for name in cluster.topics}
+        largest = {at: max(each.values(), default=0) for at, each in sizes.sizes.items()}
+        return move_limit(state, topics, largest, bytes_max=self._bytes_max)
+
+
+def _others_lines(plan: TopicsPlan, found: PlanSources) -> Iterator[str]:
+    """Topics that are not moved as mapped, and why."""
+    for each in plan.refused:
+        yield f"{each.topic}: {each.reason}"
+    for each in plan.waiting:
+        if each.topic in found.cluster.topics:
+            yield f"{each.topic}: {each.reason}"
+
+
+def unmoved_line(plan: TopicsPlan) -> str | None:
+    """How many partitions are not as mapped; None: all are."""
+    count = sum(len(each.moves) + len(each.moving) for each in plan.changes)
+    if not count:
+        return None
+    are = "is" if count == 1 else "are"
+    return f"{counted(count, 'partition')} {are} not as mapped yet; run this again"

@@ -1,0 +1,72 @@
+"""`rebalance` on three real brokers: maps and data are even, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
+from support.job.operator import Operator
+from support.kafka.moving import COMMAND, SECONDS_MAX, Mover
+
+UNEVEN = [[1, 2], [2, 1], [1, 2], [2, 1], [1, 2], [2, 1]]
+VALUES = 2  # of 256 KiB in each partition
+ONE = "1MB"  # has room for one partition, and not for two
+
+
+def on_three(operator: Operator) -> int:
+    return sum(3 in row for row in operator.lists("orders")["orders"])
+
+
+@pytest.mark.long("a process of its own is killed, and the next run waits whether it lives")
+def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
+    operator: Operator, tmp_path: Path
+) -> None:
+    """First as much as a limit of bytes permits, then the rest; nothing is lost."""
+    mover = Mover(operator, tmp_path)
+    operator.make("orders", UNEVEN)
+    mover.fill("orders", partitions=6, values=VALUES)
+    before = mover.checksums("orders", 6)
+    asked = ("rebalance", "--cluster", "c1", "--throttle", "100MB/s")
+    with operator.job() as job:
+        with job.answering():
+            names = ("--topics", operator.name("orders"))
+            assert operator("adopt", "--cluster", "c1", *names).exit_code == 0
+
+            limited = operator(*asked, "--max-bytes", ONE)
+            assert (limited.exit_code, limited.stderr) == (0, ""), limited.output
+            mapped, limit, moves, *_, even = limited.stdout.splitlines()
+            assert mapped.startswith("mapped   1 replicas move, "), limited.stdout
+            assert limit == (
+                "limit    1 of 3 moves copy no more than 976.6 KiB; run again for the rest"
+            )
+            assert moves == "moves    1 partition, 512.1 KiB to copy, in 1 wave"
+            assert even == "even     Kafka shows every list as it is mapped"
+            assert on_three(operator) == 1
+
+            killed = subprocess.run(
+                [*COMMAND, *asked],
+                env={**os.environ, **operator.environ, VARIABLE: f"{Failpoint.WAVE_RECORDED}:1"},
+                capture_output=True,
+                timeout=SECONDS_MAX,
+                check=False,
+                start_new_session=True,  # it kills its process group
+            )
+            assert killed.returncode == -9, killed.stdout + killed.stderr
+            resumed = operator(*asked)
+            assert resumed.exit_code == 0, resumed.output
+            assert "apply: resumes a wave of" in resumed.stderr
+            assert resumed.stdout.startswith("mapped   0 replicas move, 0 lists get another leader")
+            assert on_three(operator) == 3
+            again = operator(*asked)
+            assert (again.exit_code, again.stderr) == (0, ""), again.output
+            assert "moves " not in again.stdout
+        late = operator(*asked, "--wait", "0.1")
+        assert (late.exit_code, late.stdout) == (1, "")
+        assert "the job did not answer within 0.1 s; check that it runs" in late.stderr
+    assert operator.plan().exit_code == 0
+    assert mover.throttles("orders") == {}
+    assert mover.leaders("orders") == [row[0] for row in operator.lists("orders")["orders"]]
+    assert mover.checksums("orders", 6) == before

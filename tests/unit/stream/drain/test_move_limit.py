@@ -1,0 +1,63 @@
+"""How many moves of a rebalance a limit of bytes permits."""
+
+from __future__ import annotations
+
+import pytest
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import ClusterRebalance, TopicAdopted
+from spu_assigner.stream.drain.move_limit import MoveLimit, move_limit
+from spu_assigner.stream.plan.model import Rows
+from support.events.builders import Events
+
+SIZE = 100
+ROWS: Rows = ((1, 2), (2, 1)) * 5
+
+
+def uneven() -> Assigner:
+    """Two SPUs hold ten replicas each, a third none: five moves make it even enough."""
+    events, assigner = Events(), Assigner()
+    for spu_id in (1, 2, 3):
+        assigner.apply(events.join(spu_id))
+    assigner.apply(TopicAdopted(event_id="a", cluster_id="c1", topic="t", replicas=ROWS))
+    return assigner
+
+
+def limit(assigner: Assigner, bytes_max: int, rows: Rows = ROWS) -> MoveLimit:
+    sizes = {("t", number): SIZE * (1 + number) for number in range(len(ROWS))}
+    return move_limit(assigner.clusters["c1"], {"t": rows}, sizes, bytes_max=bytes_max)
+
+
+def copied(assigner: Assigner, rows: Rows) -> int:
+    lists = assigner.clusters["c1"].topics["t"].replicas.lists().tolist()
+    pairs = enumerate(zip(rows, lists, strict=True))
+    return sum(SIZE * (1 + n) * len({*new} - {*old}) for n, (old, new) in pairs)
+
+
+@pytest.mark.parametrize("bytes_max", [*range(0, 4_000, 150), 10_000])
+def test_no_more_is_copied_and_one_move_more_would_copy_more(bytes_max: int) -> None:
+    """The largest limit that the bytes permit, for the job that then makes the moves."""
+    assigner = uneven()
+    found = limit(assigner, bytes_max)
+    assigner.apply(ClusterRebalance(event_id="r", cluster_id="c1", max_moves=found.moves))
+    assert copied(assigner, ROWS) <= bytes_max
+    if found.moves < found.wanted:
+        more = uneven()
+        more.apply(ClusterRebalance(event_id="r", cluster_id="c1", max_moves=found.moves + 1))
+        assert copied(more, ROWS) > bytes_max
+
+
+def test_what_is_mapped_and_not_moved_yet_counts() -> None:
+    """A run that was killed after the job's answer does not get the limit a second time."""
+    assigner = uneven()
+    whole = limit(assigner, 10_000)
+    assert whole.moves == whole.wanted > 0
+    assigner.apply(ClusterRebalance(event_id="r", cluster_id="c1", max_moves=whole.moves - 1))
+    pending = copied(assigner, ROWS)
+    assert limit(assigner, pending).moves == 0
+    assert limit(assigner, 10_000) == MoveLimit(moves=1, wanted=1)
+
+
+def test_a_topic_that_is_not_in_kafka_copies_nothing() -> None:
+    """It is created as it is mapped then."""
+    found = limit(uneven(), 0, rows=())
+    assert found.moves == found.wanted > 0
