@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,46 +13,14 @@ from spu_assigner.core.base.records import (
     Move,
     ReplicaMap,
     RingChange,
-    RingEvent,
     Status,
     TopicStatus,
 )
-from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.decision.machine import step
-from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
+from support.events.one_cluster import Answer, OneCluster, ring_changes
 from support.model.pictures import picture
 
-Answer = ReplicaMap | TopicStatus | RingEvent
 GONE = LeaveMode.DECOMMISSION
-
-
-class Life:
-    """One cluster; each call gives the answers to its event."""
-
-    def __init__(self, *first: Event) -> None:
-        self.state = ClusterState("c1")
-        self.build = Events(first=1000)
-        for event in first:
-            self.apply(event)
-
-    def apply(self, event: Event) -> list[Answer]:
-        return list(answers(step(self.state, event, default_policy=Policy.FLUVIO)))
-
-    def join(self, *spu_ids: int, **given: Any) -> list[Answer]:
-        return [told for i in spu_ids for told in self.apply(self.build.join(i, **given))]
-
-    def leave(self, spu_id: int, mode: LeaveMode = LeaveMode.OFFLINE) -> list[Answer]:
-        return self.apply(self.build.leave(spu_id, mode=mode))
-
-    def create(self, topic: str, partitions: int, replicas: int, **given: Any) -> list[Answer]:
-        return self.apply(self.build.create(topic, partitions, replicas, **given))
-
-    def wait(self, topic: str, partitions: int, replicas: int, **given: Any) -> list[Answer]:
-        return self.create(topic, partitions, replicas, on_shortage=OnShortage.WAIT, **given)
-
-    def lists(self, topic: str) -> list[list[int]]:
-        return self.state.topics[topic].replicas.lists().tolist()
 
 
 def maps(told: list[Answer]) -> dict[str, list[list[int]] | None]:
@@ -80,18 +46,12 @@ def statuses(told: list[Answer]) -> list[tuple[str, Status, Code | None]]:
     return [(each.topic, each.status, each.code) for each in told if isinstance(each, TopicStatus)]
 
 
-def ring(told: list[Answer]) -> list[tuple[int, RingChange, int]]:
-    return [
-        (each.spu_id, each.change, each.ring_size) for each in told if isinstance(each, RingEvent)
-    ]
-
-
 # Leaving.
 
 
 def test_a_decommission_moves_the_replicas_of_the_leaving_spu_and_no_other() -> None:
     """Every other place in every list stays as it was."""
-    life = Life(*Events().joins(0, 1, 2, 3))
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
     life.create("a", 4, 3)  # 012 123 230 301
     told = life.leave(1, GONE)
     assert maps(told) == {"a": [[0, 2, 3], [2, 3, 0], [2, 3, 0], [3, 0, 2]]}
@@ -108,13 +68,13 @@ def test_a_decommission_moves_the_replicas_of_the_leaving_spu_and_no_other() -> 
         ),
     )
     assert statuses(told) == []
-    assert ring(told) == [(1, RingChange.LEFT, 3)]
+    assert ring_changes(told) == [(1, RingChange.LEFT, 3)]
     assert SpuId(1) not in life.state.spus
 
 
 def test_topics_that_the_leaving_spu_does_not_hold_are_not_told_of() -> None:
     """Only what changed is emitted."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.apply(life.build.manual("with", [0, 1]))
     life.apply(life.build.manual("without", [1, 2]))
     assert maps(life.leave(0, GONE)) == {"with": [[1, 2]]}
@@ -122,7 +82,7 @@ def test_topics_that_the_leaving_spu_does_not_hold_are_not_told_of() -> None:
 
 def test_a_lost_leader_is_succeeded_by_the_first_online_replica() -> None:
     """An offline replica cannot lead, and a new one has no data yet."""
-    life = Life(*Events().joins(0, 1, 2, 3))
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
     life.apply(life.build.manual("a", [0, 1, 2]))
     life.leave(1)
     assert maps(life.leave(0, GONE)) == {"a": [[2, 1, 3]]}
@@ -130,7 +90,7 @@ def test_a_lost_leader_is_succeeded_by_the_first_online_replica() -> None:
 
 def test_without_an_online_survivor_the_replacement_leads() -> None:
     """Somebody must be able to serve."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.apply(life.build.manual("a", [0, 1]))
     life.leave(1)
     assert maps(life.leave(0, GONE)) == {"a": [[2, 1]]}
@@ -138,7 +98,7 @@ def test_without_an_online_survivor_the_replacement_leads() -> None:
 
 def test_a_replacement_keeps_distinct_racks_distinct() -> None:
     """Rack b is the only one without a replica, though SPU 3 on rack a is empty."""
-    life = Life(
+    life = OneCluster(
         *Events().racks({"a": [0, 3], "b": [1, 4], "c": [2]}),
     )
     life.apply(life.build.manual("load", [4]))
@@ -148,14 +108,14 @@ def test_a_replacement_keeps_distinct_racks_distinct() -> None:
 
 def test_a_replacement_goes_to_any_rack_where_no_free_rack_is_left() -> None:
     """Two racks cannot hold three distinct ones; a replica less would be worse."""
-    life = Life(*Events().racks({"a": [0, 3], "b": [1], "c": [2]}))
+    life = OneCluster(*Events().racks({"a": [0, 3], "b": [1], "c": [2]}))
     life.apply(life.build.manual("a", [0, 1, 2]))
     assert maps(life.leave(2, GONE)) == {"a": [[0, 1, 3]]}
 
 
 def test_a_replacement_goes_to_the_lowest_share_of_capacity_then_id() -> None:
     """1 of 10 is more than 1 of 20, whatever the ids; equal shares go to the lowest id."""
-    life = Life()
+    life = OneCluster()
     life.join(0)
     life.join(1, capacity=10)
     life.join(2, 3, capacity=20)
@@ -167,7 +127,7 @@ def test_a_replacement_goes_to_the_lowest_share_of_capacity_then_id() -> None:
 
 def test_a_moved_replica_of_redpanda_takes_the_least_loaded_core() -> None:
     """Its core on the new SPU is chosen there; the others keep theirs."""
-    life = Life()
+    life = OneCluster()
     life.join(0, 1, cores=2)
     life.create("a", 2, 2, policy=Policy.REDPANDA)
     life.join(2, cores=2)
@@ -181,7 +141,7 @@ def test_a_moved_replica_of_redpanda_takes_the_least_loaded_core() -> None:
 
 def test_a_list_without_a_replacement_stays_short_and_waits() -> None:
     """The status says so; when an SPU comes the list is filled, for the cause that asked."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.create("a", 2, 3)
     told = life.leave(2, GONE)
     assert maps(told) == {"a": [[0, 1], [1, 0]]}
@@ -196,7 +156,7 @@ def test_a_list_without_a_replacement_stays_short_and_waits() -> None:
 
 def test_the_last_replica_stays_on_the_leaving_spu_until_it_is_replaced() -> None:
     """Dropping it would drop the data. The SPU is forgotten once it holds nothing."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     life.create("a", 1, 1)
     told = life.leave(0, GONE)
     assert maps(told) == {}
@@ -208,7 +168,7 @@ def test_the_last_replica_stays_on_the_leaving_spu_until_it_is_replaced() -> Non
 
 def test_a_leaving_spu_is_kept_where_all_others_are_offline() -> None:
     """Nobody else could serve the partition."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.create("a", 1, 2)
     life.leave(1)
     told = life.leave(0, GONE)
@@ -219,7 +179,7 @@ def test_a_leaving_spu_is_kept_where_all_others_are_offline() -> None:
 
 def test_a_join_in_the_middle_of_a_repair_ends_the_leaving() -> None:
     """What it still holds stays; short lists may take it back."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.create("two", 1, 2)
     life.create("one", 1, 1)  # on SPU 1
     assert life.lists("one") == [[1]]
@@ -231,14 +191,14 @@ def test_a_join_in_the_middle_of_a_repair_ends_the_leaving() -> None:
     life.leave(1, GONE)
     assert life.state.leaving == {1}
     told = life.join(1)
-    assert ring(told) == [(1, RingChange.JOINED, 1)]
+    assert ring_changes(told) == [(1, RingChange.JOINED, 1)]
     assert statuses(told) == [("one", Status.ASSIGNED, None)]
     assert list(life.state.waiting) == ["two"]
 
 
 def test_a_return_without_a_free_slot_ends_the_wait_for_a_replacement() -> None:
     """The list is whole then, though the ring is as empty as before (seed 156)."""
-    life = Life(*Events().joins(3))
+    life = OneCluster(*Events().joins(3))
     life.create("a", 3, 1)
     life.leave(3, GONE)
     told = life.join(3, capacity=1)
@@ -248,19 +208,19 @@ def test_a_return_without_a_free_slot_ends_the_wait_for_a_replacement() -> None:
 
 def test_an_spu_that_fills_up_in_a_repair_leaves_the_ring_at_that_replica() -> None:
     """Capacity holds for repairs too, and the ring's log says so."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     life.join(1, capacity=1)
     life.join(2)
     life.apply(life.build.manual("a", [0], [0]))
     life.apply(life.build.manual("load", [2]))
     told = life.leave(0, GONE)
     assert maps(told) == {"a": [[1], [2]]}
-    assert ring(told) == [(0, RingChange.LEFT, 1), (1, RingChange.SATURATED, 1)]
+    assert ring_changes(told) == [(0, RingChange.LEFT, 1), (1, RingChange.SATURATED, 1)]
 
 
 def test_a_leaving_spu_takes_no_manual_map() -> None:
     """It is to become empty."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     life.create("a", 1, 1)
     life.leave(0, GONE)
     told = life.apply(life.build.manual("b", [0]))
@@ -269,16 +229,16 @@ def test_a_leaving_spu_takes_no_manual_map() -> None:
 
 def test_an_spu_that_holds_nothing_is_forgotten_at_once() -> None:
     """And its id can come back as a new SPU."""
-    life = Life(*Events().joins(0, 1))
-    assert ring(life.leave(1, GONE)) == [(1, RingChange.LEFT, 1)]
+    life = OneCluster(*Events().joins(0, 1))
+    assert ring_changes(life.leave(1, GONE)) == [(1, RingChange.LEFT, 1)]
     assert list(life.state.spus) == [0]
     assert statuses(life.leave(1, GONE)) == []
-    assert ring(life.join(1)) == [(1, RingChange.JOINED, 2)]
+    assert ring_changes(life.join(1)) == [(1, RingChange.JOINED, 2)]
 
 
 def test_an_offline_spu_keeps_its_replicas() -> None:
     """They are counted; only DECOMMISSION moves them."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.create("a", 1, 2)
     assert maps(life.leave(1)) == {}
     assert life.lists("a") == [[0, 1]]
@@ -290,15 +250,15 @@ def test_an_offline_spu_keeps_its_replicas() -> None:
 
 def test_a_capacity_below_the_count_saturates_and_breaks_nothing() -> None:
     """What is there stays, nothing new comes."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.create("a", 4, 2)
-    assert ring(life.join(1, capacity=2)) == [
+    assert ring_changes(life.join(1, capacity=2)) == [
         (1, RingChange.UPDATED, 1),
         (1, RingChange.SATURATED, 1),
     ]
     told = life.create("b", 1, 2)
     assert statuses(told) == [("b", Status.REJECTED, Code.INSUFFICIENT_CAPACITY)]
-    assert ring(life.join(1, capacity=5)) == [
+    assert ring_changes(life.join(1, capacity=5)) == [
         (1, RingChange.UPDATED, 2),
         (1, RingChange.RESTORED, 2),
     ]
@@ -310,7 +270,7 @@ def test_a_capacity_below_the_count_saturates_and_breaks_nothing() -> None:
 
 def test_a_create_that_waits_is_served_when_the_ring_has_grown() -> None:
     """Its cause is the create, its answers come with the join."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     told = life.wait("a", 2, 2, policy=Policy.KAFKA)
     assert statuses(told) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
     served = life.join(1)
@@ -318,12 +278,12 @@ def test_a_create_that_waits_is_served_when_the_ring_has_grown() -> None:
     assert (the_map(served).policy, the_map(served).revision) == (Policy.KAFKA, 1)
     assert the_map(served).cause == "e1000"
     assert statuses(served) == [("a", Status.ASSIGNED, None)]
-    assert ring(served) == [(1, RingChange.JOINED, 2)]
+    assert ring_changes(served) == [(1, RingChange.JOINED, 2)]
 
 
 def test_one_that_does_not_fit_blocks_none_behind_it() -> None:
     """The oldest first, each one tried."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     life.wait("large", 1, 3)
     life.wait("small", 1, 2)
     assert list(maps(life.join(1))) == ["small"]
@@ -332,14 +292,14 @@ def test_one_that_does_not_fit_blocks_none_behind_it() -> None:
 
 def test_waiting_creates_are_served_when_slots_free() -> None:
     """A delete frees slots; the SPUs come back and are full again within one event."""
-    life = Life()
+    life = OneCluster()
     life.join(0, 1, capacity=1)
     life.create("a", 1, 2)
     life.wait("b", 1, 2)
     told = life.apply(life.build.delete("a"))
     assert maps(told) == {"a": None, "b": [[0, 1]]}
     assert statuses(told) == [("a", Status.DELETED, None), ("b", Status.ASSIGNED, None)]
-    assert ring(told) == [
+    assert ring_changes(told) == [
         (0, RingChange.RESTORED, 0),
         (0, RingChange.SATURATED, 0),
         (1, RingChange.RESTORED, 0),
@@ -349,7 +309,7 @@ def test_waiting_creates_are_served_when_slots_free() -> None:
 
 def test_waiting_creates_are_served_when_a_capacity_is_raised() -> None:
     """The ring has the same members then, but more slots."""
-    life = Life()
+    life = OneCluster()
     life.join(0, capacity=2)
     life.wait("a", 3, 1)
     assert statuses(life.join(0, capacity=3)) == [("a", Status.ASSIGNED, None)]
@@ -357,7 +317,7 @@ def test_waiting_creates_are_served_when_a_capacity_is_raised() -> None:
 
 def test_short_lists_come_before_waiting_creates() -> None:
     """Data that is there and in danger comes before data that is still to come."""
-    life = Life()
+    life = OneCluster()
     life.join(0, 1, capacity=2)
     life.create("a", 1, 2)
     life.leave(1, GONE)
@@ -369,7 +329,7 @@ def test_short_lists_come_before_waiting_creates() -> None:
 
 def test_a_delete_withdraws_a_waiting_create() -> None:
     """There was no map, so there is no tombstone."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     life.wait("a", 1, 2)
     told = life.apply(life.build.delete("a"))
     assert (maps(told), statuses(told)) == ({}, [("a", Status.DELETED, None)])
@@ -378,7 +338,7 @@ def test_a_delete_withdraws_a_waiting_create() -> None:
 
 def test_a_waiting_create_holds_its_name() -> None:
     """Another create of it would have to be undone later."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     life.wait("a", 1, 2)
     assert statuses(life.create("a", 1, 1)) == [("a", Status.REJECTED, Code.TOPIC_EXISTS)]
     grown = life.apply(life.build.grow("a", 5))
@@ -387,7 +347,7 @@ def test_a_waiting_create_holds_its_name() -> None:
 
 def test_only_a_shortage_is_waited_for() -> None:
     """Racks do not become complete by waiting, and a check is answered at once."""
-    life = Life()
+    life = OneCluster()
     life.join(0, rack="a")
     life.join(1)
     assert statuses(life.wait("a", 1, 2)) == [("a", Status.REJECTED, Code.RACKS_INCOMPLETE)]
@@ -398,7 +358,7 @@ def test_only_a_shortage_is_waited_for() -> None:
 
 def test_a_late_copy_of_a_waiting_create_changes_nothing() -> None:
     """Also when the cluster has seen more events since than it remembers."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     create = life.build.create("a", 1, 2, on_shortage=OnShortage.WAIT)
     life.apply(create)
     for _ in range(300):
@@ -410,7 +370,7 @@ def test_a_late_copy_of_a_waiting_create_changes_nothing() -> None:
 
 def test_no_more_creates_wait_than_the_limit() -> None:
     """The one after is refused, and nothing is lost of those before."""
-    life = Life()
+    life = OneCluster()
     for number in range(WAITING_MAX):
         life.wait(f"t{number}", 1, 1)
     told = life.wait("one-more", 1, 1)
@@ -430,7 +390,7 @@ def test_in_any_interleaving_with_joins_each_create_is_granted_once(
     policies = [Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.BALANCED] * 2
     for number, policy in enumerate(policies):
         events.append(build.create(f"t{number}", 2, 3, policy=policy, on_shortage=OnShortage.WAIT))
-    life = Life()
+    life = OneCluster()
     told = [each for index in [*order, *copies] for each in life.apply(events[index])]
     granted = [each.topic for each in told if isinstance(each, ReplicaMap)]
     assert sorted(granted) == [f"t{number}" for number in range(8)]
@@ -444,7 +404,7 @@ def test_in_any_interleaving_with_joins_each_create_is_granted_once(
 
 def test_a_topic_grows_from_the_chain_index_and_keeps_its_partitions() -> None:
     """As if it had been created larger, if nobody came between."""
-    life = Life(*Events().joins(0, 1, 2, 3, 4))
+    life = OneCluster(*Events().joins(0, 1, 2, 3, 4))
     life.create("a", 9, 3)
     told = life.apply(life.build.grow("a", 11))
     assert the_map(told).replicas is not None
@@ -458,7 +418,7 @@ def test_a_topic_grows_from_the_chain_index_and_keeps_its_partitions() -> None:
 
 def test_a_topic_that_ignored_racks_ignores_them_when_it_grows() -> None:
     """The new partitions follow the rule of the old ones."""
-    life = Life(*Events().racks({"a": [0, 1], "b": [2, 3]}))
+    life = OneCluster(*Events().racks({"a": [0, 1], "b": [2, 3]}))
     life.create("a", 1, 2, ignore_rack=True)
     assert maps(life.apply(life.build.grow("a", 2))) == {"a": [[0, 1], [1, 2]]}
 
@@ -466,7 +426,7 @@ def test_a_topic_that_ignored_racks_ignores_them_when_it_grows() -> None:
 @pytest.mark.parametrize("partitions", [-1, 0, 1, 2, 100_001])
 def test_a_topic_does_not_shrink_or_outgrow_the_limit(partitions: int) -> None:
     """The answer names what would be legal."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     life.create("a", 2, 1)
     told = life.apply(life.build.grow("a", partitions))
     assert statuses(told) == [("a", Status.REJECTED, Code.INVALID_PARTITIONS)]
@@ -474,7 +434,7 @@ def test_a_topic_does_not_shrink_or_outgrow_the_limit(partitions: int) -> None:
 
 def test_a_manual_topic_and_an_unknown_one_do_not_grow() -> None:
     """There is no rule to grow them by."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     life.apply(life.build.manual("a", [0]))
     for topic, code in (("a", Code.MANUAL_TOPIC), ("b", Code.TOPIC_UNKNOWN)):
         told = life.apply(life.build.grow(topic, 5))
@@ -483,7 +443,7 @@ def test_a_manual_topic_and_an_unknown_one_do_not_grow() -> None:
 
 def test_a_short_topic_grows_with_whole_lists() -> None:
     """New partitions have the factor that was asked for; short ones still wait."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.create("a", 1, 3)
     life.leave(2, GONE)
     told = life.apply(life.build.grow("a", 2))
@@ -497,7 +457,7 @@ def test_a_short_topic_grows_with_whole_lists() -> None:
 
 def test_late_copies_of_a_topics_own_events_change_nothing() -> None:
     """Its create and its grows are remembered as long as it lives, also after a repair."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     create, grow = life.build.create("a", 2, 2), life.build.grow("a", 4)
     life.apply(create)
     life.apply(grow)
@@ -515,7 +475,7 @@ def test_late_copies_of_a_topics_own_events_change_nothing() -> None:
 
 def test_a_balanced_topic_may_ignore_racks() -> None:
     """Then only loads count: the two large SPUs take it, though they share a rack."""
-    life = Life()
+    life = OneCluster()
     life.join(0, 1, rack="a", capacity=1000)
     life.join(2, rack="b", capacity=10)
     life.create("full", 4, 1, policy=Policy.BALANCED)
@@ -532,7 +492,7 @@ def test_a_balanced_topic_may_ignore_racks() -> None:
 
 def test_a_rebalance_brings_an_empty_spu_its_share_and_no_more() -> None:
     """The new SPU needs 5 to be within one replica of its fair share of 6; a sixth is waste."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.create("a", 12, 2)
     life.join(3)
     told = life.apply(life.build.rebalance(100))
@@ -549,7 +509,7 @@ def test_a_rebalance_brings_an_empty_spu_its_share_and_no_more() -> None:
 
 def test_a_rebalance_makes_no_more_moves_than_it_may() -> None:
     """With none allowed, leaders may still change places: that costs no data."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.create("a", 12, 2)
     life.join(3)
     told = life.apply(life.build.rebalance(2))
@@ -560,7 +520,7 @@ def test_a_rebalance_makes_no_more_moves_than_it_may() -> None:
 
 def test_a_rebalance_leaves_manual_topics_alone() -> None:
     """Whoever placed them by hand meant it."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.apply(life.build.manual("a", [0], [0], [0], [0], [0], [0]))
     told = life.apply(life.build.rebalance(100))
     assert maps(told) == {}
@@ -572,7 +532,7 @@ def test_a_rebalance_leaves_manual_topics_alone() -> None:
 )
 def test_a_rebalance_says_how_many_manual_topics_it_leaves_alone(count: int, said: str) -> None:
     """Else a cluster that stays uneven would look evened out."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.create("even", 2, 1)
     for number in range(count):
         life.apply(life.build.manual(f"m{number}", [0]))
@@ -586,7 +546,7 @@ def test_a_rebalance_says_how_many_manual_topics_it_leaves_alone(count: int, sai
 
 def test_a_rebalance_counts_topics_that_are_there_and_not_creates_that_wait() -> None:
     """A manual create never waits, and what was deleted is not counted."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     for name in ("a", "b"):
         life.apply(life.build.manual(name, [0]))
     life.wait("c", 1, 3)
@@ -599,21 +559,21 @@ def test_a_rebalance_counts_topics_that_are_there_and_not_creates_that_wait() ->
 
 def test_a_rebalance_frees_a_saturated_spu_and_serves_who_waits() -> None:
     """It comes back at the ring's tail, and a create that waited for it is placed."""
-    life = Life()
+    life = OneCluster()
     life.join(0, 1, capacity=6)
     life.create("a", 6, 2)
     life.wait("b", 1, 2)
     life.leave(1)
     life.join(2, capacity=12)
     told = life.apply(life.build.rebalance(100))
-    assert (0, RingChange.RESTORED) in [event[:2] for event in ring(told)]
+    assert (0, RingChange.RESTORED) in [event[:2] for event in ring_changes(told)]
     assert ("b", Status.ASSIGNED, None) in statuses(told)
 
 
 @pytest.mark.parametrize("moves", [-1, 2**31, 10**30])
 def test_a_number_of_moves_out_of_range_is_refused(moves: int) -> None:
     """And an empty cluster is even already."""
-    life = Life()
+    life = OneCluster()
     told = life.apply(life.build.rebalance(moves))
     assert statuses(told) == [("", Status.REJECTED, Code.INVALID_MAX_MOVES)]
     [status] = life.apply(life.build.rebalance(5))

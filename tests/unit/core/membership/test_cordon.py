@@ -11,7 +11,6 @@ import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
-    Event,
     LeaveMode,
     OnShortage,
     Policy,
@@ -27,10 +26,7 @@ from spu_assigner.core.base.records import (
     Status,
     TopicStatus,
 )
-from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.decision.machine import step
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
-from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 from spu_assigner.schemas.messages.codec import (
@@ -41,44 +37,10 @@ from spu_assigner.schemas.messages.codec import (
 )
 from spu_assigner.schemas.messages.wire import Wire
 from support.events.builders import Events
+from support.events.one_cluster import Answer, OneCluster, ring_changes
 
-Answer = ReplicaMap | TopicStatus | RingEvent
 AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
 GONE = LeaveMode.DECOMMISSION
-
-
-class Life:
-    """One cluster; each call gives the answers to its event."""
-
-    def __init__(self, *first: Event) -> None:
-        self.state = ClusterState("c1")
-        self.build = Events(first=1000)
-        for event in first:
-            self.apply(event)
-
-    def apply(self, event: Event) -> list[Answer]:
-        return list(answers(step(self.state, event, default_policy=Policy.FLUVIO)))
-
-    def cordon(self, spu_id: int) -> list[Answer]:
-        return self.apply(self.build.cordon(spu_id))
-
-    def uncordon(self, spu_id: int) -> list[Answer]:
-        return self.apply(self.build.uncordon(spu_id))
-
-    def create(self, topic: str, partitions: int, replicas: int, **given: Any) -> list[Answer]:
-        return self.apply(self.build.create(topic, partitions, replicas, **given))
-
-    def lists(self, topic: str) -> list[list[int]]:
-        return self.state.topics[topic].replicas.lists().tolist()
-
-    def held(self, spu_id: int) -> int:
-        return self.state.ledger.count(spu_id)
-
-
-def ring(told: list[Answer]) -> list[tuple[int, RingChange, int]]:
-    return [
-        (each.spu_id, each.change, each.ring_size) for each in told if isinstance(each, RingEvent)
-    ]
 
 
 def codes(told: list[Answer]) -> list[Code | None]:
@@ -88,11 +50,11 @@ def codes(told: list[Answer]) -> list[Code | None]:
 @pytest.mark.parametrize("policy", AUTOMATIC)
 def test_a_cordoned_spu_keeps_what_it_has_and_takes_nothing(policy: Policy) -> None:
     """By no create, grow, repair or rebalance."""
-    life = Life(*Events().joins(0, 1, 2, 3))
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
     life.create("t", 4, 2, policy=policy)
     held = life.held(1)
     assert held > 0
-    assert ring(life.cordon(1)) == [(1, RingChange.CORDONED, 3)]
+    assert ring_changes(life.cordon(1)) == [(1, RingChange.CORDONED, 3)]
     assert life.state.spus[SpuId(1)].online
     life.create("u", 6, 3, policy=policy)
     life.apply(life.build.grow("t", 9))
@@ -116,7 +78,7 @@ def test_each_policy_places_on_the_ring_without_it(
     policy: Policy, before: list[list[int]], after: list[list[int]]
 ) -> None:
     """As if it had left: the chain goes on with the first SPU that remains."""
-    life, other = (Life(*Events().joins(0, 1, 2, 3)) for _ in range(2))
+    life, other = (OneCluster(*Events().joins(0, 1, 2, 3)) for _ in range(2))
     for each in (life, other):
         each.create("t", 3, 2, policy=policy)
     life.cordon(1)
@@ -129,7 +91,7 @@ def test_each_policy_places_on_the_ring_without_it(
 
 def test_a_manual_list_may_not_name_it() -> None:
     """Who names it is told so, as of an SPU that is leaving."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.cordon(1)
     told = life.apply(life.build.manual("t", [0], [1]))
     assert codes(told) == [Code.MANUAL_SPU_CORDONED]
@@ -139,7 +101,7 @@ def test_a_manual_list_may_not_name_it() -> None:
 
 def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
     """As a join does: short lists first."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.create("short", 1, 2)
     life.cordon(2)
     life.apply(life.build.leave(1, mode=GONE))
@@ -150,7 +112,7 @@ def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
     assert "0 of 2 online SPUs are saturated, 1 are cordoned" in waiting.message
     assert life.lists("short") == [[0]]
     told = life.uncordon(2)
-    assert ring(told) == [(2, RingChange.UNCORDONED, 2)]
+    assert ring_changes(told) == [(2, RingChange.UNCORDONED, 2)]
     assert life.lists("short") == [[0, 2]]
     assert sorted(life.lists("wide")[0]) == [0, 2]
     assert not life.state.waiting
@@ -158,12 +120,12 @@ def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
 
 def test_a_join_keeps_the_cordon_and_a_leave_for_good_forgets_it() -> None:
     """An update, a return and a cancelled decommission alike."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.create("t", 2, 1)
     life.cordon(1)
-    assert ring(life.apply(life.build.join(1, rack="a"))) == [(1, RingChange.UPDATED, 1)]
+    assert ring_changes(life.apply(life.build.join(1, rack="a"))) == [(1, RingChange.UPDATED, 1)]
     life.apply(life.build.leave(1))
-    assert ring(life.apply(life.build.join(1))) == [(1, RingChange.JOINED, 1)]
+    assert ring_changes(life.apply(life.build.join(1))) == [(1, RingChange.JOINED, 1)]
     life.cordon(0)  # So that nothing can be moved.
     life.apply(life.build.leave(1, mode=GONE))
     assert life.state.leaving == {1}
@@ -172,33 +134,36 @@ def test_a_join_keeps_the_cordon_and_a_leave_for_good_forgets_it() -> None:
     life.uncordon(0)
     life.apply(life.build.leave(1, mode=GONE))
     assert SpuId(1) not in life.state.spus
-    assert ring(life.apply(life.build.join(1))) == [(1, RingChange.JOINED, 2)]
+    assert ring_changes(life.apply(life.build.join(1))) == [(1, RingChange.JOINED, 2)]
 
 
 def test_an_spu_that_is_away_may_be_cordoned_before_it_is_back() -> None:
     """It comes back online, and not into the ring."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.apply(life.build.leave(1))
-    assert ring(life.cordon(1)) == [(1, RingChange.CORDONED, 1)]
+    assert ring_changes(life.cordon(1)) == [(1, RingChange.CORDONED, 1)]
     life.apply(life.build.join(1))
     assert life.state.ring.ids.tolist() == [0]
-    assert ring(life.uncordon(1)) == [(1, RingChange.UNCORDONED, 2)]
+    assert ring_changes(life.uncordon(1)) == [(1, RingChange.UNCORDONED, 2)]
 
 
 def test_one_that_is_full_comes_back_saturated() -> None:
     """And while it is cordoned, what is freed on it brings it back as little as what fills it."""
-    life = Life(*Events().joins(0, 1, capacity=1))
+    life = OneCluster(*Events().joins(0, 1, capacity=1))
     life.create("t", 2, 1)
     life.cordon(1)
-    assert ring(life.uncordon(1)) == [(1, RingChange.UNCORDONED, 0), (1, RingChange.SATURATED, 0)]
+    assert ring_changes(life.uncordon(1)) == [
+        (1, RingChange.UNCORDONED, 0),
+        (1, RingChange.SATURATED, 0),
+    ]
     life.cordon(1)
-    assert ring(life.apply(life.build.delete("t"))) == [(0, RingChange.RESTORED, 1)]
-    assert ring(life.uncordon(1)) == [(1, RingChange.UNCORDONED, 2)]
+    assert ring_changes(life.apply(life.build.delete("t"))) == [(0, RingChange.RESTORED, 1)]
+    assert ring_changes(life.uncordon(1)) == [(1, RingChange.UNCORDONED, 2)]
 
 
 def test_what_is_so_already_is_answered_once_and_changes_nothing() -> None:
     """Cordoned twice, uncordoned twice, and of an SPU that nobody knows."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     assert codes(life.uncordon(0)) == [Code.SPU_UNCHANGED]
     life.cordon(0)
     life.state.take_entries()

@@ -26,10 +26,8 @@ from spu_assigner.core.base.records import (
     ReplicaMap,
     RingChange,
     RingEvent,
-    TopicStatus,
     plain_records,
 )
-from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
@@ -39,49 +37,22 @@ from spu_assigner.schemas.messages.codec import confluent_header, decode_record,
 from spu_assigner.stream.explain.rendering import decision_lines
 from support.events.builders import Events
 from support.events.lives import lives
+from support.events.one_cluster import Answer, OneCluster
 from support.events.random_lives import life_of
 from support.model.pictures import picture
 
-Answer = ReplicaMap | TopicStatus | RingEvent
 AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
 
 
-class Life:
-    """One cluster; each call gives the answers to its event."""
-
-    def __init__(self, *first: Event) -> None:
-        self.state = ClusterState("c1")
-        self.build = Events(first=1000)
-        for event in first:
-            self.apply(event)
-
-    def apply(self, event: Event) -> list[Answer]:
-        return list(answers(step(self.state, event, default_policy=Policy.FLUVIO)))
-
-    def demote(self, spu_id: int) -> list[Answer]:
-        return self.apply(self.build.demote(spu_id))
-
-    def undemote(self, spu_id: int) -> list[Answer]:
-        return self.apply(self.build.undemote(spu_id))
-
-    def create(self, topic: str, partitions: int, replicas: int, **given: Any) -> list[Answer]:
-        return self.apply(self.build.create(topic, partitions, replicas, **given))
-
-    def manual(self, topic: str, *lists: list[int]) -> list[Answer]:
-        return self.apply(self.build.manual(topic, *lists))
-
-    def lists(self, topic: str) -> list[list[int]]:
-        return self.state.topics[topic].replicas.lists().tolist()
-
-    def wrongly_led(self) -> list[list[int]]:
-        """Lists that a demoted SPU leads and another could."""
-        able = {i for i, spu in self.state.spus.items() if spu.online and not spu.demoted}
-        return [
-            row
-            for topic in self.state.topics.values()
-            for row in topic.replicas.lists().tolist()
-            if self.state.spus[SpuId(row[0])].demoted and not able.isdisjoint(row)
-        ]
+def wrongly_led(state: ClusterState) -> list[list[int]]:
+    """Lists that a demoted SPU leads and another could."""
+    able = {i for i, spu in state.spus.items() if spu.online and not spu.demoted}
+    return [
+        row
+        for topic in state.topics.values()
+        for row in topic.replicas.lists().tolist()
+        if state.spus[SpuId(row[0])].demoted and not able.isdisjoint(row)
+    ]
 
 
 def maps(told: list[Answer]) -> list[tuple[str, int, Any, Mode | None]]:
@@ -111,7 +82,7 @@ def changes(told: list[Answer]) -> list[tuple[int, RingChange, int, Code | None]
 
 def test_what_it_leads_others_lead_and_nothing_moves() -> None:
     """The leader and the new one change places; the ring stays as it is."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.create("t", 3, 2)  # 01 12 20
     told = life.demote(1)
     assert maps(told) == [("t", 2, [[0, 1], [2, 1], [2, 0]], Mode.DEMOTION)]
@@ -122,7 +93,9 @@ def test_what_it_leads_others_lead_and_nothing_moves() -> None:
 
 def test_who_leads_least_of_its_capacity_leads_then_the_first_of_the_list() -> None:
     """Each choice is counted before the next, over all topics, by name."""
-    life = Life(*Events().joins(0, 1, 2, capacity=100), Events(first=50).join(3, capacity=1000))
+    life = OneCluster(
+        *Events().joins(0, 1, 2, capacity=100), Events(first=50).join(3, capacity=1000)
+    )
     life.manual("a", [0, 1, 2], [0, 2, 1])
     life.manual("b", [0, 2, 3], [0, 1, 2], [2, 1, 3])
     life.demote(0)
@@ -134,7 +107,7 @@ def test_who_leads_least_of_its_capacity_leads_then_the_first_of_the_list() -> N
 
 def test_where_no_other_can_lead_it_leads_on_until_one_can() -> None:
     """Its followers are offline or demoted too; a join or the end of a demotion changes that."""
-    life = Life(*Events().joins(0, 1, 2, 3))
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
     life.manual("t", [0, 1], [0, 2])
     life.manual("u", [0])
     life.apply(life.build.leave(1))
@@ -146,7 +119,7 @@ def test_where_no_other_can_lead_it_leads_on_until_one_can() -> None:
 
 def test_undemoted_nothing_comes_back_until_a_rebalance() -> None:
     """It may lead again: a rebalance evens leaders."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.create("t", 6, 2, policy=Policy.BALANCED)
     life.demote(1)
     assert {row[0] for row in life.lists("t")} == {0}
@@ -158,7 +131,7 @@ def test_undemoted_nothing_comes_back_until_a_rebalance() -> None:
 
 def test_what_is_so_already_is_answered_and_changes_nothing() -> None:
     """As of a cordon."""
-    life = Life(*Events().joins(0))
+    life = OneCluster(*Events().joins(0))
     assert changes(life.undemote(0)) == [(0, RingChange.IGNORED, 1, Code.SPU_UNCHANGED)]
     life.demote(0)
     assert changes(life.demote(0)) == [(0, RingChange.IGNORED, 1, Code.SPU_UNCHANGED)]
@@ -167,7 +140,7 @@ def test_what_is_so_already_is_answered_and_changes_nothing() -> None:
 
 def test_a_join_keeps_it_and_a_leave_for_good_forgets_it() -> None:
     """As of a cordon, which it may have as well."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     life.demote(1)
     life.apply(life.build.cordon(1))
     life.apply(life.build.join(1, rack="b"))
@@ -198,14 +171,14 @@ def test_each_policy_lets_others_lead_but_lists_by_hand_are_facts(
     policy: Policy, lists: list[list[int]]
 ) -> None:
     """The same lists as without a demotion, with other leaders."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     life.demote(1)
     if policy is Policy.MANUAL:
         life.manual("t", *lists)
     else:
         life.create("t", 4, 3, policy=policy)
     assert life.lists("t") == lists
-    assert bool(life.wrongly_led()) == (policy is Policy.MANUAL)
+    assert bool(wrongly_led(life.state)) == (policy is Policy.MANUAL)
 
 
 @pytest.mark.parametrize(("policy", "replicas", "racks"), [*product(AUTOMATIC, (1, 2, 3), (1, 3))])
@@ -214,15 +187,15 @@ def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
 ) -> None:
     """With one replica it leads, since nobody else can. Which lists there are, a rule decides."""
     build = Events()
-    life = Life(*[build.join(i, rack="abc"[i % racks]) for i in range(6)])
-    plain = Life(*[build.join(i, rack="abc"[i % racks]) for i in range(6)])
+    life = OneCluster(*[build.join(i, rack="abc"[i % racks]) for i in range(6)])
+    plain = OneCluster(*[build.join(i, rack="abc"[i % racks]) for i in range(6)])
     life.demote(4)
     for number in range(5):
         life.create(f"t{number}", 12, replicas, policy=policy)
         life.apply(life.build.grow(f"t{number}", 18))
         plain.create(f"t{number}", 12, replicas, policy=policy)
         plain.apply(plain.build.grow(f"t{number}", 18))
-    assert life.wrongly_led() == []
+    assert wrongly_led(life.state) == []
     rows = [row for number in range(5) for row in life.lists(f"t{number}")]
     leads = Counter(row[0] for row in rows)
     if replicas > 1:
@@ -238,18 +211,18 @@ def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
 @pytest.mark.parametrize("policy", AUTOMATIC)
 def test_a_repair_lets_another_lead(policy: Policy) -> None:
     """Of the survivors or the replacement."""
-    life = Life(*Events().joins(0, 1, 2, 3))
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
     life.create("t", 8, 2, policy=policy)
     life.demote(1)
     life.apply(life.build.leave(0, mode=LeaveMode.DECOMMISSION))
     life.apply(life.build.leave(2, mode=LeaveMode.DECOMMISSION))
-    assert life.wrongly_led() == []
+    assert wrongly_led(life.state) == []
     assert all(len(row) == 2 for row in life.lists("t"))
 
 
 def test_without_one_in_the_ring_creates_are_placed_ahead_as_before() -> None:
     """One that is cordoned, or offline, takes no new replicas, so it cannot lead any."""
-    life = Life(*Events().joins(0, 1, 2))
+    life = OneCluster(*Events().joins(0, 1, 2))
     event = life.build.create("t", 2, 2)
 
     def kinds(event: Event) -> list[type]:
@@ -267,7 +240,7 @@ def test_a_rebalance_gives_it_no_lead(data: st.DataObject) -> None:
     """Whatever moves; and a second one has nothing to do."""
     count = data.draw(st.integers(2, 6))
     build = Events()
-    life = Life(*[build.join(i, rack=f"r{i % 3}") for i in range(count)])
+    life = OneCluster(*[build.join(i, rack=f"r{i % 3}") for i in range(count)])
     ids = st.lists(st.integers(0, count - 1), min_size=1, max_size=3, unique=True)
     for number in range(data.draw(st.integers(1, 4))):
         life.manual(f"t{number}", *_even(data.draw(st.lists(ids, min_size=1, max_size=6))))
@@ -277,7 +250,7 @@ def test_a_rebalance_gives_it_no_lead(data: st.DataObject) -> None:
     life.create("u", data.draw(st.integers(1, 12)), min(count, 2), policy=Policy.BALANCED)
     life.apply(life.build.join(count, rack="new"))
     life.apply(life.build.rebalance(data.draw(st.sampled_from([0, 2, 1000]))))
-    assert life.wrongly_led() == []
+    assert wrongly_led(life.state) == []
 
 
 def _even(rows: list[list[int]]) -> list[list[int]]:
@@ -354,7 +327,7 @@ def test_the_json_form_of_a_demotion_is_the_contracts(
 
 def test_only_the_map_of_a_demotion_is_written_with_version_4() -> None:
     """The next create is written as ever, though a demoted SPU was passed over."""
-    life = Life(*Events().joins(0, 1))
+    life = OneCluster(*Events().joins(0, 1))
     versions = Registry.load().versions("ReplicaMap")
     life.create("t", 2, 2)
     told = [*life.demote(0), *life.create("u", 2, 2)]
