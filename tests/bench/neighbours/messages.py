@@ -16,18 +16,24 @@ import fastavro
 _REGISTRY: Final = Path(__file__).parents[3] / "schemas" / "registry.json"
 _HEADER_SIZE: Final = 5  # 0x00 and the schema's id
 
-_schemas: Final = {
-    b"\x00" + entry["id"].to_bytes(4, "big"): (entry["type_name"], entry["schema"])
-    for entry in json.loads(_REGISTRY.read_text(encoding="utf-8"))["schemas"]
+MAP_VERSION: Final = 2  # of the map of a create; later ones are for what other requests do
+
+_entries: Final = json.loads(_REGISTRY.read_text(encoding="utf-8"))["schemas"]
+_headers: Final = {
+    (entry["type_name"], entry["version"]): b"\x00" + entry["id"].to_bytes(4, "big")
+    for entry in _entries
 }
 _READERS: Final = {
-    header: (name, fastavro.parse_schema(schema))
-    for header, (name, schema) in _schemas.items()
-    if name in ("SpuJoined", "TopicCreate")
+    _headers[name, entry["version"]]: (name, fastavro.parse_schema(entry["schema"]))
+    for entry in _entries
+    if (name := entry["type_name"]) in ("SpuJoined", "TopicCreate")
 }
-# Ids rise, so the last one of a type is that of its newest version.
-MAP_HEADER: Final = max(header for header, (name, _) in _schemas.items() if name == "ReplicaMap")
-_MAP_SCHEMA: Final = fastavro.parse_schema(_schemas[MAP_HEADER][1])
+MAP_HEADER: Final = _headers["ReplicaMap", MAP_VERSION]
+(_MAP_SCHEMA,) = (
+    fastavro.parse_schema(entry["schema"])
+    for entry in _entries
+    if (entry["type_name"], entry["version"]) == ("ReplicaMap", MAP_VERSION)
+)
 
 
 def decode(value: bytes) -> tuple[str, dict[str, Any]]:

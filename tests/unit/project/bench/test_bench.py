@@ -6,12 +6,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from spu_assigner.core import Assigner, SpuJoined, TopicCreate
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.schemas.messages.codec import encode_record
 from support.bench.bench_table import count, kept, lines_missed, markdown, show
 from support.bench.curves import draw, drawable
 from support.bench.figures import STORED, commit_of, slope
@@ -33,6 +37,7 @@ def program(name: str) -> ModuleType:
 
 
 run = program("run")
+messages = program("neighbours/messages")
 core_growth = program("core_growth")
 
 
@@ -247,3 +252,24 @@ def test_the_curves_are_drawn_from_the_results(tmp_path: Path) -> None:
     before = [file.read_bytes() for file in files]
     assert all(content.startswith(b"\x89PNG") for content in before)
     assert [file.read_bytes() for file in draw(results, tmp_path)] == before
+
+
+def test_neighbours_write_the_map_of_a_create_as_the_product_does() -> None:
+    """Else each of their answers is taken for a wrong one."""
+    assigner = Assigner()
+    assigner.apply(SpuJoined(event_id="e1", cluster_id="c1", spu_id=0))
+    created, _ = assigner.apply(TopicCreate(event_id="e2", cluster_id="c1", topic="t"))
+    assert isinstance(created, ReplicaMap)
+    assert created.replicas is not None
+    expected = encode_record(replace(created, reason=None, own_events=()))
+    fields = {
+        "cluster_id": "c1",
+        "topic": "t",
+        "revision": 1,
+        "policy": created.policy.name,
+        "replicas": created.replicas.tolist(),
+        "chain_index": created.chain_index,
+        "cause": "e2",
+        "replication_factor": 1,
+    }
+    assert messages.encode_map(fields) == expected
