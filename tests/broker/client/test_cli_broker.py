@@ -394,7 +394,7 @@ def test_a_rebalance_shows_what_it_leaves_alone(job: list[str], tmp_path: Path) 
 def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     job: list[str], tmp_path: Path
 ) -> None:
-    """Created, repeated, grown, refused, and asked for again when there is room."""
+    """Created, repeated, grown, of another factor, refused, and asked for again with room."""
     join(job, "gitops", 3)
     file, saved = tmp_path / "topics.yaml", tmp_path / "plan.json"
 
@@ -422,14 +422,17 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
         assert "nothing to do: 0 to create, 0 to grow, " in again[1]
     assert told("plan", *of_file)[0] == 0
 
-    desire(("gitops-a", 6, 2), ("gitops-c", 1, 4))
+    desire(("gitops-a", 6, 3), ("gitops-c", 1, 4))
     planned = told("plan", *of_file, "--json")
     document = json.loads(planned[1])
     assert (planned[0], document["extra"]) == (2, ["gitops-b"])
-    assert [event["type"] for event in document["events"]] == ["topic_grow", "topic_create"]
+    asked = ["topic_grow", "topic_replication", "topic_create"]
+    assert sorted(event["type"] for event in document["events"]) == sorted(asked)
     refused = told("apply", *of_file, WAIT)
     assert refused[0] == 1
     assert "status  gitops/gitops-a  assigned" in refused[1]
+    maps = [each for each in refused[1].splitlines() if each.startswith("map     gitops/gitops-a")]
+    assert ["revision 3" in each for each in maps] == [False, True]
     assert "status  gitops/gitops-c  rejected" in refused[1]
     added = ("--cluster", "gitops", "--spu-id", "3", WAIT)
     assert call("produce", "spu-joined", *added, *job).returncode == 0
@@ -438,7 +441,7 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     assert (granted[0], len(report["sent"]), report["unchanged"]) == (0, 1, 1)
     assert {each["status"] for each in report["answers"] if "status" in each} == {"assigned"}
 
-    desire(("gitops-a", 5, 2))
+    desire(("gitops-a", 5, 3))
     fewer = told("plan", *of_file)
     assert fewer[0] == 1
     assert "! gitops-a  has 6 partitions, and the file says 5; partitions are never" in fewer[1]

@@ -59,8 +59,12 @@ def beginning(number: int) -> list[list[Event]]:
             events.delete("gone"),
             events.create("waits", 1, 9, on_shortage=OnShortage.WAIT),
             events.grow("kafka", 6),
+            events.adopt("adopted", [2, 0], [1], pinned=True),
+            events.replication("balanced", 3),
         ],
         [
+            events.cordon(4),
+            events.demote(2),
             # In one half the ring is empty then, and what SPU 3 alone has must stay there.
             *[events.leave(each) for each in (0, 1, 2, 4) if number % 2],
             events.leave(3, mode=LeaveMode.DECOMMISSION),
@@ -81,6 +85,9 @@ def going_on(number: int) -> list[Event]:
         events.create("balanced-2", 3, 2, policy=Policy.BALANCED),
         events.create("fluvio", 9, 2),
         before[1][4],
+        events.adopt("adopted", [0, 2], [1], pinned=True),  # as others moved it
+        events.replication("adopted", 2),
+        events.undemote(2),
         events.delete("waits"),
     ]
 
@@ -152,7 +159,12 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     before, old = states(first, settings.checkpoint), str(first.query.id)
     assert any(picture["waiting"][0] for picture in before.values())
     assert any(picture["leaving"] for picture in before.values())
-    assert any(len(each["ring"][0]) < each["racks"][0] for each in before.values())  # saturated
+    counts = [
+        (len(each["ring"][0]) + each["cordoned"], each["racks"][0]) for each in before.values()
+    ]
+    assert any(in_ring < online for in_ring, online in counts)  # saturated
+    assert any(each["cordoned"] and each["demoted"] for each in before.values())
+    assert all(each["topics"]["adopted"].pinned for each in before.values())
     last = streams.markers()[-1]
     first.end_query()
     shutil.rmtree(settings.checkpoint)
