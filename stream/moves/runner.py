@@ -431,7 +431,8 @@ class MovesRunner:
             moves=tuple(moves),
             throttles=tuple(throttles),
             state=state,
-            failures=(*stopped, *failed[:FAILURES_MAX]) or self._run.failures,
+            failures=(*stopped, *self.report.throttles, *failed[:FAILURES_MAX])
+            or self._run.failures,
         )
         self._seat.write(self._run)
 

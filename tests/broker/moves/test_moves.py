@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
 from spu_assigner.stream.job.failpoints import Failpoint
+from spu_assigner.stream.moves.run_record import Seat, SeatTakenError, begun_run
 from spu_assigner.stream.moves.throttle import RATES
 from spu_assigner.stream.plan.target_cluster import Target
 from support.job.operator import Operator
@@ -155,6 +157,27 @@ def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
     assert cancelled.stdout.startswith("cancelled 1 move, their lists are as before")
     operator.until("orders", [[1, 2]])
     assert mover.throttles("orders") == {}
+
+
+def test_who_was_overtaken_notes_nothing_and_goes_on_until_told(mover: Mover) -> None:
+    """Else a cancel could end as a failure to record, before its own word is read."""
+    connection = mover.operator.settings().connection()
+    run = begun_run("c1")
+    with Seat(connection) as first, Seat(connection) as second:
+        first.take_over()
+        first.write(run)
+        first.note(replace(run, moves_done=1))
+        second.take_over()
+        first.note(replace(run, moves_done=2))
+        first.check()
+        noted = mover.record()
+        assert noted is not None
+        assert (noted.run_id, noted.moves_done) == (first.run_id, 1)
+        second.write(replace(run, state=MovesState.CANCELLED))
+        with pytest.raises(SeatTakenError, match="the moves were cancelled by process "):
+            until(first.check)
+        with pytest.raises(SeatTakenError, match="another process has taken over"):
+            first.write(run)
 
 
 def test_a_topics_id_is_the_one_that_a_plan_has(mover: Mover) -> None:
