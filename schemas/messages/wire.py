@@ -182,7 +182,7 @@ class MovesRun:
     waves: int = 0  # of the run; 0: not known
     moves_failed: int = 0
     bytes_failed: int = 0
-    failures: tuple[str, ...] = ()  # why it stopped, throttles that stay, the first moves that failed
+    failures: tuple[str, ...] = ()  # why it stopped, what failed first
 
     def moves_by_state(self) -> dict[str, int]:
         """How many moves are pending, done, failed; what is under way is pending."""

@@ -259,7 +259,7 @@ class Metrics(Collector):
 
 def _moves_families(run: MovesRun, *, now: float) -> Iterator[Metric]:
     for name, what, figures in (
-        ("moves", "partitions of the last run of apply --moves or drain", run.moves_by_state()),
+        ("moves", "partitions of the last run that moves some", run.moves_by_state()),
         ("moves_bytes", "bytes that it has, or had, to copy", run.bytes_by_state()),
     ):
         family = GaugeMetricFamily(PREFIX + name, what, labels=["state"])

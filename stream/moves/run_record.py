@@ -130,6 +130,11 @@ class Seat:
         """
         self._take_id(self._open())
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the record is of a run that has not ended."""
+        return self.latest is not None and self.latest.state is MovesState.RUNNING
+
     def write(self, run: MovesRun) -> None:
         """Record this, under this run's id.
 
@@ -207,7 +212,7 @@ class Seat:
 
     def _taken(self) -> SeatTakenError:
         run = self.latest
-        who = "" if run is None or run.state is not MovesState.RUNNING else f" ({run.holder})"
+        who = f" ({run.holder})" if run is not None and self.is_open else ""
         return SeatTakenError(
             f"another process moves partitions{who}; wait for its end, or "
             "cancel what it moves with `spu-assigner apply --cancel`"

@@ -171,9 +171,7 @@ class MovesRunner:
             left = [each for each in left if place_of(each) not in taken]
             self._wave(wave)
         self.report.left = len(left) + beyond
-        latest = self._seat.latest
-        is_open = latest is not None and latest.state is MovesState.RUNNING
-        if self._run.moves_total or is_open:  # Else the record stays that of the run before.
+        if self._run.moves_total or self._seat.is_open:  # Else it stays that of the run before.
             state = MovesState.DONE if self.report.is_whole else MovesState.STOPPED
             self._record((), self._run.throttles, state=state)
         self._output.end()
@@ -425,14 +423,14 @@ class MovesRunner:
         state: MovesState = MovesState.RUNNING,
     ) -> None:
         failed = [f"{topic}-{number}: {why}" for (topic, number), why in self.report.failed.items()]
-        stopped = [self.report.stopped] if self.report.stopped else []
+        stopped = [f"not begun: {self.report.stopped}"] if self.report.stopped else []
+        faults = (*stopped, *self.report.throttles, *failed[:FAILURES_MAX])
         self._run = replace(
             self._run,
             moves=tuple(moves),
             throttles=tuple(throttles),
             state=state,
-            failures=(*stopped, *self.report.throttles, *failed[:FAILURES_MAX])
-            or self._run.failures,
+            failures=faults or self._run.failures,
         )
         self._seat.write(self._run)
 
