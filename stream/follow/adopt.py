@@ -40,7 +40,7 @@ from spu_assigner.stream.follow.kafka import (
     WatchedCluster,
 )
 from spu_assigner.stream.follow.kafka_topics import PublishedReader, WatchedTopics
-from spu_assigner.stream.follow.progress import Progress
+from spu_assigner.stream.follow.rendering import Progress
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.errors import GRANTING, AccessError
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name

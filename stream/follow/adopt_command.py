@@ -118,7 +118,7 @@ def adopt(
     )
     from spu_assigner.stream.follow.adoption import AdoptionOptions
     from spu_assigner.stream.follow.decision import Size
-    from spu_assigner.stream.follow.progress import Progress
+    from spu_assigner.stream.follow.rendering import Progress
 
     request = AdoptRequest(
         connection=connection,

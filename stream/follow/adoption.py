@@ -40,6 +40,7 @@ from spu_assigner.stream.plan.applied import AppliedRecords
 from spu_assigner.stream.plan.model import Rows, TopicReason
 
 ADOPT_MARK: Final = "adopt"  # the ids of its events begin so
+PLACE_MARK: Final = "place"  # those of creates of new topics; then comes Kafka's id of the topic
 CHANGED_HERE: Final = frozenset({Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION})
 
 AdoptionEvent = TopicAdopted | TopicRelease
@@ -113,80 +114,6 @@ class AdoptionDecision:
     @property
     def released(self) -> list[TopicRelease]:
         return [event for event in self.events if isinstance(event, TopicRelease)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsTurn:
-    """What one look at topics that are followed comes to."""
-
-    decision: AdoptionDecision = field(default_factory=AdoptionDecision)
-    events: tuple[AdoptionEvent, ...] = ()  # to be sent now
-    left: tuple[TopicReason, ...] = ()  # not adopted, and why
-    held: tuple[str, ...] = ()  # gone, but too many are
-    is_awaited: bool = False  # something gone is looked for once more
-
-
-class FollowedTopics:
-    """What was sent about topics so far, and so what is to be sent next."""
-
-    def __init__(self, options: AdoptionOptions) -> None:
-        self._options = options
-        self._gone: frozenset[str] = frozenset()  # at the look before
-        self._sent: dict[str, object] = {}  # by topic, what was sent of it last
-        self._causes: dict[str, str] = {}  # topics by the ids of events that were sent
-        self._rejected: dict[str, str] = {}  # by topic, why
-        self.adopted: set[str] = set()  # topics of adoptions that were sent
-        self.released: set[str] = set()  # likewise of releases
-
-    def reject(self, event_id: str, why: str) -> None:
-        """Take note that the job has rejected an event, if it was sent here."""
-        if event_id in self._causes:
-            self._rejected[self._causes[event_id]] = why
-
-    def retry(self) -> None:
-        """Send again what was rejected or not answered: what it needs may be there now."""
-        self._sent.clear()
-        self._rejected.clear()
-
-    def turn(
-        self,
-        found: Mapping[str, FoundTopic],
-        published: PublishedMaps,
-        applied: AppliedRecords,
-        *,
-        spus: Collection[int],
-        occurred_at: int,
-    ) -> TopicsTurn:
-        """What follows from a look; the arguments are those of `decide_adoptions`."""
-        decision = decide_adoptions(
-            found, published, applied, self._options, spus=spus, occurred_at=occurred_at
-        )
-        before, self._gone = self._gone, frozenset(decision.gone)
-        gone = [name for name in decision.gone if name in before]
-        there = len(decision.equal) + len(decision.adopted) + len(decision.pending)
-        is_mass = len(gone) > 1 and len(gone) > there
-        lost = [] if is_mass else gone
-        forgotten = releases(lost, published, self._options, occurred_at=occurred_at)
-        events: list[AdoptionEvent] = [*decision.adopted, *forgotten]
-        new = [each for each in events if self._sent.get(each.topic) != _content(each, published)]
-        for event in new:
-            self._rejected.pop(event.topic, None)
-            self._causes[event.event_id] = event.topic
-            self._sent[event.topic] = _content(event, published)
-        self.adopted.update(event.topic for event in new if isinstance(event, TopicAdopted))
-        self.released.update(event.topic for event in new if isinstance(event, TopicRelease))
-        rejected = (
-            TopicReason(topic=name, reason=why)
-            for name, why in self._rejected.items()
-            if name in found
-        )
-        return TopicsTurn(
-            decision=decision,
-            events=tuple(new),
-            left=(*decision.left, *rejected),
-            held=tuple(gone) if is_mass else (),
-            is_awaited=len(decision.gone) > len(gone),
-        )
 
 
 def decide_adoptions(
@@ -333,6 +260,8 @@ def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:
     record = applied.records.get(name)
     if record is not None and record.origin is not Origin.RELEASED:
         return record.origin is Origin.FOUND
+    if known.cause.startswith(f"{PLACE_MARK}/"):
+        return True
     return known.reason is not None and known.reason.mode is Mode.ADOPTED
 
 
@@ -344,7 +273,7 @@ def releases(
     for name in names:
         revision = published.maps[name].revision
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        event_id = _unknown_id(f"{ADOPT_MARK}/gone/{digest}/{revision}", name, published)
+        event_id = unknown_id(f"{ADOPT_MARK}/gone/{digest}/{revision}", name, published)
         events.append(
             TopicRelease(
                 event_id=event_id,
@@ -363,20 +292,13 @@ def _fresh(event: TopicAdopted, topic_id: str, published: PublishedMaps) -> Topi
     content = repr((event.replicas, event.policy and str(event.policy), event.pinned))
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     name = f"{ADOPT_MARK}/{topic_id}/{revision}/{digest}"
-    return replace(event, event_id=_unknown_id(name, event.topic, published))
+    return replace(event, event_id=unknown_id(name, event.topic, published))
 
 
-def _unknown_id(name: str, topic: str, published: PublishedMaps) -> str:
+def unknown_id(name: str, topic: str, published: PublishedMaps) -> str:
     """The id, or with the first number that the job does not remember."""
     event_id, number = name, 1
     while published.knows(event_id, topic):
         number += 1
         event_id = f"{name}/{number}"
     return event_id
-
-
-def _content(event: AdoptionEvent, published: PublishedMaps) -> object:
-    """What an event says, and of which map; its id may have a number."""
-    known = published.maps.get(event.topic)
-    replicas = event.replicas if isinstance(event, TopicAdopted) else None
-    return (replicas, 0 if known is None else known.revision)

@@ -111,6 +111,12 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
     help="Not such topics; may be repeated.",
 )
 @click.option(
+    "--place-new",
+    is_flag=True,
+    help="With --topics: have the job place topics that others make from now on, and move them "
+    "there while they are empty.",
+)
+@click.option(
     "--allow-mass-leave",
     is_flag=True,
     help="Let brokers leave though more than half are missing at once.",
@@ -148,6 +154,10 @@ def follow(
     `adopt` does it; adopted topics that were deleted in Kafka are released. What a map has ahead of
     Kafka is left to `plan` and `apply`.
 
+    With --place-new a topic that somebody makes while this command leads is placed by the default
+    policy instead, and moved there, as long as nothing was ever written to it. Otherwise, or if the
+    job rejects it, it is adopted as it is.
+
     With --output json the events go to standard output as `simulate` reads them.
 
     Exit status: 0 done (--once), also where another process leads; 1 failed, or with --once leaves
@@ -155,6 +165,8 @@ def follow(
     """
     from spu_assigner.stream.follow.loop import follow_cluster  # heavy: `--help` needs none of it
 
+    if given["place_new"] and (given["once"] or not given["topics"]):
+        raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
     size, excluded = Size(cores=cores, capacity=capacity), frozenset(exclude)
     options = FollowOptions(size=size, excluded=excluded, **given)
     watched = _watched(connection, watch_bootstrap_servers, watch_config)

@@ -85,6 +85,7 @@ class FollowOptions:
     adopt: bool = False
     topics: tuple[str, ...] = ()  # globs of those that are followed, too; none: no topic is
     excluded_topics: tuple[str, ...] = ()  # likewise; it counts more
+    place_new: bool = False  # new topics that are empty are placed by the job, and moved there
     allow_mass_leave: bool = False
     accept_cluster: bool = False  # although the SPUs were announced as another cluster's brokers
     once: bool = False

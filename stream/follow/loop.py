@@ -15,7 +15,7 @@ from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.follow.adoption import AdoptionEvent, AdoptionOptions
+from spu_assigner.stream.follow.adoption import AdoptionOptions
 from spu_assigner.stream.follow.decision import (
     Announcement,
     FollowOptions,
@@ -26,6 +26,7 @@ from spu_assigner.stream.follow.decision import (
     decide,
     followed_clusters,
 )
+from spu_assigner.stream.follow.followed_topics import FollowedEvent
 from spu_assigner.stream.follow.kafka import (
     AnnouncedReader,
     ClusterSnapshot,
@@ -124,7 +125,13 @@ class _Session:
                     globs=options.topics,
                     excluded=options.excluded_topics,
                 )
-                self.topics = TopicFollowing(events, watched, followed, dry_run=options.dry_run)
+                self.topics = TopicFollowing(
+                    events,
+                    watched,
+                    followed,
+                    place_new=options.place_new,
+                    dry_run=options.dry_run,
+                )
             unless_whole.pop_all()
 
     def send(self, events: Sequence[Announcement]) -> Sequence[Announcement]:
@@ -137,7 +144,7 @@ class _Session:
             self.reader.announced.take(event, place)
         return events
 
-    def send_of_topics(self, events: Sequence[AdoptionEvent]) -> None:
+    def send_of_topics(self, events: Sequence[FollowedEvent]) -> None:
         """Send events about topics, some at a time: a transaction is not to last."""
         if self.producer is not None:
             for at in range(0, len(events), PIECE_EVENTS):
@@ -296,6 +303,14 @@ class _Follower:
         session.send_of_topics(turn.events)
         for event in turn.events:
             self._output.event(event)
+        moves = session.topics.moves
+        moved, trouble = moves.take()
+        for name in moved:
+            self._output.say(f"has moved topic {name} to where the job placed it")
+        text = f"new topics are not moved now: {trouble}; retries"
+        self._output.report("moves", None if trouble is None else text)
+        if not self._options.dry_run:
+            moves.start(turn.moves)
         return turn.is_awaited or bool(turn.events)
 
     def _warn_of_crowded(self, events: Sequence[Announcement]) -> None:

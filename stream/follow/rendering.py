@@ -1,22 +1,24 @@
-"""What `follow` prints: events on standard output, how things stand on standard error.
+"""What `follow` prints: events on standard output, how things stand on standard error; a bar.
 
 How things stand is reported when it changes, not at each look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
-from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
+from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicCreate, TopicRelease
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.command_options import Form
 from spu_assigner.stream.follow.decision import Announcement, MembershipDecision, Sightings
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
-    from spu_assigner.stream.follow.adoption import AdoptionEvent, TopicsTurn
+    from spu_assigner.stream.follow.followed_topics import FollowedEvent, TopicsTurn
 
 
 class FollowOutput:
@@ -81,6 +83,11 @@ class FollowOutput:
             f"topic {each.topic}": f"leaves topic {each.topic} alone: {printable(each.reason)}"
             for each in turn.left
         }
+        alone |= {
+            f"topic {each.topic} placed": f"does not place topic {each.topic}, which is adopted as "
+            f"it is: {printable(each.reason)}"
+            for each in turn.unplaced
+        }
         before = [about for about in self._reported if about.startswith("topic ")]
         for about in dict.fromkeys([*alone, *before]):
             self.report(about, alone.get(about))
@@ -91,7 +98,7 @@ class FollowOutput:
         self.report("topics held", held if turn.held else None)
 
     def event(
-        self, event: Announcement | AdoptionEvent, *, missing_for: float | None = None
+        self, event: Announcement | FollowedEvent, *, missing_for: float | None = None
     ) -> None:
         """An event that was sent, or would be."""
         if self._form == "json":
@@ -99,6 +106,10 @@ class FollowOutput:
         elif isinstance(event, TopicAdopted):
             verb = "would adopt" if self._dry_run else "adopted"
             click.echo(f"{verb}  topic {event.topic}: {size_text(event)}")
+        elif isinstance(event, TopicCreate):
+            verb = "would place" if self._dry_run else "asks to place"
+            counts = f"{event.partitions} partitions, {event.replication_factor} replicas of each"
+            click.echo(f"{verb}  topic {event.topic}: {counts}")
         elif isinstance(event, TopicRelease):
             verb = "would release" if self._dry_run else "released"
             click.echo(f"{verb}  topic {event.topic}: it is gone from Kafka")
@@ -128,3 +139,39 @@ def join_text(event: SpuJoined) -> str:
 def brokers_text(ids: Sequence[int]) -> str:
     """Some brokers, in a line."""
     return f"{'broker' if len(ids) == 1 else 'brokers'} {listed(ids)}"
+
+
+class Progress:
+    """Counts answers to what was sent: a bar on a terminal, else one line at the start.
+
+    Args:
+        command: who is at work.
+        is_quiet: show nothing.
+    """
+
+    def __init__(self, command: str, *, is_quiet: bool = False) -> None:
+        self._command = command
+        self._is_quiet = is_quiet
+        self._bar: Any = None
+
+    @contextmanager
+    def shown(self, count: int) -> Iterator[None]:
+        """While so many events are sent and answered."""
+        if self._is_quiet:
+            yield
+        elif sys.stderr.isatty():
+            with click.progressbar(length=count, label=self._command, file=sys.stderr) as bar:
+                self._bar = bar
+                try:
+                    yield
+                finally:
+                    self._bar = None
+        else:
+            click.echo(f"{self._command}: sends {count:,} events and waits for answers", err=True)
+            sys.stderr.flush()
+            yield
+
+    def add(self, count: int) -> None:
+        """So many more were answered."""
+        if self._bar is not None:
+            self._bar.update(count)

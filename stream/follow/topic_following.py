@@ -4,37 +4,92 @@ Rules: only the leader looks at topics and sends. What it has sent is not sent a
 has not answered, and what the job rejected not before a broker joins or the topic changes. A topic
 is released once it was gone in two looks, unless more than half of those that were adopted are gone
 at once: that is rather a fault of the view. What was adopted is recorded in `applied-topics` as
-found, unless an `apply` is just about to record it.
+found, unless an `apply` is just about to record it. New topics that the job has placed are moved
+beside the looks: a move waits for the seat of moves, and for brokers that stop in between.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import TopicRelease
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import Status, TopicStatus
+from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.adoption import (
-    ADOPT_MARK,
     AdoptionDecision,
     AdoptionOptions,
-    FollowedTopics,
     FoundTopic,
     PublishedMaps,
-    TopicsTurn,
 )
+from spu_assigner.stream.follow.followed_topics import FollowedTopics, TopicsTurn, is_followed
 from spu_assigner.stream.follow.kafka_topics import PublishedReader, WatchedTopics
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPIC_STATUS, TOPICS, topic_name
+from spu_assigner.stream.moves.options import MoveOptions
+from spu_assigner.stream.moves.session import moving
 from spu_assigner.stream.plan.applied import AppliedRecords, notes
 from spu_assigner.stream.plan.applied_store import AppliedLedger
-from spu_assigner.stream.plan.model import Maps, Wanted
+from spu_assigner.stream.plan.model import Maps, TargetError, Wanted
+from spu_assigner.stream.plan.target_cluster import Target
 
 PIECE_EVENTS: Final = 1_000  # of a transaction, which is not to last
+MOVES_AT_ONCE: Final = 1_000  # of a broker: what is empty costs nothing
+
+
+class NewTopicMoves:
+    """Moves partitions of new topics that are still empty, in a thread.
+
+    A process that ends in between leaves what it has begun to the next one.
+    """
+
+    def __init__(self, connection: Connection, cluster_id: str) -> None:
+        self._connection = connection
+        self._cluster_id = cluster_id
+        self._thread: DaemonThread | None = None
+        self._moved: list[str] = []
+        self._trouble: str | None = None
+
+    def start(self, moves: Sequence[MovedPartition]) -> None:
+        """Begin, unless earlier ones are under way."""
+        if moves and not self.is_running:
+            self._thread = DaemonThread(lambda: self._run(moves), name="new-topics")
+            self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def take(self) -> tuple[list[str], str | None]:
+        """Topics that were moved since this was called last; and why others were not."""
+        moved, self._moved = self._moved, []
+        return moved, self._trouble
+
+    def _run(self, moves: Sequence[MovedPartition]) -> None:
+        options = MoveOptions(concurrency=MOVES_AT_ONCE)
+        connection, cluster_id = self._connection, self._cluster_id
+        try:
+            with (
+                Target(connection) as target,
+                moving(
+                    connection, options, cluster_id=cluster_id, is_quiet=True, may_copy=False
+                ) as runner,
+            ):
+                cluster = target.look(())
+                names = {each.topic for each in moves}
+                empty = target.untouched(cluster, sorted(names & cluster.topics.keys()))
+                report = runner.carry_out([each for each in moves if each.topic in empty])
+        except AssignerError as reason:
+            self._trouble = str(reason)
+        else:
+            self._moved += dict.fromkeys(topic for topic, _ in report.moved)
+            self._trouble = report.stopped or next(iter(report.failed.values()), None)
 
 
 class TopicFollowing:
@@ -44,10 +99,17 @@ class TopicFollowing:
         events: where the job's topics are.
         watched: the Kafka cluster whose topics are followed.
         options: which topics, and for which cluster.
+        place_new: new topics that are empty are placed by the job, and moved there.
     """
 
     def __init__(
-        self, events: Connection, watched: Connection, options: AdoptionOptions, *, dry_run: bool
+        self,
+        events: Connection,
+        watched: Connection,
+        options: AdoptionOptions,
+        *,
+        place_new: bool,
+        dry_run: bool,
     ) -> None:
         own = frozenset(topic_name(spec.name, prefix=events.prefix) for spec in TOPICS)
         self._options = replace(options, own=own)
@@ -55,8 +117,9 @@ class TopicFollowing:
         self._records = topic_name(APPLIED_TOPICS, prefix=events.prefix)
         self._dry_run = dry_run
         self._found: Mapping[str, FoundTopic] = {}  # at the last look
+        self.moves = NewTopicMoves(self._ledger_connection, options.cluster_id)
         self._applied = AppliedRecords()  # read when something has changed
-        self._followed = FollowedTopics(self._options)
+        self._followed = FollowedTopics(self._options, place_new=place_new)
         with ExitStack() as unless_whole:
             self._topics = WatchedTopics(watched, trusts_lists=True)
             unless_whole.callback(self._topics.close)
@@ -90,7 +153,12 @@ class TopicFollowing:
             self._followed.retry()
         published = self._published.now()
         turn = self._followed.turn(
-            self._found, published, self._applied, spus=spus, occurred_at=_now_ms()
+            self._found,
+            published,
+            self._applied,
+            spus=spus,
+            occurred_at=_now_ms(),
+            untouched=self._untouched,
         )
         lost = [event.topic for event in turn.events if isinstance(event, TopicRelease)]
         if lost:
@@ -98,6 +166,12 @@ class TopicFollowing:
         if not self._dry_run:
             self._record(turn.decision, published)
         return turn
+
+    def _untouched(self, topics: Sequence[str]) -> Collection[str] | None:
+        try:
+            return self._topics.target.untouched(self._topics.cluster, topics)
+        except TargetError:  # One that was just made has no leader yet.
+            return None
 
     def _take_statuses(self) -> None:
         for received in self._statuses.drain():
@@ -117,7 +191,7 @@ class TopicFollowing:
             name
             for name in (*decision.equal, *(each.topic for each in decision.pending))
             if name in published.maps
-            and (name in self._followed.adopted or _is_adopted(published.maps[name]))
+            and (name in self._followed.adopted or is_followed(published.maps[name]))
             and not applied.is_known(name, ids.get(name))
         ]
         there = self._topics.cluster.topics
@@ -145,10 +219,6 @@ class TopicFollowing:
         is_there = self._records in self._topics.cluster.topics
         cluster_id = self._options.cluster_id
         return AppliedLedger(self._ledger_connection, cluster_id, is_there=is_there)
-
-
-def _is_adopted(known: ReplicaMap) -> bool:
-    return known.cause.startswith(f"{ADOPT_MARK}/")
 
 
 def _now_ms() -> int:

@@ -240,7 +240,8 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (APPLIED_TOPICS,),
             "Read, Write",
-            "what moves partitions records what is under way; besides the applier's rights",
+            "what moves partitions records what is under way; besides the applier's rights, or for "
+            "`follow --place-new` the adopter's",
         ),
         Grant((SPU_EVENTS,), "Read, Write", "only for `drain`: what was announced; its leave"),
         Grant(

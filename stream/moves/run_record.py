@@ -36,6 +36,7 @@ from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_un
 from spu_assigner.stream.kafka.topic_admin import make_seen
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
 from spu_assigner.stream.moves.reassigning import RIGHTS, MovesError
+from spu_assigner.stream.moves.waves import copied_bytes
 
 GROUP_SECONDS_MAX: Final = 30.0  # brokers wait some seconds for more members of a new group
 SILENT_SECONDS: Final = SESSION_SECONDS + 4.0  # one that was killed is out of the group by then
@@ -109,14 +110,14 @@ class Seat:
                 raise self._taken()
         self._take_id(reader)
 
-    def require_finished(self) -> None:
-        """Return if no run before this one has left anything.
+    def require_no_copies(self) -> None:
+        """Return if no run before this one has left a throttle, or moves that copy something.
 
         Raises:
             SeatTakenError: one has.
         """
         run = self.latest
-        if run is not None and (run.moves or run.throttles):
+        if run is not None and (run.throttles or any(map(copied_bytes, run.moves))):
             raise SeatTakenError(
                 f"{run.holder} has left moves unfinished; finish them with `spu-assigner apply "
                 "--moves`, or take them back with `spu-assigner apply --cancel`"

@@ -17,22 +17,30 @@ from spu_assigner.stream.moves.runner import MovesRunner
 
 @contextmanager
 def moving(
-    connection: Connection, options: MoveOptions, *, cluster_id: str, is_quiet: bool = False
+    connection: Connection,
+    options: MoveOptions,
+    *,
+    cluster_id: str,
+    is_quiet: bool = False,
+    may_copy: bool = True,
 ) -> Iterator[MovesRunner]:
     """A runner that has the seat, and has finished what a run before has left.
 
     Args:
         connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
         is_quiet: print no lines of waves.
+        may_copy: finish what a run before has left, also if it copies something; else an error.
 
     Raises:
-        SeatTakenError: another process moves partitions.
+        SeatTakenError: another process moves partitions, or has left some.
         MovesError, ClientError: Kafka does not answer, or a right is missing.
     """
     death = armed()
     output = MovesOutput(is_quiet=is_quiet)
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.sit()
+        if not may_copy:
+            seat.require_no_copies()
         runner = MovesRunner(kafka, seat, options, output, cluster_id=cluster_id, armed=death)
         try:
             runner.resume()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.moves.run_record import Seat
 from support.job.operator import SEEN_SECONDS_MAX, Lists, Operator
 from support.job.small_job import SmallJob, small_job
 
@@ -19,13 +20,13 @@ from support.job.small_job import SmallJob, small_job
 class TopicFollower:
     """The command as a process, and the job that answers it."""
 
-    def __init__(self, operator: Operator, job: SmallJob) -> None:
+    def __init__(self, operator: Operator, job: SmallJob, *options: str) -> None:
         self.job = job
         self.lines: list[str] = []
         self._operator = operator
         command = [sys.executable, "-m", "spu_assigner.stream.cli", "follow", "--cluster", "c1"]
         self._process = subprocess.Popen(
-            [*command, "--interval", "0.2s", "--topics", f"{operator.prefix}*"],
+            [*command, "--interval", "0.2s", "--topics", f"{operator.prefix}*", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -113,6 +114,41 @@ def test_what_others_do_to_topics_enters_the_state(
     operator.remove("b")
     follower.waits(lambda: "b" not in follower.maps())
     follower.waits(lambda: "b" not in operator.recorded())
+    assert not any("Traceback" in line for line in follower.lines), follower.lines
+    assert operator("verify", "--strict").exit_code == 0
+
+
+@pytest.mark.long("waits for a process that has the seat of moves")
+def test_a_new_topic_is_placed_by_the_job_while_it_is_empty(operator: Operator) -> None:
+    """What was there, and what holds data by the time it could be moved, is adopted as it is."""
+    operator.make("there", [[1, 2]] * 6)
+    create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
+    with small_job(operator.settings()) as job, job.answering():
+        follower = TopicFollower(operator, job, "--place-new")
+        try:
+            follower.waits(lambda: follower.maps() == {"there": [[1, 2]] * 6})
+            operator.make("new", [[1, 2]] * 6)
+            follower.waits(lambda: "new" in follower.maps())
+            placed = follower.maps()["new"]
+            assert {3} < {each for row in placed for each in row}
+            operator.until("new", placed)
+            follower.waits(lambda: "new" in operator.recorded())
+
+            with Seat(operator.settings().connection()) as seat:
+                seat.sit()
+                operator.make("late", [[1, 2]] * 6)
+                follower.waits(
+                    lambda: any("are not moved now: another process" in x for x in follower.lines)
+                )
+                assert follower.maps()["late"] != [[1, 2]] * 6
+                operator.write("late", b"a record", partition=5)
+            follower.waits(lambda: follower.maps()["late"] == [[1, 2]] * 6)
+            follower.waits(lambda: {"late", "new", "there"} <= operator.recorded().keys())
+            assert any(f"does not place topic {operator.name('late')}" in x for x in follower.lines)
+        finally:
+            follower.end()
+    assert operator.lists("late", "new") == {"late": [[1, 2]] * 6, "new": placed}
+    assert operator.plan().exit_code == 0
     assert not any("Traceback" in line for line in follower.lines), follower.lines
     assert operator("verify", "--strict").exit_code == 0
 

@@ -38,8 +38,7 @@ from spu_assigner.stream.follow.decision import FollowOptions, Size
 from spu_assigner.stream.follow.exchange import EventExchange
 from spu_assigner.stream.follow.kafka import AnnouncedReader, require_rights
 from spu_assigner.stream.follow.loop import follow_cluster
-from spu_assigner.stream.follow.progress import Progress
-from spu_assigner.stream.follow.rendering import FollowOutput
+from spu_assigner.stream.follow.rendering import FollowOutput, Progress
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.sink import TransactionalSink

@@ -15,8 +15,7 @@ from spu_assigner.stream.follow.adopt_rendering import (
     report_lines,
 )
 from spu_assigner.stream.follow.adoption import AdoptionDecision
-from spu_assigner.stream.follow.progress import Progress
-from spu_assigner.stream.follow.rendering import size_text
+from spu_assigner.stream.follow.rendering import Progress, size_text
 from spu_assigner.stream.kafka import connection_diagnosis
 from spu_assigner.stream.plan.model import Rows, TopicReason
 

@@ -3,100 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import (
-    Event,
     LeaveMode,
     Policy,
     TopicAdopted,
     TopicRelease,
 )
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import Status
 from spu_assigner.core.state.cluster_state import new_event_hash
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.follow.adoption import (
     AdoptionDecision,
-    AdoptionOptions,
-    FollowedTopics,
     FoundTopic,
     PublishedMaps,
-    TopicsTurn,
     decide_adoptions,
-    rows_of,
 )
 from spu_assigner.stream.plan.applied import AppliedRecords
 from spu_assigner.stream.plan.model import Rows
-from support.events.builders import Events
 from support.job.plans import record, recorded
-
-OPTIONS = AdoptionOptions(cluster_id="c1", own=frozenset({"spu-events"}))
-Lists = list[list[int]]
-
-
-def rows(lists: Lists) -> Rows:
-    return tuple(map(tuple, lists))
-
-
-class Installation:
-    """A Kafka cluster, a job without Kafka, and the records; SPUs 1 to 4 have joined."""
-
-    def __init__(self, options: AdoptionOptions = OPTIONS) -> None:
-        self.options = options
-        self.events = Events()
-        self.found: dict[str, FoundTopic] = {}
-        self.applied = AppliedRecords()
-        self.assigner = Assigner()
-        self.published: dict[str, ReplicaMap] = {}
-        self.statuses: list[TopicStatus] = []
-        self.answer(*self.events.joins(1, 2, 3, 4))
-
-    def answer(self, *events: Event) -> None:
-        """What the job makes of these."""
-        for event in events:
-            for answer in self.assigner.apply(event):
-                if isinstance(answer, TopicStatus):
-                    self.statuses.append(answer)
-                elif isinstance(answer, ReplicaMap) and answer.replicas is None:
-                    self.published.pop(answer.topic)
-                elif isinstance(answer, ReplicaMap):
-                    self.published[answer.topic] = answer
-
-    def kafka(self, topic: str, lists: Lists, *, topic_id: str | None = None) -> None:
-        """A topic is made or changed by others."""
-        self.found[topic] = FoundTopic(rows=rows(lists), topic_id=topic_id or f"id-of-{topic}")
-
-    def decide(self, **changed: Any) -> AdoptionDecision:
-        memory = self.assigner.clusters["c1"].memory.known
-        remembered = frozenset(each for each in memory if each is not None)
-        return decide_adoptions(
-            self.found,
-            PublishedMaps(maps=self.published, remembered=remembered),
-            self.applied,
-            replace(self.options, **changed),
-            spus=self.assigner.clusters["c1"].spus.keys(),
-            occurred_at=0,
-        )
-
-    def adopt(self, **changed: Any) -> AdoptionDecision:
-        """Decide, and have the job answer."""
-        decision = self.decide(**changed)
-        self.statuses.clear()
-        self.answer(*decision.events)
-        return decision
-
-    def maps(self) -> dict[str, Rows]:
-        return {name: rows_of(each) for name, each in self.published.items()}
-
-    def note(self, origin: Origin, *topics: str) -> None:
-        """As `apply` or `adopt` records it."""
-        made = (record(each, origin, topic_id=self.found[each].topic_id) for each in topics)
-        self.applied = recorded(*made)
+from support.model.installation import OPTIONS, Installation, Lists, rows
 
 
 def sent(decision: AdoptionDecision) -> Mapping[str, Rows]:
@@ -320,113 +249,3 @@ def test_an_id_is_looked_for_in_the_map_too() -> None:
     assert maps.knows(event.event_id, "a")
     assert not maps.knows(event.event_id, "b")
     assert PublishedMaps(remembered={new_event_hash("x")}).knows("x", "b")
-
-
-class Following:
-    """A process that follows topics; the job answers when it is told to."""
-
-    def __init__(self, world: Installation) -> None:
-        self.world = world
-        self.followed = FollowedTopics(world.options)
-        self.inbox: list[Event] = []
-
-    def look(self, *, job_runs: bool = True) -> TopicsTurn:
-        memory = self.world.assigner.clusters["c1"].memory.known
-        remembered = frozenset(each for each in memory if each is not None)
-        turn = self.followed.turn(
-            self.world.found,
-            PublishedMaps(maps=dict(self.world.published), remembered=remembered),
-            self.world.applied,
-            spus=[*self.world.assigner.clusters["c1"].spus, 9],
-            occurred_at=0,
-        )
-        self.inbox += turn.events
-        if job_runs:
-            self.world.statuses.clear()
-            self.world.answer(*self.inbox)
-            self.inbox.clear()
-            for status in self.world.statuses:
-                if status.status is Status.REJECTED:
-                    self.followed.reject(status.cause, str(status.message))
-        return turn
-
-
-@pytest.fixture
-def following(world: Installation) -> Following:
-    return Following(world)
-
-
-def test_what_others_do_to_topics_is_followed(following: Following) -> None:
-    """Made, reassigned, grown, deleted: an event each, and none when nothing happens."""
-    world = following.world
-    world.kafka("kept", [[4]])
-    for lists in ([[1]], [[1, 2]], [[1, 2], [3]]):
-        world.kafka("a", lists)
-        assert following.look().events
-        assert following.look().events == ()
-        assert world.maps() == {"a": rows(lists), "kept": ((4,),)}
-    del world.found["a"]
-    once = following.look()
-    assert (once.events, once.is_awaited) == ((), True)
-    assert [type(event) for event in following.look().events] == [TopicRelease]
-    assert world.maps() == {"kept": ((4,),)}
-    world.kafka("a", [[1]])
-    following.look()
-    assert world.maps() == {"a": ((1,),), "kept": ((4,),)}
-
-
-def test_nothing_is_sent_again_while_the_job_has_not_answered(following: Following) -> None:
-    """It may be down for hours, and a look comes every few seconds."""
-    following.world.kafka("a", [[1]])
-    assert [len(following.look(job_runs=False).events) for _ in range(3)] == [1, 0, 0]
-    following.world.kafka("a", [[2]])
-    assert [len(following.look(job_runs=False).events) for _ in range(3)] == [1, 0, 0]
-    following.look()
-    assert following.world.maps() == {"a": ((2,),)}
-
-
-def test_what_the_job_rejected_waits_for_a_broker_that_joins(following: Following) -> None:
-    """It would be rejected at each look; it is reported until it is accepted."""
-    world = following.world
-    world.kafka("a", [[1, 9]])  # Announced, and the job knows no such SPU yet.
-    assert len(following.look().events) == 1
-    for _ in range(2):
-        turn = following.look()
-        assert (turn.events, [each.topic for each in turn.left]) == ((), ["a"])
-    world.answer(world.events.join(9))
-    following.followed.retry()
-    assert len(following.look().events) == 1
-    assert world.maps() == {"a": ((1, 9),)}
-    assert following.look().left == ()
-
-
-def test_topics_that_all_vanish_are_held_and_one_that_shows_again_is_kept(
-    following: Following,
-) -> None:
-    """One look may be wrong, and so may be one that shows next to nothing."""
-    world = following.world
-    for name in ("a", "b", "c"):
-        world.kafka(name, [[1]])
-    following.look()
-    topic = world.found.pop("a")
-    following.look()
-    world.found["a"] = topic
-    following.look()
-    assert set(world.maps()) == {"a", "b", "c"}
-    world.found.clear()
-    following.look()
-    assert following.look().held == ("a", "b", "c")
-    assert set(world.maps()) == {"a", "b", "c"}
-
-
-def test_a_decommission_is_left_to_apply_while_topics_are_followed(following: Following) -> None:
-    """Else it would be undone within an interval."""
-    world = following.world
-    world.kafka("a", [[1, 2]])
-    following.look()
-    world.answer(world.events.leave(1, mode=LeaveMode.DECOMMISSION))
-    planned = world.maps()
-    assert following.look().events == ()
-    assert world.maps() == planned != {"a": ((1, 2),)}
-    world.kafka("a", [list(row) for row in planned["a"]])  # Carried out.
-    assert following.look().events == ()

@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from spu_assigner.core.base.events import SpuJoined, SpuLeft, TopicAdopted, TopicRelease
+from spu_assigner.core.base.events import (
+    SpuJoined,
+    SpuLeft,
+    TopicAdopted,
+    TopicCreate,
+    TopicRelease,
+)
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow import loop
-from spu_assigner.stream.follow.adoption import TopicsTurn
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.command import _watched
 from spu_assigner.stream.follow.decision import (
@@ -23,6 +28,7 @@ from spu_assigner.stream.follow.decision import (
     Sightings,
     Size,
 )
+from spu_assigner.stream.follow.followed_topics import TopicsTurn
 from spu_assigner.stream.follow.loop import SizesOfLooks
 from spu_assigner.stream.follow.rendering import FollowOutput
 from spu_assigner.stream.follow.sizes_file import SizesError, read_sizes
@@ -257,6 +263,14 @@ def test_the_old_name_still_works_and_each_speaks_as_it_was_called(
     assert called == [("team-*", "*")]
 
 
+@pytest.mark.parametrize("given", [(), ("--topics", "*", "--once")])
+def test_new_topics_are_placed_only_by_who_goes_on_following_topics(given: tuple[str, ...]) -> None:
+    """What was made since the command began is not known to one that just looks once."""
+    done = CliRunner().invoke(cli, ["follow", "--cluster", "c1", "--place-new", *given])
+    assert done.exit_code == 2
+    assert "--place-new needs --topics, and goes on: leave out --once" in done.stderr
+
+
 def test_events_about_topics_and_what_is_left_alone_are_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -265,6 +279,11 @@ def test_events_about_topics_and_what_is_left_alone_are_shown(
     adopted = TopicAdopted(event_id="a", cluster_id="c1", topic="t", replicas=((1, 2), (2, 1)))
     output.event(adopted)
     output.event(TopicRelease(event_id="r", cluster_id="c1", topic="t"))
+    placed = TopicCreate(
+        event_id="p", cluster_id="c1", topic="n", partitions=4, replication_factor=2
+    )
+    output.event(placed)
+    output.topics(TopicsTurn(unplaced=(TopicReason(topic="n", reason="it was written to"),)))
     busy = TopicReason(topic="u", reason="is being moved")
     for turn in (TopicsTurn(left=(busy,)), TopicsTurn(left=(busy,), held=("v", "w")), TopicsTurn()):
         output.topics(turn)
@@ -272,8 +291,10 @@ def test_events_about_topics_and_what_is_left_alone_are_shown(
     assert shown.out.splitlines() == [
         "adopted  topic t: 2 partitions of 2 replicas",
         "released  topic t: it is gone from Kafka",
+        "asks to place  topic n: 4 partitions, 2 replicas of each",
     ]
     assert shown.err.splitlines() == [
+        "follow: does not place topic n, which is adopted as it is: it was written to",
         "follow: leaves topic u alone: is being moved",
         "follow: holds back the release of v, w: more than half of the topics are gone at once; "
         "if they are, run `adopt --forget-gone`",
