@@ -63,7 +63,7 @@ def beginning(number: int) -> list[list[Event]]:
             events.replication("balanced", 3),
         ],
         [
-            events.cordon(4),
+            events.cordon(1),
             events.demote(2),
             # In one half the ring is empty then, and what SPU 3 alone has must stay there.
             *[events.leave(each) for each in (0, 1, 2, 4) if number % 2],
@@ -78,6 +78,7 @@ def going_on(number: int) -> list[Event]:
     return [
         before[0][1],
         before[1][0],
+        events.uncordon(1),
         *[events.join(each, rack="ab"[each // 2], capacity=30) for each in (0, 2) if number % 2],
         events.create("fluvio-2", 3, 2, policy=Policy.FLUVIO),
         events.create("kafka-2", 3, 2, policy=Policy.KAFKA),
