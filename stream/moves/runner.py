@@ -12,7 +12,7 @@ done already is seen to be done. Between two waves the cluster is looked at agai
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -28,13 +28,11 @@ from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.progress import MovesOutput
 from spu_assigner.stream.moves.reassigning import (
     MovesError,
-    Ongoing,
     Partition,
-    PartitionShape,
     Reassigner,
 )
 from spu_assigner.stream.moves.run_record import Seat, SeatTakenError, begun_run
-from spu_assigner.stream.moves.status import MoveProgress, fault_text, place_of, progress_of
+from spu_assigner.stream.moves.status import MoveProgress, fault_text, place_of, progresses_of
 from spu_assigner.stream.moves.wave_guards import UnhealthyError, WaveThrottle, require_health
 from spu_assigner.stream.moves.waves import (
     adding,
@@ -123,6 +121,8 @@ class MovesRunner:
                 f"apply: resumes a wave of {counted(len(left.moves), 'partition')} that "
                 f"{left.holder} has left"
             )
+            if self._throttle.is_another_rate(left.throttles):
+                self._record(left.moves, self._cleared())
             self._wave(left.moves)
         else:
             self._output.say(f"apply: removes the throttle that {left.holder} has left")
@@ -341,7 +341,7 @@ class MovesRunner:
         while True:
             ongoing = self._kafka.ongoing()
             shapes = self._kafka.shapes(topic for topic, _ in pending)
-            states = _states(pending.values(), shapes, ongoing)
+            states = progresses_of(pending.values(), shapes, ongoing)
             now = time.monotonic()
             if MoveProgress.UNDER_WAY in states.values():
                 seen = now
@@ -374,7 +374,7 @@ class MovesRunner:
         """How far each move is; what cannot be moved any more is reported."""
         ongoing = self._kafka.ongoing()
         shapes = self._kafka.shapes(each.topic for each in wave)
-        states = _states(wave, shapes, ongoing)
+        states = progresses_of(wave, shapes, ongoing)
         for move in wave:
             at = place_of(move)
             if states[at] in (MoveProgress.GONE, MoveProgress.OTHERS):
@@ -436,14 +436,3 @@ class MovesRunner:
 
 
 _NOT_ENDED: Final = (MoveProgress.TO_START, MoveProgress.UNDER_WAY)
-
-
-def _states(
-    moves: Iterable[MovedPartition],
-    shapes: Mapping[Partition, PartitionShape],
-    ongoing: Mapping[Partition, Ongoing],
-) -> dict[Partition, MoveProgress]:
-    return {
-        place_of(each): progress_of(each, shapes.get(place_of(each)), ongoing.get(place_of(each)))
-        for each in moves
-    }

@@ -51,6 +51,18 @@ def progress_of(
     return MoveProgress.OTHERS
 
 
+def progresses_of(
+    moves: Iterable[MovedPartition],
+    shapes: Mapping[Partition, PartitionShape],
+    ongoing: Mapping[Partition, Ongoing],
+) -> dict[Partition, MoveProgress]:
+    """How far each move is."""
+    return {
+        place_of(each): progress_of(each, shapes.get(place_of(each)), ongoing.get(place_of(each)))
+        for each in moves
+    }
+
+
 def fault_text(
     move: MovedPartition,
     progress: MoveProgress,

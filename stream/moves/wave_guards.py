@@ -17,6 +17,7 @@ from spu_assigner.stream.moves.reassigning import (
 )
 from spu_assigner.stream.moves.status import HEALTH_FIX, health_of, lagging_topics
 from spu_assigner.stream.moves.throttle import (
+    RATES,
     ForeignThrottleError,
     Place,
     clearing,
@@ -114,6 +115,11 @@ class WaveThrottle:
                     raise
             time.sleep(LOOK_SECONDS)
 
+    def is_another_rate(self, recorded: Sequence[ThrottleValue]) -> bool:
+        """Whether a run that was killed has set another rate than this one is given."""
+        rates = {each.value for each in recorded if each.setting in RATES}
+        return self._rate is not None and not rates <= {str(self._rate)}
+
     def set(self, throttles: Sequence[ThrottleValue], recorded: Sequence[ThrottleValue]) -> None:
         """Set a throttle.
 
@@ -158,6 +164,7 @@ class WaveThrottle:
                 f"apply: {where_text(where)}: somebody else has changed {setting} meanwhile; it is "
                 "left as it is"
             )
+        self._is_used = True  # A broker may still show what is removed here.
         failures = self._kafka.change(found.changes)
         topics = {where for where, _ in failures if isinstance(where, str)}
         there = {topic for topic, _ in self._kafka.shapes(topics)}

@@ -100,6 +100,21 @@ def test_a_run_that_is_killed_is_finished_by_the_next_one(
     assert (record.state, record.throttles) == (MovesState.DONE, ())
 
 
+@pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
+def test_a_wave_that_is_resumed_gets_the_rate_of_the_run_that_resumes_it(mover: Mover) -> None:
+    """At the rate of before it would take hours."""
+    operator = mover.operator
+    operator.make("orders", [[1, 2]])
+    mover.fill("orders", partitions=1, values=8)
+    mover.map({"orders": [[3, 2]]})
+    mover.killed(f"{Failpoint.WAVE_STARTED}:1", "--throttle", "1kB/s")
+    assert mover.throttles()[3, RATES[1]] == "1000"
+    status, lines, errors = mover.move("--throttle", "50MB/s")
+    assert status == 0, (lines, errors)
+    operator.until("orders", [[3, 2]])
+    assert mover.throttles("orders") == {}
+
+
 @pytest.mark.long("a second run waits whether the first one lives")
 def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover) -> None:
     """One at a time; after a cancel each list is as it was, in its order, and unthrottled."""

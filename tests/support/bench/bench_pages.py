@@ -22,6 +22,7 @@ CLOSES: Final = "<!-- /{name} -->"
 PAGES: Final = {
     "README.md": ("headline",),
     "docs/kafka-clusters.md": ("adopt",),
+    "docs/moves.md": ("moves",),
     "docs/performance.md": (
         *("targets", "curves", "neighbours", "profiles"),
         *("evenness", "evenness-capacities", "movement"),
@@ -42,6 +43,7 @@ def tables(results: Results) -> dict[str, str]:
     return {
         "headline": _headline(results),
         "adopt": _adopt(results),
+        "moves": _moves(results),
         "targets": markdown(results),
         "neighbours": _neighbours(results),
         "profiles": _profiles(results),
@@ -128,6 +130,25 @@ def _adopt(results: Results) -> str:
         "| --- | --- |",
         *(f"| {what} | {figures[name]:.1f} |" for name, what in commands.items() if figures),
     ]
+    return "\n".join(rows) + "\n"
+
+
+def _moves(results: Results) -> str:
+    """The same moves by the command and by Kafka's tool."""
+    figures = results.get("moves", {}).get("figures")
+    if not figures:
+        return ""
+    rows = ["| | `apply --moves` | `kafka-reassign-partitions` |", "| --- | --- | --- |"]
+    for name, what, form in (
+        ("steps_of_a_person", "steps of a person", ""),
+        ("seconds", "seconds", ".0f"),
+        ("bytes_per_byte_to_move", "bytes copied ÷ bytes to copy", ".2f"),
+        ("rate_to_throttle", "bytes ÷ seconds ÷ throttle", ".2f"),
+        ("most_to_throttle", "the same, the most of any 11 s", ".2f"),
+        ("moves_at_once", "moves at once, at most", ""),
+    ):
+        cells: list[str | None] = [format(figures[who][name], form) for who in ("apply", "tool")]
+        rows.append(_row(what, cells))
     return "\n".join(rows) + "\n"
 
 

@@ -140,7 +140,7 @@ class Mover:
             deadline = time.monotonic() + SECONDS_MAX
             while not ended:
                 assert time.monotonic() < deadline
-                for message in consumer.consume(100, timeout=1.0):
+                for message in consumer.consume(100, timeout=0.2):
                     ended = ended or message.error() is not None
                     digest.update(b"" if message.error() else message.value() or b"")
             consumer.close()

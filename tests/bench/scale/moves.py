@@ -1,0 +1,342 @@
+"""How `apply --moves` keeps its throttle, on four real brokers with 2 GB of data.
+
+    python tests/bench/scale/moves.py [--values 160] [--write]
+
+Broker 3 of four is replaced by broker 4, while an idempotent producer writes numbers and a consumer
+reads them: once by `apply --moves`, once by Kafka's own tool, under the same throttle. Each half
+second the size of what broker 4 holds is read. Held against the rate are its bytes ÷ seconds, from
+the first byte to the last, and the most of any 11 seconds, over which Kafka's quota is an average.
+While it goes on, what Kafka's `--list` shows is compared with what was seen under way.
+
+After each: every list is as mapped, no throttle is set, all checksums are those of before, the
+numbers are whole and in order, no move was begun twice, and Kafka's `--list` and `--verify` agree.
+It ends with an error if not. With --write the figures go to results/moves.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from spu_assigner.stream.moves.reassigning import MovesError, Partition
+from support.bench.figures import keep, say
+from support.job.operator import Lists, Operator
+from support.kafka.kafka_cluster import KafkaCluster
+from support.kafka.moving import COMMAND, VALUE_SIZE, Mover
+from support.placers.kafka_reassign import run_tool
+
+MB: Final = 1_000_000
+RATE: Final = 20 * MB  # of `work`: it binds well below what two cores can copy
+TOPICS: Final = 4
+BEFORE: Final[Lists] = [[1, 3], [3, 2], [2, 3], [3, 1], [1, 3], [3, 2]]
+AFTER: Final[Lists] = [[4 if broker == 3 else broker for broker in row] for row in BEFORE]
+LIVE: Final = "live"  # the topic that is written all the while
+WINDOW_SECONDS: Final = 11  # of Kafka's quota: 11 samples of a second
+WRITES_S: Final = 200
+
+
+class Traffic:
+    """One idempotent producer of numbers and one consumer, all the while."""
+
+    def __init__(self, operator: Operator, partitions: int) -> None:
+        self._operator = operator
+        self._partitions = partitions
+        self._ends = threading.Event()
+        self.written: Counter[int] = Counter()
+        self.read: Counter[int] = Counter()
+        self.faults: list[str] = []
+        self._threads = [threading.Thread(target=each) for each in (self._write, self._read)]
+
+    @contextmanager
+    def flowing(self) -> Iterator[None]:
+        """Numbers are written and read inside; at the end all are read."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._ends.set()
+            for thread in self._threads:
+                thread.join()
+        if self.faults or self.read != self.written:
+            raise SystemExit(f"{self.faults[:3]}; {self.read} of {self.written} read")
+
+    def _write(self) -> None:
+        settings = {"enable.idempotence": True, "delivery.timeout.ms": 120_000}
+        producer = Producer({**self._operator.cluster.client, **settings})
+        sent = 0
+        while not self._ends.wait(1 / WRITES_S):
+            partition = sent % self._partitions
+            number = str(sent // self._partitions).encode()
+            producer.produce(
+                self._operator.name(LIVE), number, partition=partition, callback=self._acked
+            )
+            sent += 1
+            producer.poll(0)
+        if left := producer.flush(120):
+            self.faults.append(f"{left} numbers were not acknowledged")
+
+    def _acked(self, error: object, message: Any) -> None:
+        if error is None:
+            self.written[message.partition()] += 1
+        else:
+            self.faults.append(f"a number is lost: {error}")
+
+    def _read(self) -> None:
+        consumer = Consumer(
+            {**self._operator.cluster.client, "group.id": "bench", "enable.auto.commit": False}
+        )
+        name = self._operator.name(LIVE)
+        consumer.assign(
+            [TopicPartition(name, n, OFFSET_BEGINNING) for n in range(self._partitions)]
+        )
+        silent_since = time.monotonic()
+        while not self._is_over(silent_since):
+            for message in consumer.consume(500, timeout=0.5):
+                if message.error():
+                    continue  # The client tries again.
+                silent_since = time.monotonic()
+                number, partition = int(message.value() or b""), message.partition() or 0
+                if number != self.read[partition]:
+                    self.faults.append(f"{number} where {self.read[partition]} was expected")
+                self.read[partition] += 1
+        consumer.close()
+
+    def _is_over(self, silent_since: float) -> bool:
+        if not self._ends.is_set() or self._threads[0].is_alive():
+            return False
+        return self.read == self.written or time.monotonic() > silent_since + 60
+
+
+class Watch:
+    """What Kafka has under way, and how much broker 4 or 3 holds, over time."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._ends = threading.Event()
+        self.begun: Counter[Partition] = Counter()  # how often a partition was seen to be begun
+        self.at_once = 0
+        self.sizes: list[tuple[float, int]] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ends.set()
+            thread.join()
+
+    def _watch(self) -> None:
+        before: set[Partition] = set()
+        with self._bench.mover.kafka() as kafka:
+            while not self._ends.wait(0.2):
+                try:
+                    now = set(kafka.ongoing())
+                    if not self.sizes or time.monotonic() > self.sizes[-1][0] + 0.5:
+                        held = sum(kafka.sizes(self._bench.partitions, [4]).values())
+                        self.sizes.append((time.monotonic(), held))
+                except MovesError:  # A broker or the controller is away.
+                    continue
+                self.begun.update(now - before)
+                self.at_once = max(self.at_once, len(now))
+                before = now
+
+    def most(self) -> float:
+        """Bytes a second: the most of any 11 seconds or more that were read."""
+        return max(
+            (after - before) / (to - since)
+            for number, (since, before) in enumerate(self.sizes)
+            for to, after in self.sizes[number:]
+            if WINDOW_SECONDS <= to - since < WINDOW_SECONDS + 1
+        )
+
+    def speed(self) -> tuple[int, float]:
+        """Bytes that broker 4 received, and seconds from the first to the last of them."""
+        total = self.sizes[-1][1]
+        first = max(at for at, held in self.sizes if held == 0)
+        last = min(at for at, held in self.sizes if held >= 0.995 * total)
+        return total, last - first
+
+
+class Bench:
+    """Brokers, data, maps; and what is to be so after each part."""
+
+    def __init__(self, operator: Operator, folder: Path, values: int) -> None:
+        self.operator = operator
+        self.mover = Mover(operator, folder)
+        self.folder = folder
+        self.topics = [f"t{number}" for number in range(TOPICS)]
+        self.partitions = [
+            (operator.name(topic), number) for topic in self.topics for number in range(len(BEFORE))
+        ]
+        for topic in [*self.topics, LIVE]:
+            operator.make(topic, BEFORE)
+        begun = time.monotonic()
+        for topic in self.topics:
+            self.mover.fill(topic, len(BEFORE), values)
+        self.bytes_moved = values * VALUE_SIZE * len(self.partitions)
+        say(f"{2 * self.bytes_moved / MB:,.0f} MB written in {time.monotonic() - begun:.0f} s")
+        self._checksums = self._sums()
+
+    def _sums(self) -> list[list[str]]:
+        with ThreadPoolExecutor(TOPICS) as pool:
+            return list(
+                pool.map(lambda topic: self.mover.checksums(topic, len(BEFORE)), self.topics)
+            )
+
+    def map(self, lists: Lists) -> Path:
+        """From now on the lists are to be these; a file of them for Kafka's tool."""
+        maps = dict.fromkeys([*self.topics, LIVE], lists)
+        self.mover.map(maps)
+        moves = [
+            {"topic": self.operator.name(topic), "partition": number, "replicas": row}
+            for topic in maps
+            for number, row in enumerate(lists)
+        ]
+        file = self.folder / "moves.json"
+        file.write_text(json.dumps({"version": 1, "partitions": moves}), "utf-8")
+        return file
+
+    def tool(self, *options: object) -> str:
+        return run_tool(self.operator.cluster.bootstrap_servers, *options)
+
+    def start(self, *options: object) -> subprocess.Popen[str]:
+        """`apply --moves` in a process of its own."""
+        return subprocess.Popen(
+            [*COMMAND, *self.mover.arguments(*options)],
+            env={**os.environ, **self.operator.environ, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def require_end(self, process: subprocess.Popen[str]) -> str:
+        told, _ = process.communicate(timeout=600)
+        if process.returncode:
+            raise SystemExit(f"apply ended with {process.returncode}: {told}")
+        return told
+
+    def require_whole(self, lists: Lists, file: Path) -> None:
+        """All is as mapped, nothing else was changed, nothing is left behind."""
+        for topic in [*self.topics, LIVE]:
+            self.operator.until(topic, lists)
+        left = self.mover.throttles(*self.topics, LIVE)
+        listing = self.tool("--list")
+        told = self.tool("--verify", "--preserve-throttles", "--reassignment-json-file", file)
+        count = len(lists) * (TOPICS + 1)
+        if left or "No partition reassignments found." not in listing:
+            raise SystemExit(f"left behind: {left}; {listing}")
+        if told.count("is completed") != count:
+            raise SystemExit(f"Kafka does not verify {count} moves: {told}")
+        if self._sums() != self._checksums:
+            raise SystemExit("records were lost or changed")
+
+
+def work(bench: Bench) -> dict[str, Any]:
+    """The same moves by the command and by Kafka's tool, each with its throttle."""
+    found: dict[str, Any] = {}
+    for who in ("apply", "tool"):
+        file = bench.map(AFTER)
+        watch = Watch(bench)
+        begun = time.monotonic()
+        with watch.watching():
+            steps, ended = (with_apply if who == "apply" else with_tool)(bench, file, watch)
+            seconds = ended - begun
+            time.sleep(1.0)
+        bench.require_whole(AFTER, file)
+        received, copying = watch.speed()
+        found[who] = {
+            "steps_of_a_person": steps,
+            "seconds": round(seconds, 1),
+            "bytes": received,
+            "bytes_per_byte_to_move": round(received / bench.bytes_moved, 3),
+            "rate_to_throttle": round(received / copying / RATE, 3),
+            "most_to_throttle": round(watch.most() / RATE, 3),
+            "moves_at_once": watch.at_once,
+            "begun_twice": sum(count > 1 for count in watch.begun.values()),
+        }
+        say(f"  {who}: {found[who]}")
+        if who == "apply":
+            bench.map(BEFORE)
+            bench.require_end(bench.start("--concurrency", "100"))
+    ours, tool = found["apply"], found["tool"]
+    return {
+        **found,
+        "seconds_to_kafkas_tool": round(ours["seconds"] / tool["seconds"], 2),
+        "bytes_to_kafkas_tool": round(ours["bytes"] / tool["bytes"], 3),
+    }
+
+
+def with_apply(bench: Bench, _: Path, watch: Watch) -> tuple[int, float]:
+    """One command; meanwhile Kafka's tool lists what is under way, and nothing else."""
+    process = bench.start("--throttle", str(RATE))
+    ended: list[float] = []
+    waiting = threading.Thread(target=lambda: (process.wait(), ended.append(time.monotonic())))
+    waiting.start()
+    while waiting.is_alive():
+        waiting.join(5.0)
+        known = {f"{topic}-{number}" for topic, number in watch.begun}
+        listing = bench.tool("--list")
+        listed = {line.split(":")[0] for line in listing.splitlines() if ": replicas: " in line}
+        known |= {f"{topic}-{number}" for topic, number in watch.begun}
+        if not listed <= known:
+            raise SystemExit(f"Kafka lists {listed - known}, which was not seen under way")
+    say(bench.require_end(process))
+    return 1, ended[0]
+
+
+def with_tool(bench: Bench, file: Path, _: Watch) -> tuple[int, float]:
+    """The file of lists, `--execute`, `--verify` until all is done, which removes the throttle.
+
+    Four steps of a person: preferred leaders are elected by another tool, which is not run here.
+    """
+    bench.tool("--execute", "--throttle", RATE, "--reassignment-json-file", file)
+    while True:
+        told = bench.tool("--verify", "--reassignment-json-file", file)
+        if "still in progress" not in told:
+            return 4, time.monotonic()
+        time.sleep(1.0)
+
+
+def main() -> None:
+    """Set up, measure, keep."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--values", type=int, default=160, help="of 256 KiB in a partition")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        KafkaCluster(["a", "b", "c", "d"]) as cluster,
+        AdminClient(cluster.client) as admin,
+    ):
+        bench = Bench(Operator(cluster, "job.", admin), Path(name), given.values)
+        traffic = Traffic(bench.operator, len(BEFORE))
+        with traffic.flowing():
+            figures = work(bench)
+    figures["numbers_in_order"] = traffic.written.total()
+    say(json.dumps(figures))
+    if given.write:
+        sizes = {"brokers": 4, "rate": RATE, "mb": 2 * bench.bytes_moved // MB}
+        keep("moves", sizes=sizes, figures=figures, show=False)
+
+
+if __name__ == "__main__":
+    main()
