@@ -33,7 +33,13 @@ from spu_assigner.stream.moves.reassigning import (
 )
 from spu_assigner.stream.moves.run_record import Seat, SeatTakenError, begun_run
 from spu_assigner.stream.moves.status import MoveProgress, fault_text, place_of, progresses_of
-from spu_assigner.stream.moves.wave_guards import UnhealthyError, WaveThrottle, require_health
+from spu_assigner.stream.moves.throttle import place
+from spu_assigner.stream.moves.wave_guards import (
+    RefusedThrottleError,
+    UnhealthyError,
+    WaveThrottle,
+    require_health,
+)
 from spu_assigner.stream.moves.waves import (
     adding,
     copied_bytes,
@@ -305,12 +311,14 @@ class MovesRunner:
         """Set the throttle of a wave; `recorded` is what was recorded before it.
 
         Raises:
-            MovesError: Kafka refuses. If nothing of the wave is under way, nothing is left behind.
+            RefusedThrottleError: if nothing of the wave is under way, nothing is left behind.
         """
         try:
             self._throttle.set(throttles, recorded)
-        except MovesError:
+        except RefusedThrottleError as refused:
             if not is_moving:
+                is_set = [each for each in throttles if place(each) not in refused.places]
+                self._run = replace(self._run, throttles=tuple(is_set))
                 self._record((), self._cleared())
             raise
 

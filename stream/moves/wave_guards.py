@@ -35,6 +35,18 @@ class UnhealthyError(MovesError):
     """The cluster does not bear that anything is moved now."""
 
 
+class RefusedThrottleError(MovesError):
+    """Kafka does not take a throttle.
+
+    Args:
+        places: of the settings that it refuses: they are as they were.
+    """
+
+    def __init__(self, message: str, places: Collection[Place]) -> None:
+        super().__init__(message)
+        self.places = places
+
+
 def require_health(
     kafka: Reassigner,
     planned: Collection[Partition],
@@ -128,7 +140,7 @@ class WaveThrottle:
                 since is left as it is.
 
         Raises:
-            MovesError: Kafka refuses.
+            RefusedThrottleError: Kafka refuses.
         """
         known = {place(each): each for each in recorded}
         current = self._kafka.settings(known)
@@ -141,10 +153,11 @@ class WaveThrottle:
         self._is_used = self._is_used or bool(changes)
         if failures := self._kafka.change(changes):
             (where, setting), reason = next(iter(failures.items()))
-            raise MovesError(
+            raise RefusedThrottleError(
                 f"the throttle cannot be set: {where_text(where)} refuses {setting} "
                 f"({' '.join(reason.split())}); {RIGHTS}, or run without --throttle; nothing more "
-                "was begun"
+                "was begun",
+                failures.keys() - known.keys(),
             )
 
     def remove(

@@ -270,3 +270,23 @@ def test_topics_that_others_delete_or_move_meanwhile_have_a_line_each(mover: Mov
     assert len(record.failures) == 2
     operator.until("kept", [[1, 3]])
     assert mover.throttles("kept", "stolen") == {}
+
+
+def test_brokers_that_are_not_there_and_a_limit_that_is_reached_stop_what_they_concern(
+    mover: Mover,
+) -> None:
+    """One clear line each; the rest is moved."""
+    operator = mover.operator
+    for topic in ("orders", "absent"):
+        operator.make(topic, [[1, 2]])
+        mover.fill(topic, partitions=1, values=1)
+    mover.map({"orders": [[1, 3]], "absent": [[9, 2]]})
+    status, _, errors = mover.move("--max-under-replicated", "0")
+    assert status == 1
+    assert "there would be more than --max-under-replicated 0" in "".join(errors), errors
+    assert operator.lists("orders") == {"orders": [[1, 2]]}
+    status, _, errors = mover.move("--max-under-replicated", "1")
+    assert (status, len(errors)) == (1, 1), errors
+    assert f"{operator.name('absent')}: its map names SPUs 9, and Kafka's live brokers" in errors[0]
+    operator.until("orders", [[1, 3]])
+    assert operator.lists("absent") == {"absent": [[1, 2]]}

@@ -249,6 +249,7 @@ _NOT_OF_THE_JOB = {
     "DrainError",
     "RebalanceError",
     "ForeignThrottleError",
+    "RefusedThrottleError",
     "MovesError",
     "SeatTakenError",
     "UnhealthyError",
