@@ -119,8 +119,11 @@ class UniformRing:
         else:
             by_key = layout.turned[places + begin]
             by_sure = above[by_key] < 0
-            by_open = np.bincount(layout.racks[by_key[~by_sure]], minlength=len(levels))
-            left = (np.array(open_counts) - by_open).tolist()
+            if layout.is_one:
+                left = [open_counts[0] - partitions + int(np.count_nonzero(by_sure))]
+            else:
+                by_open = np.bincount(layout.racks[by_key[~by_sure]], minlength=len(levels))
+                left = (np.array(open_counts) - by_open).tolist()
             if min(left) < 0 or _leads_twice(keys, by_sure):
                 return None
         places.sort()
@@ -153,13 +156,13 @@ class UniformRing:
         else:
             is_of = self._layout.racks[others & NUMBER_MASK][:, np.newaxis] == self._rack_numbers
             others = others[(is_of & (is_of.cumsum(axis=0) <= np.array(left))).any(axis=1)]
-        chosen = np.concatenate((others, keys[above < 0])) if has_sure else others
+        chosen: CountArray = np.concatenate((others, keys[above < 0])) if has_sure else others
         chosen &= FOLLOWER_MASK
         if not self._layout.is_one:
             chosen |= self._rack_keys[chosen & NUMBER_MASK]
         chosen.sort()
         chosen &= NUMBER_MASK
-        return np.asarray(chosen)
+        return chosen
 
     def _deal(self, homes: CountArray, seed: int) -> CountArray:
         """For each follower of each list where among the followers it stands.
