@@ -22,7 +22,7 @@ CLOSES: Final = "<!-- /{name} -->"
 PAGES: Final = {
     "README.md": ("headline",),
     "docs/kafka-clusters.md": ("adopt",),
-    "docs/moves.md": ("moves",),
+    "docs/moves.md": ("moves", "moves-faults"),
     "docs/performance.md": (
         *("targets", "curves", "neighbours", "profiles"),
         *("evenness", "evenness-capacities", "movement"),
@@ -44,6 +44,7 @@ def tables(results: Results) -> dict[str, str]:
         "headline": _headline(results),
         "adopt": _adopt(results),
         "moves": _moves(results),
+        "moves-faults": _moves_faults(results),
         "targets": markdown(results),
         "neighbours": _neighbours(results),
         "profiles": _profiles(results),
@@ -111,6 +112,26 @@ def _headline(results: Results) -> str:
             absent="",
         ),
     ]
+    return "\n".join(rows) + "\n"
+
+
+def _moves_faults(results: Results) -> str:
+    """What the command went through; the bench checks that all was whole afterwards."""
+    figures = results.get("moves_faults", {}).get("figures", {})
+    rows = ["| what was done | what followed |", "| --- | --- |"]
+    if figures:
+        killed = figures["kills_in_a_wave"] + figures["kills_between"]
+        rows += [
+            _row(
+                f"the command killed {killed} times at random moments, "
+                f"{figures['kills_in_a_wave']} of them with a wave or a throttle of its own in "
+                "Kafka",
+                ["finished by the next runs; no move begun twice"],
+            ),
+            _row("the receiving broker killed in a wave, and started again", ["finished"]),
+            _row("the only controller stopped in a wave, and started again", ["finished"]),
+            _row("`apply --cancel` in a wave", [f"ended in {figures['cancel_s']:.1f} s"]),
+        ]
     return "\n".join(rows) + "\n"
 
 

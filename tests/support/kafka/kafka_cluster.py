@@ -153,6 +153,19 @@ class KafkaCluster:
         finally:
             self.start(broker_id)
 
+    @contextmanager
+    def controller_stopped(self) -> Iterator[None]:
+        """The controller is away inside: brokers serve records, and nothing else is changed."""
+        self._require_begun()
+        if self._controller is not None:
+            self._controller.stop()
+        try:
+            yield
+        finally:
+            if self._controller is not None:
+                self._controller.start()
+            self.wait_seen()
+
     def seen(self) -> dict[int, str | None]:
         """The brokers that the cluster tells its clients of, with their racks; by id.
 
