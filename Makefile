@@ -96,7 +96,7 @@ test: $(READY) ## all unit tests, and of Spark, broker, crashes and commands one
 STORE ?=
 
 .PHONY: test-all
-test-all: $(READY) ## all tests, the long ones included; before a release (35 minutes; STORE=1: keeps what each took)
+test-all: $(READY) ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took)
 	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
 
 .PHONY: tiers
