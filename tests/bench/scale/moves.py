@@ -38,7 +38,7 @@ from spu_assigner.stream.moves.reassigning import MovesError, Partition
 from support.bench.figures import keep, say
 from support.job.operator import Lists, Operator
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.moving import COMMAND, VALUE_SIZE, Mover
+from support.kafka.moving import COMMAND, VALUE_SIZE, Mover, until
 from support.placers.kafka_reassign import run_tool
 
 MB: Final = 1_000_000
@@ -150,14 +150,14 @@ class Watch:
             while not self._ends.wait(0.2):
                 try:
                     now = set(kafka.ongoing())
+                    self.begun.update(now - before)
+                    self.at_once = max(self.at_once, len(now))
+                    before = now
                     if not self.sizes or time.monotonic() > self.sizes[-1][0] + 0.5:
                         held = sum(kafka.sizes(self._bench.partitions, [4]).values())
                         self.sizes.append((time.monotonic(), held))
                 except MovesError:  # A broker or the controller is away.
                     continue
-                self.begun.update(now - before)
-                self.at_once = max(self.at_once, len(now))
-                before = now
 
     def most(self) -> float:
         """Bytes a second: the most of any 11 seconds or more that were read."""
@@ -293,12 +293,9 @@ def with_apply(bench: Bench, _: Path, watch: Watch) -> tuple[int, float]:
     waiting.start()
     while waiting.is_alive():
         waiting.join(5.0)
-        known = {f"{topic}-{number}" for topic, number in watch.begun}
         listing = bench.tool("--list")
         listed = {line.split(":")[0] for line in listing.splitlines() if ": replicas: " in line}
-        known |= {f"{topic}-{number}" for topic, number in watch.begun}
-        if not listed <= known:
-            raise SystemExit(f"Kafka lists {listed - known}, which was not seen under way")
+        until(lambda listed=listed: listed <= {f"{name}-{n}" for name, n in [*watch.begun]})
     say(bench.require_end(process))
     return 1, ended[0]
 
