@@ -69,11 +69,11 @@ class Draining:
                 f"broker {broker} is no SPU of cluster {cluster!r}: nobody has announced it; check "
                 "the id and --cluster, or let it join (`spu-assigner follow`)"
             )
-        if known.online:
+        if known.is_decommissioned:
+            click.echo(f"leaves   SPU {broker} of cluster {cluster} was decommissioned before")
+        else:  # Also of one that is offline: its maps wait for it to come back.
             self._send_leave()
             click.echo(f"leaves   SPU {broker} of cluster {cluster} is decommissioned")
-        else:
-            click.echo(f"leaves   SPU {broker} of cluster {cluster} was made to leave before")
         self._await_maps(wait_seconds)
 
     def move(self) -> list[str]:

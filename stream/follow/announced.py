@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Message
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import SpuJoined, SpuLeft
+from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED, default_capacity
 from spu_assigner.core.base.records import RingChange, RingEvent, SpuChanged
 from spu_assigner.schemas.errors import DecodeError
@@ -115,6 +115,7 @@ class AnnouncedOfCluster:
         labels = dict(spu.labels)
         return Announced(
             online=spu.online,
+            is_decommissioned=spu.leaving,
             is_own=LABEL in labels and not spu.leaving,
             described=Described(
                 rack=spu.rack, cores=spu.cores, capacity=spu.capacity, labels=labels
@@ -134,6 +135,7 @@ class AnnouncedOfCluster:
             )
         return Announced(
             online=isinstance(event, SpuJoined),
+            is_decommissioned=isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION,
             is_own=_is_own(event),
             described=described,
             place=f"{self._origin.partition('.')[0]}.{place.partition}.{place.offset}",

@@ -50,6 +50,7 @@ class Announced:
     """What was announced last of an SPU."""
 
     online: bool
+    is_decommissioned: bool  # its last leave was for good; no when it is online
     is_own: bool  # by this command, and not by somebody else
     described: Described | None  # None: of its joins nothing is left
     place: str  # of the last announcement, in the input; part of the next event's id

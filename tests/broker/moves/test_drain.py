@@ -6,11 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
+from spu_assigner.core.base.events import LeaveMode
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.events.builders import Events
 from support.job.operator import Operator
+from support.job.profiled import ENVIRON
+from support.job.small_job import SmallJob, small_job
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import Mover, until
+from support.kafka.shared_broker import SharedBroker
 
 TWO = {  # replicas of everything, so that two brokers can hold it
     "default.replication.factor": "2",
@@ -22,6 +31,7 @@ TWO = {  # replicas of everything, so that two brokers can hold it
     "transaction.state.log.num.partitions": "6",
 }
 LEAVES = 3
+GONE = (41, 42, 43)  # ids of SPUs that are no brokers
 
 
 @pytest.fixture
@@ -102,3 +112,43 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
     operator.cluster.stop(LEAVES)
     assert mover.checksums("orders", 6) == before
     use_a_group(operator, "orders")
+
+
+@pytest.fixture
+def job(kafka: SharedBroker, topic_prefix: str) -> Iterator[SmallJob]:
+    """Of SPUs that are no brokers: what it is about is what the job is asked for."""
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
+    flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
+    events = Events()
+    with small_job(Settings.load(flags=flags, environ=ENVIRON)) as job:
+        job.apply([events.join(spu_id) for spu_id in GONE])
+        job.apply([events.create("t", 6, 2)])
+        yield job
+
+
+@pytest.mark.smoke
+def test_an_spu_that_is_offline_is_decommissioned_and_once(
+    kafka: SharedBroker, topic_prefix: str, job: SmallJob
+) -> None:
+    """A leave for a while keeps the SPU in the maps, which would be waited for in vain."""
+    gone = GONE[0]
+
+    def drain(wait: int) -> Result:
+        where = ("-b", kafka.bootstrap_servers, "--prefix", topic_prefix)
+        asked = ["drain", str(gone), "--cluster", "c1", "--wait", str(wait), *where]
+        return CliRunner().invoke(cli, asked)
+
+    job.apply([Events().leave(gone, mode=LeaveMode.OFFLINE, event_id="hand/1")])
+    with job.answering():
+        done = drain(60)
+    assert (done.exit_code, done.stderr) == (0, "")
+    leaves, *_, empty = done.stdout.splitlines()
+    assert leaves == f"leaves   SPU {gone} of cluster c1 is decommissioned"
+    assert empty == f"empty    broker {gone} holds nothing; it may be switched off"
+    lists = job.states()["c1"].topics["t"].replicas.lists().tolist()
+    assert {spu_id for row in lists for spu_id in row} == set(GONE) - {gone}
+    again = drain(0)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert again.stdout.splitlines()[0] == (
+        f"leaves   SPU {gone} of cluster c1 was decommissioned before"
+    )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.base.events import (
+    LeaveMode,
     SpuJoined,
     SpuLeft,
     TopicAdopted,
@@ -184,6 +185,23 @@ def test_what_was_announced_last_is_what_the_job_follows(
     for event, place in events:
         reader.take(event, place)
     assert reader.by_spu()[1].online is online
+
+
+def test_a_leave_for_a_while_is_told_from_a_decommission() -> None:
+    """`drain` sends the one after the other; a join ends both."""
+    reader = AnnouncedOfCluster("c1", origin="t.begin-0")
+    found = []
+    for offset, event in enumerate(
+        (
+            left(),
+            replace(left(), event_id="for good", mode=LeaveMode.DECOMMISSION),
+            joined(),
+        )
+    ):
+        reader.take(event, EventPosition(0, offset, offset))
+        announced = reader.by_spu()[1]
+        found.append((announced.online, announced.is_decommissioned))
+    assert found == [(False, False), (False, True), (True, False)]
 
 
 def printer(form: str, dry_run: bool = False) -> Callable[..., None]:
