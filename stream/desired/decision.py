@@ -5,7 +5,9 @@
 
 Rules: nothing is ever deleted: a topic that is not in the file is reported. Partitions are never
 taken away, and a topic keeps its policy. A topic in Kafka without a map is not created under its
-name. Settings of Kafka are compared, not changed.
+name. Settings of Kafka are compared, not changed. A replication factor is that of each list, so an
+adopted topic whose lists differ in length is not as desired. Lists that wait for SPUs are reported:
+what they could not be given is not asked for again.
 
 An event's id is made of what the event asks and of a number: the lowest whose id nobody has
 answered. So the same request sent again, by another run or another machine, is one event for the
@@ -24,6 +26,7 @@ from typing import Final
 from spu_assigner.core.base.events import Event, TopicCreate, TopicGrow, TopicReplication
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.desired.model import DesiredTopic, KnownTopic, KnownTopics, SeenTopics
 
 ID_PREFIX: Final = "desired-"
@@ -91,14 +94,16 @@ def desired_changes(
     unchanged = 0
     for topic in topics:
         mapped, waits = known.mapped.get(topic.name), known.waiting.get(topic.name)
-        before = len(changes), len(refused)
+        before = len(changes), len(refused), len(waiting)
         if topic.name in reserved:
             refused.append(_refusal(topic, "is called like a topic of the product; rename it"))
         elif mapped is not None:
-            changes += _replication(cluster_id, topic, mapped)
-            changes += _growth(cluster_id, topic, mapped)
+            if not _waits_for_factor(topic, mapped):
+                changes += _replication(cluster_id, topic, mapped)
+                changes += _growth(cluster_id, topic, mapped)
+            waiting += _short_lists(topic, mapped)
             refused += _faults(topic, mapped)
-            unchanged += before == (len(changes), len(refused))
+            unchanged += before == (len(changes), len(refused), len(waiting))
         elif waits is not None and _is_same(topic, waits):
             waiting.append(_refusal(topic, "its create waits for SPUs or slots"))
         elif waits is not None:
@@ -139,7 +144,9 @@ def _replication(
     cluster_id: str, topic: DesiredTopic, mapped: KnownTopic
 ) -> Iterator[DesiredChange]:
     """Before a growth, so that new partitions are placed with the new factor."""
-    if topic.replication_factor != mapped.replication_factor:
+    if _differs_in_factor(topic, mapped):
+        lengths = mapped.lengths or (mapped.replication_factor,)
+        found = f"{min(lengths)} to {max(lengths)}" if len(lengths) > 1 else f"{lengths[0]}"
         yield DesiredChange(
             event=TopicReplication(
                 event_id=NO_ID,
@@ -147,7 +154,7 @@ def _replication(
                 topic=topic.name,
                 replication_factor=topic.replication_factor,
             ),
-            about=f"replication factor {mapped.replication_factor} → {topic.replication_factor}",
+            about=f"replication factor {found} → {topic.replication_factor}",
         )
 
 
@@ -162,6 +169,25 @@ def _growth(cluster_id: str, topic: DesiredTopic, mapped: KnownTopic) -> Iterato
             ),
             about=f"{mapped.partitions} → {topic.partitions} partitions",
         )
+
+
+def _differs_in_factor(topic: DesiredTopic, mapped: KnownTopic) -> bool:
+    return mapped.lengths is not None or topic.replication_factor != mapped.replication_factor
+
+
+def _waits_for_factor(topic: DesiredTopic, mapped: KnownTopic) -> bool:
+    """Whether the factor differs, and lists wait for SPUs that it needs: it would be rejected."""
+    is_in_need = any(found < topic.replication_factor for found in mapped.short.values())
+    return is_in_need and _differs_in_factor(topic, mapped)
+
+
+def _short_lists(topic: DesiredTopic, mapped: KnownTopic) -> Iterator[DesiredRefusal]:
+    """What a known topic waits for, unless it is changed so that it waits no more."""
+    if any(found < topic.replication_factor for found in mapped.short.values()):
+        text = f"the lists of partitions {listed(sorted(mapped.short))} wait for SPUs or slots"
+        if _differs_in_factor(topic, mapped):
+            text += f"; replication factor {topic.replication_factor} is asked for after that"
+        yield _refusal(topic, text)
 
 
 def _faults(topic: DesiredTopic, mapped: KnownTopic) -> Iterator[DesiredRefusal]:

@@ -16,6 +16,7 @@ from spu_assigner.core.base.records import (
     Wait,
     Waiting,
 )
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
@@ -67,11 +68,7 @@ def read_known(connection: Connection, cluster_id: str) -> KnownTopics:
     entries = (checked_record(each, Waiting, _key) for each in latest[ASSIGNER_STATE].values())
     return KnownTopics(
         mapped={
-            each.topic: KnownTopic(
-                partitions=len(each.replicas),
-                replication_factor=each.replication_factor,
-                policy=each.policy,
-            )
+            each.topic: _mapped(each, each.replicas)
             for each in maps
             if each is not None and each.replicas is not None
         },
@@ -84,6 +81,18 @@ def read_known(connection: Connection, cluster_id: str) -> KnownTopics:
             for each in entries
             if each is not None and each.kind is Wait.CREATE
         },
+    )
+
+
+def _mapped(found: ReplicaMap, replicas: ReplicaLists) -> KnownTopic:
+    wanted = found.wanted_lengths or (found.replication_factor,) * len(replicas)
+    pairs = enumerate(zip(replicas.tolist(), wanted, strict=True))
+    return KnownTopic(
+        partitions=len(replicas),
+        replication_factor=found.replication_factor,
+        policy=found.policy,
+        lengths=found.wanted_lengths,
+        short={number: len(row) for number, (row, length) in pairs if len(row) < length},
     )
 
 

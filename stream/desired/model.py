@@ -26,6 +26,8 @@ class KnownTopic:
     partitions: int
     replication_factor: int
     policy: Policy | None  # None: of a create that named none
+    lengths: tuple[int, ...] | None = None  # of each list, where an adopted topic's differ
+    short: Mapping[int, int] = field(default_factory=dict)  # replicas of lists that wait for more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

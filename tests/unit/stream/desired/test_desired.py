@@ -38,8 +38,10 @@ def desired(name: str = "t", partitions: int = 4, factor: int = 2, **more: Any) 
     return DesiredTopic(name=name, partitions=partitions, replication_factor=factor, **more)
 
 
-def known(partitions: int = 4, factor: int = 2, policy: Policy = Policy.BALANCED) -> KnownTopic:
-    return KnownTopic(partitions=partitions, replication_factor=factor, policy=policy)
+def known(
+    partitions: int = 4, factor: int = 2, policy: Policy = Policy.BALANCED, **more: Any
+) -> KnownTopic:
+    return KnownTopic(partitions=partitions, replication_factor=factor, policy=policy, **more)
 
 
 def planned(
@@ -76,6 +78,32 @@ def planned(
         ),
         (desired(), {"mapped": {"t": known(partitions=3)}}, "~ t  3 → 4 partitions"),
         (desired(), {"mapped": {"t": known(factor=3)}}, "~ t  replication factor 3 → 2"),
+        (
+            desired(),
+            {"mapped": {"t": known(lengths=(1, 2, 2, 2))}},
+            "~ t  replication factor 1 to 2 → 2",
+        ),
+        (
+            desired(),
+            {"mapped": {"t": known(short={1: 1, 3: 1})}},
+            "? t  the lists of partitions 1, 3 wait for SPUs or slots",
+        ),
+        (
+            desired(factor=3, partitions=5),
+            {"mapped": {"t": known(short={1: 1})}},
+            "? t  the lists of partitions 1 wait for SPUs or slots; replication factor 3 is asked "
+            "for after that",
+        ),
+        (
+            desired(factor=3),
+            {"mapped": {"t": known(factor=4, short={1: 3})}},
+            "~ t  replication factor 4 → 3",
+        ),
+        (
+            desired(partitions=5),
+            {"mapped": {"t": known(short={1: 1})}},
+            "~ t  4 → 5 partitions",
+        ),
         (
             desired(),
             {"mapped": {"t": known(partitions=5)}},
