@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.desired.decision import desired_changes, event_of
 from spu_assigner.stream.desired.known import KafkaLook, read_answered, read_known, read_seen
@@ -30,6 +31,10 @@ NOT_ANSWERED: Final = 3  # exit status, as that of `produce --wait`
 IDS_NAMED: Final = 5
 
 
+class UnseenKafkaError(AssignerError):
+    """The topics in Kafka cannot be looked at, so nothing is sent."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRequest:
     """What is to be compared."""
@@ -38,14 +43,19 @@ class DesiredRequest:
     cluster_id: str
     look: Callable[[], KafkaLook]  # at the Kafka cluster that holds the topics
 
-    def plan(self, topics: tuple[DesiredTopic, ...]) -> DesiredPlan:
+    def plan(self, topics: tuple[DesiredTopic, ...], *, must_see_kafka: bool) -> DesiredPlan:
         """What makes the cluster's topics as these, now.
+
+        Args:
+            must_see_kafka: fail where topics in Kafka cannot be looked at; else that is a warning.
 
         Raises:
             ClientError, DamagedOutputError, NoClusterError: the job's topics cannot be read.
+            UnseenKafkaError: the topics in Kafka cannot be looked at, and must be.
         """
         known = read_known(self.connection, self.cluster_id)
-        seen = self._seen([topic.name for topic in topics if topic.config])
+        configured = [topic.name for topic in topics if topic.config]
+        seen = self._seen(configured, must_see_kafka=must_see_kafka)
         prefix = self.connection.prefix
         found = desired_changes(self.cluster_id, topics, known, seen, prefix=prefix)
         names = {change.event.topic for change in found.changes}
@@ -58,11 +68,16 @@ class DesiredRequest:
             has_seen_kafka=seen is not None,
         )
 
-    def _seen(self, configured: list[str]) -> SeenTopics | None:
-        """What Kafka has; None, with a warning, where it cannot be reached."""
+    def _seen(self, configured: list[str], *, must_see_kafka: bool) -> SeenTopics | None:
+        """What Kafka has; None, with a warning, where it cannot be reached and need not be."""
         try:
             return read_seen(self.look(), configured)
         except UnreachableError as reason:
+            if must_see_kafka:
+                raise UnseenKafkaError(
+                    f"nothing was sent: {reason}; the topics in Kafka must be seen, since one that "
+                    "is there without a map is not to be created"
+                ) from reason
             cause = str(reason).partition("; ")[0]
             click.echo(f"warning: topics in Kafka were not looked at: {cause}", err=True)
             return None
@@ -80,7 +95,7 @@ def plan_desired(
     topics = _read(file)
     if topics is None:
         return 1
-    plan = request.plan(topics)
+    plan = request.plan(topics, must_see_kafka=False)
     document = desired_json(plan)
     if out is not None:
         write(out, document)
@@ -126,7 +141,7 @@ def apply_desired(
         return 1
     answers: list[Any] = []
     with AnswerReader(request.connection) as answering:
-        plan = request.plan(topics)
+        plan = request.plan(topics, must_see_kafka=True)
         if isinstance(source, SavedDesiredPlan):
             require_planned(plan, source)
         report = SendReport(sent=(), failed=(), refused=0, unanswered=())

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.events import LeaveMode, TopicAdopted
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka import connection_diagnosis
+from spu_assigner.stream.kafka.connection_diagnosis import WaitLimits
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
+from support.kafka.ports import free_ports
 from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker
 
@@ -103,3 +107,32 @@ def test_lists_that_wait_for_spus_are_not_asked_for_again(
     assert [event["type"] for event in json.loads(planned.stdout)["events"]] == [
         "topic_replication"
     ]
+
+
+@pytest.mark.smoke
+def test_nothing_is_sent_where_the_topics_in_kafka_cannot_be_seen(
+    settings: Settings, job: SmallJob, desired: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is there without a map would be created under its name."""
+    monkeypatch.setattr(connection_diagnosis, "WAIT_LIMITS", WaitLimits(request=5.0))
+    name = f"{settings.topic_prefix}foreign"
+    with AdminClient(settings.connection().client()) as admin:
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=60)
+        (port,) = free_ports(1)
+        address = f"127.0.0.1:{port}"
+        elsewhere = ("--target-bootstrap-servers", address)
+        done = desired("apply", name, 1, 1, *elsewhere)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr.startswith(
+            f"spu-assigner: nothing was sent: no Kafka broker answers at {address} "
+        )
+        assert "check the address and that it runs" in done.stderr
+        assert done.stderr.endswith(
+            "the topics in Kafka must be seen, since one that is there without a map is not to be "
+            "created\n"
+        )
+        seen = desired("apply", name, 1, 1)
+        assert (seen.exit_code, sent(settings)) == (1, 0)
+        assert f"! {name}  is in Kafka and has no map" in seen.stdout
+        admin.delete_topics([name])[name].result(timeout=60)
+    assert job.states()["c1"].topics == {}

@@ -268,6 +268,7 @@ _NOT_OF_THE_JOB = {
     "NothingToRecoverError",
     "PublishedError",
     "RecoverError",
+    "UnseenKafkaError",
     "UnsoundError",
 }
 
