@@ -25,11 +25,17 @@ from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
 from spu_assigner.core.state.ledger import CountArray, Ledger
 from spu_assigner.core.state.loads import MIXED_BITS, NUMBER_BITS, Layout
 
-NUMBER_MASK: Final = 2**NUMBER_BITS - 1
-FOLLOWER_BITS: Final = MIXED_BITS + NUMBER_BITS  # what decides between those who lead as many
-FOLLOWER_MASK: Final = 2**FOLLOWER_BITS - 1
-_ONE_LED: Final = 1 << NUMBER_BITS  # one list more, in the key of a leader
+_FOLLOWER_BITS: Final = MIXED_BITS + NUMBER_BITS  # what decides between those who lead as many
 _LED_MAX: Final = 2**31
+_ONE_LED: Final = 1 << NUMBER_BITS  # one list more, in the key of a leader
+# Arrays without dimensions: numpy takes them in half the time of a Python int.
+_ZERO: Final = np.array(0)
+_ONE: Final = np.array(1)
+_ONE_LED_ARRAY: Final = np.array(_ONE_LED)
+_NUMBER_MASK: Final = np.array(2**NUMBER_BITS - 1)
+_FOLLOWER_MASK: Final = np.array(2**_FOLLOWER_BITS - 1)
+_MIXED_BITS: Final = np.array(MIXED_BITS)
+_SURE_BIT: Final = np.array(62)  # above the lists led in the key of a follower
 
 
 @dataclass(slots=True)
@@ -69,11 +75,11 @@ class UniformRing:
         self._levels: list[dict[int, int]]  # and how many SPUs of each rack have each count
         self._lead_keys: CountArray  # lists led, then room for a position
         # In the key of a follower: lists led, most first, room for mixed bits, the number.
-        self._follow_base = (_LED_MAX << FOLLOWER_BITS) + np.arange(len(ids))
+        self._follow_base = (_LED_MAX << _FOLLOWER_BITS) + np.arange(len(ids))
         self._is_dense = bool((ids == np.arange(len(ids))).all())
         count = len(layout.starts) - 1
         self._rack_numbers = np.arange(count)
-        self._rack_keys = layout.racks << FOLLOWER_BITS
+        self._rack_keys = layout.racks << _FOLLOWER_BITS
         # The racks of a list's followers, in each turn: those behind its leader's, then the first.
         others = [[*range(home + 1, count), *range(home)] for home in range(count)]
         self._others = np.array(
@@ -108,61 +114,76 @@ class UniformRing:
         begin = start % len(counts)
         # 0: open, -1: gets one for sure
         above = counts - (levels[0] if layout.is_one else np.array(levels)[layout.racks])
+        by_place = layout.turned[begin:]
         keys = self._lead_keys + layout.positions(begin)
         if able < len(counts):
-            keys = keys[above <= 0]
+            keys = keys[above <= _ZERO]
         keys.sort()
         keys = keys[:partitions]
-        places = keys & NUMBER_MASK
-        if layout.is_one and not sure:
-            left = [open_counts[0] - partitions]
+        if sure and keys[0] + _ONE_LED < keys[-1]:
+            by_sure = keys[above[by_place[keys & _NUMBER_MASK]] < _ZERO]
+            if len(by_sure) and by_sure[0] + _ONE_LED < keys[-1]:
+                return None  # One that gets one for sure would lead again before the last does.
+        keys &= _NUMBER_MASK
+        keys.sort()
+        leaders = by_place[keys]
+        if not layout.is_one:
+            by_open = np.bincount(layout.racks[leaders[above[leaders] == 0]], minlength=len(levels))
+            left = (np.array(open_counts) - by_open).tolist()
+        elif sure:
+            left = [open_counts[0] - partitions + int(np.count_nonzero(above[leaders]))]
         else:
-            by_key = layout.turned[places + begin]
-            by_sure = above[by_key] < 0
-            if layout.is_one:
-                left = [open_counts[0] - partitions + int(np.count_nonzero(by_sure))]
-            else:
-                by_open = np.bincount(layout.racks[by_key[~by_sure]], minlength=len(levels))
-                left = (np.array(open_counts) - by_open).tolist()
-            if min(left) < 0 or _leads_twice(keys, by_sure):
-                return None
-        places.sort()
-        leaders = layout.turned[places + begin]
+            left = [open_counts[0] - partitions]
+        if min(left) < 0:
+            return None
 
         above[leaders] = 1  # They follow nobody.
-        followers = self._followers(above, start, left, has_sure=sure > 0)
         rows = np.empty((partitions, self._replicas), dtype=np.intp)
         rows[:, 0] = leaders
         if layout.is_one:
+            count = partitions * (self._replicas - 1)
+            followers = self._followers(above, start, count)
             rows[:, 1:] = followers.reshape(partitions, self._replicas - 1)
         else:
+            followers = self._followers_of_racks(above, start, left)
             rows[:, 1:] = followers[self._deal(layout.racks[leaders], start % 2**32)]
         lists = ReplicaLists(rows.astype(np.int32) if self._is_dense else self._ids[rows])
         self._placed = LastPlaced(lists, rows)
         return lists
 
-    def _followers(
-        self, above: CountArray, start: int, left: list[int], *, has_sure: bool
-    ) -> CountArray:
-        """Who follows, rack by rack in mixed order: all that get one for sure, and so many others,
-        who leads most first, then in mixed order."""
+    def _followers(self, above: CountArray, start: int, count: int) -> CountArray:
+        """Who follows, in mixed order: all that get one for sure, then so many others, who leads
+        most first, then in mixed order."""
+        keys = self._follow_keys(start)
+        keys += above << _SURE_BIT
+        chosen = keys[above <= _ZERO]
+        chosen.sort()
+        chosen = chosen[:count]
+        chosen &= _FOLLOWER_MASK
+        chosen.sort()
+        chosen &= _NUMBER_MASK
+        return chosen
+
+    def _followers_of_racks(self, above: CountArray, start: int, left: list[int]) -> CountArray:
+        """The same rack by rack, with so many others of each."""
+        keys = self._follow_keys(start)
+        others = keys[above == _ZERO]
+        others.sort()
+        is_of = self._layout.racks[others & _NUMBER_MASK][:, np.newaxis] == self._rack_numbers
+        others = others[(is_of & (is_of.cumsum(axis=0) <= np.array(left))).any(axis=1)]
+        chosen: CountArray = np.concatenate((others, keys[above < _ZERO]))
+        chosen &= _FOLLOWER_MASK
+        chosen |= self._rack_keys[chosen & _NUMBER_MASK]
+        chosen.sort()
+        chosen &= _NUMBER_MASK
+        return chosen
+
+    def _follow_keys(self, start: int) -> CountArray:
+        """Of each SPU: lists led, most first, then mixed bits, then its number."""
         keys = self._layout.mixed_keys(start % 2**32)
         keys += self._follow_base
-        keys -= self._lead_keys << MIXED_BITS
-        others = keys[above == 0]
-        others.sort()
-        if self._layout.is_one:
-            others = others[: left[0]]
-        else:
-            is_of = self._layout.racks[others & NUMBER_MASK][:, np.newaxis] == self._rack_numbers
-            others = others[(is_of & (is_of.cumsum(axis=0) <= np.array(left))).any(axis=1)]
-        chosen: CountArray = np.concatenate((others, keys[above < 0])) if has_sure else others
-        chosen &= FOLLOWER_MASK
-        if not self._layout.is_one:
-            chosen |= self._rack_keys[chosen & NUMBER_MASK]
-        chosen.sort()
-        chosen &= NUMBER_MASK
-        return chosen
+        keys -= self._lead_keys << _MIXED_BITS
+        return keys
 
     def _deal(self, homes: CountArray, seed: int) -> CountArray:
         """For each follower of each list where among the followers it stands.
@@ -189,8 +210,8 @@ class UniformRing:
             and ledger.version == self._version + 1
             and ledger.newest is placed.lists
         ):
-            self._counts[placed.rows.ravel()] += 1
-            self._lead_keys[placed.rows[:, 0]] += _ONE_LED
+            self._counts[placed.rows.ravel()] += _ONE
+            self._lead_keys[placed.rows[:, 0]] += _ONE_LED_ARRAY
             for levels in self._levels:
                 _move(levels, placed.rows.size // len(self._levels))
         else:
@@ -216,11 +237,3 @@ def _move(levels: dict[int, int], count: int) -> None:
     for level in (lowest, lowest + 1):
         if levels.get(level) == 0:
             del levels[level]
-
-
-def _leads_twice(keys: CountArray, by_sure: NDArray[np.bool_]) -> bool:
-    """Whether one that leads with what it gets for sure would lead again before the last does."""
-    if keys[0] + _ONE_LED >= keys[-1]:
-        return False
-    again = keys[by_sure]
-    return bool(len(again)) and bool(again[0] + _ONE_LED < keys[-1])
