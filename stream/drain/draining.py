@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Final
 
@@ -20,15 +19,16 @@ from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.drain.emptied_lists import emptied_lists
+from spu_assigner.stream.drain.staying import staying_lines
 from spu_assigner.stream.follow.kafka import AnnouncedReader
 from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import SPU_EVENTS
 from spu_assigner.stream.moves.options import MoveOptions
-from spu_assigner.stream.moves.reassigning import Partition, PartitionShape, Reassigner
+from spu_assigner.stream.moves.reassigning import Reassigner
 from spu_assigner.stream.moves.runner import MovesReport, MovesRunner
 from spu_assigner.stream.moves.session import moving
-from spu_assigner.stream.plan.model import Maps, TopicsPlan
+from spu_assigner.stream.plan.model import Maps
 from spu_assigner.stream.plan.rendering import move_lines
 from spu_assigner.stream.plan.sources import PlanRequest, plan_now
 from spu_assigner.stream.plan.wanted_maps import read_maps
@@ -139,9 +139,8 @@ class Draining:
             plan, _ = plan_now(self._request, target)
             own = self._request.own_topics(plan.kafka_id)
         mapped = [each for each in plan.moved_partitions() if self._broker in each.before]
-        holding = {at: each for at, each in shapes.items() if self._broker in each.replicas}
-        unmapped = {topic for topic, _ in holding} - {each.topic for each in mapped}
-        ours = {each for each in unmapped if each.startswith(KAFKA_OWN) or each in own}
+        holding = [at for at, each in shapes.items() if self._broker in each.replicas]
+        ours = {topic for topic, _ in holding if topic.startswith(KAFKA_OWN) or topic in own}
         found = emptied_lists(
             {at: each.replicas for at, each in shapes.items()},
             ours,
@@ -153,7 +152,8 @@ class Draining:
             "again"
             for topic, number in found.stuck
         ]
-        left += _others_lines(plan, unmapped - ours, holding)
+        taken = {(each.topic, each.partition) for each in mapped}
+        left += staying_lines(plan, [at for at in holding if at[0] not in ours and at not in taken])
         moves = [
             MovedPartition(
                 topic=at[0],
@@ -194,18 +194,3 @@ def _users(maps: Maps, broker: int) -> list[str]:
         for topic, wanted in sorted(maps.topics.items())
         if any(broker in row for row in wanted.replicas or ())
     ]
-
-
-def _others_lines(
-    plan: TopicsPlan, topics: Iterable[str], holding: Mapping[Partition, PartitionShape]
-) -> Iterable[str]:
-    """Topics that the broker holds, and that are not moved: why."""
-    refused = {each.topic: each.reason for each in plan.refused}
-    for topic in sorted(topics):
-        count = sum(name == topic for name, _ in holding)
-        why = refused.get(
-            topic,
-            "it has no map; let it have one (`spu-assigner adopt`), or move it with "
-            "kafka-reassign-partitions",
-        )
-        yield f"{topic}: {counted(count, 'replica')} on the broker stay: {why}"
