@@ -200,7 +200,8 @@ def _check_features(check: Check, connection: Connection) -> None:
 def check_rights(check: Check, *, broker: Broker, settings: Settings) -> Rights:
     """Whether the user may do what the role does; missing topics are reported by the topics."""
     role, prefix = check.target.role, broker.connection.prefix
-    wanted = acls(role, prefix=prefix, query_name=settings.query_name, group="")
+    query = settings.query_name
+    wanted = acls(role, prefix=prefix, query_name=query, group="", with_optional=False)
     topics = [acl.name for acl in wanted if acl.resource is Resource.TOPIC]
     names = list(dict.fromkeys(name for name in topics if name != ANY_TOPIC))
     try:
@@ -252,10 +253,10 @@ def check_clock(check: Check, *, broker: Broker) -> None:
 
 
 def topics_of(role: Role, operations: frozenset[str], *, prefix: str) -> list[str]:
-    """The topics that a role has one of these rights to, by their whole names in the order."""
+    """The topics that a role must have one of these rights to, by their whole names in order."""
     wanted = {
         acl.name
-        for acl in acls(role, prefix=prefix, query_name="", group="")
+        for acl in acls(role, prefix=prefix, query_name="", group="", with_optional=False)
         if acl.resource is Resource.TOPIC and acl.operation in operations
     }
     names = (topic_name(spec.name, prefix=prefix) for spec in TOPICS)

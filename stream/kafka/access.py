@@ -17,13 +17,14 @@ from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, a
 def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
     """By topic, where the role needs more than this client may: what it may, and what is needed.
 
-    Topics that are not there are left out, and those that maps name, which are not known here.
+    Topics that are not there are left out, those that maps name, which are not known here, and
+    rights that not everybody of the role uses.
 
     Raises:
         ClientError: the broker does not answer.
     """
     needed: dict[str, list[str]] = {}
-    for acl in acls(role, prefix=prefix, query_name="", group=""):
+    for acl in acls(role, prefix=prefix, query_name="", group="", with_optional=False):
         if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
             needed.setdefault(acl.name, []).append(acl.operation)
     return {

@@ -72,6 +72,7 @@ class Grant:
     reason: str
     resource: Resource = Resource.TOPIC
     is_mapped: bool = False  # for topics that maps name, in the Kafka cluster where they are
+    is_optional: bool = False  # some of the role use it, and do the rest without it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             "Read",
             "only for what is being moved, in `ui` and `explain`; the job's user needs it for its "
             "metrics of moves",
+            is_optional=True,
         ),
     ),
     Role.GROUP: (
@@ -307,12 +309,14 @@ def acls(
     group: str,
     cluster_id: str = "",
     mapped: str = ANY_TOPIC,
+    with_optional: bool = True,
 ) -> tuple[Acl, ...]:
     """The rights of a role, by their names in Kafka.
 
     Args:
         cluster_id: a follower's.
         mapped: a topic that replica maps name; by default Kafka's name for any.
+        with_optional: also those that only some of the role use; else what each of it must have.
     """
     names = {Resource.TRANSACTIONAL_ID: f"{prefix}{query_name}", Resource.GROUP: group}
     if role is Role.FOLLOWER:
@@ -330,6 +334,7 @@ def acls(
     return tuple(
         Acl(resource=grant.resource, name=named(grant, name), operation=operation)
         for grant in GRANTS[role]
+        if with_optional or not grant.is_optional
         for name in grant.names
         for operation in grant.operations.split(", ")
     )

@@ -26,8 +26,9 @@ from spu_assigner.stream.doctor.command import doctor
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.jvm import java as java_module
 from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.acls import Role, acls
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.doctor.installations import PREFIX, Installation, InstallationFactory
+from support.doctor.installations import PASSWORD, PREFIX, Installation, InstallationFactory
 from support.doctor.seeds import SEEDS, Seed, slug
 from support.kafka.secured import Secured
 
@@ -163,6 +164,26 @@ def test_a_user_with_the_jobs_rights_has_no_findings_over_tls(
     found = findings(call(installation, monkeypatch, "--json", "--role", "applier"))
     (moving,) = (each for each in found if each["code"] == "D602")
     assert moving["mend"].startswith("grant Alter, AlterConfigs, Describe on the cluster")
+
+
+def test_a_plain_consumer_is_not_asked_for_what_pages_of_moves_need(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`ui` and `explain` alone read `applied-topics`, and do without; the rest is needed."""
+    rights = acls(Role.CONSUMER, prefix=PREFIX, query_name="q", group="unused")
+    plain = [each for each in rights if each.name != f"{PREFIX}applied-topics"]
+    assert len(plain) == len(rights) - 1
+    given = {"doctor-plain": plain, "doctor-deaf": plain[1:]}
+    for user in given:
+        factory.secured.add_user(user, PASSWORD)
+    factory.secured.allow(given)
+    role = ("--json", "--strict", "--role", "consumer")
+    told = call(factory.user(tmp_path, "doctor-plain"), monkeypatch, *role)
+    assert (findings(told), told.return_value) == ([], 0)
+    assert "applied-topics" not in told.stdout
+    (lacking,) = findings(call(factory.user(tmp_path, "doctor-deaf"), monkeypatch, *role))
+    assert lacking["code"] == "D301"
+    assert lacking["message"].startswith(f"{plain[0].name}: this user has none, consumer needs")
 
 
 def test_a_throttle_that_a_move_left_behind_is_reported(

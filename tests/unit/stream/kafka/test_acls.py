@@ -67,6 +67,18 @@ def test_without_a_role_all_are_printed() -> None:
     assert all(name in done.output for name in ANSWERS)
 
 
+def test_what_some_of_a_role_use_is_listed_and_not_demanded() -> None:
+    """`doctor` names as missing what everybody of the role needs."""
+    optional = {
+        role: {*acls(role, query_name="q", group="g")}
+        - {*acls(role, query_name="q", group="g", with_optional=False)}
+        for role in Role
+    }
+    (right,) = optional.pop(Role.CONSUMER)
+    assert (right.name, right.operation) == ("applied-topics", "Read")
+    assert not any(optional.values())
+
+
 def test_an_appliers_rights_are_for_the_topics_that_are_named() -> None:
     """Any topic by default, quoted so that no shell makes file names of it."""
     asked = ["topics", "acls", "-b", "k:1", "--role", "applier"]
