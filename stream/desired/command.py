@@ -50,7 +50,7 @@ class DesiredRequest:
             must_see_kafka: fail where topics in Kafka cannot be looked at; else that is a warning.
 
         Raises:
-            ClientError, DamagedOutputError, NoClusterError: the job's topics cannot be read.
+            ClientError, DamagedOutputError, ClusterUnknownError: the job's topics cannot be read.
             UnseenKafkaError: the topics in Kafka cannot be looked at, and must be.
         """
         known = read_known(self.connection, self.cluster_id)

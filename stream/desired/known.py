@@ -8,7 +8,6 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import ConfigResource
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import (
     EntryKind,
     ReplicaMap,
@@ -24,7 +23,7 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.desired.model import KnownTopic, KnownTopics, SeenTopics
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClusterUnknownError
 from spu_assigner.stream.kafka.topics import (
     ASSIGNER_STATE,
     REPLICA_MAP,
@@ -37,33 +36,29 @@ from spu_assigner.stream.shard.clusters import entry_key
 TOPICS_OF_A_REQUEST: Final = 200  # whose settings are asked for
 
 
-class NoClusterError(AssignerError):
-    """Nothing was published of a cluster."""
-
-
 def read_known(connection: Connection, cluster_id: str) -> KnownTopics:
     """What the job has published, as far as it is committed now.
 
     Raises:
         ClientError: Kafka cannot be reached, or topics are missing.
         DamagedOutputError: a value is none that the job has written.
-        NoClusterError: there is nothing of this cluster.
+        ClusterUnknownError: there is nothing of this cluster.
     """
     own = f"{cluster_id}/".encode()
     waits = own + f"{EntryKind.WAITING}/".encode()
     latest: dict[str, dict[bytes, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
-    is_known = False
+    is_known, others = False, set[bytes]()
     with Reader(connection, list(latest), from_beginning=True) as reader:
         for name, message in reader.drain_messages():
             key = message.key() or b""
             is_known = is_known or key.startswith(own)
+            if not is_known:
+                others.add(key.partition(b"/")[0])
             if key.startswith(own if name == REPLICA_MAP else waits):
                 latest[name][key] = message
     if not is_known:
-        raise NoClusterError(
-            f"no cluster {cluster_id!r} on {topic_name(REPLICA_MAP, prefix=connection.prefix)}; "
-            "check its name, the brokers and the prefix, and that its SPUs have joined"
-        )
+        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
+        raise ClusterUnknownError(cluster_id, where, others)
     maps = (checked_record(each, ReplicaMap, _key) for each in latest[REPLICA_MAP].values())
     entries = (checked_record(each, Waiting, _key) for each in latest[ASSIGNER_STATE].values())
     return KnownTopics(

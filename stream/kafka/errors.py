@@ -9,8 +9,11 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.printable import listed, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from confluent_kafka import KafkaError
 
 REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
@@ -39,6 +42,25 @@ class TopicsError(ClientError):
 
 class AccessError(TopicsError):
     """Kafka's authorizer does not let this user do what the job, or a command, does."""
+
+
+class ClusterUnknownError(AssignerError):
+    """The outputs hold nothing of a cluster.
+
+    Args:
+        topic: where its maps would be.
+        keys: those of the messages that were read; each begins with its cluster.
+    """
+
+    def __init__(self, cluster_id: str, topic: str, keys: Collection[bytes]) -> None:
+        self.cluster_id = cluster_id
+        self.others = sorted({key.partition(b"/")[0].decode("utf-8", "replace") for key in keys})
+        found, check = "no other", "that the job runs, that SPUs have joined, the brokers"
+        if self.others:
+            found, check = printable(listed(self.others)), "the name, the brokers"
+        super().__init__(
+            f"no cluster {cluster_id!r} on {topic}; it has {found}; check {check} and the prefix"
+        )
 
 
 def is_denied(error: KafkaError) -> bool:

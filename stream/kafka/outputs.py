@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import Final
 
 from confluent_kafka import Message
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import (
     ChainEntry,
     EntryKind,
@@ -30,19 +29,10 @@ from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
-from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, RING_EVENTS
+from spu_assigner.stream.kafka.errors import ClusterUnknownError
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, RING_EVENTS, topic_name
 
 ATTEMPTS_MAX: Final = 3  # topics are read one after the other, and the job may write in between
-
-
-class ClusterUnknownError(AssignerError):
-    """The topics hold nothing of a cluster."""
-
-    def __init__(self, cluster_id: str) -> None:
-        self.cluster_id = cluster_id
-        super().__init__(
-            f"no cluster {cluster_id!r} on these topics; check its name, the broker and the prefix"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +61,9 @@ def read_cluster(connection: Connection, cluster_id: str, topic: str) -> Cluster
             begins = [
                 begin for (name, _), (begin, _) in reader.spans().items() if name == RING_EVENTS
             ]
-            found = reading.done(is_whole=not any(begins))
+            found = reading.done(
+                is_whole=not any(begins), topic=topic_name(REPLICA_MAP, prefix=connection.prefix)
+            )
         groups = found.outputs.groups
         if not groups or groups[-1].events[-1].ring_size == found.outputs.state.ring.size:
             break
@@ -88,6 +80,7 @@ class _Reading:
         self._latest: dict[tuple[str, bytes], bytes | None] = {}
         self._maps: list[RetainedMap] = []
         self._gone: Status | None = None
+        self._other_keys: set[bytes] = set()  # of other clusters, for who misspelt the name
         self._ring: list[tuple[str, RingEvent]] = []  # with the event that each follows from
 
     def take(self, name: str, message: Message) -> None:
@@ -98,6 +91,7 @@ class _Reading:
                 self._ring.append((_event_of(message, record.cause), record))
             return
         if not key.startswith(self._own_key + b"/"):
+            self._other_keys.add(key.partition(b"/")[0])
             return
         self._latest[name, key] = value
         if name != REPLICA_MAP or key != self._topic_key:
@@ -112,9 +106,9 @@ class _Reading:
             self._gone = Status.RELEASED if is_release else Status.DELETED
             self._maps.clear()
 
-    def done(self, *, is_whole: bool) -> ClusterOutputs:
+    def done(self, *, is_whole: bool, topic: str) -> ClusterOutputs:
         if not self._latest and not self._ring:
-            raise ClusterUnknownError(self._cluster_id)
+            raise ClusterUnknownError(self._cluster_id, topic, self._other_keys)
         state = ClusterState(self._cluster_id)
         for (name, key), value in self._latest.items():
             if value is None:

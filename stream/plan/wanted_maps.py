@@ -21,6 +21,7 @@ from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
+from spu_assigner.stream.kafka.errors import ClusterUnknownError
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
 from spu_assigner.stream.plan.model import Maps, Rows, Wanted
 from spu_assigner.stream.recover.published import checked_record
@@ -47,27 +48,27 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
     Raises:
         ClientError: Kafka cannot be reached, or topics are missing.
         DamagedOutputError: a value is none that the job has written.
-        MapsError: there is nothing of this cluster.
+        ClusterUnknownError: there is nothing of this cluster.
     """
     own = f"{cluster_id}/".encode()
     begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
     latest: dict[str, dict[str, Message]] = {name: {} for name in begins}
     released: dict[str, int] = {}  # when a topic was released last
-    is_known = False
+    is_known, others = False, set[bytes]()
     with Reader(connection, list(begins), from_beginning=True) as reader:
         for name, message in reader.drain_messages():
             key = message.key() or b""
             is_known = is_known or key.startswith(own)
+            if not is_known:
+                others.add(key.partition(b"/")[0])
             topic = key.removeprefix(begins[name]).decode("utf-8", "replace")
             if key.startswith(begins[name]) and is_meant(topic):
                 latest[name][topic] = message
                 if name == REPLICA_MAP and _is_release(message):
                     released[topic] = max(1, message.timestamp()[1])
     if not is_known:
-        raise MapsError(
-            f"no cluster {cluster_id!r} on {topic_name(REPLICA_MAP, prefix=connection.prefix)}; "
-            "check its name, the brokers and the prefix"
-        )
+        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
+        raise ClusterUnknownError(cluster_id, where, others)
     topics: dict[str, Wanted] = {}
     for topic, message in latest[REPLICA_MAP].items():
         found = checked_record(message, ReplicaMap, _key)

@@ -36,9 +36,9 @@ from spu_assigner.stream.inspect.report import (
     topic_summary,
     waiting_requests,
 )
-from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.errors import ClientError, ClusterUnknownError
 from spu_assigner.stream.kafka.moves_record import move_of
-from spu_assigner.stream.kafka.outputs import ClusterUnknownError, read_cluster
+from spu_assigner.stream.kafka.outputs import read_cluster
 from spu_assigner.stream.ui.known import ClusterDamagedError, Known
 from spu_assigner.stream.ui.live import Live
 from spu_assigner.stream.ui.views import (

@@ -120,7 +120,7 @@ def test_a_life_is_explained_from_the_topics(settings: Settings) -> None:
         (["c1", "freed"], "topic 'freed' of cluster 'c1' is released"),
         (["c1", "never"], "no topic 'never' in cluster 'c1'; it has even, kafka"),
         (["c1", "walk", "6"], "no partition 6 in topic 'walk'; expected 0 to 5"),
-        (["c9", "walk"], "no cluster 'c9' on these topics"),
+        (["c9", "walk"], "no cluster 'c9' on "),
     ):
         done = asked(settings, *arguments)
         assert done.exit_code == 1

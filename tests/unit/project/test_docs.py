@@ -240,7 +240,6 @@ _NOT_OF_THE_JOB = {
     "DesiredFileError",
     "DesiredPlanError",
     "MapsError",
-    "NoClusterError",
     "NotConfirmedError",
     "PlanFileError",
     "StalePlanError",
