@@ -21,7 +21,11 @@ from spu_assigner.stream.desired.rendering import (
     desired_lines,
     require_planned,
 )
-from spu_assigner.stream.desired.topics_file import DesiredFileError, read_desired
+from spu_assigner.stream.desired.topics_file import (
+    DesiredFileError,
+    UnreadableTopicsError,
+    read_desired,
+)
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
 
 if TYPE_CHECKING:
@@ -110,9 +114,12 @@ def plan_desired(
 
 
 def _read(file: Path) -> tuple[DesiredTopic, ...] | None:
-    """The topics of a file; None: all of its faults were reported, a line for each."""
+    """The topics of a file; None: why not was reported, all of its faults with a line for each."""
     try:
         return read_desired(file)
+    except UnreadableTopicsError as error:
+        click.echo(f"{click.get_current_context().command_path}: {error}", err=True)
+        return None
     except DesiredFileError as error:
         for fault in error.faults:
             click.echo(fault, err=True)

@@ -127,7 +127,7 @@ def read_desired_plan(path: Path) -> SavedDesiredPlan:
         )
     except FileRefusedError as reason:
         raise DesiredPlanError(
-            f"the plan {reason}; expected what `plan --desired --out` writes"
+            f"the plan {reason}; expected what `spu-assigner plan --desired --out` writes"
         ) from reason
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as reason:
         raise DesiredPlanError(

@@ -55,16 +55,24 @@ class DesiredFileError(AssignerError):
         super().__init__(f"{faults[0]}{more}")
 
 
+class UnreadableTopicsError(AssignerError):
+    """A file of desired topics is not there, or is not read."""
+
+
 def read_desired(path: Path) -> tuple[DesiredTopic, ...]:
     """The topics of a file, in its order.
 
     Raises:
-        DesiredFileError: it cannot be read, or is no file of desired topics.
+        UnreadableTopicsError: it cannot be read.
+        DesiredFileError: it is no file of desired topics.
     """
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
     except FileRefusedError as reason:
-        raise DesiredFileError([f"the file of desired topics {reason}"]) from reason
+        raise UnreadableTopicsError(
+            f"the file of desired topics {reason}; expected YAML with a list of `topics`: check "
+            "its path"
+        ) from reason
     return desired_topics(data, source=printable(str(path)))
 
 

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spu_assigner.core.base.limits import SPU_ID_MAX
+from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.drain.options import carrying_out
 
 if TYPE_CHECKING:
     from spu_assigner.stream.moves.options import MoveOptions
     from spu_assigner.stream.plan.sources import PlanRequest
 
+SHOWN_MAX: Final = 60  # characters of a value in a message
+
+
+class BrokerIdType(click.ParamType[int]):
+    """A broker's id in Kafka, which is that of its SPU."""
+
+    name = "broker"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        is_short = len(text) <= len(str(SPU_ID_MAX))
+        if not (is_short and text.isascii() and text.isdecimal() and int(text) <= SPU_ID_MAX):
+            rule = f"expected a whole number from 0 to {SPU_ID_MAX}"
+            shown = printable(text[:SHOWN_MAX])
+            self.fail(f"{shown!r} is no broker's id; {rule}", param, ctx)
+        return int(text)
+
 
 @click.command("drain")
-@click.argument("broker", type=click.IntRange(0, 2**31 - 1))
+@click.argument("broker", type=BrokerIdType())
 @carrying_out
 def drain(
     *, request: PlanRequest, broker: int, wait_seconds: float, move_options: MoveOptions

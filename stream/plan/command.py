@@ -25,7 +25,12 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.plan.applied import adopted, seen
-from spu_assigner.stream.plan.desired_options import desired_apply, desired_plan
+from spu_assigner.stream.plan.desired_options import (
+    CONNECTION_OPTIONS,
+    desired_apply,
+    desired_plan,
+    given_but,
+)
 from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicsPlan
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
@@ -35,6 +40,7 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
+_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "is_json", "is_sure"}  # the last say nothing
 
 
 class NotConfirmedError(AssignerError):
@@ -276,7 +282,7 @@ def apply(
     from spu_assigner.stream.plan.plan_file import read_plan
 
     if is_cancel:
-        _refuse_beside_cancel(request, plan_file, has_moves or move_options is not None)
+        _require_cancel_alone()
         return _cancel(request)
     if move_options is not None and not has_moves:
         raise click.UsageError("--concurrency, --throttle and their like need --moves")
@@ -360,15 +366,17 @@ def _applied(
     return 1 if plan.refused or result.failed or is_unmoved else 0
 
 
-def _refuse_beside_cancel(request: PlanRequest, plan_file: Path | None, has_moves: bool) -> None:
+def _require_cancel_alone() -> None:
     """Return if nothing is said beside --cancel but where Kafka is.
 
     Raises:
-        click.UsageError: something is.
+        click.UsageError: it names what is.
     """
-    choices = (request.cluster_id, request.file, request.globs, request.foreign, plan_file)
-    if has_moves or any((*choices, request.delete, request.recreate)):
-        raise click.UsageError("--cancel takes back what is under way, and nothing beside it")
+    if others := given_but(_CANCEL):
+        raise click.UsageError(
+            "--cancel takes back what is under way, and nothing beside it: leave out "
+            f"{', '.join(others)}"
+        )
 
 
 def _cancel(request: PlanRequest) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spu_assigner.stream.plan.sources import PlanRequest
 
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
-_CONNECTION: Final = frozenset(
+CONNECTION_OPTIONS: Final = frozenset(
     {
         "bootstrap_servers",
         "topic_prefix",
@@ -30,8 +30,15 @@ _CONNECTION: Final = frozenset(
         "target_config",
     }
 )
-_PLAN: Final = _CONNECTION | {"desired", "cluster_id", "is_json", "out", "read_only"}
-_APPLY: Final = _CONNECTION | {"desired", "plan_file", "cluster_id", "is_json", "is_sure", "wait"}
+_PLAN: Final = CONNECTION_OPTIONS | {"desired", "cluster_id", "is_json", "out", "read_only"}
+_APPLY: Final = CONNECTION_OPTIONS | {
+    "desired",
+    "plan_file",
+    "cluster_id",
+    "is_json",
+    "is_sure",
+    "wait",
+}
 
 _desired: Final = click.option(
     "--desired",
@@ -100,15 +107,20 @@ def _require_only(names: Collection[str], what: str) -> None:
     Raises:
         click.UsageError: it names them.
     """
+    if others := given_but(names):
+        them = "it" if len(others) == 1 else "them"
+        raise click.UsageError(f"{', '.join(others)} cannot be given with {what}; leave {them} out")
+
+
+def given_but(names: Collection[str]) -> list[str]:
+    """What is given on the command line, as people name it, but the parameters of these names."""
     context = click.get_current_context()
-    others = [
-        each.opts[0]
+    return [
+        each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[]")
         for each in context.command.params
         if each.name not in names
-        and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
+        and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
     ]
-    if others:
-        raise click.UsageError(f"{', '.join(others)} cannot be given with {what}; leave it out")
 
 
 def _request(request: PlanRequest) -> DesiredRequest:

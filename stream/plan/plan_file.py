@@ -137,7 +137,9 @@ def read_plan(path: Path) -> TopicsPlan:
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
     except FileRefusedError as reason:
-        raise PlanFileError(f"the plan {reason}") from reason
+        raise PlanFileError(
+            f"the plan {reason}; expected what `spu-assigner plan --out` writes: check its path"
+        ) from reason
     try:
         return _plan_of(json.loads(data))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as reason:

@@ -267,6 +267,7 @@ _NOT_OF_THE_JOB = {
     "NothingToRecoverError",
     "PublishedError",
     "RecoverError",
+    "UnreadableTopicsError",
     "UnseenKafkaError",
     "UnsoundError",
 }

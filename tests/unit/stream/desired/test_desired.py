@@ -305,6 +305,29 @@ def test_every_fault_of_the_file_is_a_line_and_the_status_is_1(tmp_path: Path) -
         ]
 
 
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_file_of_desired_topics_that_is_not_there_is_one_line_with_advice(
+    command: str, tmp_path: Path
+) -> None:
+    """As any command says it: who, what was found, what was expected."""
+    file = tmp_path / "no.yaml"
+    assert call(command, "--cluster", "c1", "--desired", file) == (
+        1,
+        f"spu-assigner {command}: the file of desired topics {str(file)!r} cannot be read: No such "
+        "file or directory; expected YAML with a list of `topics`: check its path\n",
+    )
+
+
+def test_a_saved_plan_that_is_not_there_is_one_line_with_advice(tmp_path: Path) -> None:
+    """It could have been of either kind."""
+    file = tmp_path / "no.json"
+    assert call("apply", file) == (
+        1,
+        f"spu-assigner: the plan {str(file)!r} cannot be read: No such file or directory; expected "
+        "what `spu-assigner plan --out` writes: check its path\n",
+    )
+
+
 def test_a_plan_of_replica_maps_is_not_taken_for_one_of_desired_topics(tmp_path: Path) -> None:
     """Both are given to `apply` in the same place."""
     file = tmp_path / "plan.json"

@@ -13,6 +13,7 @@ from spu_assigner.stream.desired.model import DesiredTopic
 from spu_assigner.stream.desired.topics_file import (
     FAULTS_MAX,
     DesiredFileError,
+    UnreadableTopicsError,
     desired_topics,
     read_desired,
 )
@@ -160,5 +161,5 @@ def test_any_bytes_are_topics_or_faults(found: bytes | str) -> None:
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With the reason of the system."""
-    with pytest.raises(DesiredFileError, match=r"no\.yaml' cannot be read: No such file"):
+    with pytest.raises(UnreadableTopicsError, match=r"no\.yaml' cannot be read: No such file"):
         read_desired(tmp_path / "no.yaml")

@@ -15,10 +15,11 @@ from spu_assigner.stream.cli import cli
         (["--moves"], "Missing option '--cluster'"),
         (["--cluster", "c1", "--moves", "--throttle", "fast"], "'fast' is no rate; expected bytes"),
         (["--cluster", "c1", "--moves", "--concurrency", "0"], "0 is not in the range"),
-        (["--cancel", "--moves"], "and nothing beside it"),
-        (["--cancel", "--cluster", "c1"], "and nothing beside it"),
-        (["--cancel", "--force"], "and nothing beside it"),
-        (["plan.json", "--cancel"], "and nothing beside it"),
+        (["--cancel", "--moves"], "and nothing beside it: leave out --moves (see"),
+        (["--cancel", "--cluster", "c1", "--topics", "t"], ": leave out --cluster, --topics (see"),
+        (["--cancel", "--force", "--json", "-b", "k:1"], "beside it: leave out --force (see"),
+        (["plan.json", "--cancel"], "and nothing beside it: leave out PLAN (see"),
+        (["--cancel", "--desired", "f"], "--cancel cannot be given with desired topics; leave it"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: list[str], told: str) -> None:
