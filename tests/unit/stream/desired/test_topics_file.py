@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from spu_assigner.stream.desired.topics_file import (
     read_desired,
 )
 
+_ROOT = Path(__file__).parents[4]
 GOOD = """\
 # Owned by team orders.
 version: 1
@@ -163,3 +165,21 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With the reason of the system."""
     with pytest.raises(UnreadableTopicsError, match=r"no\.yaml' cannot be read: No such file"):
         read_desired(tmp_path / "no.yaml")
+
+
+def test_the_documentation_names_what_a_file_and_a_topic_know_and_nothing_else() -> None:
+    """Who writes a name of another tool reads that it is an error, and which names there are."""
+    page = (_ROOT / "docs/kafka-clusters.md").read_text(encoding="utf-8")
+    strict, _, of_others = page.partition("- **The file is strict**")[2].partition("Any other name")
+    assert "is an error" in of_others.partition(". ")[0]
+    named = re.findall(r"`(\w+)`", strict)
+    told = [
+        re.search(r"has 'constraints'; expected a mapping with ([\w, ]+)$", fault)
+        for fault in faults(
+            "constraints: {}\n"
+            "topics: [{name: t, partitions: 1, replication_factor: 1, constraints: {}}]\n"
+        )
+    ]
+    known = [name for each in told if each is not None for name in each[1].split(", ")]
+    assert len(told) == 2
+    assert sorted(named) == sorted(known)
