@@ -7,10 +7,11 @@ them in `applied-topics`.
 
 Rules:
 - A topic without a map is adopted, and one whose lists in Kafka differ from its map, unless they
-  differ because the map was changed here and Kafka has not followed yet: a repair, a rebalance,
-  another replication factor, new partitions. That is for `plan` and `apply` to carry out, and
-  adopting it would take it back. Likewise a topic whose map was deleted or released here stays
-  without one. `overwrite` takes Kafka's side in both cases.
+  differ because the map was changed here and Kafka has not followed yet: a repair, a rebalance, a
+  demotion, another replication factor, new partitions (Kafka takes none away, so what has fewer
+  than its map has not followed, whatever else differs). That is for `plan` and `apply` to carry
+  out, and adopting it would take it back. Likewise a topic whose map was deleted or released here
+  stays without one. `overwrite` takes Kafka's side in both cases.
 - A topic that was made again in Kafka, under another id of Kafka's, is another topic: nothing
   planned holds for it.
 - While Kafka reassigns a partition of a topic, the topic is left alone: its lists then name brokers
@@ -41,7 +42,7 @@ from spu_assigner.stream.plan.model import Rows, TopicReason
 
 ADOPT_MARK: Final = "adopt"  # the ids of its events begin so
 PLACE_MARK: Final = "place"  # those of creates of new topics; then comes Kafka's id of the topic
-CHANGED_HERE: Final = frozenset({Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION})
+CHANGED_HERE: Final = frozenset({Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION})
 
 AdoptionEvent = TopicAdopted | TopicRelease
 
@@ -249,7 +250,8 @@ def _why_pending(
         return None
     if reason.mode in CHANGED_HERE:
         return f"its map was changed by a {reason.mode}, and Kafka has not followed yet"
-    if reason.first_partition and topic.rows == rows[: len(topic.rows)]:
+    is_same_topic = record is not None or topic.rows == rows[: len(topic.rows)]
+    if reason.first_partition and len(topic.rows) < len(rows) and is_same_topic:
         return f"its map has grown to {len(rows)} partitions, and Kafka has {len(topic.rows)}"
     return None
 

@@ -161,6 +161,30 @@ def test_what_was_changed_here_is_for_apply_to_carry_out(world: Installation) ->
     )
 
 
+def test_a_demotion_that_kafka_has_not_followed_is_not_taken_back(world: Installation) -> None:
+    """`follow --topics` undid one within two seconds, and the broker was to lead again."""
+    world.kafka("a", [[1, 2]])
+    world.adopt()
+    world.answer(world.events.demote(1))
+    assert world.maps() == {"a": ((2, 1),)}
+    decision = world.decide()
+    assert decision.events == ()
+    assert decision.pending[0].reason == (
+        "its map was changed by a demotion, and Kafka has not followed yet"
+    )
+
+
+def test_new_partitions_stay_where_older_lists_were_changed_here_too(world: Installation) -> None:
+    """Kafka takes no partition away: what has fewer than its map has not followed."""
+    world.kafka("a", [[1, 2], [2, 3]])
+    world.adopt()
+    world.note(Origin.FOUND, "a")
+    world.answer(world.events.demote(1), world.events.grow("a", 4))
+    decision = world.decide()
+    assert decision.events == ()
+    assert "has grown to 4 partitions, and Kafka has 2" in decision.pending[0].reason
+
+
 def test_new_partitions_that_kafka_has_not_yet_are_left_to_apply(world: Installation) -> None:
     """Whereas those that others added are adopted."""
     world.kafka("a", [[1, 2], [2, 3]])
