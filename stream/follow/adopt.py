@@ -30,14 +30,13 @@ from spu_assigner.stream.follow.decision import (
     Size,
     crowded,
     decide,
-    followed_clusters,
 )
 from spu_assigner.stream.follow.exchange import EventExchange
 from spu_assigner.stream.follow.kafka import (
     AnnouncedReader,
     ClusterSnapshot,
-    FollowError,
     WatchedCluster,
+    require_cluster,
 )
 from spu_assigner.stream.follow.kafka_topics import PublishedReader, WatchedTopics
 from spu_assigner.stream.follow.rendering import Progress
@@ -107,7 +106,7 @@ def adopt_topics(
     """Adopt, or with `dry_run` only look; what became of it.
 
     Raises:
-        FollowError: the SPUs are brokers of another Kafka cluster.
+        FollowError: the SPUs are brokers of another Kafka cluster, or these of another cluster.
         TargetError, UnreachableError: the topics cannot be looked at.
         ClientError: the job's topics cannot be read, or do not take events or records.
     """
@@ -168,7 +167,11 @@ class _AdoptRun:
             published = maps.now()
         with closing(AnnouncedReader(self._request.connection, cluster_id)) as reader:
             announced, origin = reader.announced.by_spu(), reader.origin
-        self._require_cluster(announced)
+            if not self._request.accept_cluster:
+                kafka_cluster = self._look.kafka_cluster
+                require_cluster(
+                    reader.announced, kafka_cluster, address="--target-bootstrap-servers"
+                )
         joins = new_joins(self._request, self._look, announced, origin=origin)
         decision = decide_adoptions(
             self._found,
@@ -249,16 +252,6 @@ class _AdoptRun:
                 continue
             changed.append(TopicReason(topic=event.topic, reason=why))
         return changed
-
-    def _require_cluster(self, announced: Mapping[int, Announced]) -> None:
-        mine = self._look.kafka_cluster
-        others = [each for each in followed_clusters(announced) if each != mine]
-        if others and not self._request.accept_cluster:
-            raise FollowError(
-                f"SPUs of cluster {self._options.cluster_id!r} are brokers of Kafka cluster "
-                f"{others[0]}, and this is {mine}; check --target-bootstrap-servers, or say "
-                "--accept-cluster if its topics are to be those of this one now"
-            )
 
 
 def new_joins(

@@ -62,7 +62,8 @@ NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
 @click.option(
     "--accept-cluster",
     is_flag=True,
-    help="Go on though the SPUs were brokers of another Kafka cluster.",
+    help="Go on though the SPUs were brokers of another Kafka cluster, or its brokers are SPUs of "
+    "another cluster.",
 )
 @click.option(
     "--wait",

@@ -55,12 +55,13 @@ class AnnouncedOfCluster:
     """
 
     def __init__(self, cluster_id: str, *, origin: str) -> None:
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
         self._origin = origin
         self._last: dict[int, tuple[EventPosition, Announcement]] = {}
         self._joins: dict[int, tuple[EventPosition, SpuJoined]] = {}
         self._kept: dict[int, SpuChanged] = {}  # what the job made of them
         self._seen: dict[str, None] = {}  # ids of events, the oldest first
+        self._elsewhere: dict[tuple[str, str], str] = {}  # brokers that are SPUs of others
 
     def take_state(self, message: Message) -> None:
         """A message of `assigner-state`.
@@ -70,9 +71,12 @@ class AnnouncedOfCluster:
         """
         cluster_id, _, rest = (message.key() or b"").decode("utf-8", "replace").partition("/")
         kind, _, name = rest.partition("/")
-        if cluster_id != self._cluster_id or kind != _STATE:
+        if kind != _STATE:
             return
         value = message.value()
+        if cluster_id != self.cluster_id:
+            self._take_elsewhere(cluster_id, name, value)
+            return
         record = None if value is None else decode_record(value)
         if record is None:
             self._kept.pop(int(name), None)
@@ -81,13 +85,13 @@ class AnnouncedOfCluster:
 
     def take_event(self, message: Message) -> None:
         """A message of `spu-events`."""
-        if message.key() != self._cluster_id.encode():
+        if message.key() != self.cluster_id.encode():
             return
         try:
             event = decode_event(message.value(), kind="spu")
         except DecodeError:
             return  # A dead letter of the job's.
-        if isinstance(event, SpuJoined | SpuLeft) and event.cluster_id == self._cluster_id:
+        if isinstance(event, SpuJoined | SpuLeft) and event.cluster_id == self.cluster_id:
             self.take(event, position(message))
 
     def take(self, event: Announcement, place: EventPosition) -> None:
@@ -110,6 +114,19 @@ class AnnouncedOfCluster:
         by_state = {spu_id: self._of_state(kept) for spu_id, kept in self._kept.items()}
         by_events = {spu_id: self._of_event(spu_id, by_state.get(spu_id)) for spu_id in self._last}
         return dict(sorted({**by_state, **by_events}.items()))
+
+    def clusters_of(self, kafka_cluster: str) -> list[str]:
+        """The other clusters that have brokers of this Kafka cluster as SPUs."""
+        return sorted({of for (of, _), each in self._elsewhere.items() if each == kafka_cluster})
+
+    def _take_elsewhere(self, cluster_id: str, spu: str, value: bytes | None) -> None:
+        self._elsewhere.pop((cluster_id, spu), None)
+        try:
+            record = None if value is None else decode_record(value)
+        except DecodeError:
+            return  # Not of this cluster, so not what this command is about.
+        if isinstance(record, SpuChanged) and LABEL in (labels := dict(record.labels)):
+            self._elsewhere[cluster_id, spu] = labels[LABEL]
 
     def _of_state(self, spu: SpuChanged) -> Announced:
         labels = dict(spu.labels)

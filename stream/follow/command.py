@@ -124,7 +124,8 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
 @click.option(
     "--accept-cluster",
     is_flag=True,
-    help="Go on though the SPUs were brokers of another Kafka cluster.",
+    help="Go on though the SPUs were brokers of another Kafka cluster, or its brokers are SPUs of "
+    "another cluster.",
 )
 @click.option(
     "--once", is_flag=True, help="End when nothing is left to do; waits for those who are missing."

@@ -23,8 +23,10 @@ from confluent_kafka import (
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition, position
+from spu_assigner.stream.follow.decision import followed_clusters
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import (
@@ -226,6 +228,31 @@ def require_rights(connection: Connection) -> None:
     if faults:
         text = "; ".join(map(str, faults))
         raise AccessError(f"this user may not do what the follower does: {text}; {GRANTING}")
+
+
+def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str, *, address: str) -> None:
+    """Return if the cluster's SPUs are, or may become, brokers of this Kafka cluster.
+
+    Args:
+        address: the option that names the Kafka cluster.
+
+    Raises:
+        FollowError: they are another one's; or there are none, and another cluster has these.
+    """
+    announced, mine = known.by_spu(), known.cluster_id
+    others = [each for each in followed_clusters(announced) if each != kafka_cluster]
+    if others:
+        raise FollowError(
+            f"SPUs of cluster {mine!r} are brokers of Kafka cluster {others[0]}, and this is "
+            f"{kafka_cluster}; check {address}, or say --accept-cluster if they are to be those of "
+            "this one now"
+        )
+    if not announced and (of := known.clusters_of(kafka_cluster)):
+        raise FollowError(
+            f"cluster {mine!r} has no SPUs, and the brokers of Kafka cluster {kafka_cluster} are "
+            f"SPUs of cluster {listed([repr(each) for each in of])}; check --cluster, or say "
+            "--accept-cluster if they are to be SPUs of both"
+        )
 
 
 class AnnouncedReader:

@@ -24,7 +24,6 @@ from spu_assigner.stream.follow.decision import (
     Size,
     crowded,
     decide,
-    followed_clusters,
 )
 from spu_assigner.stream.follow.followed_topics import FollowedEvent
 from spu_assigner.stream.follow.kafka import (
@@ -34,6 +33,7 @@ from spu_assigner.stream.follow.kafka import (
     FollowError,
     OvertakenError,
     WatchedCluster,
+    require_cluster,
     require_rights,
 )
 from spu_assigner.stream.follow.rendering import FollowOutput, brokers_text
@@ -333,15 +333,17 @@ class _Follower:
     def _begun_session(self) -> _Session:
         options = self._options
         session = _Session(self._events, self._watched_connection, options)
+        if not options.accept_cluster:
+            try:
+                require_cluster(
+                    session.reader.announced,
+                    self._kafka_cluster,
+                    address="--watch-bootstrap-servers",
+                )
+            except FollowError:
+                session.close()
+                raise
         announced = session.reader.announced.by_spu()
-        others = [each for each in followed_clusters(announced) if each != self._kafka_cluster]
-        if others and not options.accept_cluster:
-            session.close()
-            raise FollowError(
-                f"SPUs of cluster {options.cluster_id!r} are brokers of Kafka cluster {others[0]}, "
-                f"and this is {self._kafka_cluster}; check --watch-bootstrap-servers, or say "
-                "--accept-cluster if the brokers are to be those of this one now"
-            )
         online = [known.is_own for known in announced.values() if known.online]
         what = "dry run, nothing is sent" if options.dry_run else "leads"
         counts = (

@@ -107,6 +107,10 @@ def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
     assert (again.exit_code, again.stderr) == (0, "")
     assert again.stdout.splitlines() == [f"0 topics adopted, {TOPICS} as mapped before"]
     assert adopt(operator, "--dry-run").exit_code == 0
+    misspelt = operator("adopt", "--cluster", "cl", "--topics", f"{operator.prefix}*")
+    assert misspelt.exit_code == 1
+    assert "cluster 'cl' has no SPUs, and the brokers of Kafka cluster " in misspelt.stderr
+    assert "are SPUs of cluster 'c1'; check --cluster, or say --accept-cluster" in misspelt.stderr
     assert sent(operator) == count
     audited = operator("verify", "--strict")
     assert audited.exit_code == 0, audited.output
