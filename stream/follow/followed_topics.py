@@ -85,11 +85,13 @@ class FollowedTopics:
         spus: Collection[int],
         occurred_at: int,
         untouched: Untouched = lambda _: None,
+        moving: Collection[str] = (),
     ) -> TopicsTurn:
         """What follows from a look; the other arguments are those of `decide_adoptions`.
 
         Args:
             untouched: says to which of these topics nothing was ever written.
+            moving: topics that this process was moving at the look: nobody has to adopt them.
         """
         decision = decide_adoptions(
             found, published, applied, self._options, spus=spus, occurred_at=occurred_at
@@ -119,7 +121,7 @@ class FollowedTopics:
         return TopicsTurn(
             decision=decision,
             events=tuple(new),
-            left=(*decision.left, *rejected),
+            left=(*(each for each in decision.left if each.topic not in moving), *rejected),
             moves=tuple(placed.moves),
             unplaced=tuple(placed.unplaced),
             held=tuple(gone) if is_mass else (),

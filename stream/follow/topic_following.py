@@ -53,18 +53,25 @@ class NewTopicMoves:
         self._connection = connection
         self._cluster_id = cluster_id
         self._thread: DaemonThread | None = None
+        self._topics: frozenset[str] = frozenset()  # of the moves that were begun last
         self._moved: list[str] = []
         self._trouble: str | None = None
 
     def start(self, moves: Sequence[MovedPartition]) -> None:
         """Begin, unless earlier ones are under way."""
         if moves and not self.is_running:
+            self._topics = frozenset(each.topic for each in moves)
             self._thread = DaemonThread(lambda: self._run(moves), name="new-topics")
             self._thread.start()
 
     @property
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The topics that are being moved."""
+        return self._topics if self.is_running else frozenset()
 
     def take(self) -> tuple[list[str], str | None]:
         """Topics that were moved since this was called last; and why others were not."""
@@ -144,6 +151,7 @@ class TopicFollowing:
         Raises:
             TargetError, ClientError, UnreachableError: something cannot be read.
         """
+        moving = self.moves.under_way  # Before the look: what ends meanwhile is in it.
         before, self._found = self._found, self._topics.look(self._options.is_meant)
         # What `apply` made is known before its map may be deleted: it must not be adopted then.
         if self._published.catch_up() or self._found != before:
@@ -159,6 +167,7 @@ class TopicFollowing:
             spus=spus,
             occurred_at=_now_ms(),
             untouched=self._untouched,
+            moving=moving,
         )
         lost = [event.topic for event in turn.events if isinstance(event, TopicRelease)]
         if lost:

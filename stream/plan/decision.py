@@ -203,9 +203,9 @@ def _refusal(
     before, after = len(change.before), len(change.after)
     if after < before:
         return (
-            f"has {before} partitions in Kafka and {after} in its map; Kafka takes none away: grow "
-            f"the map (`spu-assigner produce topic-grow --partitions {before}`), or delete the "
-            "topic in Kafka"
+            f"has {before} partitions in Kafka and {after} in its map; Kafka takes none away: take "
+            "it over as it is (`spu-assigner adopt`), or grow the map (`spu-assigner produce "
+            f"topic-grow --partitions {before}`) and move the new ones"
         )
     if collision is not None:
         return (

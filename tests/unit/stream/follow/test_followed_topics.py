@@ -12,7 +12,7 @@ from spu_assigner.core.base.events import (
     TopicRelease,
 )
 from spu_assigner.core.base.records import Status
-from spu_assigner.stream.follow.adoption import PublishedMaps
+from spu_assigner.stream.follow.adoption import FoundTopic, PublishedMaps
 from spu_assigner.stream.follow.followed_topics import FollowedTopics, TopicsTurn
 from spu_assigner.stream.plan.model import Rows
 from support.model.installation import Installation, rows
@@ -25,6 +25,7 @@ class Following:
         self.world = world
         self.followed = FollowedTopics(world.options, place_new=place_new)
         self.written: set[str] = set()  # topics that hold data
+        self.moving: set[str] = set()  # topics that the process is moving
         self.inbox: list[Event] = []
 
     def look(self, *, job_runs: bool = True) -> TopicsTurn:
@@ -37,6 +38,7 @@ class Following:
             spus=[*self.world.assigner.clusters["c1"].spus, 9],
             occurred_at=0,
             untouched=lambda names: {*names} - self.written,
+            moving=self.moving,
         )
         self.inbox += turn.events
         if job_runs:
@@ -169,6 +171,16 @@ def test_a_new_topic_is_placed_by_the_default_policy_and_moved(placing: Followin
     carry_out(placing, turn)
     turn = placing.look()
     assert (turn.events, turn.moves, turn.decision.equal) == ((), (), ("new", "old"))
+
+
+def test_what_is_being_moved_here_is_not_reported_as_left_alone(placing: Following) -> None:
+    """Nobody has to run `adopt`, as the line says of what others move."""
+    moved = FoundTopic(rows=((1, 2, 3),), topic_id="id-of-new", reassigned=(0,))
+    placing.look()
+    placing.world.found["new"] = moved
+    assert [each.topic for each in placing.look().left] == ["new"]
+    placing.moving.add("new")
+    assert placing.look().left == ()
 
 
 def test_a_later_process_moves_what_was_placed_and_places_nothing_that_it_finds(

@@ -95,8 +95,9 @@ MOVE = "to move by `apply --moves`"
             {"t": [[1]]},
             {"t": [[1], [2]]},
             [
-                "! t  has 2 partitions in Kafka and 1 in its map; Kafka takes none away: grow the "
-                "map (`spu-assigner produce topic-grow --partitions 2`)"
+                "! t  has 2 partitions in Kafka and 1 in its map; Kafka takes none away: take "
+                "it over as it is (`spu-assigner adopt`), or grow the map (`spu-assigner produce "
+                "topic-grow --partitions 2`) and move the new ones"
             ],
             id="Kafka never takes a partition away",
         ),
