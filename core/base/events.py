@@ -39,6 +39,7 @@ class Policy(FastStrEnum):
     REDPANDA = "redpanda"
     MANUAL = "manual"
     BALANCED = "balanced"
+    RENDEZVOUS = "rendezvous"
 
 
 DEFAULT_POLICY: Final = Policy.BALANCED  # of creates that name none, where nobody says otherwise

@@ -61,6 +61,8 @@ class Mode(FastStrEnum):
     ADOPTED = "adopted"  # as they were found in Kafka
     REPLICATION = "replication"  # made longer or shorter, to another replication factor
     DEMOTION = "demotion"  # another member leads, because an SPU is demoted
+    SCORED = "scored"  # rendezvous without racks
+    RACK_SCORED = "rack_scored"  # rendezvous over racks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,8 @@ class Reason:
     shift: int | None = None  # Kafka's, of a request that named its start
     is_named: bool = False  # the request named the start; else the chain did
     ring_size: int  # before the step
-    ring_fingerprint: int  # 64 bits of the order that was read, with its racks where they matter
+    # 64 bits of the order that was read, with its racks and weights where they matter
+    ring_fingerprint: int
     offline: int = (
         0  # SPUs of the cluster that were passed over because they are offline or leaving
     )

@@ -21,6 +21,7 @@ from spu_assigner.core.decision.manual_placement import place_manual
 from spu_assigner.core.policies.planner import (
     MODE_OF,
     ORDER_OF,
+    SCORING,
     Demand,
     PlacementRule,
     ShortRingError,
@@ -37,6 +38,7 @@ RULES_OF: Final = {
     Policy.FLUVIO: (PlacementRule.ROUND_ROBIN, PlacementRule.WALK),
     Policy.KAFKA: (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS),
     Policy.REDPANDA: (PlacementRule.POINTER, PlacementRule.POINTER),
+    Policy.RENDEZVOUS: (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS),
 }
 _MANUAL = Policy.MANUAL  # a member of an enum's class takes longer to look up
 
@@ -119,7 +121,7 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
         policy=topic.policy,
         ignore_rack=topic.ignore_rack,
     )
-    assignment = automatic(state, request, topic.policy)
+    assignment = automatic(state, request, topic.policy, first_partition=len(lists))
     if isinstance(assignment, Refusal):
         return assignment
     cores = None
@@ -184,8 +186,13 @@ def refuse_name(
     return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; {advice}")
 
 
-def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Assignment | Refusal:
-    """Place a request by a rule, or say why it cannot be."""
+def automatic(
+    state: ClusterState, event: TopicCreate, policy: Policy, *, first_partition: int = 0
+) -> Assignment | Refusal:
+    """Place a request by a rule, or say why it cannot be.
+
+    `first_partition`: what the topic has already, of a request that grows it.
+    """
     if policy is Policy.BALANCED:
         return _balanced(state, event)
     rule = rule_of(state, policy, ignore_rack=event.ignore_rack)
@@ -203,33 +210,36 @@ def automatic(state: ClusterState, event: TopicCreate, policy: Policy) -> Assign
         return _shortage(state, event, ring.size)
     demand = Demand(
         rule=rule,
+        topic=event.topic,
         partitions=event.partitions,
         replicas=event.replication_factor,
         start=event.start_index,
         shift=event.shift,
     )
     order = ORDER_OF[rule]
-    index = ring.index(order, state.chains[order])
+    has_chain = rule not in SCORING
+    index = ring.index(order, state.chains[order]) if has_chain else first_partition
     try:
         nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
         plan = place(ring, demand, index, None if nobody_fills else state.ledger.free(ring.ids))
     except ShortRingError as short:
         return _short_on_the_way(short)
     replicas = led_by_others(state, plan.replicas)
+    start = index if has_chain and event.start_index is None else event.start_index
     return Assignment(
         policy=policy,
         replicas=replicas,
         cores=_cores(state, replicas) if policy is Policy.REDPANDA else None,
-        order=order,
-        chain=plan.chain if event.start_index is None else None,
+        order=order if has_chain else None,
+        chain=plan.chain if has_chain and event.start_index is None else None,
         departed=plan.departed,
         reason=Reason(
             mode=MODE_OF[rule],
-            start_index=index if event.start_index is None else event.start_index,
+            start_index=start,
             shift=event.shift,
             is_named=event.start_index is not None,
             ring_size=ring.size,
-            ring_fingerprint=ring.fingerprint(order),
+            ring_fingerprint=ring.fingerprint(order, is_weighted=not has_chain),
             offline=len(state.spus) - state.online_count,
             saturated=state.saturated_count,
             same_rack=plan.same_rack,
@@ -309,12 +319,13 @@ def _chain_after(
 def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> PlacementRule | None:
     """How the policy places on this cluster.
 
-    None: some online SPUs have racks and some have not.
+    None: some online SPUs have racks and some have not. (For `rendezvous` those count as one rack.)
     """
     unracked, racked = RULES_OF[policy]
     if unracked is racked or ignore_rack or state.racked_count == 0:
         return unracked
-    return racked if state.racked_count == state.online_count else None
+    is_whole = racked in SCORING or state.racked_count == state.online_count
+    return racked if is_whole else None
 
 
 def shown_index(
@@ -325,11 +336,11 @@ def shown_index(
     *,
     ignore_rack: bool,
 ) -> int | None:
-    """The index that a record of a living topic shows: of its policy's order; None for `manual`.
+    """The index that a record of a living topic shows: of its policy's order; None: it has none.
 
     While racks are incomplete that is the order by id.
     """
-    if policy is Policy.MANUAL:
+    if policy in (Policy.MANUAL, Policy.RENDEZVOUS):
         return None
     if policy is Policy.BALANCED:
         order = Order.BALANCED

@@ -28,7 +28,7 @@ from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.moves import Load, MoveStep, move_steps
 from spu_assigner.core.explain.replay_placement import (
     RULE_OF,
-    ChainStep,
+    PlacementStep,
     Replayed,
     Taken,
     explain_list,
@@ -72,7 +72,7 @@ class PlacementDecision:
     reason: Reason | None
     replicas: tuple[int, ...]
     before: tuple[int, ...] | None  # the list of the revision before, where that is retained
-    step: ChainStep | None  # where in its order it was placed; None: by no order, or not known
+    step: PlacementStep | None  # where in its order it was placed; None: by none, or not known
     replica_steps: tuple[Taken, ...]  # one for each replica
     moves: tuple[MoveStep, ...]
     absent: tuple[Passed, ...]  # who of the cluster was not in the ring
@@ -301,8 +301,8 @@ def _decision(
     elif past is None and reason.mode not in GIVEN:
         unknown.append(
             f"the ring of then ({reason.ring_size} SPUs, fingerprint "
-            f"{reason.ring_fingerprint:016x}) cannot be rebuilt: racks or places in the ring have "
-            "changed in a way that the retained ring events do not show"
+            f"{reason.ring_fingerprint:016x}) cannot be rebuilt: racks, capacities or places in "
+            "the ring have changed in a way that the retained ring events do not show"
         )
     if isinstance(replayed, str):
         unknown.append(replayed)

@@ -23,11 +23,13 @@ from spu_assigner.core.explain.ring_history import Passed, RingGroup, Why
 from spu_assigner.core.policies.planner import (
     MODE_OF,
     ORDER_OF,
+    SCORING,
     Cursor,
     Demand,
     PlacementRule,
     cursor_for,
 )
+from spu_assigner.core.rules.rendezvous import by_score, in_rounds, pair_hashes, scores
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import led_by_others
 from spu_assigner.core.state.ring import Ring
@@ -37,12 +39,13 @@ RULE_OF: Final = {mode: rule for rule, mode in MODE_OF.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """How one replica was found."""
+    """How one replica was found. Of `rendezvous` the order is that of the scores."""
 
     spu_id: int
     rack: str | None = None  # where racks were looked at
     core: int | None = None
     position: int | None = None  # in the order, from 0; None: not found by an order, or not known
+    score: float | None = None  # where SPUs were taken by score: 6 digits of it
     passed: tuple[Passed, ...] = ()  # on the way to it
 
 
@@ -58,6 +61,17 @@ class ChainStep:
     gap: int | None = None  # fluvio without racks: between the leader and its followers
     shift: int | None = None  # kafka: of the followers
     filled: tuple[Passed, ...] = ()  # who left the ring earlier in the step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreStep:
+    """On what ring a list was found by score."""
+
+    ring_size: int  # when this partition's turn came
+    filled: tuple[Passed, ...] = ()  # who left the ring earlier in the step
+
+
+PlacementStep = ChainStep | ScoreStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +94,16 @@ Replayed = Sequence[Stretch] | str  # or why the recorded lists did not come out
 
 def explain_list(
     stretches: Sequence[Stretch], partition: int, row: Sequence[int], cores: Sequence[int] | None
-) -> tuple[ChainStep, tuple[Taken, ...]]:
+) -> tuple[PlacementStep, tuple[Taken, ...]]:
     """One list of a step; `partition` counts from 0 at the step's first."""
     stretch = stretches[bisect_right(stretches, partition, key=lambda each: each.first) - 1]
     swap = stretch.swaps.get(partition - stretch.first, 0)
     row, cores = _swapped(row, swap), None if cores is None else _swapped(cores, swap)
     cursor, rule, size = stretch.cursor, stretch.cursor.rule, len(stretch.cursor.order)
+    if rule in SCORING:
+        scored = _scored(stretch, cursor.index + partition - stretch.first, row)
+        by_score = ScoreStep(ring_size=size, filled=_filled(stretch.filled))
+        return by_score, _led_by_another(scored, swap)
     advance = len(row) if rule is PlacementRule.POINTER else 1
     index = cursor.index + (partition - stretch.first) * advance
     turn = index // size
@@ -117,11 +135,47 @@ def explain_list(
         )
         for number, spu_id in enumerate(row)
     ]
-    if swap:
-        taken = _swapped(taken, swap)
-        demoted = Passed(spu_id=row[0], why=Why.DEMOTED)
-        taken[0] = replace(taken[0], passed=(*taken[0].passed, demoted))
-    return step, tuple(taken)
+    return step, _led_by_another(taken, swap)
+
+
+def _scored(stretch: Stretch, partition: int, row: Sequence[int]) -> list[Taken]:
+    """How each replica of a list was found by score."""
+    cursor, ring = stretch.cursor, stretch.cursor.ring
+    hashes = pair_hashes(cursor.topic, partition, 1, ring.ids)
+    of_columns = scores(hashes, ring.weights())[0].tolist()
+    columns = by_score(hashes, ring.weights())[0]
+    order = ring.ids[columns].tolist()
+    has_racks = cursor.rule is PlacementRule.SCORED_OVER_RACKS
+    places = list(range(len(row)))
+    if has_racks:
+        places = in_rounds(ring.rack_numbers(ring.ids)[columns][np.newaxis], len(row))[0].tolist()
+    taken: list[Taken] = []
+    for number, place in enumerate(places):
+        on_rack = {stretch.racks[spu_id]: spu_id for spu_id in reversed(row[:number])}
+        better = [spu_id for spu_id in order[:place] if spu_id not in row[:number]]
+        taken.append(
+            Taken(
+                spu_id=order[place],
+                rack=stretch.racks[order[place]] if has_racks else None,
+                position=place,
+                score=float(f"{of_columns[columns[place]]:.6g}"),
+                passed=tuple(
+                    Passed(spu_id=spu_id, why=Why.SAME_RACK, beside=on_rack[stretch.racks[spu_id]])
+                    for spu_id in better
+                ),
+            )
+        )
+    return taken
+
+
+def _led_by_another(taken: Sequence[Taken], swap: int) -> tuple[Taken, ...]:
+    """The replicas as they are now, where a demoted SPU gave the lead to the one at this place."""
+    if not swap:
+        return tuple(taken)
+    swapped = _swapped(taken, swap)
+    demoted = Passed(spu_id=taken[0].spu_id, why=Why.DEMOTED)
+    swapped[0] = replace(swapped[0], passed=(*swapped[0].passed, demoted))
+    return tuple(swapped)
 
 
 def _swapped(items: Sequence[Any], place: int) -> list[Any]:
@@ -185,7 +239,8 @@ def replay_placement(
     )
     stretches = None
     if rows.shape[1] <= ring.size and np.isin(filled, rows).all():
-        stretches = _placed(rows, ring, reason, filled, demoted)
+        topic = replica_map.topic
+        stretches = _placed(rows, ring, reason, topic=topic, filled=filled, demoted=demoted)
     if stretches is not None:
         return stretches
     if group is None:
@@ -226,18 +281,26 @@ def _should_not_be(reason: Reason, rows: IdMatrix) -> str:
 
 
 def _placed(
-    rows: IdMatrix, ring: Ring, reason: Reason, filled: Sequence[int], demoted: Set[int], /
+    rows: IdMatrix,
+    ring: Ring,
+    reason: Reason,
+    *,
+    topic: str,
+    filled: Sequence[int],
+    demoted: Set[int],
 ) -> list[Stretch] | None:
     """The stretches of the step; None: other lists come out than the recorded."""
     replicas = rows.shape[1]
     demand = Demand(
         rule=RULE_OF[reason.mode],
+        topic=topic,
         partitions=len(rows),
         replicas=replicas,
         start=reason.start_index if reason.is_named else None,
         shift=reason.shift,
     )
-    cursor = cursor_for(ring, demand, reason.start_index or 0)
+    first = reason.first_partition if demand.rule in SCORING else reason.start_index or 0
+    cursor = cursor_for(ring, demand, first)
     is_pointer = cursor.rule is PlacementRule.POINTER
     # By the list in which each of these took its last replica of the step.
     leaves: dict[int, list[int]] = {}

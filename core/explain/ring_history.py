@@ -7,7 +7,7 @@ limit. A ring that no cut gives is not guessed: `find_ring` returns None.
 
 The order of registration is that of now, as far as no event changed it. So are racks; but for SPUs
 that are forgotten, or were described again since, each rack of the cluster is tried: the
-fingerprint says which it was.
+fingerprint says which it was. Capacities of `rendezvous` are those of now, or it finds no ring.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import Order, Reason, RingChange, RingEvent, SpuChanged
+from spu_assigner.core.base.records import Mode, Order, Reason, RingChange, RingEvent, SpuChanged
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
@@ -144,13 +144,14 @@ def find_ring(
     own = next((number for number, group in enumerate(groups) if group.key == key), None)
     cuts = [cut for cut in _cuts(state, groups, own) if _size(cut.places) == reason.ring_size]
     cuts = [cut for cut in cuts if _absent(cut, reason, is_whole=is_whole)[1]] or cuts
+    weighted = reason.mode in (Mode.SCORED, Mode.RACK_SCORED)
 
     def matching(cuts: Iterable[_Cut], spus: _Spus) -> list[tuple[_Cut, Ring]]:
         rings = [(cut, _ring_at(cut, groups, spus, order)) for cut in cuts]
         return [
             (cut, ring)
             for cut, ring in rings
-            if ring is not None and ring.fingerprint(order) == reason.ring_fingerprint
+            if ring and ring.fingerprint(order, is_weighted=weighted) == reason.ring_fingerprint
         ]
 
     found = matching(cuts, state.spus)

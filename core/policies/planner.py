@@ -3,7 +3,8 @@
 While nobody can become saturated, a whole request is one call of its rule. Otherwise it is placed
 in blocks: up to and with the partition that fills an SPU, then that SPU leaves the ring, the cursor
 is re-based, and so on. `redpanda` takes an SPU out at the very replica that fills it, so the list
-in which that happens is placed replica by replica.
+in which that happens is placed replica by replica. `rendezvous` places each partition for itself:
+its index is the partition's number, and no change of the ring moves it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Chain, Mode, Order
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
-from spu_assigner.core.rules import fluvio, kafka, redpanda
+from spu_assigner.core.rules import fluvio, kafka, redpanda, rendezvous
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring, next_remaining
 
@@ -40,6 +41,8 @@ class PlacementRule(Enum):
     SHIFTED = auto()  # kafka without racks
     SHIFTED_OVER_RACKS = auto()  # kafka over racks
     POINTER = auto()  # redpanda
+    SCORED = auto()  # rendezvous without racks
+    SCORED_OVER_RACKS = auto()  # rendezvous over racks
 
 
 ORDER_OF: Final = {
@@ -48,6 +51,8 @@ ORDER_OF: Final = {
     PlacementRule.SHIFTED: Order.ID,
     PlacementRule.SHIFTED_OVER_RACKS: Order.ALTERNATION,
     PlacementRule.POINTER: Order.REGISTRATION,
+    PlacementRule.SCORED: Order.ID,
+    PlacementRule.SCORED_OVER_RACKS: Order.BALANCED,
 }
 
 MODE_OF: Final = {
@@ -56,7 +61,12 @@ MODE_OF: Final = {
     PlacementRule.SHIFTED: Mode.SHIFTED,
     PlacementRule.SHIFTED_OVER_RACKS: Mode.RACK_SHIFTED,
     PlacementRule.POINTER: Mode.POINTER,
+    PlacementRule.SCORED: Mode.SCORED,
+    PlacementRule.SCORED_OVER_RACKS: Mode.RACK_SCORED,
 }
+
+# Each partition by its name and the weights of the SPUs: these rules have no chain.
+SCORING: Final = (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS)
 
 
 class ShortRingError(AssignerError):
@@ -77,6 +87,7 @@ class Demand:
     """What is to be placed, and from where. `start` and `shift` are set for a cursor of its own."""
 
     rule: PlacementRule
+    topic: str = ""  # of a rule in SCORING
     partitions: int
     replicas: int
     start: int | None
@@ -110,6 +121,7 @@ class Cursor:
     index: int
     shift: int = 0
     rotated: bool = False
+    topic: str = ""
     emptied_cycle: int = 0  # of a ring that was emptied: an index says no more
     order: IdArray = field(init=False)
 
@@ -148,6 +160,17 @@ class Cursor:
                 )
             case PlacementRule.POINTER:
                 rows = redpanda.pointed(order, start=start, partitions=count, replicas=replicas)
+            case PlacementRule.SCORED | PlacementRule.SCORED_OVER_RACKS:
+                over_racks = self.rule is PlacementRule.SCORED_OVER_RACKS
+                return rendezvous.scored(
+                    order,
+                    self.ring.weights(),
+                    self.ring.rack_numbers(order) if over_racks else None,
+                    topic=self.topic,
+                    start=start,
+                    partitions=count,
+                    replicas=replicas,
+                )
             case _:
                 assert_never(self.rule)
         return rows, None
@@ -158,6 +181,10 @@ class Cursor:
 
     def drop(self, gone: tuple[int, ...]) -> None:
         """Go on in the ring without these: who was to lead next, or the first after it."""
+        if self.rule in SCORING:
+            self.ring = self.ring.without(gone)
+            self.order = self.ring.order(ORDER_OF[self.rule])
+            return
         old: list[int] = self.order.tolist()
         cycle, position = divmod(self.index, len(old))
         self.ring = self.ring.without(gone)
@@ -187,10 +214,10 @@ def _position(order: IdArray, spu_id: int | None) -> int:
 def cursor_for(ring: Ring, demand: Demand, chain_index: int) -> Cursor:
     """Where the request starts: at the chain index, or at its own start.
 
-    The ring must not be empty.
+    The ring must not be empty. Of a rule without a chain the index is its first partition.
     """
     if demand.start is None:
-        return Cursor(ring, demand.rule, chain_index)
+        return Cursor(ring, demand.rule, chain_index, topic=demand.topic)
     if demand.rule in (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS):
         shift = demand.start if demand.shift is None else demand.shift
         cursor = Cursor(ring, demand.rule, 0, shift=shift)

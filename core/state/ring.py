@@ -21,6 +21,7 @@ from spu_assigner.core.base.records import Chain, Order, SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray, Table
 from spu_assigner.core.rules.fluvio import diagonal
 from spu_assigner.core.rules.kafka import alternation
+from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Layout
 
 START: Final = Chain()
@@ -42,6 +43,7 @@ class Ring:
         "_orders",
         "_racks",
         "_spus",
+        "_weights",
         "ids",
         "lookaheads",
         "size",
@@ -54,8 +56,9 @@ class Ring:
         self._spus = spus
         self._orders: dict[Order, IdArray] = {Order.ID: ids, Order.BALANCED: ids}
         self._index_of: dict[Order, tuple[Chain, int]] = {}
-        self._fingerprints: dict[Order, int] = {}
+        self._fingerprints: dict[tuple[Order, bool], int] = {}
         self._racks: NDArray[np.str_] | None = None
+        self._weights: CountArray | None = None
         self._layout: Layout | None = None
         self.lookaheads: dict[
             tuple[Policy, int, bool], Any
@@ -76,16 +79,21 @@ class Ring:
         racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids]
         return diagonal(ids, racks) if order is Order.DIAGONAL else alternation(ids, racks)
 
-    def fingerprint(self, order: Order) -> int:
-        """64 bits that stand for the members in this order, with their racks where those matter."""
-        known = self._fingerprints.get(order)
+    def fingerprint(self, order: Order, *, is_weighted: bool = False) -> int:
+        """64 bits that stand for the members in this order, with their racks where those matter.
+
+        `is_weighted`: and with their capacities.
+        """
+        known = self._fingerprints.get((order, is_weighted))
         if known is None:
             ids = self.order(order)
             hashed = hashlib.blake2b(ids.astype("<i4").tobytes(), digest_size=8)
             if order in _OVER_RACKS:
                 racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
                 hashed.update(json.dumps(racks).encode())
-            known = self._fingerprints[order] = int.from_bytes(hashed.digest())
+            if is_weighted:
+                hashed.update(self.weights().astype("<i8").tobytes())
+            known = self._fingerprints[order, is_weighted] = int.from_bytes(hashed.digest())
         return known
 
     def racks(self) -> NDArray[np.str_]:
@@ -94,13 +102,18 @@ class Ring:
             self._racks = np.array([self._spus[SpuId(i)].rack or "" for i in self.ids.tolist()])
         return self._racks
 
+    def weights(self) -> CountArray:
+        """The capacity of each member by ascending id."""
+        if self._weights is None:
+            capacities = [self._spus[SpuId(spu_id)].capacity for spu_id in self.ids.tolist()]
+            self._weights = np.array(capacities, dtype=np.int64)
+        return self._weights
+
     def layout(self) -> Layout:
         """What `balanced` needs of the members, of whom there must be one. O(N log N) the first
         time."""
         if self._layout is None:
-            capacities = [self._spus[SpuId(spu_id)].capacity for spu_id in self.ids.tolist()]
-            racks = self.rack_numbers(self.ids)
-            self._layout = Layout.of(self.ids, racks, np.array(capacities, dtype=np.int64))
+            self._layout = Layout.of(self.ids, self.rack_numbers(self.ids), self.weights())
         return self._layout
 
     def rack_numbers(self, ids: IdArray) -> IdArray:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.events import Event, SpuEvent, TopicAdopted, TopicCreate
+from spu_assigner.core.base.events import Event, Policy, SpuEvent, TopicAdopted, TopicCreate
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
     Mode,
@@ -21,6 +21,7 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Status,
     TopicStatus,
+    Waiting,
 )
 from spu_assigner.schemas.avro.meaning import Reader, Writer
 from spu_assigner.schemas.avro.readers import compile_reader
@@ -43,14 +44,32 @@ _SINGLE_OBJECT_SIZE: Final = 10
 # The version with which a type is written where that is not the current one. Later versions are
 # for what it cannot hold: so a batch of an earlier release that this one repeats has the same
 # bytes.
-_WRITTEN: Final = {"TopicStatus": 2, "ReplicaMap": 2, "RingEvent": 1, "SpuState": 2}
+_WRITTEN: Final = {
+    "TopicStatus": 2,
+    "ReplicaMap": 2,
+    "RingEvent": 1,
+    "SpuState": 2,
+    "TopicCreate": 1,
+    "TopicAdopted": 1,
+    "WaitingState": 1,
+}
 _STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4}
-_MODE_VERSIONS: Final = {Mode.ADOPTED: 3, Mode.REPLICATION: 3, Mode.DEMOTION: 4}
+_MODE_VERSIONS: Final = {
+    Mode.ADOPTED: 3,
+    Mode.REPLICATION: 3,
+    Mode.DEMOTION: 4,
+    Mode.SCORED: 5,
+    Mode.RACK_SCORED: 5,
+}
 _CHANGE_VERSIONS: Final = {
     RingChange.CORDONED: 2,
     RingChange.UNCORDONED: 2,
     RingChange.DEMOTED: 2,
     RingChange.UNDEMOTED: 2,
+}
+
+_POLICY_VERSIONS: Final = {
+    Policy.RENDEZVOUS: {"ReplicaMap": 5, "TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2}
 }
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
@@ -96,6 +115,9 @@ def encode_event(event: Event, *, wire: Wire = Wire.CONFLUENT) -> bytes:
             (1 MiB with lists).
     """
     header, write = _ENCODINGS[wire][type(event)]
+    if isinstance(event, (TopicCreate, TopicAdopted)) and event.policy in _POLICY_VERSIONS:
+        name = type_name_of(event)
+        header, write = _LATER[wire][name, _POLICY_VERSIONS[event.policy][name]]
     data = header + write(event)
     if len(data) > MESSAGE_SIZE_MAX:
         brings = isinstance(event, (TopicCreate, TopicAdopted)) and event.replicas is not None
@@ -142,8 +164,12 @@ def _later_version(record: Message) -> int | None:
             return _CHANGE_VERSIONS.get(record.change)
         case SpuChanged():
             return 3 if record.cordoned or record.demoted else None
+        case Waiting(policy=policy) if policy in _POLICY_VERSIONS:
+            return _POLICY_VERSIONS[policy]["WaitingState"]
         case ReplicaMap():
-            by_mode = None if record.reason is None else _MODE_VERSIONS.get(record.reason.mode)
+            by_mode = 0 if record.reason is None else _MODE_VERSIONS.get(record.reason.mode, 0)
+            if record.policy in _POLICY_VERSIONS:
+                return max(by_mode, _POLICY_VERSIONS[record.policy]["ReplicaMap"])
             is_adopted = record.pinned or record.wanted_lengths is not None
             return by_mode or (3 if is_adopted else None)
         case _:

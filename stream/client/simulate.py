@@ -22,7 +22,7 @@ from spu_assigner.schemas.json_lines.lines import answer_to_json, dead_letter_js
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.config.command_options import FILE, reading
 
-DEFAULT_POLICIES: Final = (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)
+DEFAULT_POLICIES: Final = tuple(policy for policy in Policy if policy is not Policy.MANUAL)
 
 
 @click.command()

@@ -4,7 +4,8 @@ A line of JSON says how one list was made by one revision:
 `{"type":"explanation","cluster_id":…,"topic":…,"partition":…,"revision":…,"cause":…,"policy":…,
 "mode":…,"replicas":[…],"replicas_before":[…]|null,"text":…,"order":…,"ring_size":…,
 "chain_index":…,"cycle":…,"position":…,"gap":…,"shift":…,"is_named":…,
-"steps":[{"spu_id":…,"position":…,"rack":…,"core":…,"passed_over":[{"spu_id":…,"why":…}]}],
+"steps":[{"spu_id":…,"position":…,"score":…,"rack":…,"core":…,
+"passed_over":[{"spu_id":…,"why":…}]}],
 "moves":[{"gone":…,"why":"leaving"|null,"taken":…,"on_new_rack":…,"candidates":…,
 "candidates_on_new_racks":…,"best":[{"spu_id":…,"count":…,"capacity":…}]}],
 "not_in_ring":[{"spu_id":…,"why":…}],"not_in_ring_unnamed":…,
@@ -27,10 +28,11 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Order, Reason
 from spu_assigner.core.explain.decisions import CHANGES, Explanation, PlacementDecision
 from spu_assigner.core.explain.moves import Load, MoveStep
-from spu_assigner.core.explain.replay_placement import ChainStep, Taken
+from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
 from spu_assigner.core.explain.ring_history import Passed, Why
 from spu_assigner.stream.common.printable import listed, printable
 
+_STEP_FIELDS: Final = ("spu_id", "position", "score", "rack", "core")
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
 
 MODE_NAMES: Final = {
@@ -46,6 +48,8 @@ MODE_NAMES: Final = {
     Mode.ADOPTED: "adopted, as it was found in Kafka",
     Mode.REPLICATION: "another replication factor",
     Mode.DEMOTION: "demotion of an SPU: another SPU of the list leads",
+    Mode.SCORED: "rendezvous without racks",
+    Mode.RACK_SCORED: "rendezvous over racks",
 }
 _ORDERS: Final = {
     Order.ID: "by id",
@@ -89,8 +93,10 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
     lines = []
     if reason is not None:
         lines.append(MODE_NAMES[reason.mode])
-        if decision.step is not None:
+        if isinstance(decision.step, ChainStep):
             lines += _placed(decision, decision.step, reason)
+        elif isinstance(decision.step, ScoreStep):
+            lines += _scored(decision, decision.step)
         elif reason.mode in CHANGES:
             lines += _changed(decision)
         elif reason.mode is Mode.BALANCED:
@@ -134,6 +140,14 @@ def _placed(decision: PlacementDecision, step: ChainStep, reason: Reason) -> lis
             how = f" = ({step.position} + 1 + {turn}) % {size}"
         lines.append(_replica(at, taken, how))
     return lines
+
+
+def _scored(decision: PlacementDecision, step: ScoreStep) -> list[str]:
+    replicas = [
+        _replica(number, taken, f" by score {taken.score:g}")
+        for number, taken in enumerate(decision.replica_steps)
+    ]
+    return [f"ring of {step.ring_size}, the best scores of capacity and hash", *replicas]
 
 
 def _replica(number: int, taken: Taken, how: str = "") -> str:
@@ -234,14 +248,14 @@ def decision_json(
         "replicas": decision.replicas,
         "replicas_before": decision.before,
         "text": "; ".join(decision_lines(decision)),
-        "order": None if step is None else step.order,
+        "order": getattr(step, "order", None),
         "ring_size": getattr(step or reason, "ring_size", None),
-        "chain_index": None if step is None else step.index,
+        "chain_index": getattr(step, "index", None),
         **{name: getattr(step, name, None) for name in ("cycle", "position", "gap", "shift")},
         "is_named": reason is not None and reason.is_named,
         "steps": [
             {
-                **{name: getattr(taken, name) for name in ("spu_id", "position", "rack", "core")},
+                **{name: getattr(taken, name) for name in _STEP_FIELDS},
                 "passed_over": [_passed_json(each) for each in taken.passed],
             }
             for taken in decision.replica_steps

@@ -49,7 +49,7 @@ from support.placers.placers import Cluster, OurCluster, TheirCluster
 TOPICS: Final = 1_000
 LIFE: Final = Life(topics=TOPICS, joining=30, leaving=30, deleted=300)
 SEEDS: Final = (1, 2, 3)
-POLICIES: Final = (Policy.BALANCED, Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)
+POLICIES: Final = tuple(policy for policy in Policy if policy is not Policy.MANUAL)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 Json = dict[str, Any]
 
 FLOOD: Final = 256  # events that make a cluster forget all that came before
+POLICIES: Final = ("fluvio", "kafka", "redpanda", "rendezvous", "manual", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ class _Life:
     def create(self) -> Json:
         draw, flavour = self.draw, self.flavour
         least = 1 if flavour.is_wellformed else 0
-        policy = draw(st.sampled_from(["fluvio", "kafka", "redpanda", "manual", None]))
+        policy = draw(st.sampled_from(POLICIES))
         event: Json = {
             "type": "topic_create",
             "topic": f"t{draw(st.integers(0, flavour.topics - 1))}",
@@ -152,7 +153,7 @@ class _Life:
             "type": "topic_adopted",
             "topic": f"t{draw(st.integers(0, flavour.topics - 1))}",
             "replicas": draw(st.lists(row, min_size=least, max_size=4)),
-            "policy": draw(st.sampled_from(["fluvio", "kafka", "redpanda", "manual", None, None])),
+            "policy": draw(st.sampled_from([*POLICIES, None])),
             "pinned": draw(st.integers(0, 3)) == 0,
         }
         self.asked[event["topic"]] = len(event["replicas"])

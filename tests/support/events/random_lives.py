@@ -31,7 +31,8 @@ from spu_assigner.core.base.events import (
 )
 
 CLUSTER: Final = "c1"
-MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)  # the oracle places these
+# The oracle places these.
+MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.RENDEZVOUS)
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
 # u: capacity or rack of one that is there; k: cordon, demote, or the end of either;
 # a: a topic is adopted; f: another factor

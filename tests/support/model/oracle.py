@@ -266,6 +266,8 @@ class Talk:
             if not len(topic.replicas) < event["partitions"] <= PARTITIONS_MAX:
                 raise Refusal("INVALID_PARTITIONS")
             request = {
+                "topic": name,
+                "first_partition": len(topic.replicas),
                 "partitions": event["partitions"] - len(topic.replicas),
                 "replication_factor": topic.width,
                 "ignore_rack": topic.ignore_rack,

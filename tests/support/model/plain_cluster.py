@@ -153,7 +153,7 @@ class Cluster:
 
     def index_shown(self, topic: Topic) -> int | None:
         """The chain index that a map of this topic shows now."""
-        if topic.policy == "manual":
+        if topic.policy in ("manual", "rendezvous"):
             return None
         return self.indexes[self.order_of(topic.policy, ignore_rack=topic.ignore_rack)].value
 

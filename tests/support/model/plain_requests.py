@@ -6,10 +6,12 @@ Imports nothing of the product, which is held against it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from support.model.plain_cluster import Cluster, Index, Json, Refusal, take_core
 from support.model.plain_placement import fluvio_list, fluvio_rack_list, kafka_list, kafka_rack_list
+from support.model.plain_rendezvous import rendezvous_list
 
 INDEX_MAX = 2**31 - 1
 PARTITIONS_MAX = 100_000
@@ -40,7 +42,7 @@ def place(
     if policy == "balanced":
         raise NotImplementedError("the oracle does not place `balanced`: keep it out of its lives")
     ignore_rack = request.get("ignore_rack", False)
-    if policy != "redpanda" and not ignore_rack and cluster.rack_mode() == "some":
+    if policy in ("fluvio", "kafka") and not ignore_rack and cluster.rack_mode() == "some":
         raise Refusal("RACKS_INCOMPLETE")
     replicas = request.get("replication_factor", 1)
     online = sum(spu.online for spu in cluster.spus.values())
@@ -53,8 +55,11 @@ def place(
         cores = [[core for _, core in row] for row in placed]
         cluster.lead_new(lists, cores)
         return lists, cores
-    order = cluster.order_of(policy, ignore_rack=ignore_rack)
-    rows = _rows_in_turn(cluster, request, policy, order)
+    if policy == "rendezvous":
+        rows = _rows_by_score(cluster, request)
+    else:
+        order = cluster.order_of(policy, ignore_rack=ignore_rack)
+        rows = _rows_in_turn(cluster, request, policy, order)
     lists = [next(rows) for _ in range(partitions)]
     cluster.lead_new(lists, None)
     return lists, None
@@ -99,6 +104,27 @@ def _rows_in_turn(cluster: Cluster, request: Json, policy: str, order: str) -> I
             if policy == "kafka":
                 ring = _headed_alike(old, ring)
             index.rebase(old, ring)
+        yield chosen
+
+
+def _rows_by_score(cluster: Cluster, request: Json) -> Iterator[list[int]]:
+    """Rendezvous: one list after the other, each counted before the next is placed."""
+    replicas = request.get("replication_factor", 1)
+    for partition in count(request.get("first_partition", 0)):
+        spus = {spu_id: cluster.spus[spu_id] for spu_id in cluster.ring}
+        if replicas > len(spus):
+            raise Refusal("INSUFFICIENT_CAPACITY")
+        ignore_rack = request.get("ignore_rack", False)
+        chosen = rendezvous_list(
+            request["topic"],
+            partition,
+            {spu_id: spu.capacity for spu_id, spu in spus.items()},
+            {spu_id: "" if ignore_rack else spu.rack or "" for spu_id, spu in spus.items()},
+            replicas=replicas,
+        )
+        for spu_id in chosen:
+            cluster.spus[spu_id].count += 1
+        cluster.refresh()
         yield chosen
 
 

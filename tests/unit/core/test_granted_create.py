@@ -75,7 +75,9 @@ def both(events: list[Event], default: Policy) -> int:
     return quickly[2]
 
 
-@given(life=lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda", "balanced"]))
+@given(
+    life=lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda", "rendezvous", "balanced"])
+)
 def test_a_usual_create_is_decided_as_with_care(life: list[Any], default: str) -> None:
     """Over random lives with short rings, racks, repeats, refusals and what waits."""
     both([event_from_json(json.dumps(event)) for event in life], Policy(default))

@@ -79,14 +79,14 @@ def as_lines(records: list[Record]) -> list[dict[str, Any]]:
     return lines
 
 
-@given(life=lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda"]))
+@given(life=lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda", "rendezvous"]))
 @LIVES
 def test_every_answer_equals_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
     """The oracle goes step by step with integer indexes; it was written apart from the core."""
     assert_equal_to_the_oracle(life, default)
 
 
-@given(life=flooded_lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda"]))
+@given(life=flooded_lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda", "rendezvous"]))
 @settings(LIVES, max_examples=100)
 def test_late_copies_equal_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
     """What 256 events made the cluster forget, a living topic or a waiting create still knows."""

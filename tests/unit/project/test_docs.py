@@ -135,6 +135,7 @@ def test_the_life_of_a_small_cluster_is_explained_as_shown() -> None:
         (Policy.FLUVIO, "plain"),
         (Policy.KAFKA, "racks"),
         (Policy.REDPANDA, "plain"),
+        (Policy.RENDEZVOUS, "racks"),
         (Policy.MANUAL, "plain"),
     ],
 )

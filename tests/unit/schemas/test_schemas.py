@@ -13,14 +13,32 @@ import fastavro
 import pytest
 from fastavro.schema import expand_schema
 from fastavro.utils import generate_many
-from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy, SpuJoined, TopicCreate
-from spu_assigner.core.base.records import Mode, Order, RingChange, Status, Wait
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import (
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    TopicAdopted,
+    TopicCreate,
+)
+from spu_assigner.core.base.records import (
+    Mode,
+    Order,
+    ReplicaMap,
+    RingChange,
+    Status,
+    Wait,
+    Waiting,
+    plain_records,
+)
 from spu_assigner.schemas.avro.evolution import breaks
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, fingerprint_of, main
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.errors import SchemaError
 from spu_assigner.schemas.messages.codec import (
+    EventKind,
     confluent_header,
     decode_event,
     decode_record,
@@ -63,13 +81,15 @@ def test_an_example_is_what_the_schema_says_and_what_the_codec_writes(type_name:
     fastavro.schemaless_writer(body, parsed, fields)
     data = confluent_header(REGISTRY.current(type_name)) + body.getvalue()
     if type_name in EVENT_TYPES:
-        event = decode_event(data, kind="spu" if type_name.startswith("Spu") else "topic")
-        assert encode_event(event) == data
+        kind: EventKind = "spu" if type_name.startswith("Spu") else "topic"
+        event = decode_event(data, kind=kind)
+        written = encode_event(event)
+        assert decode_event(written, kind=kind) == event
     else:
         record = decode_record(data)
         written = encode_record(record)
         assert decode_record(written) == record
-        assert written[5:] == data[5:]  # Of another version, where that has the same bytes.
+    assert written[5:] == data[5:]  # Of another version, where that has the same bytes.
 
 
 def documented(schema: Any) -> bool:
@@ -198,6 +218,37 @@ def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
     data = body.getvalue()
     read = compile_reader(first.expanded, MEANING, current=second.expanded)
     assert read_whole(read, data, 0) == event
+
+
+NEW_POLICIES = {Policy.RENDEZVOUS: {"ReplicaMap": 5, "WaitingState": 2, "TopicCreate": 2}}
+
+
+def version_of(data: bytes, type_name: str) -> int:
+    """The version that a message in Confluent's frame was written with."""
+    [found] = [each for each in REGISTRY.versions(type_name) if data[:5] == confluent_header(each)]
+    return found.version
+
+
+@pytest.mark.parametrize("policy", [each for each in Policy if each is not Policy.MANUAL])
+def test_only_a_topic_of_a_new_policy_is_written_with_a_new_version(policy: Policy) -> None:
+    """Else a batch of the previous release that this one repeats would have other bytes."""
+    events, assigner = Events(), Assigner(policy)
+    assigner.apply(events.join(0))
+    create = events.create("t", policy=policy)
+    waits = events.create("w", 1, 2, on_shortage=OnShortage.WAIT)
+    expected = NEW_POLICIES.get(policy, {"ReplicaMap": 2, "WaitingState": 1, "TopicCreate": 1})
+    adopted = TopicAdopted(
+        event_id="a", cluster_id="c1", topic="u", replicas=((0,),), policy=policy
+    )
+    for record in (*plain_records(assigner.records(create)), *assigner.records(waits)):
+        if isinstance(record, ReplicaMap | Waiting):
+            data = encode_record(record)
+            assert decode_record(data) == record
+            assert version_of(data, type_name_of(record)) == expected[type_name_of(record)]
+    for event, type_name in ((create, "TopicCreate"), (adopted, "TopicAdopted")):
+        data = encode_event(event)
+        assert decode_event(data, kind="topic") == event
+        assert version_of(data, type_name) == expected["TopicCreate"]
 
 
 @pytest.mark.parametrize("type_name", TYPE_NAMES)

@@ -1,0 +1,315 @@
+"""Weighted rendezvous hashing: the published hash, the order by score and what a join moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import isclose, sqrt
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.records import Answer, ReplicaMap, RingChange, RingEvent, TopicStatus
+from spu_assigner.core.explain.decisions import PlacementDecision
+from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.ring_history import Why
+from spu_assigner.core.rules import rendezvous
+from spu_assigner.stream.explain.rendering import decision_lines
+from support.events.builders import Events
+from support.model import plain_rendezvous as plain
+
+CLUSTERS = 10_000
+HASHES = st.one_of(
+    st.integers(1, 2**64 - 1),
+    st.integers(1, 2**20).map(lambda distance: 2**64 - distance),  # where floats say 1.0
+    st.integers(1, 2**20),
+)
+
+
+def scored(
+    weights: dict[int, int],
+    racks: dict[int, str] | None = None,
+    *,
+    topic: str = "orders",
+    start: int = 0,
+    partitions: int,
+    replicas: int,
+) -> list[list[int]]:
+    """The lists, given the SPUs as a mapping."""
+    ids = np.array(sorted(weights), dtype=np.int32)
+    numbers = None
+    if racks is not None:
+        names = sorted({*racks.values()})
+        numbers = np.array([names.index(racks[i]) for i in ids.tolist()], dtype=np.int32)
+    placed, _ = rendezvous.scored(
+        ids,
+        np.array([weights[i] for i in ids.tolist()], dtype=np.int64),
+        numbers,
+        topic=topic,
+        start=start,
+        partitions=partitions,
+        replicas=replicas,
+    )
+    found: list[list[int]] = placed.tolist()
+    return found
+
+
+def maps(*events: Event, default: Policy = Policy.RENDEZVOUS) -> list[ReplicaMap]:
+    """The maps that these events give."""
+    assigner = Assigner(default)
+    return [
+        answer
+        for event in events
+        for answer in assigner.apply(event)
+        if isinstance(answer, ReplicaMap)
+    ]
+
+
+def lists_of(found: ReplicaMap) -> list[list[int]]:
+    assert found.replicas is not None
+    return found.replicas.tolist()
+
+
+def test_the_hash_is_the_published_one() -> None:
+    """The test vectors of docs/policies.md: who computes a place elsewhere can check the hash."""
+    assert rendezvous.text_hash("orders/0") == 0x52764D0AF027E39D
+    assert rendezvous.spu_hash(0) == 0x842B7D9D43CDDF75
+    ids = np.arange(3, dtype=np.int32)
+    hashes = rendezvous.pair_hashes("orders", 0, 2, ids)
+    assert [[f"{each:016x}" for each in row] for row in hashes.tolist()] == [
+        ["f88219071569d550", "17417423898ca967", "c01cb2436fd21f33"],
+        ["4b4ef9efd833e538", "358b1654c3e045be", "6476c47d6d06b005"],
+    ]
+    scores = rendezvous.scores(hashes, np.array([1, 1, 2]))
+    assert [[f"{each:.6g}" for each in row] for row in scores.tolist()] == [
+        ["33.6682", "0.416905", "6.96625"],
+        ["0.817271", "0.639106", "2.13817"],
+    ]
+    assert scored({0: 1, 1: 1, 2: 2}, partitions=2, replicas=2) == [[0, 2], [2, 0]]
+
+
+def test_10_000_random_clusters_are_placed_as_the_printed_formula_says() -> None:
+    """An independent version in plain Python: its own hash, float scores, racks one by one."""
+    random = Random(3)
+    for number in range(CLUSTERS):
+        size = random.randint(1, 9)
+        ids = random.sample(range(10_000), size)
+        weights = {i: random.choice([1, 2, 3, 6_998, 6_998, 2**31 - 1]) for i in ids}
+        racks = {i: random.choice("abc") for i in ids} if random.random() < 0.5 else None
+        replicas, start = random.randint(1, size), random.choice([0, 0, 5, 99_990])
+        topic = f"t{number}"
+        expected = [
+            plain.rendezvous_list(
+                topic, start + p, weights, racks or dict.fromkeys(ids, ""), replicas=replicas
+            )
+            for p in range(2)
+        ]
+        found = scored(weights, racks, topic=topic, start=start, partitions=2, replicas=replicas)
+        assert found == expected, (number, weights, racks)
+
+
+@given(high=HASHES, slip=st.integers(-1, 1), is_first=st.booleans())
+@example(high=2**63, slip=0, is_first=True)
+@example(high=2**63, slip=0, is_first=False)
+@example(high=2**64 - 1, slip=0, is_first=True)
+@example(high=2**57 - 832, slip=0, is_first=False)  # apart in the 29th digit
+def test_close_scores_are_compared_as_real_numbers(high: int, slip: int, is_first: bool) -> None:
+    """Of the weights 1 and 2 the second wins where its hash exceeds the square of the first's.
+
+    That is decided here in whole numbers; the last bit of a logarithm must not decide it.
+    """
+    low = min(max(high * high // 2**64 + slip, 1), 2**64 - 1)
+    hashes, weights = [high, low], [1, 2]
+    light_is_better = high * high - low * 2**64  # above 0: the SPU of weight 1
+    expected = [0, 1] if light_is_better >= 0 else [1, 0]
+    if not is_first:
+        hashes.reverse()
+        weights.reverse()
+        expected = [1, 0] if light_is_better > 0 else [0, 1]
+    found = rendezvous.by_score(np.array([hashes], dtype=np.uint64), np.array(weights))
+    assert found.tolist() == [expected]
+
+
+@given(hashes=st.lists(HASHES, min_size=2, max_size=6))
+def test_of_one_weight_the_highest_hash_wins_and_of_equal_hashes_the_first(
+    hashes: list[int],
+) -> None:
+    """Also where two hashes are the same float."""
+    order = rendezvous.by_score(np.array([hashes], dtype=np.uint64), np.full(len(hashes), 7))
+    assert order.tolist() == [sorted(range(len(hashes)), key=lambda column: -hashes[column])]
+
+
+def within_3_sigma(found: int, *, share: float, of: int) -> bool:
+    return abs(found - share * of) <= 3 * sqrt(of * share * (1 - share))
+
+
+def test_each_spu_leads_its_share_by_capacity() -> None:
+    """The highest score first; sorted ascending, the least weight would lead most."""
+    weights = {0: 1_000, 1: 2_000, 2: 3_000, 3: 6_000}
+    lists = scored(weights, partitions=20_000, replicas=4)
+    leaders, last = Counter(row[0] for row in lists), Counter(row[-1] for row in lists)
+    for spu_id, weight in weights.items():
+        assert within_3_sigma(leaders[spu_id], share=weight / 12_000, of=20_000)
+    assert [spu_id for spu_id, _ in last.most_common()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("capacity", [3_499, 6_998, 20_994])
+def test_a_join_moves_only_what_the_newcomer_wins(capacity: int) -> None:
+    """A list changes where the newcomer comes in, there one SPU goes; the leads it wins are its
+    share of all weights, within 3 sigma."""
+    weights = dict.fromkeys(range(20), 6_998)
+    before = scored(weights, partitions=20_000, replicas=3)
+    after = scored({**weights, 20: capacity}, partitions=20_000, replicas=3)
+    for old, new in zip(before, after, strict=True):
+        assert [spu_id for spu_id in new if spu_id != 20] == old[: 2 if 20 in new else 3]
+    share = capacity / (20 * 6_998 + capacity)
+    assert within_3_sigma(sum(row[0] == 20 for row in after), share=share, of=20_000)
+    if capacity == 6_998:
+        assert within_3_sigma(sum(20 in row for row in after), share=3 / 21, of=20_000)
+
+
+@given(
+    racks=st.lists(st.sampled_from("abcd"), min_size=2, max_size=9),
+    replicas=st.integers(1, 8),
+    weights=st.lists(st.integers(1, 5), min_size=9, max_size=9),
+)
+def test_over_racks_a_join_brings_in_nobody_else(
+    racks: list[str], replicas: int, weights: list[int]
+) -> None:
+    """At most one SPU goes for it; lists are as even over racks as they can be."""
+    newcomer = len(racks) - 1
+    replicas = min(replicas, newcomer)
+    rack_of = dict(enumerate(racks))
+    weight_of = {i: weights[i] for i in rack_of}
+    after = scored(weight_of, rack_of, partitions=8, replicas=replicas)
+    del weight_of[newcomer], rack_of[newcomer]
+    before = scored(weight_of, rack_of, partitions=8, replicas=replicas)
+    for old, new in zip(before, after, strict=True):
+        assert set(new) - set(old) <= {newcomer}
+        held = Counter(racks[i] for i in new)
+        rooms = [held[rack] for i, rack in enumerate(racks) if i not in new]  # with a free SPU
+        assert max(held.values()) - min(rooms, default=max(held.values())) <= 1
+
+
+def test_the_answer_does_not_depend_on_what_was_asked_before() -> None:
+    """No chain: the same topic goes to the same SPUs, and other policies go on as they would."""
+    events = Events()
+    joins, create = events.joins(*range(7)), events.create("t", 5, 3)
+    [alone] = maps(*joins, create)
+    *_, later = maps(
+        *joins,
+        events.create("a", 4, 3, policy=Policy.FLUVIO),
+        events.create("b", 4, 2),
+        create,
+    )
+    assert lists_of(later) == lists_of(alone)
+    assert alone.chain_index is None
+    first, _, second = maps(
+        *joins,
+        events.create("a", 4, 3, policy=Policy.FLUVIO),
+        events.create("b", 4, 2),
+        events.create("c", 1, 3, policy=Policy.FLUVIO),
+    )
+    assert (lists_of(first)[3][0], lists_of(second)[0][0]) == (3, 4)
+
+
+def test_a_topic_that_grows_ends_where_one_created_so_large_begins() -> None:
+    """A partition is placed by its number."""
+    events = Events()
+    joins = events.joins(*range(6))
+    [whole] = maps(*joins, events.create("t", 9, 3))
+    [_, grown] = maps(*joins, events.create("t", 2, 3), events.grow("t", 9))
+    assert lists_of(grown) == lists_of(whole)
+    assert grown.reason is not None
+    assert (grown.reason.first_partition, grown.reason.start_index) == (2, None)
+
+
+def test_an_spu_that_fills_is_out_for_the_next_partition() -> None:
+    """A saturated SPU is not in the ring, so the others are asked without it."""
+    events = Events()
+    weights = {0: 2, 1: 40, 2: 40, 3: 40}
+    joins = [events.join(spu_id, capacity=each) for spu_id, each in weights.items()]
+    assigner = Assigner(Policy.RENDEZVOUS)
+    for join in joins:
+        assigner.apply(join)
+    answers: list[Answer] = assigner.apply(events.create("t", 40, 2))
+    lists = next(lists_of(each) for each in answers if isinstance(each, ReplicaMap))
+    free = scored(weights, topic="t", partitions=40, replicas=2)
+    (last,) = (p for p, row in enumerate(lists) if 0 in row and sum(0 in r for r in lists[:p]) == 1)
+    without = {spu_id: each for spu_id, each in weights.items() if spu_id}
+    rest = scored(without, topic="t", start=last + 1, partitions=39 - last, replicas=2)
+    assert lists == free[: last + 1] + rest
+    assert [(each.spu_id, each.change) for each in answers if isinstance(each, RingEvent)] == [
+        (0, RingChange.SATURATED)
+    ]
+
+
+def test_spus_without_a_rack_count_as_one_rack() -> None:
+    """A newcomer without a label must not stop creates; with `ignore_rack` no label counts."""
+    events = Events()
+    joins = [*events.racks({"a": [0, 1]}), *events.joins(2, 3)]
+    [labelled, ignoring] = maps(
+        *joins, events.create("t", 30, 2), events.create("u", 30, 2, ignore_rack=True)
+    )
+    assert all(len({spu_id // 2 for spu_id in row}) == 2 for row in lists_of(labelled))
+    assert any(len({spu_id // 2 for spu_id in row}) == 1 for row in lists_of(ignoring))
+
+
+def test_a_start_index_is_refused() -> None:
+    """There is no chain to start from."""
+    events = Events()
+    create = events.create("t", 1, 1, start_index=0)
+    assigner = Assigner(Policy.RENDEZVOUS)
+    assigner.apply(events.join(0))
+    [status] = assigner.apply(create)
+    assert isinstance(status, TopicStatus)
+    assert status.code == "INVALID_START_INDEX"
+
+
+def decisions(*events: Event) -> list[PlacementDecision]:
+    """Why the lists of the last event are as they are."""
+    assigner = ExplainingAssigner(Policy.RENDEZVOUS)
+    *_, answers = (assigner.apply(event) for event in events)
+    return [decision for _, reasons in answers for _, decision in reasons]
+
+
+def test_explain_names_the_score_of_each_replica_and_whose_rack_was_taken() -> None:
+    """The operator's question: why not the SPU with the better score?"""
+    events = Events()
+    joins = events.racks({"a": [0, 1, 2], "b": [3]})
+    for decision in decisions(*joins, events.create("t", 20, 2)):
+        first, second = decision.replica_steps
+        assert (first.position, first.passed) == (0, ())
+        assert second.position == len(second.passed) + 1
+        assert all(each.why is Why.SAME_RACK for each in second.passed)
+        assert all(each.beside == first.spu_id for each in second.passed)
+        assert first.score is not None
+        assert second.score is not None
+        assert first.score > second.score
+        assert decision.recomputed
+
+
+def test_explain_says_the_rule_in_words() -> None:
+    """As for each policy: the ring, then each replica."""
+    events = Events()
+    joins = [events.join(spu_id, capacity=1 + spu_id // 2) for spu_id in range(3)]
+    [decision] = decisions(*joins, events.create("orders", 1, 2, validate_only=False))
+    # The capacities are the weights of the worked example; SPU 0 is full, and still there.
+    assert decision_lines(decision) == [
+        "rendezvous without racks",
+        "ring of 3, the best scores of capacity and hash",
+        "leader   SPU 0: position 0 by score 33.6682",
+        "follower SPU 2: position 1 by score 6.96625",
+        "repeated for this answer: the same comes out",
+    ]
+
+
+def test_a_score_near_the_end_of_the_hash_is_finite() -> None:
+    """As printed the formula would divide by zero, or take the logarithm of zero."""
+    ends = np.array([[1, 2**64 - 1]], dtype=np.uint64)
+    low, high = rendezvous.scores(ends, np.array([1, 1]))[0].tolist()
+    assert isclose(low, 1 / (64 * np.log(2)))
+    assert isclose(high, 2.0**64)
