@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from confluent_kafka import Message
@@ -103,6 +104,7 @@ class MovesFollower:
         self.run: MovesRun | None = None  # None: there is none, or it is not known
         self.trouble: str | None = None  # why it is not known, or not the newest
         self.has_topic = True  # as far as is known
+        self.is_read = False  # whether what was there at the start is known
 
     def start(self) -> None:
         self._thread.start()
@@ -119,6 +121,7 @@ class MovesFollower:
                     self._read()
                 else:
                     self.run = self.trouble = None
+                    self.is_read = True
             except AssignerError as reason:
                 self.trouble = str(reason)
             self._over.wait(AGAIN_SECONDS)
@@ -130,11 +133,15 @@ class MovesFollower:
             self._connection, topics, from_beginning=True, fetch_wait_ms=FETCH_MS
         ) as reader:
             probe_at = time.monotonic() + PROBE_SECONDS
+            self._take(reader.drain_messages())
             while not self._over.is_set():
-                for _, message in reader.messages(1.0):
-                    if message.key() == MOVES_KEY.encode():
-                        self.run = run_of(message)
-                self.trouble = None
+                self.trouble, self.is_read = None, True
+                self._take(reader.messages(1.0))
                 if time.monotonic() > probe_at:
                     reader.remaining(ANSWER_SECONDS_MAX)
                     probe_at = time.monotonic() + PROBE_SECONDS
+
+    def _take(self, messages: Iterable[tuple[str, Message]]) -> None:
+        for _, message in messages:
+            if message.key() == MOVES_KEY.encode():
+                self.run = run_of(message)

@@ -145,7 +145,7 @@ class _Pages:
 
     def _moves_version(self) -> str:
         moves = self._live.moves
-        parts = (moves.has_topic, moves.trouble is not None)
+        parts = (moves.has_topic, moves.is_read, moves.trouble is not None)
         view = None if moves.run is None else moves_view(moves.run, now_ms=_now_ms())
         at = () if view is None else (view.run.recorded_at, view.is_silent)
         return "-".join(str(int(each)) for each in (*parts, *at))
@@ -276,6 +276,7 @@ class _Pages:
             rows=sliced(() if run is None else run.moves, _page()),
             trouble=moves.trouble,
             has_topic=moves.has_topic,
+            is_read=moves.is_read,
         )
 
     def dead_letters(self) -> str:

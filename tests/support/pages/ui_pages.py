@@ -72,6 +72,7 @@ class Still:
         self.health = health or ReadingHealth(trouble=None, read=1, total=1, is_loaded=True)
         self.connection = Connection(bootstrap_servers="127.0.0.1:1")
         self.moves = MovesFollower(self.connection)
+        self.moves.is_read = True
 
     @contextmanager
     def known(self) -> Iterator[Known]:

@@ -111,6 +111,17 @@ def test_where_nothing_was_moved_the_page_says_so(has_topic: bool, words: str) -
     assert ("a", {"href": "/moves"}) in read(client, "/").tags
 
 
+def test_before_the_record_was_read_the_page_does_not_say_that_there_were_no_moves() -> None:
+    """A page that is opened first thing said so while a drain was under way; then it is renewed."""
+    client, still = pages(None)
+    version = client.get("/version?of=moves").data
+    still.moves.is_read = False
+    page = read(client, "/moves")
+    assert "The record of the moves has not been read yet." in page.text
+    assert "No moves so far" not in page.text
+    assert client.get("/version?of=moves").data != version
+
+
 def test_what_keeps_the_record_from_being_read_is_shown() -> None:
     """The last that is known stays beside it."""
     client, still = pages(under_way())
