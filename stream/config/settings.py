@@ -21,6 +21,7 @@ from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.base.limits import is_legal_name
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
+from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.profile import DEFAULT_PROFILE, Profile, tuning
 from spu_assigner.stream.config.secret import read_secret
@@ -255,11 +256,13 @@ def _read_file(path: Path) -> dict[str, object]:
         written = tomllib.loads(read_plain_file(path, size_max=FILE_SIZE_MAX).decode())
     except FileRefusedError as reason:
         expected = "a file that can be read"
-        raise SettingsError(source, found=repr(reason.reason), expected=expected) from reason
+        found = f"unusable: it {reason.reason}"
+        raise SettingsError(source, found=found, expected=expected) from reason
     except RecursionError as reason:
         raise SettingsError(source, found="nested too deeply", expected=toml) from reason
     except ValueError as reason:  # no UTF-8, no TOML, or a number of more digits than Python reads
-        raise SettingsError(source, found=repr(str(reason)), expected=toml) from reason
+        found = f"no TOML ({printable(str(reason))})"
+        raise SettingsError(source, found=found, expected=toml) from reason
     names = [spec.file_name for spec in SPECS]
     for name in written:
         if name in names:

@@ -111,6 +111,8 @@ def test_each_commands_help_is_light() -> None:
     ("arguments", "said"),
     [
         (["nothing"], "No such command 'nothing'"),
+        (["plann", "--cluster", "c1"], "Did you mean one of: 'explain', 'plan', 'play'?"),
+        (["drian", "4"], "Did you mean 'drain'?"),
         (["--nothing"], "No such option '--nothing'"),
         (["produce", "nothing"], "No such command 'nothing'"),
         (["produce", "spu-joined", "--spu-id", "0"], "Missing option '--cluster'"),

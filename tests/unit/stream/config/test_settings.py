@@ -65,8 +65,8 @@ def test_a_wrong_flag_is_reported_by_its_flag() -> None:
         ("shard = 3\n", "a name in .* is 'shard'"),
         ("shards = true\n", "shards in .* is True"),
         ("shards = 0\n", "shards in .* is '0'"),
-        ("shards: 3\n", "the settings file .* expected TOML"),
-        (None, "No such file"),
+        ("shards: 3\n", r"the settings file \S+ is no TOML \(Expected '=' .*; expected TOML"),
+        (None, "the settings file .* is unusable: it cannot be read: No such file"),
     ],
 )
 def test_a_wrong_file_is_reported_by_its_entry(tmp_path: Path, text: str | None, told: str) -> None:
