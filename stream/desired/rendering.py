@@ -17,7 +17,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, Policy, TopicCreate, TopicGrow, TopicReplication
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
-from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.desired.decision import DesiredChanges, DesiredRefusal
 from spu_assigner.stream.desired.model import DesiredTopic
@@ -187,8 +187,10 @@ def desired_lines(plan: DesiredPlan) -> Iterator[str]:
             f"! {each.topic}  {each.setting} {is_now} in Kafka, and the file says "
             f"{printable(each.desired)}; set it with kafka-configs: settings are only compared"
         )
-    for name in found.extra:
+    for name in found.extra[:NAMES_MAX]:
         yield f". {printable(name)}  is in the cluster and not in the file; it stays"
+    if (more := len(found.extra) - NAMES_MAX) > 0:
+        yield f". {counted(more, 'more topic')} likewise; --json names all"
     if found.unchanged:
         yield f"= {found.unchanged} topic{'s' if found.unchanged > 1 else ''} as desired"
     parts = [f"{counts[kind]} {what}" for kind, what in _KINDS.items()]

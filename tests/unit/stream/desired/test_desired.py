@@ -162,6 +162,16 @@ def test_what_is_not_in_the_file_is_reported_and_never_deleted() -> None:
     ]
 
 
+def test_of_many_topics_that_are_not_in_the_file_ten_are_named() -> None:
+    """The file of a cluster that lives begins with a few topics, and the changes are to be seen."""
+    plan = planned(desired(), mapped={f"t{number:02}": known() for number in range(40)})
+    lines = list(desired_lines(plan))
+    assert sum("not in the file; it stays" in line for line in lines) == 10
+    assert ". 30 more topics likewise; --json names all" in lines
+    assert lines[-1].endswith(", 40 not in the file")
+    assert len(desired_json(plan)["extra"]) == 40
+
+
 def test_settings_are_compared_where_kafka_has_the_topic() -> None:
     """They are no part of a replica map, so no event can set them."""
     topic = desired(config={"retention.ms": "2", "cleanup.policy": "compact", "no.such": "x"})
