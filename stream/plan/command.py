@@ -206,19 +206,18 @@ def _show(
 ) -> None:
     """Print a plan, and write its file and its page."""
     from spu_assigner.stream.plan.outlook_rendering import (
+        last_lines,
         outlook_lines,
         outlook_page,
-        unmapped_line,
     )
     from spu_assigner.stream.plan.plan_file import plan_json, write_json, write_text
     from spu_assigner.stream.plan.rendering import plan_lines
 
     document = plan_json(plan, outlook)
-    unmapped = unmapped_line(outlook)
     if out is not None:
         write_json(out, document)
     if html is not None:
-        lines = [*plan_lines(plan), *([] if unmapped is None else [unmapped])]
+        lines = [*plan_lines(plan), *last_lines(outlook)]
         write_text(html, outlook_page(plan, outlook, lines))
     if is_json:
         click.echo(json.dumps(document, separators=(",", ":")))
@@ -226,8 +225,8 @@ def _show(
     width = None if sys.stdout.isatty() else WIDTH
     for line in plan_lines(plan, load=outlook_lines(outlook, width=width)):
         click.echo(line)
-    if unmapped is not None:
-        click.echo(unmapped)
+    for line in last_lines(outlook):
+        click.echo(line)
 
 
 @click.command("apply")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spu_assigner.stream.plan.model import (
@@ -76,6 +76,7 @@ class PlanOutlook:
     bytes_being_copied: int = 0  # of these, what Kafka has begun
     throttle: int | None = None  # bytes per second to and from each broker
     unmapped: tuple[str, ...] = ()  # topics in Kafka that have no map
+    out_of_sync: Mapping[str, int] = field(default_factory=dict)  # partitions as mapped, by topic
 
     @property
     def bytes_most(self) -> int:
@@ -107,6 +108,23 @@ class PlanOutlook:
             "seconds": None if self.seconds is None or not is_known else round(self.seconds, 3),
             "brokers": [each.as_json() for each in self.brokers],
         }
+
+
+def out_of_sync(maps: Maps, cluster: KafkaCluster) -> dict[str, int]:
+    """How many partitions, by topic, have their lists and a replica that is not in sync.
+
+    Where Kafka only adds replicas, its list is the new one from the first moment on: nothing else
+    tells a client that they are still being copied.
+    """
+    counts = {
+        name: sum(
+            each.replicas == row and not each.in_sync >= frozenset(row)
+            for each, row in zip(cluster.topics[name], wanted.replicas, strict=False)
+        )
+        for name, wanted in sorted(maps.topics.items())
+        if wanted.replicas is not None and name in cluster.topics
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def unmapped_topics(

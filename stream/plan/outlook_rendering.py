@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
-from spu_assigner.stream.common.printable import counted, printable
+from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.plan.model import TopicsPlan
 from spu_assigner.stream.plan.outlook import BrokerOutlook, PlanOutlook
@@ -71,6 +71,12 @@ def _more_lines(brokers: Sequence[BrokerOutlook]) -> Iterator[str]:
         yield f"… {more} more (--json has all)"
 
 
+def last_lines(outlook: PlanOutlook) -> list[str]:
+    """What else is to be known of topics that need nothing, and of those without a map."""
+    lines = (out_of_sync_line(outlook), unmapped_line(outlook))
+    return [line for line in lines if line is not None]
+
+
 def unmapped_line(outlook: PlanOutlook) -> str | None:
     """How many topics `adopt` would take in; None: every topic has a map."""
     count = len(outlook.unmapped)
@@ -79,6 +85,18 @@ def unmapped_line(outlook: PlanOutlook) -> str | None:
     if count == 1:
         return "1 topic in Kafka has no map (adopt takes it in)"
     return f"{count} topics in Kafka have no map (adopt takes them in)"
+
+
+def out_of_sync_line(outlook: PlanOutlook) -> str | None:
+    """What is as mapped and not whole yet; None: all is."""
+    found = outlook.out_of_sync
+    if not found:
+        return None
+    has = "has its list" if sum(found.values()) == 1 else "have their lists"
+    return (
+        f"{counted(sum(found.values()), 'partition')} of {listed(list(found))} {has} and a replica "
+        "that is not in sync: Kafka still copies it, or its broker is down"
+    )
 
 
 def copy_text(outlook: PlanOutlook) -> str:

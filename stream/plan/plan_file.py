@@ -62,7 +62,11 @@ def plan_json(plan: TopicsPlan, outlook: PlanOutlook | None = None) -> dict[str,
     head = {"format": FORMAT, "product": "spu-assigner", "release": RELEASE}
     document = {**head, **found, "maps_from": maps_from}
     if outlook is not None:
-        document |= {"unmapped": list(outlook.unmapped), "load": outlook.as_json()}
+        document |= {
+            "unmapped": list(outlook.unmapped),
+            "out_of_sync": dict(outlook.out_of_sync),
+            "load": outlook.as_json(),
+        }
     return document
 
 

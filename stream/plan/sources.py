@@ -15,7 +15,7 @@ from spu_assigner.stream.plan.applied import AppliedRecords, Notes, notes, open_
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.decision import make_plan, remaining
 from spu_assigner.stream.plan.model import ChangeKind, KafkaCluster, Maps, TopicsPlan, Wanted
-from spu_assigner.stream.plan.outlook import PlanOutlook, plan_outlook, unmapped_topics
+from spu_assigner.stream.plan.outlook import PlanOutlook, out_of_sync, plan_outlook, unmapped_topics
 from spu_assigner.stream.plan.plan_file import require_fresh
 from spu_assigner.stream.plan.target_cluster import Target
 from spu_assigner.stream.plan.wanted_maps import maps_of_file, matcher, read_maps
@@ -105,13 +105,18 @@ def outlook_now(
 
     Args:
         throttle: bytes per second to and from each broker.
-        with_load: whether the brokers are asked how much they hold; else `unmapped` alone is there.
+        with_load: whether the brokers are asked how much they hold; else no `brokers` are there.
     """
-    unmapped = unmapped_topics(found.maps, found.cluster, matcher(request.globs))
-    if not with_load:
-        return PlanOutlook(throttle=throttle, unmapped=unmapped)
-    sizes = target.replica_sizes(found.cluster.brokers)
-    return plan_outlook(plan, found.cluster, sizes, unmapped=unmapped, throttle=throttle)
+    outlook = PlanOutlook(
+        throttle=throttle,
+        unmapped=unmapped_topics(found.maps, found.cluster, matcher(request.globs)),
+    )
+    if with_load:
+        sizes = target.replica_sizes(found.cluster.brokers)
+        outlook = plan_outlook(
+            plan, found.cluster, sizes, unmapped=outlook.unmapped, throttle=throttle
+        )
+    return replace(outlook, out_of_sync=out_of_sync(found.maps, found.cluster))
 
 
 def saved_plan(

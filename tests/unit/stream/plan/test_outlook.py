@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.plan.decision import make_plan
-from spu_assigner.stream.plan.model import KafkaCluster, Maps, ReplicaSizes, TopicsPlan
-from spu_assigner.stream.plan.outlook import PlanOutlook, plan_outlook, unmapped_topics
+from spu_assigner.stream.plan.model import KafkaCluster, Maps, Partition, ReplicaSizes, TopicsPlan
+from spu_assigner.stream.plan.outlook import PlanOutlook, out_of_sync, plan_outlook, unmapped_topics
 from spu_assigner.stream.plan.outlook_rendering import (
     copy_text,
+    last_lines,
     outlook_lines,
     outlook_page,
     unmapped_line,
@@ -143,6 +144,23 @@ def test_topics_without_a_map_are_counted_but_kafkas_and_the_products(
     assert shown == line or (line is not None and str(shown).startswith(line))
 
 
+def test_partitions_that_kafka_only_adds_replicas_to_are_reported() -> None:
+    """Its lists are the new ones at once: without a line `plan` had nothing to do or to say."""
+    whole = Partition(replicas=(1, 2), in_sync=frozenset({1, 2}))
+    copied = Partition(replicas=(1, 2), in_sync=frozenset({1}))
+    other = Partition(replicas=(1, 3), in_sync=frozenset({1}))
+    topics = {"whole": (whole,), "big": (copied, whole, copied), "moves": (other,), "un": (copied,)}
+    cluster = replace(kafka({}), topics=topics)
+    asked = maps({"whole": [[1, 2]], "big": [[1, 2]] * 3, "moves": [[1, 2]], "gone": [[1, 2]]})
+    found = out_of_sync(asked, cluster)
+    assert found == {"big": 2}
+    assert last_lines(PlanOutlook(out_of_sync=found, unmapped=("un",))) == [
+        "2 partitions of big have their lists and a replica that is not in sync: Kafka still "
+        "copies it, or its broker is down",
+        "1 topic in Kafka has no map (adopt takes it in)",
+    ]
+
+
 def test_only_topics_that_were_asked_for_count_as_unmapped() -> None:
     """As `--topics` says."""
     cluster = kafka({"team-a": [[1]], "other": [[1]]})
@@ -217,7 +235,7 @@ def test_the_plan_for_programs_has_the_outlook_beside_what_it_had() -> None:
     plan, outlook = vast("t")
     plain, document = plan_json(plan), plan_json(plan, outlook)
     assert {key: document[key] for key in plain} == plain
-    assert {*document} - {*plain} == {"unmapped", "load"}
+    assert {*document} - {*plain} == {"unmapped", "out_of_sync", "load"}
     assert document["load"]["bytes_to_copy"] == 300 * MIB
     assert document["load"]["brokers"][2] == {
         "broker": 3,
