@@ -40,6 +40,7 @@ class Policy(FastStrEnum):
     MANUAL = "manual"
     BALANCED = "balanced"
     RENDEZVOUS = "rendezvous"
+    KRAFT = "kraft"
 
 
 DEFAULT_POLICY: Final = Policy.BALANCED  # of creates that name none, where nobody says otherwise

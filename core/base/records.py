@@ -63,6 +63,7 @@ class Mode(FastStrEnum):
     DEMOTION = "demotion"  # another member leads, because an SPU is demoted
     SCORED = "scored"  # rendezvous without racks
     RACK_SCORED = "rack_scored"  # rendezvous over racks
+    STRIPED = "striped"  # kraft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is given to a request, and what any of it must hold."""
+"""What is given to a request, what any of it must hold, and the refusal where SPUs are too few."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.limits import MAP_SIZE_MAX
 from spu_assigner.core.base.records import Chain, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.policies.planner import ShortRingError
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ring import Ring
 
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
 _VARINT_STEPS: Final = np.array(
@@ -58,6 +61,55 @@ def departed_one_by_one(matrix: IdMatrix, full: tuple[int, ...]) -> tuple[tuple[
     last_row = {spu_id: int(np.flatnonzero((matrix == spu_id).any(axis=1))[-1]) for spu_id in full}
     rows = sorted(set(last_row.values()))
     return tuple(tuple(spu_id for spu_id in full if last_row[spu_id] == row) for row in rows)
+
+
+def short_on_the_way(short: ShortRingError) -> Refusal:
+    """Of a ring that became too small within the request."""
+    need = short.needed - short.found
+    return Refusal(
+        Code.INSUFFICIENT_CAPACITY,
+        f"partition {short.partition} found {short.found} SPUs with a free slot "
+        f"for {short.needed} replicas, {need} more needed; "
+        "add SPUs or capacity, delete topics, or ask for less",
+    )
+
+
+def shortage(state: ClusterState, event: TopicCreate, found: int, *, offline: int = 0) -> Refusal:
+    """Of a ring that is too small; `offline`: SPUs outside it that could take replicas too."""
+    need = event.replication_factor - found - (offline if found else 0)
+    cordoned = state.cordoned_count
+    if event.replication_factor <= state.online_count:
+        full = state.saturated_count
+        and_cordoned = f", {cordoned} are cordoned" if cordoned else ""
+        return Refusal(
+            Code.INSUFFICIENT_CAPACITY,
+            f"replication_factor {event.replication_factor} needs {need} more SPUs with a free "
+            f"slot: {full} of {state.online_count} online SPUs are saturated{and_cordoned}; "
+            f"add SPUs or capacity, {'uncordon SPUs, ' if cordoned else ''}or delete topics",
+        )
+    and_offline = f", and {offline} SPUs are offline and cannot lead" if offline else ""
+    return Refusal(
+        Code.INSUFFICIENT_SPUS,
+        f"replication_factor {event.replication_factor} needs {need} more SPUs: "
+        f"the ring has {found}{and_offline}; add SPUs or ask for fewer replicas",
+    )
+
+
+def chain_after(
+    ring: Ring, order: Order, index: int, matrix: IdMatrix, departed: tuple[tuple[int, ...], ...]
+) -> Chain:
+    """The chain after a request: one further for each partition, re-based where the ring lost
+    members on the way."""
+    done = 0
+    for gone in departed:
+        last = int(np.flatnonzero((matrix == gone[0]).any(axis=1))[-1]) + 1
+        chain = ring.chain_at(order, index + last - done)
+        chain = ring.chain_without(order, chain, gone)
+        ring, done = ring.without(gone), last
+        if ring.size == 0:
+            return chain
+        index = ring.index(order, chain)
+    return ring.chain_at(order, index + len(matrix) - done)
 
 
 def wire_size(matrix: IdMatrix) -> int:

@@ -13,10 +13,17 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Chain, Mode, Order, Reason
-from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
+from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.decision.answers import Refusal
-from spu_assigner.core.decision.assignment import Assignment, departed_one_by_one, refuse_size
+from spu_assigner.core.decision.assignment import (
+    Assignment,
+    chain_after,
+    departed_one_by_one,
+    refuse_size,
+    short_on_the_way,
+    shortage,
+)
 from spu_assigner.core.decision.manual_placement import place_manual
 from spu_assigner.core.policies.planner import (
     MODE_OF,
@@ -26,6 +33,12 @@ from spu_assigner.core.policies.planner import (
     PlacementRule,
     ShortRingError,
     place,
+)
+from spu_assigner.core.policies.striped import (
+    free_slots,
+    offline_spus,
+    place_striped,
+    stripes_seed,
 )
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -40,6 +53,7 @@ RULES_OF: Final = {
     Policy.REDPANDA: (PlacementRule.POINTER, PlacementRule.POINTER),
     Policy.RENDEZVOUS: (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS),
 }
+_KRAFT_ORDER = Order.ALTERNATION
 _MANUAL = Policy.MANUAL  # a member of an enum's class takes longer to look up
 
 
@@ -195,6 +209,8 @@ def automatic(
     """
     if policy is Policy.BALANCED:
         return _balanced(state, event)
+    if policy is Policy.KRAFT:
+        return _kraft(state, event)
     rule = rule_of(state, policy, ignore_rack=event.ignore_rack)
     if rule is None:
         missing = next(
@@ -207,7 +223,7 @@ def automatic(
         )
     ring = state.ring
     if event.replication_factor > ring.size:
-        return _shortage(state, event, ring.size)
+        return shortage(state, event, ring.size)
     demand = Demand(
         rule=rule,
         topic=event.topic,
@@ -223,7 +239,7 @@ def automatic(
         nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
         plan = place(ring, demand, index, None if nobody_fills else state.ledger.free(ring.ids))
     except ShortRingError as short:
-        return _short_on_the_way(short)
+        return short_on_the_way(short)
     replicas = led_by_others(state, plan.replicas)
     start = index if has_chain and event.start_index is None else event.start_index
     return Assignment(
@@ -252,7 +268,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     """Place by load. The chain rises by the number of partitions."""
     ring = state.ring
     if event.replication_factor > ring.size:
-        return _shortage(state, event, ring.size)
+        return shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
     matrix = place_balanced(
         balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack),
@@ -265,7 +281,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         ids, counts = np.unique(matrix, return_counts=True)
         full = tuple(ids[counts == state.ledger.free(ids)].tolist())
     if len(matrix) < event.partitions:
-        return _short_on_the_way(
+        return short_on_the_way(
             ShortRingError(
                 partition=len(matrix),
                 needed=event.replication_factor,
@@ -277,13 +293,48 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         policy=Policy.BALANCED,
         replicas=led_by_others(state, ReplicaLists(matrix)),
         order=Order.BALANCED,
-        chain=_chain_after(ring, index, matrix, departed),
+        chain=chain_after(ring, Order.BALANCED, index, matrix, departed),
         departed=departed,
         reason=Reason(
             mode=Mode.BALANCED,
             start_index=index,
             ring_size=ring.size,
             ring_fingerprint=ring.fingerprint(Order.BALANCED),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.saturated_count,
+        ),
+    )
+
+
+def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
+    """Place as Kafka 4 would. The chain rises by the number of partitions."""
+    ring = state.ring
+    offline = offline_spus(state, ignore_rack=event.ignore_rack)
+    if ring.size == 0 or event.replication_factor > ring.size + len(offline):
+        return shortage(state, event, ring.size, offline=len(offline))
+    index = ring.index(_KRAFT_ORDER, state.chains[_KRAFT_ORDER])
+    try:
+        plan = place_striped(
+            ring.racks_of_members(ignore_rack=event.ignore_rack),
+            offline,
+            seed=stripes_seed(event.cluster_id, event.topic, index),
+            partitions=event.partitions,
+            replicas=event.replication_factor,
+            free=free_slots(state, offline, event.partitions),
+        )
+    except ShortRingError as short:
+        return short_on_the_way(short)
+    return Assignment(
+        policy=Policy.KRAFT,
+        replicas=led_by_others(state, ReplicaLists(plan.matrix)),
+        order=_KRAFT_ORDER,
+        chain=chain_after(ring, _KRAFT_ORDER, index, plan.matrix, plan.departed),
+        departed=plan.departed,
+        reason=Reason(
+            mode=Mode.STRIPED,
+            start_index=index,
+            ring_size=ring.size,
+            ring_fingerprint=ring.fingerprint(_KRAFT_ORDER),
             offline=len(state.spus) - state.online_count,
             saturated=state.saturated_count,
         ),
@@ -297,23 +348,6 @@ def balanced_loads(state: ClusterState, loads: Loads, *, ignore_rack: bool) -> L
         is_demoted = np.isin(loads.ids, sorted(state.demoted))
         loads = replace(loads, leaders=np.where(is_demoted, loads.replicas, loads.leaders))
     return loads.without_racks() if ignore_rack else loads
-
-
-def _chain_after(
-    ring: Ring, index: int, matrix: IdMatrix, departed: tuple[tuple[int, ...], ...]
-) -> Chain:
-    """The chain of `balanced` after a request: one further for each partition, re-based where the
-    ring lost members on the way."""
-    done = 0
-    for gone in departed:
-        last = int(np.flatnonzero((matrix == gone[0]).any(axis=1))[-1]) + 1
-        chain = ring.chain_at(Order.BALANCED, index + last - done)
-        chain = ring.chain_without(Order.BALANCED, chain, gone)
-        ring, done = ring.without(gone), last
-        if ring.size == 0:
-            return chain
-        index = ring.index(Order.BALANCED, chain)
-    return ring.chain_at(Order.BALANCED, index + len(matrix) - done)
 
 
 def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> PlacementRule | None:
@@ -344,39 +378,12 @@ def shown_index(
         return None
     if policy is Policy.BALANCED:
         order = Order.BALANCED
+    elif policy is Policy.KRAFT:
+        order = _KRAFT_ORDER
     else:
         rule = rule_of(state, policy, ignore_rack=ignore_rack)
         order = Order.ID if rule is None else ORDER_OF[rule]
     return ring.index(order, chains[order])
-
-
-def _short_on_the_way(short: ShortRingError) -> Refusal:
-    need = short.needed - short.found
-    return Refusal(
-        Code.INSUFFICIENT_CAPACITY,
-        f"partition {short.partition} found {short.found} SPUs with a free slot "
-        f"for {short.needed} replicas, {need} more needed; "
-        "add SPUs or capacity, delete topics, or ask for less",
-    )
-
-
-def _shortage(state: ClusterState, event: TopicCreate, found: int) -> Refusal:
-    need = event.replication_factor - found
-    cordoned = state.cordoned_count
-    if event.replication_factor <= state.online_count:
-        full = state.saturated_count
-        and_cordoned = f", {cordoned} are cordoned" if cordoned else ""
-        return Refusal(
-            Code.INSUFFICIENT_CAPACITY,
-            f"replication_factor {event.replication_factor} needs {need} more SPUs with a free "
-            f"slot: {full} of {state.online_count} online SPUs are saturated{and_cordoned}; "
-            f"add SPUs or capacity, {'uncordon SPUs, ' if cordoned else ''}or delete topics",
-        )
-    return Refusal(
-        Code.INSUFFICIENT_SPUS,
-        f"replication_factor {event.replication_factor} needs {need} more SPUs: "
-        f"the ring has {found}; add SPUs or ask for fewer replicas",
-    )
 
 
 def _cores(state: ClusterState, replicas: ReplicaLists) -> ReplicaLists:

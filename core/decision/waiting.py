@@ -85,9 +85,11 @@ def servable(state: ClusterState) -> Iterator[Waiting]:
     ring = state.ring
     free = int(state.ledger.free(ring.ids).sum())
     for waiting in creates:
-        if waiting.replication_factor > ring.size:
+        # `kraft` may place on offline SPUs too.
+        is_bound = waiting.policy is not Policy.KRAFT
+        if is_bound and waiting.replication_factor > ring.size:
             continue
-        if waiting.partitions * waiting.replication_factor > free:
+        if is_bound and waiting.partitions * waiting.replication_factor > free:
             continue
         yield waiting
         if waiting.topic not in state.waiting:  # It was served.

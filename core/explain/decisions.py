@@ -28,18 +28,28 @@ from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.moves import Load, MoveStep, move_steps
 from spu_assigner.core.explain.replay_placement import (
     RULE_OF,
-    PlacementStep,
+    ChainStep,
     Replayed,
+    ScoreStep,
     Taken,
     explain_list,
     racks_of,
     replay_balanced,
     replay_placement,
 )
-from spu_assigner.core.explain.ring_history import Passed, PastRing, RingGroup, find_ring
+from spu_assigner.core.explain.replay_striped import (
+    OfflineThen,
+    StripedStep,
+    StripeStep,
+    explain_striped,
+    replay_striped,
+)
+from spu_assigner.core.explain.ring_history import Passed, PastRing, RingGroup, Why, find_ring
 from spu_assigner.core.policies.planner import ORDER_OF
+from spu_assigner.core.policies.striped import free_slots, offline_spus
 from spu_assigner.core.state.cluster_state import ClusterState
 
+PlacementStep = ChainStep | ScoreStep | StripeStep
 ORDER_OF_MODE: Final = {
     **{mode: ORDER_OF[rule] for mode, rule in RULE_OF.items()},
     Mode.LISTS: Order.ID,
@@ -49,6 +59,7 @@ ORDER_OF_MODE: Final = {
     Mode.REBALANCE: Order.BALANCED,
     Mode.REPLICATION: Order.BALANCED,
     Mode.DEMOTION: Order.BALANCED,
+    Mode.STRIPED: Order.ALTERNATION,
 }
 # Of lists that were there.
 CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION)
@@ -256,16 +267,42 @@ def _ring_before(outputs: KnownOutputs, retained: RetainedMap) -> PastRing | Non
     )
 
 
-def _replayed(outputs: KnownOutputs, retained: RetainedMap, past: PastRing) -> Replayed | None:
+def _replayed(
+    outputs: KnownOutputs, retained: RetainedMap, past: PastRing
+) -> Replayed | StripedStep | None:
     """The step placed again; None: that cannot be done."""
     reason = retained.map.reason
+    own = next((group for group in outputs.groups if group.key == retained.key), None)
     if reason is not None and reason.mode in RULE_OF:
-        own = (group for group in outputs.groups if group.key == retained.key)
         demoted = _ever_demoted(outputs)
-        return replay_placement(retained.map, past.ring, next(own, None), demoted=demoted)
+        return replay_placement(retained.map, past.ring, own, demoted=demoted)
+    if reason is not None and reason.mode is Mode.STRIPED:
+        return replay_striped(
+            retained.map,
+            past.ring,
+            own,
+            offline=_offline_then(outputs, retained.map, past),
+            demoted=_ever_demoted(outputs),
+        )
     if reason is not None and reason.mode is Mode.BALANCED and outputs.is_before:
         return replay_balanced(retained.map, outputs.state, past.ring)
     return None
+
+
+def _offline_then(
+    outputs: KnownOutputs, replica_map: ReplicaMap, past: PastRing
+) -> OfflineThen | None:
+    """The SPUs that were offline before a step of `kraft`; None: not all are known."""
+    state, ignore_rack = outputs.state, replica_map.ignore_rack
+    if outputs.is_before:
+        offline = offline_spus(state, ignore_rack=ignore_rack)
+        partitions = 0 if replica_map.replicas is None else len(replica_map.replicas)
+        return OfflineThen(racks=offline, free=free_slots(state, offline, partitions))
+    ids = [each.spu_id for each in past.absent if each.why is Why.OFFLINE]
+    if past.unnamed or not all(SpuId(spu_id) in state.spus for spu_id in ids):
+        return None
+    racks = {spu_id: state.spus[SpuId(spu_id)].rack or "" for spu_id in ids}
+    return OfflineThen(racks=dict.fromkeys(ids, "") if ignore_rack else racks, free=None)
 
 
 def _ever_demoted(outputs: KnownOutputs) -> frozenset[int]:
@@ -290,7 +327,7 @@ def _decision(
     before: list[int] | None,
     past: PastRing | None,
     racks: Mapping[int, str],
-    replayed: Replayed | None,
+    replayed: Replayed | StripedStep | None,
     moves: tuple[MoveStep, ...],
 ) -> PlacementDecision:
     reason = replica_map.reason
@@ -317,7 +354,7 @@ def _decision(
         absent, unnamed = past.absent, past.unnamed
     elif reason is not None:
         unnamed = reason.offline + reason.saturated
-    step = None
+    step: PlacementStep | None = None
     taken = tuple(
         Taken(
             spu_id=spu_id,
@@ -326,7 +363,10 @@ def _decision(
         )
         for number, spu_id in enumerate(row)
     )
-    if reason is not None and replayed and not isinstance(replayed, str):
+    if reason is not None and isinstance(replayed, StripedStep):
+        step, taken = explain_striped(replayed, partition - reason.first_partition, row)
+        absent += step.filled
+    elif reason is not None and replayed and not isinstance(replayed, str | StripedStep):
         step, taken = explain_list(replayed, partition - reason.first_partition, row, cores)
         absent += step.filled
     is_repeated = replayed is not None and not isinstance(replayed, str)

@@ -46,6 +46,7 @@ class Taken:
     core: int | None = None
     position: int | None = None  # in the order, from 0; None: not found by an order, or not known
     score: float | None = None  # where SPUs were taken by score: 6 digits of it
+    is_offline: bool = False  # `kraft` may take such
     passed: tuple[Passed, ...] = ()  # on the way to it
 
 
@@ -71,9 +72,6 @@ class ScoreStep:
     filled: tuple[Passed, ...] = ()  # who left the ring earlier in the step
 
 
-PlacementStep = ChainStep | ScoreStep
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """Partitions of the step placed on one ring."""
@@ -94,7 +92,7 @@ Replayed = Sequence[Stretch] | str  # or why the recorded lists did not come out
 
 def explain_list(
     stretches: Sequence[Stretch], partition: int, row: Sequence[int], cores: Sequence[int] | None
-) -> tuple[PlacementStep, tuple[Taken, ...]]:
+) -> tuple[ChainStep | ScoreStep, tuple[Taken, ...]]:
     """One list of a step; `partition` counts from 0 at the step's first."""
     stretch = stretches[bisect_right(stretches, partition, key=lambda each: each.first) - 1]
     swap = stretch.swaps.get(partition - stretch.first, 0)
@@ -102,8 +100,8 @@ def explain_list(
     cursor, rule, size = stretch.cursor, stretch.cursor.rule, len(stretch.cursor.order)
     if rule in SCORING:
         scored = _scored(stretch, cursor.index + partition - stretch.first, row)
-        by_score = ScoreStep(ring_size=size, filled=_filled(stretch.filled))
-        return by_score, _led_by_another(scored, swap)
+        by_score = ScoreStep(ring_size=size, filled=filled_before(stretch.filled))
+        return by_score, led_by_another(scored, swap)
     advance = len(row) if rule is PlacementRule.POINTER else 1
     index = cursor.index + (partition - stretch.first) * advance
     turn = index // size
@@ -116,13 +114,13 @@ def explain_list(
         position=stretch.places[row[0]],
         gap=turn % (size - len(row) + 1) if rule is PlacementRule.ROUND_ROBIN else None,
         shift=cursor.shift + turn if is_shifted else None,
-        filled=_filled(stretch.filled),
+        filled=filled_before(stretch.filled),
     )
     passed: Sequence[Sequence[Passed]] = [()] * len(row)
     if rule is PlacementRule.SHIFTED_OVER_RACKS and size > 1:
         passed = _walked(stretch, first=index % size, shift=step.shift or 0, row=row)
     if stretch.left_before:
-        passed = [_filled(left) for left in stretch.left_before]
+        passed = [filled_before(left) for left in stretch.left_before]
     has_racks = rule in (PlacementRule.WALK, PlacementRule.SHIFTED_OVER_RACKS)
     positions = stretch.by_replica or [stretch.places[spu_id] for spu_id in row]
     taken = [
@@ -135,7 +133,7 @@ def explain_list(
         )
         for number, spu_id in enumerate(row)
     ]
-    return step, _led_by_another(taken, swap)
+    return step, led_by_another(taken, swap)
 
 
 def _scored(stretch: Stretch, partition: int, row: Sequence[int]) -> list[Taken]:
@@ -168,7 +166,7 @@ def _scored(stretch: Stretch, partition: int, row: Sequence[int]) -> list[Taken]
     return taken
 
 
-def _led_by_another(taken: Sequence[Taken], swap: int) -> tuple[Taken, ...]:
+def led_by_another(taken: Sequence[Taken], swap: int) -> tuple[Taken, ...]:
     """The replicas as they are now, where a demoted SPU gave the lead to the one at this place."""
     if not swap:
         return tuple(taken)
@@ -185,7 +183,8 @@ def _swapped(items: Sequence[Any], place: int) -> list[Any]:
     return swapped
 
 
-def _filled(spu_ids: Sequence[int]) -> tuple[Passed, ...]:
+def filled_before(spu_ids: Sequence[int]) -> tuple[Passed, ...]:
+    """Those as what they are for later lists of a step that saturated them."""
     return tuple(Passed(spu_id=spu_id, why=Why.FILLED) for spu_id in spu_ids)
 
 
@@ -229,7 +228,7 @@ def replay_placement(
         group: the ring events of the same event; None: it had none, or they are not retained.
         demoted: who was perhaps demoted then.
     """
-    reason, rows = _recorded(replica_map)
+    reason, rows = recorded(replica_map)
     filled = sorted(
         {
             event.spu_id
@@ -248,12 +247,12 @@ def replay_placement(
             "placed again on the ring of then, other lists come out than the recorded: SPUs may "
             "have become saturated on the way, and no ring events that would name them are retained"
         )
-    return _should_not_be(reason, rows)
+    return should_not_be(reason, rows)
 
 
 def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> Replayed:
     """Place the step of a `balanced` map again, on the state that it was made on."""
-    reason, rows = _recorded(replica_map)
+    reason, rows = recorded(replica_map)
     loads = state.loads(ring.ids)
     again = place_balanced(
         balanced_loads(state, loads, ignore_rack=replica_map.ignore_rack),
@@ -262,10 +261,10 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
         start=reason.start_index or 0,
     )
     again = led_by_others(state, ReplicaLists(again)).matrix
-    return () if np.array_equal(again, rows) else _should_not_be(reason, rows)
+    return () if np.array_equal(again, rows) else should_not_be(reason, rows)
 
 
-def _recorded(replica_map: ReplicaMap) -> tuple[Reason, IdMatrix]:
+def recorded(replica_map: ReplicaMap) -> tuple[Reason, IdMatrix]:
     """The reason and the lists of the step."""
     reason, lists = replica_map.reason, replica_map.replicas
     if reason is None or lists is None:
@@ -273,7 +272,7 @@ def _recorded(replica_map: ReplicaMap) -> tuple[Reason, IdMatrix]:
     return reason, lists.matrix[reason.first_partition :, : replica_map.replication_factor]
 
 
-def _should_not_be(reason: Reason, rows: IdMatrix) -> str:
+def should_not_be(reason: Reason, rows: IdMatrix) -> str:
     return (
         f"placed again on the ring of then from index {reason.start_index}, other lists come out "
         f"than the {len(rows)} recorded; this should not be: please report it with the record"
@@ -316,7 +315,7 @@ def _placed(
             if cursor.ring.size < replicas:
                 return None
             placed = cursor.rows(count, replicas)[0]
-            swaps = _leaders_passed(placed, rows[done : done + count], demoted)
+            swaps = leaders_passed(placed, rows[done : done + count], demoted)
             if swaps is None:
                 return None
             stretches.append(replace(_stretch(done, cursor, gone), swaps=swaps))
@@ -341,7 +340,7 @@ def _placed(
     return stretches
 
 
-def _leaders_passed(placed: IdMatrix, found: IdMatrix, demoted: Set[int]) -> dict[int, int] | None:
+def leaders_passed(placed: IdMatrix, found: IdMatrix, demoted: Set[int]) -> dict[int, int] | None:
     """The lists in which a demoted SPU gave the lead away, with its place now.
 
     None: the lists differ in something else.

@@ -102,6 +102,12 @@ class Ring:
             self._racks = np.array([self._spus[SpuId(i)].rack or "" for i in self.ids.tolist()])
         return self._racks
 
+    def racks_of_members(self, *, ignore_rack: bool = False) -> dict[int, str]:
+        """The rack of each member by id, "" for none."""
+        ids: list[int] = self.ids.tolist()
+        racks = [""] * self.size if ignore_rack else self.racks().tolist()
+        return dict(zip(ids, racks, strict=True))
+
     def weights(self) -> CountArray:
         """The capacity of each member by ascending id."""
         if self._weights is None:

@@ -60,6 +60,7 @@ _MODE_VERSIONS: Final = {
     Mode.DEMOTION: 4,
     Mode.SCORED: 5,
     Mode.RACK_SCORED: 5,
+    Mode.STRIPED: 6,
 }
 _CHANGE_VERSIONS: Final = {
     RingChange.CORDONED: 2,
@@ -69,7 +70,8 @@ _CHANGE_VERSIONS: Final = {
 }
 
 _POLICY_VERSIONS: Final = {
-    Policy.RENDEZVOUS: {"ReplicaMap": 5, "TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2}
+    Policy.RENDEZVOUS: {"ReplicaMap": 5, "TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
+    Policy.KRAFT: {"ReplicaMap": 6, "TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
 }
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on

@@ -4,7 +4,7 @@ A line of JSON says how one list was made by one revision:
 `{"type":"explanation","cluster_id":…,"topic":…,"partition":…,"revision":…,"cause":…,"policy":…,
 "mode":…,"replicas":[…],"replicas_before":[…]|null,"text":…,"order":…,"ring_size":…,
 "chain_index":…,"cycle":…,"position":…,"gap":…,"shift":…,"is_named":…,
-"steps":[{"spu_id":…,"position":…,"score":…,"rack":…,"core":…,
+"steps":[{"spu_id":…,"position":…,"score":…,"rack":…,"core":…,"is_offline":…,
 "passed_over":[{"spu_id":…,"why":…}]}],
 "moves":[{"gone":…,"why":"leaving"|null,"taken":…,"on_new_rack":…,"candidates":…,
 "candidates_on_new_racks":…,"best":[{"spu_id":…,"count":…,"capacity":…}]}],
@@ -29,10 +29,11 @@ from spu_assigner.core.base.records import Mode, Order, Reason
 from spu_assigner.core.explain.decisions import CHANGES, Explanation, PlacementDecision
 from spu_assigner.core.explain.moves import Load, MoveStep
 from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
+from spu_assigner.core.explain.replay_striped import StripeStep
 from spu_assigner.core.explain.ring_history import Passed, Why
 from spu_assigner.stream.common.printable import listed, printable
 
-_STEP_FIELDS: Final = ("spu_id", "position", "score", "rack", "core")
+_STEP_FIELDS: Final = ("spu_id", "position", "score", "rack", "core", "is_offline")
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
 
 MODE_NAMES: Final = {
@@ -50,6 +51,7 @@ MODE_NAMES: Final = {
     Mode.DEMOTION: "demotion of an SPU: another SPU of the list leads",
     Mode.SCORED: "rendezvous without racks",
     Mode.RACK_SCORED: "rendezvous over racks",
+    Mode.STRIPED: "kraft: racks in turn, from drawn places, as Kafka 4",
 }
 _ORDERS: Final = {
     Order.ID: "by id",
@@ -97,6 +99,8 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
             lines += _placed(decision, decision.step, reason)
         elif isinstance(decision.step, ScoreStep):
             lines += _scored(decision, decision.step)
+        elif isinstance(decision.step, StripeStep):
+            lines += _striped(decision, decision.step)
         elif reason.mode in CHANGES:
             lines += _changed(decision)
         elif reason.mode is Mode.BALANCED:
@@ -150,11 +154,18 @@ def _scored(decision: PlacementDecision, step: ScoreStep) -> list[str]:
     return [f"ring of {step.ring_size}, the best scores of capacity and hash", *replicas]
 
 
+def _striped(decision: PlacementDecision, step: StripeStep) -> list[str]:
+    drawn = f"what is drawn follows from cluster, topic and chain index {step.index}"
+    replicas = [_replica(number, taken) for number, taken in enumerate(decision.replica_steps)]
+    return [f"ring of {step.ring_size}; {drawn}", *replicas]
+
+
 def _replica(number: int, taken: Taken, how: str = "") -> str:
     role = "leader  " if number == 0 else "follower"
     parts = [] if taken.position is None else [f"position {taken.position}{how}"]
     parts += [] if taken.rack is None else [f"rack {printable(taken.rack) or 'none'}"]
     parts += [] if taken.core is None else [f"core {taken.core}"]
+    parts += ["offline"] if taken.is_offline else []
     line = f"{role} SPU {taken.spu_id}" + (f": {', '.join(parts)}" if parts else "")
     passed = [
         f"SPU {each.spu_id} ({_WHYS[each.why]}"

@@ -33,6 +33,7 @@ from spu_assigner.core.base.events import (
 CLUSTER: Final = "c1"
 # The oracle places these.
 MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.RENDEZVOUS)
+OTHERS: Final = (Policy.BALANCED, Policy.BALANCED, Policy.KRAFT)
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
 # u: capacity or rack of one that is there; k: cordon, demote, or the end of either;
 # a: a topic is adopted; f: another factor
@@ -71,7 +72,7 @@ class _Author:
         self.topics = [f"t{number}" for number in range(random.randint(2, 5))]
         if seed % 8 == 0:
             self.topics[-1] = RESERVED[seed // 8 % len(RESERVED)]
-        others = MODELLED if modelled else (*MODELLED, Policy.BALANCED, Policy.BALANCED)
+        others = MODELLED if modelled else (*MODELLED, *OTHERS)
         self.policies = random.choice([list(others), [random.choice(others)]])
         self.wait_share = random.choice([0.0, 0.5, 0.9])
         self.joined: list[int] = []

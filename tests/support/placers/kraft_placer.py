@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -31,16 +31,20 @@ class KraftPlacer:
         placement = self._jvm.org.apache.kafka.metadata.placement
         self._placer = placement.StripedReplicaPlacer(self._jvm.java.util.Random(seed))
 
-    def assign(self, racks: Racks, *, partitions: int, replicas: int) -> list[list[int]]:
-        """The lists of a new topic; no broker is fenced."""
-        lists = self.read(self.assign_in_java(racks, partitions, replicas))
+    def assign(
+        self, racks: Racks, *, partitions: int, replicas: int, fenced: Set[int] = frozenset()
+    ) -> list[list[int]]:
+        """The lists of a new topic."""
+        lists = self.read(self.assign_in_java(racks, partitions, replicas, fenced))
         assert len(lists) == partitions
         return lists
 
-    def assign_in_java(self, racks: Racks, partitions: int, replicas: int, /) -> Any:
+    def assign_in_java(
+        self, racks: Racks, partitions: int, replicas: int, fenced: Set[int] = frozenset(), /
+    ) -> Any:
         """The same as Java's object, left in Java."""
         placement = self._jvm.org.apache.kafka.metadata.placement
-        self._answers["usableBrokers"] = self._brokers_of(racks).iterator()
+        self._answers["usableBrokers"] = self._brokers_of(racks, fenced).iterator()
         spec = placement.PlacementSpec(0, partitions, replicas)
         return self._placer.place(spec, self._describer)
 
@@ -101,15 +105,15 @@ class KraftPlacer:
         found = re.findall(r"replicas=\[([\d, ]+)\]", text)
         return [[int(spu_id) for spu_id in ids.split(", ")] for ids in found]
 
-    def _brokers_of(self, racks: Racks) -> Any:
-        key = tuple(racks.items())
+    def _brokers_of(self, racks: Racks, fenced: Set[int] = frozenset()) -> Any:
+        key = (*racks.items(), *sorted(fenced))
         if key not in self._brokers:
             java = self._jvm
             brokers = java.java.util.ArrayList()
             for spu_id, rack in sorted(racks.items()):
                 name = java.java.util.Optional.ofNullable(rack)
-                broker = java.org.apache.kafka.metadata.placement.UsableBroker(spu_id, name, False)
-                brokers.add(broker)
+                placement = java.org.apache.kafka.metadata.placement
+                brokers.add(placement.UsableBroker(spu_id, name, spu_id in fenced))
             self._brokers[key] = brokers
         return self._brokers[key]
 

@@ -27,6 +27,7 @@ WITH_MORE_THAN_IDS = (
     *(Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.BALANCED),
     *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
     *(Mode.SCORED, Mode.RACK_SCORED),  # over capacities, which change likewise
+    Mode.STRIPED,  # over SPUs that were offline
 )
 ABSENT = (Why.OFFLINE, Why.LEAVING, Why.SATURATED)
 

@@ -134,6 +134,7 @@ def test_the_life_of_a_small_cluster_is_explained_as_shown() -> None:
         (Policy.BALANCED, "racks"),
         (Policy.FLUVIO, "plain"),
         (Policy.KAFKA, "racks"),
+        (Policy.KRAFT, "racks"),
         (Policy.REDPANDA, "plain"),
         (Policy.RENDEZVOUS, "racks"),
         (Policy.MANUAL, "plain"),

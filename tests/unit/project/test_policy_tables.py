@@ -11,8 +11,9 @@ from spu_assigner.stream.explain import rendering
 
 
 def test_each_policy_has_its_rules_and_each_rule_its_order_and_mode() -> None:
-    """`manual` places the lists of the request, `balanced` by load; all others by a rule."""
-    assert {*RULES_OF, Policy.MANUAL, Policy.BALANCED} == set(Policy)
+    """`manual` places the lists of the request, `balanced` by load, `kraft` by what is drawn; all
+    others by a rule."""
+    assert {*RULES_OF, Policy.MANUAL, Policy.BALANCED, Policy.KRAFT} == set(Policy)
     assert {rule for pair in RULES_OF.values() for rule in pair} == set(PlacementRule)
     assert set(ORDER_OF) == set(MODE_OF) == set(PlacementRule)
 

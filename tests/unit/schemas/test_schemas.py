@@ -220,7 +220,10 @@ def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
     assert read_whole(read, data, 0) == event
 
 
-NEW_POLICIES = {Policy.RENDEZVOUS: {"ReplicaMap": 5, "WaitingState": 2, "TopicCreate": 2}}
+NEW_POLICIES = {
+    Policy.RENDEZVOUS: {"ReplicaMap": 5, "WaitingState": 2, "TopicCreate": 2},
+    Policy.KRAFT: {"ReplicaMap": 6, "WaitingState": 3, "TopicCreate": 3},
+}
 
 
 def version_of(data: bytes, type_name: str) -> int:

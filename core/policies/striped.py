@@ -1,0 +1,104 @@
+"""`kraft`: whole requests placed by Kafka's stripes, on SPUs that may fill up on the way.
+
+Beside the ring those SPUs are asked that are offline and could take replicas again: Kafka's fenced
+brokers. The chain is that of the alternation over racks; its index is part of the seed.
+
+Kafka knows no capacity. Where an SPU becomes saturated, the partitions after it are placed as Kafka
+places those of a request of its own, without that SPU; what is drawn goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.policies.planner import ShortRingError
+from spu_assigner.core.rules.kraft import SeededDraws, Stripes
+from spu_assigner.core.rules.rendezvous import text_hash
+from spu_assigner.core.state.cluster_state import ClusterState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripedPlan:
+    """Where a request went.
+
+    `departed` holds the online SPUs that became saturated, in groups that left the ring together.
+    """
+
+    matrix: IdMatrix
+    departed: tuple[tuple[int, ...], ...]
+
+
+def offline_spus(state: ClusterState, *, ignore_rack: bool) -> dict[int, str]:
+    """The SPUs that are offline, neither leaving nor cordoned nor full, each with its rack."""
+    return {
+        int(spu_id): "" if ignore_rack else spu.rack or ""
+        for spu_id, spu in sorted(state.spus.items())
+        if not (spu.online or spu.leaving or spu.cordoned)
+        and state.ledger.count(spu_id) < spu.capacity
+    }
+
+
+def free_slots(state: ClusterState, offline: dict[int, str], partitions: int) -> dict[int, int]:
+    """The free slots of each SPU that so many partitions may saturate."""
+    free = {
+        spu_id: state.spus[SpuId(spu_id)].capacity - state.ledger.count(spu_id)
+        for spu_id in offline
+    }
+    if state.ledger.free_floor(partitions) <= partitions:
+        ids = state.ring.ids
+        free |= dict(zip(ids.tolist(), state.ledger.free(ids).tolist(), strict=True))
+    return free
+
+
+def stripes_seed(cluster_id: str, topic: str, index: int) -> int:
+    """What the draws of a request begin with: 64 bits, the same for ever and everywhere."""
+    return text_hash(f"{cluster_id}/{topic}/{index}")
+
+
+def place_striped(
+    online: Mapping[int, str],
+    offline: Mapping[int, str],
+    *,
+    seed: int,
+    partitions: int,
+    replicas: int,
+    free: Mapping[int, int],
+) -> StripedPlan:
+    """Place a request on SPUs, each given with its rack.
+
+    `free` has the free slots of each SPU that may become saturated.
+
+    Raises:
+        ShortRingError: too few SPUs, or none that is online, at first or on the way.
+    """
+    racks = {**online, **offline}
+    leaders, others, left = sorted(online), sorted(offline), dict(free)
+    draws = SeededDraws(seed)
+    stripes: Stripes | None = None
+    rows: list[list[int]] = []
+    departed: list[tuple[int, ...]] = []
+    while len(rows) < partitions:
+        if stripes is None:
+            found = len(leaders) + len(others) if leaders else 0
+            if found < replicas:
+                raise ShortRingError(partition=len(rows), needed=replicas, found=found)
+            stripes = Stripes(leaders, others, racks, draws)
+        row = stripes.next(replicas)
+        rows.append(row)
+        full = []
+        for spu_id in row:
+            if spu_id in left:
+                left[spu_id] -= 1
+                if left[spu_id] == 0:
+                    full.append(spu_id)
+        if full:
+            gone = tuple(sorted(spu_id for spu_id in full if spu_id in online))
+            departed += [gone] if gone else []
+            leaders = [spu_id for spu_id in leaders if spu_id not in full]
+            others = [spu_id for spu_id in others if spu_id not in full]
+            stripes = None
+    return StripedPlan(matrix=np.array(rows, dtype=np.int32), departed=tuple(departed))
