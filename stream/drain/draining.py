@@ -20,6 +20,7 @@ from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.drain.emptied_lists import emptied_lists
 from spu_assigner.stream.drain.staying import staying_lines
+from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.kafka import AnnouncedReader
 from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
@@ -117,7 +118,7 @@ class Draining:
         Raises:
             DrainError: the time is up.
         """
-        deadline = time.monotonic() + seconds
+        deadline, notice = time.monotonic() + seconds, WaitNotice()
         while True:
             maps = read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
             users = _users(maps, self._broker)
@@ -130,6 +131,10 @@ class Draining:
                     f"({listed(users, TOPICS_NAMED_MAX)}); check that the job runs and that other "
                     "SPUs have room (`spu-assigner inspect`), and run this again"
                 )
+            notice.tick(
+                f"for the job to take SPU {self._broker} out of the maps of "
+                f"{counted(len(users), 'topic')}, {seconds:.0f} s at most"
+            )
             time.sleep(min(LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def _moved(self, kafka: Reassigner, runner: MovesRunner) -> tuple[list[str], MovesReport]:
@@ -165,6 +170,15 @@ class Draining:
             )
             for at, row in found.lists.items()
         ]
+        if left and (
+            mapped or moves
+        ):  # Said before hours of copying, too: it may be reason enough to stop.
+            names = [each.partition(":")[0] for each in left]
+            click.echo(
+                f"stays    {listed(names, TOPICS_NAMED_MAX)}: cannot leave the broker now; why is "
+                "said at the end",
+                err=True,
+            )
         return left, runner.carry_out([*mapped, *moves])
 
     def _held(self, kafka: Reassigner) -> list[str]:

@@ -21,6 +21,7 @@ from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.drain.move_limit import MoveLimit, move_limit
+from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.exchange import EventExchange
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.session import moving
@@ -74,7 +75,10 @@ class Rebalancing:
             event_id=f"rebalance/{uuid.uuid4()}", cluster_id=cluster_id, max_moves=limit.moves
         )
         connection = self._request.connection
-        with EventExchange(connection, seconds=wait_seconds, check=lambda: None) as exchange:
+        notice, text = WaitNotice(), f"for the answer of the job, {wait_seconds:.0f} s at most"
+        with EventExchange(
+            connection, seconds=wait_seconds, check=lambda: notice.tick(text)
+        ) as exchange:
             is_answered = exchange.run([event], lambda _: None)
         if not is_answered:
             raise RebalanceError(
