@@ -46,6 +46,7 @@ _COMMANDS: Final = {
     "apply": ("plan.command", "Make Kafka's topics as their replica maps."),
     "drain": ("drain.command", "Empty a broker, so that it may be switched off."),
     "rebalance": ("drain.rebalance_command", "Even out a cluster, maps and data."),
+    "whatif": ("whatif.command", "Show what a failure of SPUs or racks would cost."),
     "doctor": ("doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
     "schemas": ("contract.command", "Put schemas into a Schema Registry, or check one."),

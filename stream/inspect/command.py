@@ -19,7 +19,7 @@ PLOT_SUFFIXES: Final = (".html", ".svg")
 PLOT_CLUSTERS_MAX: Final = 100  # in one picture; more could not be read
 
 
-def _plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:
+def plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:
     if value is not None and value.suffix.lower() not in PLOT_SUFFIXES:
         raise click.BadParameter(
             f"{str(value)!r} is neither .html nor .svg; a browser makes an image of both"
@@ -49,7 +49,7 @@ def _plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | N
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
-    callback=_plot_file,
+    callback=plot_file,
     help="Also draw the load of each SPU to FILE.html or FILE.svg.",
 )
 def inspect(

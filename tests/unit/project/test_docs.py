@@ -254,6 +254,8 @@ _NOT_OF_THE_JOB = {
     "MovesError",
     "SeatTakenError",
     "UnhealthyError",
+    "FailureUnknownError",  # whatif
+    "WhatifInputError",
     "ReplayError",  # verify
     "VerifyError",
     # ui

@@ -1,0 +1,236 @@
+"""What `whatif` reports, for people: lines with tables, and a picture before and after.
+
+No cell is ever cut: what is wide is folded. A table of many rows ends with a line that says how
+many more there are; the JSON has them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+from spu_assigner.stream.common.printable import counted, listed, printable
+from spu_assigner.stream.inspect.report import SpuLoad
+from spu_assigner.stream.whatif.report import (
+    FailureReport,
+    LeaderSpread,
+    RecreatedReplicas,
+    SpuAfter,
+    WhatifReport,
+    WorstCase,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+ROWS_SHOWN: Final = 100  # of one table: some screens
+
+MEASURES: Final = {
+    "lost": "partitions lost",
+    "without_slot": "replicas without a slot",
+    "leaders_lost": "partitions that lose their leader",
+    "under_replicated": "partitions under-replicated",
+    "leaders_most": "leaders of one SPU afterwards",
+}
+
+# A heading (one that begins with # is of numbers), and what its cells show.
+_Columns = Mapping[str, Callable[[Any], str]]
+
+
+def _change(before: object, after: object) -> str:
+    return str(after) if before == after else f"{before} → {after}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+_SPUS: Final[_Columns] = {
+    "#SPU": lambda each: str(each.spu_id),
+    "rack": lambda each: "" if each.rack is None else printable(each.rack),
+    "state": lambda each: each.state,
+    "#leaders": lambda each: _change(f"{each.leaders_before:,}", f"{each.leaders:,}"),
+    "#slots": lambda each: "" if each.capacity is None else f"{each.capacity:,}",
+    "#replicas": lambda each: _change(f"{each.replicas_before:,}", f"{each.replicas:,}"),
+    "#used": lambda each: _change(_percent(each.share_before), _percent(each.share)),
+    "#over": lambda each: f"{each.over:,}" if each.over else "",
+}
+_WORST: Final[_Columns] = {
+    "worst by": lambda each: MEASURES[each.measure],
+    "#most": lambda each: f"{each.most:,}",
+    "#cases": lambda each: f"{each.cases:,}",
+    "the first of them": lambda each: _spus(each.failed),
+}
+
+
+def pieces(report: WhatifReport) -> Iterator[RenderableType]:
+    """The whole answer, piece by piece."""
+    before = report.before
+    lines = {
+        "cluster": f"{report.cluster_id}, from {report.source}",
+        "SPUs": f"{before.online:,} of {before.spus:,} online",
+        "partitions": f"{before.partitions:,} with {before.replicas:,} replicas; "
+        f"{before.lost:,} without an online replica already, "
+        f"{before.under_replicated:,} under-replicated already",
+    }
+    if report.sweep is not None:
+        sweep = report.sweep
+        lines["cases"] = (
+            f"{sweep.cases:,} ({report.fail}): {sweep.losing:,} lose partitions, "
+            f"{sweep.over_capacity:,} leave SPUs over capacity"
+        )
+    yield _lines(lines)
+    if report.sweep is not None:
+        shown: list[WorstCase] = [each for each in report.sweep.worst if each.most]
+        if shown:
+            yield _table(_WORST, shown)
+        yield Text("\nThe worst case\n")
+    yield _lines(_failure(report.failure, before.leaders))
+    # Who changes most comes first, so that a long table is cut where nothing happens.
+    spus = report.failure.spus
+    if len(spus) > ROWS_SHOWN:
+        spus = sorted(spus, key=_interest)
+    yield _table(_SPUS, spus[:ROWS_SHOWN])
+    if len(spus) > ROWS_SHOWN:
+        yield Text(f"… {len(spus) - ROWS_SHOWN:,} more (--json has all)")
+
+
+def _interest(spu: SpuAfter) -> tuple[bool, int, int, int]:
+    gained = spu.leaders - spu.leaders_before
+    return spu.state != "failed", -spu.over, -gained, spu.spu_id
+
+
+def _failure(failure: FailureReport, before: LeaderSpread) -> dict[str, str]:
+    after, recreate = failure.leaders, failure.recreate
+    lost = "none"
+    if failure.lost:
+        names = [f"{each.topic}/{each.partition}" for each in failure.lost_partitions]
+        lost = f"{counted(failure.lost, 'partition')}: {listed(names)}"
+    return {
+        "fails": what_fails(failure),
+        "lose leader": counted(failure.leaders_lost, "partition"),
+        "under-replicated": counted(failure.under_replicated, "partition"),
+        "lost": lost,
+        "leaders of an SPU": (
+            f"before: most {before.most:,}, mean {before.mean:,.2f}; "
+            f"after: most {after.most:,}, mean {after.mean:,.2f}"
+        ),
+        "to re-create": _recreated(recreate),
+        "over capacity": _over(failure),
+        "SPUs to add": _to_add(recreate),
+    }
+
+
+def what_fails(failure: FailureReport) -> str:
+    """The SPUs of a failure, with their racks where all of a rack fail."""
+    text = _spus(failure.failed)
+    if failure.racks:
+        name = "rack" if len(failure.racks) == 1 else "racks"
+        text += f" (all of {name} {printable(listed(failure.racks))})"
+    return text
+
+
+def _spus(spu_ids: Sequence[int]) -> str:
+    if not spu_ids:
+        return "no SPU that is online"
+    return f"SPU{'' if len(spu_ids) == 1 else 's'} {listed(spu_ids)}"
+
+
+def _recreated(recreate: RecreatedReplicas) -> str:
+    text = counted(recreate.replicas, "replica")
+    if recreate.free_slots is None:
+        text += "; slots are not known (--events has them, --maps does not)"
+    else:
+        text += f"; the other SPUs have {counted(recreate.free_slots, 'free slot')}"
+    if recreate.without_spu:
+        text += f"; no SPU is left for {recreate.without_spu:,}"
+    if recreate.on_used_rack:
+        text += f"; {recreate.on_used_rack:,} share a rack with another of the list"
+    return text
+
+
+def _over(failure: FailureReport) -> str:
+    over = [each.spu_id for each in failure.spus if each.over]
+    if not failure.recreate.without_slot:
+        return "nobody" if failure.recreate.free_slots is not None else "not known"
+    found = counted(failure.recreate.without_slot, "replica")
+    return f"{found} without a slot" + (f": {_spus(over)}" if over else "")
+
+
+def _to_add(recreate: RecreatedReplicas) -> str:
+    if recreate.spus_to_add is None:
+        return "none would do: an added SPU would have no slot (see --added-capacity)"
+    if not recreate.spus_to_add or recreate.added_capacity is None:
+        return f"{recreate.spus_to_add:,}"
+    return f"{recreate.spus_to_add:,} with {counted(recreate.added_capacity, 'slot')} each"
+
+
+def _lines(lines: Mapping[str, str]) -> Text:
+    width = max(map(len, lines)) + 2
+    return Text("".join(f"{name:<{width}}{printable(text)}\n" for name, text in lines.items()))
+
+
+def _table(columns: _Columns, rows: Sequence[object]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in columns:
+        is_number = heading.startswith("#")
+        table.add_column(
+            heading.removeprefix("#"), justify="right" if is_number else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(cell(row)) for cell in columns.values()))
+    return table
+
+
+def picture_of(report: WhatifReport, form: str) -> str:
+    """The load of each SPU before and after the failure, as `svg` or `html`."""
+    from spu_assigner.stream.inspect.plot import picture
+
+    spus = report.failure.spus
+    name = report.cluster_id
+    return picture(
+        {
+            f"{name} before": [_load(each, spus, is_after=False) for each in spus],
+            f"{name} after, with what is re-created": [
+                _load(each, spus, is_after=True) for each in spus
+            ],
+        },
+        subtitle=f"failure of {what_fails(report.failure)}",
+        form=form,
+    )
+
+
+def _load(spu: SpuAfter, spus: Sequence[SpuAfter], *, is_after: bool) -> SpuLoad:
+    """An SPU as the picture of loads has it; a failed one is offline afterwards."""
+    away = ("offline", "failed") if is_after else ("offline",)
+    others = [each for each in spus if each.state not in away]
+    capacity = sum(each.capacity or 0 for each in others)
+    held = sum(each.replicas if is_after else each.replicas_before for each in others)
+    replicas = spu.replicas if is_after else spu.replicas_before
+    state = spu.state if spu.state == "cordoned" else "online"
+    if spu.state in away:
+        state = "offline"
+    elif state == "online" and spu.capacity is not None and replicas >= spu.capacity:
+        state = "saturated"
+    fair = None
+    if state != "offline" and capacity and spu.capacity is not None:
+        fair = round(held * spu.capacity / capacity, 2)
+    return SpuLoad(
+        spu_id=spu.spu_id,
+        rack=spu.rack,
+        state=state,
+        capacity=spu.capacity or 0,
+        replicas=replicas,
+        share_used=spu.share if is_after else spu.share_before,
+        fair_share=fair,
+        leaders=spu.leaders if is_after else spu.leaders_before,
+        cores=0,
+        core_weights=(),
+        registration=0,
+        labels={},
+        cordoned=spu.state == "cordoned",
+        demoted=False,
+    )

@@ -1,0 +1,251 @@
+"""Where `whatif` reads a cluster: Kafka, a checkpoint, or what `simulate` reads or prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.limits import SPU_ID_MAX
+from spu_assigner.core.base.records import RingChange
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_maps, layout_of_state
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.stream.common.json_line_reading import (
+    LINE_SIZE_MAX,
+    chunks_of_lines,
+    event_of_line,
+)
+from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.config.command_options import reading
+from spu_assigner.stream.config.settings import Settings
+
+ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
+
+_ONLINE: Final = {RingChange.JOINED: True, RingChange.LEFT: False}
+_CORDONED: Final = {RingChange.CORDONED: True, RingChange.UNCORDONED: False}
+
+
+class WhatifInputError(AssignerError):
+    """There is no cluster to look at, or a line that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatifSource:
+    """A cluster and where it was read."""
+
+    layout: ClusterLayout
+    place: str
+
+
+def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> WhatifSource:
+    """What the events of a file lead to, as `simulate` answers them.
+
+    Raises:
+        WhatifInputError: a line is no event, or the cluster is not there.
+    """
+    assigner = Assigner(default_policy)
+
+    def take(line: bytes) -> None:
+        event = event_of_line(line)
+        if event is not None:
+            assigner.apply(event)
+
+    _read_lines(file, take, "an event, as `spu-assigner simulate` reads it (or give --maps)")
+    clusters = assigner.clusters
+    chosen = _chosen(cluster_id, clusters, str(file))
+    return WhatifSource(layout=layout_of_state(clusters[chosen]), place=str(file))
+
+
+def of_maps(file: Path, cluster_id: str | None) -> WhatifSource:
+    """What `simulate` printed: lists, and who came and left, but neither racks nor capacities.
+
+    Raises:
+        WhatifInputError: a line is none of `simulate`'s, or the cluster is not there.
+    """
+    from spu_assigner.stream.plan.wanted_maps import LINE_SIZE_MAX as ANSWER_SIZE_MAX
+
+    clusters: dict[str, _SimulatedCluster] = {}
+
+    def take(line: bytes) -> None:
+        if line.strip():
+            found = _answer(line)
+            name = str(found.get("cluster_id"))
+            clusters.setdefault(name, _SimulatedCluster()).take(found)
+
+    expected = "the output of `spu-assigner simulate` (or give --events)"
+    _read_lines(file, take, expected, size_max=ANSWER_SIZE_MAX)
+    chosen = _chosen(cluster_id, clusters, str(file))
+    return WhatifSource(layout=clusters[chosen].layout(chosen), place=str(file))
+
+
+def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) -> WhatifSource:
+    """The last committed batch of a checkpoint.
+
+    Raises:
+        InspectError: it cannot be read.
+        WhatifInputError: the cluster is not there.
+    """
+    from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
+
+    settings = Settings.load(flags={"checkpoint": checkpoint}, file=config)
+    found = inspect_checkpoint(settings.checkpoint)
+    place = f"batch {found.batch} of checkpoint {found.checkpoint}"
+    chosen = _chosen(cluster_id, found.clusters, place)
+    return WhatifSource(layout=layout_of_state(found.clusters[chosen]), place=place)
+
+
+def of_kafka(
+    *,
+    bootstrap_servers: str | None,
+    topic_prefix: str | None,
+    config: Path | None,
+    cluster_id: str | None,
+) -> WhatifSource:
+    """What a job has published, as far as it is committed now.
+
+    Raises:
+        ClientError, PublishedError: it cannot be read.
+        WhatifInputError: the cluster is not there.
+    """
+    from spu_assigner.stream.recover.published import UnsoundError, read_published
+
+    settings = Settings.load(
+        flags={"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}, file=config
+    )
+    connection = settings.connection()
+    if connection.security.warning is not None:
+        click.echo(f"warning: {connection.security.warning}", err=True)
+    place = f"the topics of {connection.bootstrap_servers}"
+    if connection.prefix:
+        place = f"{place} with prefix {connection.prefix}"
+    attempts_left = ATTEMPTS_MAX
+    while True:
+        attempts_left -= 1
+        published = read_published(connection)
+        chosen = _chosen(cluster_id, published.cluster_ids, place)
+        try:
+            return WhatifSource(layout=layout_of_state(published.restored(chosen)), place=place)
+        except UnsoundError:  # The job may have written a batch while it was read.
+            if not attempts_left:
+                raise
+
+
+def _chosen(cluster_id: str | None, known: Iterable[str], place: str) -> str:
+    """The cluster that is meant.
+
+    Raises:
+        WhatifInputError: it is not there; or none is named and there are several, or none.
+    """
+    names = sorted(known)
+    if cluster_id is None and len(names) == 1:
+        return names[0]
+    if not names:
+        raise WhatifInputError(
+            f"{place} has no cluster yet; it needs the joins of SPUs and the maps of topics"
+        )
+    if cluster_id is None:
+        raise WhatifInputError(
+            f"{place} has {len(names)} clusters; expected one: name it with --cluster "
+            f"({printable(listed(names))})"
+        )
+    if cluster_id not in names:
+        raise WhatifInputError(
+            f"{place} has no cluster {cluster_id!r}; it has {printable(listed(names))}"
+        )
+    return cluster_id
+
+
+def _read_lines(
+    file: Path, take: Callable[[bytes], None], expected: str, *, size_max: int = LINE_SIZE_MAX
+) -> None:
+    number = 0
+    with reading(file) as source:
+        for lines in chunks_of_lines(source, size_max=size_max):
+            for line in lines:
+                number += 1
+                try:
+                    take(line)
+                except (DecodeError, ValueError) as fault:
+                    said = printable(str(fault))
+                    raise WhatifInputError(
+                        f"line {number} of {file}: {said}; expected {expected}"
+                    ) from fault
+
+
+def _answer(line: bytes) -> dict[str, Any]:
+    """A line of `simulate`'s as JSON.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from spu_assigner.stream.plan.wanted_maps import TYPES
+
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as reason:
+        raise ValueError("it is no JSON") from reason
+    kind = found.get("type") if isinstance(found, dict) else None
+    if kind == "dead_letter":
+        raise ValueError(
+            f"it is a dead letter: line {found.get('line')} of the events was not understood"
+        )
+    if kind not in TYPES:
+        raise ValueError(f"it has type {kind!r:.80}")
+    members: dict[str, Any] = found
+    return members
+
+
+class _SimulatedCluster:
+    """One cluster as the lines of `simulate` show it."""
+
+    def __init__(self) -> None:
+        self._maps: dict[str, ReplicaLists] = {}
+        self._online: dict[int, bool] = {}
+        self._cordoned: dict[int, bool] = {}
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Take over a line.
+
+        Raises:
+            ValueError: it is none of `simulate`'s.
+        """
+        from spu_assigner.stream.plan.wanted_maps import checked_rows
+
+        if line["type"] == "replica_map":
+            topic, lists = str(line.get("topic")), line.get("replicas")
+            if lists is None:
+                self._maps.pop(topic, None)
+            else:
+                rows = checked_rows(lists)
+                self._maps[topic] = ReplicaLists.of_lists(list(map(list, rows)))
+        elif line["type"] == "ring_event":
+            spu_id, change = line.get("spu_id"), line.get("change")
+            if type(spu_id) is not int or not 0 <= spu_id <= SPU_ID_MAX:
+                raise ValueError(f"it has spu_id {spu_id!r:.80}, which is none of an SPU")
+            if change in _ONLINE:
+                self._online[spu_id] = _ONLINE[RingChange(change)]
+            elif change in _CORDONED:
+                self._cordoned[spu_id] = _CORDONED[RingChange(change)]
+
+    def layout(self, cluster_id: str) -> ClusterLayout:
+        """All that the lines say; an SPU that left and is in no list is gone."""
+        used = [lists.flat() for lists in self._maps.values()]
+        in_lists = {*np.unique(np.concatenate(used)).tolist()} if used else set()
+        return layout_of_maps(
+            cluster_id=cluster_id,
+            online={
+                spu_id: is_online
+                for spu_id, is_online in self._online.items()
+                if is_online or spu_id in in_lists
+            },
+            cordoned=frozenset(each for each, is_so in self._cordoned.items() if is_so),
+            maps=self._maps,
+        )

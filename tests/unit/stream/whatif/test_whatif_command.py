@@ -1,0 +1,355 @@
+"""`spu-assigner whatif`: what it reads, what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.inspect.checkpoint_reading import Inspection
+from support.events.builders import Events
+
+ROOT = Path(__file__).parents[4]
+READER = "spu_assigner.stream.inspect.checkpoint_reading.inspect_checkpoint"
+
+
+def documents(capacity: int = 5) -> list[Event]:
+    """The cluster of Fluvio's documents whose small racks may get overwhelmed."""
+    events = Events()
+    return [
+        *events.racks({"a": [0], "b": [1, 2], "c": [3, 4, 5]}, capacity=capacity),
+        events.create("t", 6, 3, policy=Policy.FLUVIO),
+    ]
+
+
+def lines_of(events: Sequence[Event]) -> str:
+    return "".join(f"{event_to_json(event)}\n" for event in events)
+
+
+def asked(lines: str, *arguments: str, kind: str = "--events") -> Result:
+    return CliRunner().invoke(cli, ["whatif", kind, "-", *arguments], input=lines)
+
+
+def answered(lines: str, *arguments: str, kind: str = "--events") -> dict[str, Any]:
+    done = asked(lines, *arguments, "--json", kind=kind)
+    assert done.stderr == ""
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def simulated(events: Sequence[Event], *arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["simulate", *arguments], input=lines_of(events))
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    """Who tries the documents' example sees the same."""
+    page = (ROOT / "docs" / "whatif.md").read_text(encoding="utf-8")
+
+    def fence(name: str) -> str:
+        found = re.search(rf"<!-- {name} -->\n```\n(.*?)```\n<!-- /{name} -->", page, re.DOTALL)
+        assert found is not None
+        return found[1]
+
+    done = asked(fence("whatif-events"), "--fail", "rack=c")
+    printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+    shown = fence("whatif-answer").partition("\n")[2].replace("events.jsonl", "-")
+    assert printed == shown.rstrip("\n")
+    assert done.exit_code == 1
+
+
+def test_a_rack_that_fails_is_reported_as_one_object() -> None:
+    """All fields, with the numbers of the documents' example."""
+    found = answered(lines_of(documents()), "--fail", "rack=c")
+    spus = found["failure"].pop("spus")
+    assert found == {
+        "format": 1,
+        "cluster_id": "c1",
+        "source": "-",
+        "fail": "rack=c",
+        "before": {
+            "spus": 6,
+            "online": 6,
+            "partitions": 6,
+            "replicas": 18,
+            "lost": 0,
+            "under_replicated": 0,
+            "capacity": 30,
+            "leaders": {"partitions": 6, "most": 1, "mean": 1.0},
+        },
+        "sweep": None,
+        "failure": {
+            "failed": [3, 4, 5],
+            "racks": ["c"],
+            "leaders_lost": 3,
+            "under_replicated": 6,
+            "lost": 0,
+            "lost_partitions": [],
+            "leaders": {"partitions": 6, "most": 3, "mean": 2.0},
+            "recreate": {
+                "replicas": 9,
+                "free_slots": 6,
+                "without_slot": 3,
+                "without_spu": 0,
+                "on_used_rack": 6,
+                "spus_to_add": 1,
+                "added_capacity": 5,
+            },
+        },
+    }
+    assert spus[2] == {
+        "spu_id": 2,
+        "rack": "b",
+        "state": "online",
+        "capacity": 5,
+        "leaders_before": 1,
+        "leaders": 3,
+        "replicas_before": 3,
+        "share_before": 0.6,
+        "replicas": 6,
+        "share": 1.2,
+        "over": 1,
+    }
+    assert [each["state"] for each in spus] == ["online"] * 3 + ["failed"] * 3
+
+
+def test_the_exit_status_says_whether_the_failure_is_survived() -> None:
+    """0 with slots for all; 1 without, or if a partition is lost; of all cases if all are asked."""
+    enough, short = lines_of(documents(6)), lines_of(documents(5))
+    assert asked(enough, "--fail", "any-1-rack").exit_code == 0
+    assert asked(short, "--fail", "any-1-rack").exit_code == 1
+    assert asked(short, "--fail", "rack=a").exit_code == 0
+    assert asked(enough, "--fail", "rack=b,c").exit_code == 1
+    assert asked(enough, "--fail", "any-2-spus").exit_code == 0
+    assert asked(enough, "--fail", "spu=0,1,2").exit_code == 0
+
+
+def test_all_cases_are_counted_and_the_worst_is_shown() -> None:
+    """Of six SPUs fifteen pairs; two of them hold all that is left of a manual topic."""
+    events = Events()
+    given = [
+        *events.racks({"a": [0, 1], "b": [2, 3], "c": [4, 5]}, capacity=9),
+        events.manual("orders", [1, 4], [1, 4], [2, 5], policy=Policy.MANUAL),
+    ]
+    found = answered(lines_of(given), "--fail", "any-2-spus")
+    assert (found["sweep"]["cases"], found["sweep"]["losing"]) == (15, 2)
+    assert found["sweep"]["worst"][0] == {
+        "measure": "lost",
+        "most": 2,
+        "cases": 1,
+        "failed": [1, 4],
+    }
+    assert found["failure"]["failed"] == [1, 4]
+    assert found["failure"]["lost_partitions"] == [
+        {"topic": "orders", "partition": 0},
+        {"topic": "orders", "partition": 1},
+    ]
+    done = asked(lines_of(given), "--fail", "any-2-spus")
+    assert "15 (any-2-spus): 2 lose partitions, 0 leave SPUs over capacity" in done.stdout
+    assert "lost               2 partitions: orders/0, orders/1" in done.stdout
+    assert done.exit_code == 1
+    one = answered(lines_of(given), "--fail", "any-1-spu")
+    assert (one["sweep"]["cases"], one["sweep"]["losing"]) == (6, 0)
+
+
+def test_maps_alone_say_who_leads_and_nothing_of_slots() -> None:
+    """Leaders and losses as from the events; an SPU that left leads nothing there either."""
+    events = [*documents(), Events(first=50).leave(0, mode=LeaveMode.OFFLINE)]
+    for extra in ((), ("--explain",)):
+        maps = simulated(events, *extra)
+        found = answered(maps, "--fail", "spu=3,4", kind="--maps")
+        same = answered(lines_of(events), "--fail", "spu=3,4")
+        for name in ("failed", "leaders_lost", "under_replicated", "lost", "leaders"):
+            assert found["failure"][name] == same["failure"][name]
+        assert found["before"]["capacity"] is None
+        assert found["before"]["online"] == 5
+        assert found["failure"]["recreate"]["free_slots"] is None
+        assert found["failure"]["recreate"]["on_used_rack"] is None
+        done = asked(maps, "--fail", "spu=3", kind="--maps")
+        assert "over capacity      not known" in done.stdout
+    done = asked(simulated(events), "--fail", "any-1-rack", kind="--maps")
+    assert done.exit_code == 2
+    assert "--maps says nothing of racks: give the events with --events" in done.stderr
+
+
+def test_a_cordoned_spu_is_given_nothing_and_a_gone_one_is_not_there() -> None:
+    """From events and from maps alike."""
+    events = Events()
+    given = [
+        *events.joins(0, 1, 2, 3, 4),
+        events.create("t", 4, 2, policy=Policy.FLUVIO),
+        events.cordon(3),
+        events.leave(4, mode=LeaveMode.DECOMMISSION),
+    ]
+    for found in (
+        answered(lines_of(given), "--fail", "spu=0"),
+        answered(simulated(given), "--fail", "spu=0", kind="--maps"),
+    ):
+        spus = {each["spu_id"]: each for each in found["failure"]["spus"]}
+        assert list(spus) == [0, 1, 2, 3]
+        assert spus[3]["state"] == "cordoned"
+        assert spus[3]["replicas"] == spus[3]["replicas_before"]
+
+
+def test_the_spus_to_add_are_of_the_size_that_is_named() -> None:
+    """By default of the size that most have."""
+    lines = lines_of(documents())
+    for size, count in ((1, 3), (2, 2), (3, 1)):
+        found = answered(lines, "--fail", "rack=c", "--added-capacity", str(size))
+        recreate = found["failure"]["recreate"]
+        assert (recreate["spus_to_add"], recreate["added_capacity"]) == (count, size)
+
+
+def test_a_picture_has_each_spu_before_and_after(tmp_path: Path) -> None:
+    """Failed ones are offline afterwards, full ones saturated."""
+    for form in ("svg", "html"):
+        file = tmp_path / f"after.{form}"
+        done = asked(lines_of(documents()), "--fail", "rack=c", "--plot", str(file))
+        assert f"plot  {file}" in done.stdout
+        text = file.read_text(encoding="utf-8")
+        assert text.count('<g class="spu') == 12
+        assert text.count('<g class="spu offline"') == 3
+        assert text.count('<g class="spu saturated"') == 3
+        assert "failure of SPUs 3, 4, 5 (all of rack c)" in text
+        if form == "svg":
+            ET.fromstring(text)
+    done = asked(
+        lines_of(documents()), "--fail", "rack=c", "--plot", str(tmp_path / "no" / "a.svg")
+    )
+    assert done.exit_code == 2
+    assert "cannot write" in done.stderr
+
+
+def test_a_long_table_begins_with_who_fails_or_gains() -> None:
+    """And says how many more there are; JSON has them all."""
+    events = Events()
+    lines = lines_of(
+        [*events.joins(*range(150)), events.manual("t", [120, 130], policy=Policy.MANUAL)]
+    )
+    done = asked(lines, "--fail", "spu=120")
+    rows = [line.split() for line in done.stdout.splitlines() if " online " in f"{line} "]
+    assert "130" in [row[0] for row in rows[:3]]
+    assert "… 50 more (--json has all)" in done.stdout
+    assert len(answered(lines, "--fail", "spu=120")["failure"]["spus"]) == 150
+
+
+def test_a_checkpoint_is_read_as_inspect_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cluster of several, by name."""
+    asked_for: list[str] = []
+    assigner = Assigner(Policy.FLUVIO)
+    for event in (*documents(), *Events("c2").joins(0)):
+        assigner.apply(event)
+
+    def read(place: str) -> Inspection:
+        asked_for.append(place)
+        return Inspection(
+            checkpoint=place,
+            query_id=None,
+            batch=7,
+            batch_time_ms=None,
+            batches_kept=(7,),
+            shards=1,
+            input_offsets={},
+            clusters=assigner.clusters,
+        )
+
+    monkeypatch.setattr(READER, read)
+    arguments = ["whatif", "--checkpoint", "/data/c", "--fail", "rack=c"]
+    done = CliRunner().invoke(cli, [*arguments, "--cluster", "c1", "--json"])
+    found = json.loads(done.stdout)
+    assert found["source"] == "batch 7 of checkpoint /data/c"
+    assert found["failure"]["recreate"]["without_slot"] == 3
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert "has 2 clusters; expected one: name it with --cluster (c1, c2)" in done.stderr
+    assert asked_for == ["/data/c"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fail", "rack=z"], "no rack 'z' in cluster 'c1'; it has racks 'a', 'b', 'c'"),
+        (["--fail", "spu=3,9"], "no SPU 9 in cluster 'c1'; it has SPUs 0, 1, 2, 3, 4, 5"),
+        (["--fail", "spu=x"], "'spu=x' is no failure; expected rack=NAME[,…], spu=ID[,…]"),
+        (["--fail", "spu="], "'spu=' is no failure"),
+        (["--fail", "spu=99999999999999999999"], "is no failure"),
+        (["--fail", "rack="], "'rack=' is no failure"),
+        (["--fail", "any-3-spus"], "any-1-rack, any-1-spu or any-2-spus"),
+        ([], "Missing option '--fail'"),
+        (["--fail", "spu=1", "--cluster", "c2"], "- has no cluster 'c2'; it has c1"),
+        (["--fail", "spu=1", "--maps", "-"], "--events and --maps exclude each other"),
+        (["--fail", "spu=1", "--plot", "a.png"], "neither .html nor .svg"),
+        (["--fail", "spu=1", "--added-capacity", "0"], "0 is not in the range"),
+    ],
+)
+def test_what_cannot_be_answered_is_status_2_and_says_what_to_do(
+    arguments: list[str], said: str
+) -> None:
+    """One line, with what was found and what is expected."""
+    done = asked(lines_of(documents()), *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "said"),
+    [
+        ("--events", "", "- has no cluster yet"),
+        ("--events", "{}\n", "line 1 of -: "),
+        ("--events", '\n{"type":"ring_event"}\n', "(or give --maps)"),
+        ("--maps", "no\n", "line 1 of -: it is no JSON; expected the output of"),
+        ("--maps", '{"type":"spu_joined"}\n', "(or give --events)"),
+        ("--maps", '{"type":"dead_letter","line":3}\n', "line 3 of the events was not understood"),
+        ("--maps", '{"type":"ring_event","cluster_id":"c","spu_id":-1}\n', "none of an SPU"),
+        (
+            "--maps",
+            '{"type":"replica_map","cluster_id":"c","topic":"t","replicas":[[]]}\n',
+            "no li",
+        ),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(kind: str, lines: str, said: str) -> None:
+    """Nothing is left out in silence."""
+    done = asked(lines, "--fail", "spu=1", kind=kind)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("events", "fail", "said"),
+    [
+        (Events().joins(0), "any-2-spus", "needs 2 online SPUs; cluster 'c1' has 1 of 1"),
+        (Events().joins(0, 1), "any-1-rack", "none of its SPUs has a rack: name SPUs with spu="),
+        (
+            [Events().join(0, rack="a"), Events(first=9).leave(0)],
+            "any-1-rack",
+            "finds no rack with an online SPU in cluster 'c1'; it has racks 'a'",
+        ),
+        (Events().joins(*range(4_001)), "any-2-spus", "at most 4,000 online SPUs"),
+    ],
+)
+def test_a_kind_without_a_case_is_refused(events: list[Event], fail: str, said: str) -> None:
+    """An answer of no case would look like a good one."""
+    done = asked(lines_of(events), "--fail", fail)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_a_rack_with_a_comma_in_its_name_can_fail() -> None:
+    """The whole text is looked up first."""
+    events = Events()
+    lines = lines_of(events.racks({"a,b": [0], "a": [1], "b": [2]}))
+    assert answered(lines, "--fail", "rack=a,b")["failure"]["failed"] == [0]
+    lines = lines_of(Events().racks({"a": [1], "b": [2]}))
+    assert answered(lines, "--fail", "rack=a,b")["failure"]["failed"] == [1, 2]
