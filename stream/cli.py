@@ -107,7 +107,7 @@ class Commands(click.Group):
             error.show()
             status = 2
         except click.UsageError as error:
-            command = PROGRAM if error.ctx is None else error.ctx.command_path
+            command = _called(args) if error.ctx is None else error.ctx.command_path
             message = error.format_message().rstrip(".")
             click.echo(f"{command}: {message} (see {command} --help)", err=True)
             status = error.exit_code
@@ -137,6 +137,12 @@ def cli() -> None:
     spu-assigner run --demo        see it work: broker, job and the documents' examples
     spu-assigner simulate FILE     the same decisions without Kafka or Spark
     """
+
+
+def _called(args: Sequence[str] | None) -> str:
+    """The command whose help is meant where click does not say: an option without its value."""
+    first, *_ = [*(sys.argv[1:] if args is None else args), ""]
+    return f"{PROGRAM} {first}" if first in _COMMANDS else PROGRAM
 
 
 def main() -> None:

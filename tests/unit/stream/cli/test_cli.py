@@ -113,6 +113,10 @@ def test_each_commands_help_is_light() -> None:
         (["nothing"], "No such command 'nothing'"),
         (["plann", "--cluster", "c1"], "Did you mean one of: 'explain', 'plan', 'play'?"),
         (["drian", "4"], "Did you mean 'drain'?"),
+        (
+            ["drain", "4", "--cluster"],
+            "'--cluster' requires an argument (see spu-assigner drain --help)",
+        ),
         (["--nothing"], "No such option '--nothing'"),
         (["produce", "nothing"], "No such command 'nothing'"),
         (["produce", "spu-joined", "--spu-id", "0"], "Missing option '--cluster'"),
