@@ -32,6 +32,7 @@ class Wanted:
     replication_factor: int = 0  # that was asked for: a list with fewer is waiting
     lengths: tuple[int, ...] | None = None  # of each list, where an adopted topic's differ
     is_released: bool = False  # its map went by a release: it stays in Kafka
+    is_adopted: bool = False  # as Kafka had it then; nothing has changed it here since
     released_at: int | None = None  # of the last release that is known, ms; 0: time not known
 
     @property

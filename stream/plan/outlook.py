@@ -76,6 +76,7 @@ class PlanOutlook:
     bytes_being_copied: int = 0  # of these, what Kafka has begun
     throttle: int | None = None  # bytes per second to and from each broker
     unmapped: tuple[str, ...] = ()  # topics in Kafka that have no map
+    reassigned: tuple[str, ...] = ()  # topics with moves that others changed since their adoption
     out_of_sync: Mapping[str, int] = field(default_factory=dict)  # partitions as mapped, by topic
 
     @property
@@ -125,6 +126,14 @@ def out_of_sync(maps: Maps, cluster: KafkaCluster) -> dict[str, int]:
         if wanted.replicas is not None and name in cluster.topics
     }
     return {name: count for name, count in counts.items() if count}
+
+
+def reassigned_topics(plan: TopicsPlan, maps: Maps) -> tuple[str, ...]:
+    """The topics whose moves would undo what others have done in Kafka since the adoption.
+
+    Their maps are as they were adopted, so it is Kafka that has changed.
+    """
+    return tuple(topic for topic in plan.moves if maps.topics[topic].is_adopted)
 
 
 def unmapped_topics(

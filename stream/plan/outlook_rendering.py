@@ -73,7 +73,7 @@ def _more_lines(brokers: Sequence[BrokerOutlook]) -> Iterator[str]:
 
 def last_lines(outlook: PlanOutlook) -> list[str]:
     """What else is to be known of topics that need nothing, and of those without a map."""
-    lines = (out_of_sync_line(outlook), unmapped_line(outlook))
+    lines = (reassigned_line(outlook), out_of_sync_line(outlook), unmapped_line(outlook))
     return [line for line in lines if line is not None]
 
 
@@ -85,6 +85,17 @@ def unmapped_line(outlook: PlanOutlook) -> str | None:
     if count == 1:
         return "1 topic in Kafka has no map (adopt takes it in)"
     return f"{count} topics in Kafka have no map (adopt takes them in)"
+
+
+def reassigned_line(outlook: PlanOutlook) -> str | None:
+    """Whose moves would take back what somebody else has done; None: none would."""
+    if not outlook.reassigned:
+        return None
+    was = "was" if len(outlook.reassigned) == 1 else "were"
+    return (
+        f"{listed(outlook.reassigned)} {was} adopted, and then reassigned in Kafka by others: "
+        "`adopt` takes over what Kafka has now, `apply --moves` moves it back"
+    )
 
 
 def out_of_sync_line(outlook: PlanOutlook) -> str | None:

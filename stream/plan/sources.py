@@ -15,7 +15,13 @@ from spu_assigner.stream.plan.applied import AppliedRecords, Notes, notes, open_
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.decision import make_plan, remaining
 from spu_assigner.stream.plan.model import ChangeKind, KafkaCluster, Maps, TopicsPlan, Wanted
-from spu_assigner.stream.plan.outlook import PlanOutlook, out_of_sync, plan_outlook, unmapped_topics
+from spu_assigner.stream.plan.outlook import (
+    PlanOutlook,
+    out_of_sync,
+    plan_outlook,
+    reassigned_topics,
+    unmapped_topics,
+)
 from spu_assigner.stream.plan.plan_file import require_fresh
 from spu_assigner.stream.plan.target_cluster import Target
 from spu_assigner.stream.plan.wanted_maps import maps_of_file, matcher, read_maps
@@ -116,7 +122,11 @@ def outlook_now(
         outlook = plan_outlook(
             plan, found.cluster, sizes, unmapped=outlook.unmapped, throttle=throttle
         )
-    return replace(outlook, out_of_sync=out_of_sync(found.maps, found.cluster))
+    return replace(
+        outlook,
+        reassigned=reassigned_topics(plan, found.maps),
+        out_of_sync=out_of_sync(found.maps, found.cluster),
+    )
 
 
 def saved_plan(

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MAP_SIZE_MAX, SPU_ID_MAX, is_legal_name
-from spu_assigner.core.base.records import EntryKind, ReplicaMap, Status, Wait, Waiting
+from spu_assigner.core.base.records import EntryKind, Mode, ReplicaMap, Status, Wait, Waiting
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.connection import Connection
@@ -78,6 +78,9 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
             replication_factor=0 if found is None or lists is None else found.replication_factor,
             lengths=None if found is None or lists is None else found.wanted_lengths,
             is_released=_is_release(message),
+            is_adopted=found is not None
+            and found.reason is not None
+            and found.reason.mode is Mode.ADOPTED,
             released_at=released.get(topic),
         )
     waiting = {

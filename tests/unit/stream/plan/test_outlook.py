@@ -12,8 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.plan.decision import make_plan
-from spu_assigner.stream.plan.model import KafkaCluster, Maps, Partition, ReplicaSizes, TopicsPlan
-from spu_assigner.stream.plan.outlook import PlanOutlook, out_of_sync, plan_outlook, unmapped_topics
+from spu_assigner.stream.plan.model import (
+    KafkaCluster,
+    Maps,
+    Partition,
+    ReplicaSizes,
+    TopicsPlan,
+    Wanted,
+)
+from spu_assigner.stream.plan.outlook import (
+    PlanOutlook,
+    out_of_sync,
+    plan_outlook,
+    reassigned_topics,
+    unmapped_topics,
+)
 from spu_assigner.stream.plan.outlook_rendering import (
     copy_text,
     last_lines,
@@ -161,6 +174,25 @@ def test_partitions_that_kafka_only_adds_replicas_to_are_reported() -> None:
     ]
 
 
+def test_moves_that_take_back_what_others_did_are_named() -> None:
+    """Somebody reassigns an adopted topic; `apply --moves` would undo that without a word."""
+    cluster = kafka({"theirs": [[2, 1]], "ours": [[2, 1]], "same": [[1, 2]]})
+    asked = maps({"ours": [[1, 2]]})
+    topics = {
+        name: Wanted(replicas=((1, 2),), replication_factor=2, is_adopted=True)
+        for name in ("theirs", "same")
+    }
+    asked = replace(asked, topics={**asked.topics, **topics})
+    plan, _ = looked(asked, cluster)
+    assert {*plan.moves} == {"ours", "theirs"}
+    found = reassigned_topics(plan, asked)
+    assert found == ("theirs",)
+    assert last_lines(PlanOutlook(reassigned=found)) == [
+        "theirs was adopted, and then reassigned in Kafka by others: `adopt` takes over what Kafka "
+        "has now, `apply --moves` moves it back"
+    ]
+
+
 def test_only_topics_that_were_asked_for_count_as_unmapped() -> None:
     """As `--topics` says."""
     cluster = kafka({"team-a": [[1]], "other": [[1]]})
@@ -235,7 +267,7 @@ def test_the_plan_for_programs_has_the_outlook_beside_what_it_had() -> None:
     plan, outlook = vast("t")
     plain, document = plan_json(plan), plan_json(plan, outlook)
     assert {key: document[key] for key in plain} == plain
-    assert {*document} - {*plain} == {"unmapped", "out_of_sync", "load"}
+    assert {*document} - {*plain} == {"unmapped", "reassigned", "out_of_sync", "load"}
     assert document["load"]["bytes_to_copy"] == 300 * MIB
     assert document["load"]["brokers"][2] == {
         "broker": 3,
