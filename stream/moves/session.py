@@ -56,6 +56,17 @@ def moving(
             output.end()
 
 
+def require_free_seat(connection: Connection) -> None:
+    """Return if no other process moves partitions: for who changes something before he moves.
+
+    Raises:
+        SeatTakenError: another process does.
+        MovesError, ClientError: Kafka does not answer, or a right is missing.
+    """
+    with Seat(connection) as seat:
+        seat.sit()
+
+
 def cancel(connection: Connection) -> tuple[str, list[str]]:
     """Take back what a run has under way, be it alive or not; a line, and what is left to do.
 

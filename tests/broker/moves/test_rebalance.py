@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
+from spu_assigner.stream.moves.run_record import Seat
 from support.job.operator import Operator
 from support.kafka.moving import COMMAND, SECONDS_MAX, Mover
 
@@ -45,6 +46,12 @@ def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
             assert moves == "moves    1 partition, 512.1 KiB to copy, in 1 wave"
             assert even == "even     Kafka shows every list as it is mapped"
             assert on_three(operator) == 1
+
+            with Seat(operator.settings().connection()) as other:
+                other.sit()
+                refused = operator(*asked)
+            assert (refused.exit_code, refused.stdout) == (1, "")  # The maps are as they were.
+            assert "another process moves partitions" in refused.stderr
 
             killed = subprocess.run(
                 [*COMMAND, *asked],
