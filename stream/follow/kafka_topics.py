@@ -7,6 +7,7 @@ mapped, or not seen yet. The other way round it would look like a topic that oth
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,9 @@ from spu_assigner.stream.shard.clusters import entry_key
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
-REQUEST_MS_MAX: Final = 30_000  # the controller answers in milliseconds
+REQUEST_MS_MAX: Final = 5_000  # the controller answers in milliseconds
+BOOTSTRAP_MS_MAX: Final = 30_000
+TRIES_MAX: Final = 3
 
 
 class WatchedTopics:
@@ -80,34 +83,48 @@ class WatchedTopics:
 
     def close(self) -> None:
         self.target.__exit__()
-        if self._admin is not None:
-            self._admin.close()
+        self._close_admin()
 
     def _reassigned(self) -> dict[str, list[int]]:
-        """By topic, the partitions that Kafka is moving."""
+        """By topic, the partitions that Kafka is moving.
+
+        Asked again by a new client: one goes on asking the broker that it took for the
+        controller, for as long as that is down.
+        """
         from kafka.admin import KafkaAdminClient
         from kafka.errors import ClusterAuthorizationFailedError, KafkaError
 
-        found: dict[str, list[int]] = {}
-        try:
-            if self._admin is None:
-                self._admin = KafkaAdminClient(
-                    request_timeout_ms=REQUEST_MS_MAX,
-                    bootstrap_timeout_ms=REQUEST_MS_MAX,
-                    **self._connection.kafka_python(),
-                )
-            for place in self._admin.list_partition_reassignments():
-                found.setdefault(place.topic, []).append(place.partition)
-        except ClusterAuthorizationFailedError as reason:
-            raise AccessError(
-                f"this user may not see what Kafka reassigns (Describe the cluster); {GRANTING}"
-            ) from reason
-        except (KafkaError, OSError) as reason:
-            raise ClientError(
-                f"Kafka at {self._connection.bootstrap_servers} does not say which partitions it "
-                f"reassigns: {reason}; check that all of its brokers run"
-            ) from reason
-        return found
+        cause: Exception | None = None
+        for _ in range(TRIES_MAX):
+            try:
+                if self._admin is None:
+                    self._admin = KafkaAdminClient(
+                        request_timeout_ms=REQUEST_MS_MAX,
+                        bootstrap_timeout_ms=BOOTSTRAP_MS_MAX,
+                        **self._connection.kafka_python(),
+                    )
+                found: dict[str, list[int]] = {}
+                for place in self._admin.list_partition_reassignments():
+                    found.setdefault(place.topic, []).append(place.partition)
+            except ClusterAuthorizationFailedError as reason:
+                raise AccessError(
+                    f"this user may not see what Kafka reassigns (Describe the cluster); {GRANTING}"
+                ) from reason
+            except (KafkaError, OSError, RuntimeError) as reason:  # The last: no controller.
+                cause = reason
+                self._close_admin()
+            else:
+                return found
+        raise ClientError(
+            f"Kafka at {self._connection.bootstrap_servers} does not say which partitions it "
+            f"reassigns: {cause}; check that all of its brokers run"
+        ) from cause
+
+    def _close_admin(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            with suppress(Exception):  # It is not needed any more, whatever has become of it.
+                admin.close()
 
 
 class PublishedReader:
