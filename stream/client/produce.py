@@ -388,7 +388,8 @@ def _not_answered(awaited: Awaited, seconds: float) -> str:
         return f"still waiting for SPUs or slots after {seconds:g} s: {named}; they stay in line"
     return (
         f"not answered within {seconds:g} s: {named}; is the job running on these topics? "
-        "An event whose id was used before is not answered"
+        "It answers what was sent also when it starts later. An event whose id was used before is "
+        "not answered"
     )
 
 

@@ -85,7 +85,7 @@ class Rebalancing:
         if not is_answered:
             raise RebalanceError(
                 f"the job did not answer within {wait_seconds:g} s; check that it runs on these "
-                "topics, and run this again"
+                "topics, and run this again; it rebalances also when it starts later"
             )
         if event.event_id in exchange.rejected:
             raise RebalanceError(

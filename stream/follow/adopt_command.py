@@ -9,6 +9,7 @@ import click
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
 from spu_assigner.stream.common.interrupts import Interrupts
+from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.config.command_options import (
     OneForErrors,
     broker_options,
@@ -143,8 +144,8 @@ def adopt(
             click.echo(line)
     if report.unanswered:
         click.echo(
-            f"adopt: {report.unanswered} events were not answered within {wait_seconds:g} s; is "
-            "the job running on these topics? Run this again: what is equal by then is not sent",
+            f"adopt: {counted(report.unanswered, 'event')} not answered within {wait_seconds:g} s; "
+            "is the job running on these topics? Run this again: what is equal by then is not sent",
             err=True,
         )
         return NOT_ANSWERED

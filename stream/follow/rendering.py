@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicCreate, TopicRelease
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.config.command_options import Form
 from spu_assigner.stream.follow.decision import Announcement, MembershipDecision, Sightings
 
@@ -167,7 +167,9 @@ class Progress:
                 finally:
                     self._bar = None
         else:
-            click.echo(f"{self._command}: sends {count:,} events and waits for answers", err=True)
+            click.echo(
+                f"{self._command}: sends {counted(count, 'event')} and waits for answers", err=True
+            )
             sys.stderr.flush()
             yield
 
