@@ -62,7 +62,7 @@ def faults(bench: Bench) -> dict[str, Any]:
         time.sleep(AWAY_SECONDS)
     bench.require_end(process)
     bench.require_whole(BEFORE, file)
-    found["controller_changed_in_a_wave"] = "whole"
+    found["controller_restarted_in_a_wave"] = "whole"
     bench.map(AFTER)
     process = under_way(bench)
     begun = time.monotonic()
