@@ -42,6 +42,7 @@ _BY_HAND: Final = (
     "STATIC_BROKER_CONFIG",
 )
 MIN_IN_SYNC: Final = "min.insync.replicas"
+NOT_ALIVE: Final = "it is not alive"  # why a broker's setting is not changed
 _LOGGER: Final = logging.getLogger("kafka")
 _LOGGER.addHandler(logging.NullHandler())  # What goes wrong is raised.
 _LOGGER.propagate = False
@@ -104,12 +105,7 @@ class Reassigner:
         Raises:
             MovesError: Kafka does not answer.
         """
-        found = self._ask("its brokers", lambda client: client.describe_cluster())
-        return {
-            int(each["broker_id"]): each["rack"]
-            for each in found["brokers"]
-            if not each.get("is_fenced")
-        }
+        return self._ask("its brokers", _alive)
 
     def shapes(self, topics: Iterable[str] | None = None) -> dict[Partition, PartitionShape]:
         """Partitions of these topics, or of all; without topics that are not there.
@@ -230,25 +226,25 @@ class Reassigner:
     def settings(self, places: Iterable[Place], *, with_defaults: bool = False) -> Values:
         """What is set of these settings: by hand, or also by default.
 
-        Of brokers that are not alive, and topics that are not there, nothing is known.
+        Without those of brokers that are not alive: only the broker itself can be asked.
 
         Raises:
             MovesError: Kafka does not answer, or this user may not ask.
         """
         from kafka.admin import ConfigFilterType
 
-        resources = _by_resource(places)
-        values: dict[Place, str | None] = {
-            (where, name): None for where, names in resources.items() for name in names
-        }
-        for part in _parts(self._reachable(resources)):
-            found = self._ask(
+        values: dict[Place, str | None] = {}
+        for part in _parts(_by_resource(places)):
+            found = self._ask_of(
+                part,
                 "for settings",
                 lambda client, part=part: client.describe_configs(  # type: ignore[misc]  # likewise
                     [_resource(where, names) for where, names in part.items()],
                     config_filter=ConfigFilterType.ALL,
                 ),
             )
+            if found is None:
+                continue
             for where, names in part.items():
                 kind = "broker" if isinstance(where, int) else "topic"
                 told = found.get(kind, {}).get(str(where), {})
@@ -261,14 +257,15 @@ class Reassigner:
     def change(self, values: Values) -> dict[Place, str]:
         """Set, or remove (None), settings; those that Kafka refuses, with its reason.
 
+        Those of a broker that is not alive have NOT_ALIVE; if it died meanwhile they may be set.
+
         Raises:
             MovesError: Kafka does not answer.
         """
         from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-        reachable = self._reachable(_by_resource(values))
-        failures = {at: "it is not alive" for at in values if at[0] not in reachable}
-        for part in _parts(reachable):
+        failures: dict[Place, str] = {}
+        for part in _parts(_by_resource(values)):
             resources = [
                 ConfigResource(
                     ConfigResourceType.BROKER
@@ -284,7 +281,8 @@ class Reassigner:
                 )
                 for where, names in part.items()
             ]
-            answer = self._ask(
+            answer = self._ask_of(
+                part,
                 "to change settings",
                 lambda client, resources=resources: client.alter_configs(  # type: ignore[misc]  # likewise
                     resources, raise_on_unknown=False, incremental=True
@@ -292,15 +290,32 @@ class Reassigner:
             )
             for where, names in part.items():
                 kind = "broker" if isinstance(where, int) else "topic"
-                result = answer.get(kind, {}).get(str(where), "no answer")
+                result = (
+                    NOT_ALIVE
+                    if answer is None
+                    else answer.get(kind, {}).get(str(where), "no answer")
+                )
                 if result != "OK":
                     failures |= {(where, name): result for name in names}
         return failures
 
-    def _reachable(self, resources: Mapping[int | str, list[str]]) -> dict[int | str, list[str]]:
-        """Without brokers that are not alive: each is asked for its own settings."""
-        alive = self.brokers() if any(isinstance(where, int) for where in resources) else {}
-        return {at: names for at, names in resources.items() if isinstance(at, str) or at in alive}
+    def _ask_of(
+        self,
+        part: Mapping[int | str, list[str]],
+        what: str,
+        request: Callable[[KafkaAdminClient], _T],
+    ) -> _T | None:
+        """Ask for a part's settings; None: they are of a broker that is not alive, or dies now.
+
+        Who is alive is looked at before each try: one that was killed is fenced some seconds later.
+        """
+        broker = next(iter(part))
+        return self._ask(
+            what,
+            lambda client: (
+                request(client) if isinstance(broker, str) or broker in _alive(client) else None
+            ),
+        )
 
     def _ask(self, what: str, request: Callable[[KafkaAdminClient], _T]) -> _T:
         """Ask, again while nobody answers.
@@ -339,6 +354,14 @@ class Reassigner:
                 **self._connection.kafka_python(),
             )
         return self._client
+
+
+def _alive(client: KafkaAdminClient) -> dict[int, str | None]:
+    return {
+        int(each["broker_id"]): each["rack"]
+        for each in client.describe_cluster()["brokers"]
+        if not each.get("is_fenced")
+    }
 
 
 def _by_resource(places: Iterable[Place]) -> dict[int | str, list[str]]:

@@ -2,13 +2,14 @@
 
 Rules: a rate on each broker of a partition that copies something, the partitions on their topics,
 as Kafka's own tool does. What is set is recorded first, with what was there before. It is taken
-back only while it is what was recorded: a value that somebody else has set since then is theirs.
+back only while it is what was recorded: a value that somebody else has set since then is theirs. Of
+a broker that is not alive it is not known, and stays recorded until it is.
 Pure functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,8 @@ RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throt
 LEADERS: Final = "leader.replication.throttled.replicas"
 FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
-# Of a broker or a topic, and the setting's name: what it is set to; None: it is not set.
+# Of a broker or a topic, and the setting's name: what it is set to; None: it is not set. Without a
+# place: it is of a broker that is not alive.
 Place = tuple[int | str, str]
 Values = Mapping[Place, str | None]
 
@@ -35,6 +37,7 @@ class Clearing:
 
     changes: Values  # what is to be set; None: to be removed
     changed: tuple[Place, ...] = ()  # somebody else has changed them since: they are left alone
+    owed: tuple[Place, ...] = ()  # of brokers that are not alive: to be taken back later
 
 
 def place(value: ThrottleValue) -> Place:
@@ -110,13 +113,30 @@ def clearing(recorded: Iterable[ThrottleValue], current: Values) -> Clearing:
     """How recorded settings are taken back, where they are what was recorded."""
     changes: dict[Place, str | None] = {}
     changed: list[Place] = []
+    owed: list[Place] = []
     for each in recorded:
         at = place(each)
-        if current.get(at) in (each.value, each.before):
+        if at not in current:
+            owed.append(at)
+        elif current[at] in (each.value, each.before):
             changes[at] = each.before  # Also where it is so: a broker may lag behind.
         else:
             changed.append(at)
-    return Clearing(changes=changes, changed=tuple(changed))
+    return Clearing(changes=changes, changed=tuple(changed), owed=tuple(owed))
+
+
+def owed_lines(owed: Collection[Place], recorded: Iterable[ThrottleValue]) -> list[str]:
+    """What each broker that is not alive may still have of a throttle, and what to do."""
+    texts: dict[int | str, list[str]] = {}
+    for each in recorded:
+        if (at := place(each)) in owed:
+            was = "not set" if each.before is None else each.before
+            texts.setdefault(at[0], []).append(f"{each.setting}={each.value} (before: {was})")
+    return [
+        f"{where_text(where)} is not alive and may still have {' and '.join(settings)}; start it "
+        "and run again, which sets them as before"
+        for where, settings in texts.items()
+    ]
 
 
 def where_text(where: int | str) -> str:

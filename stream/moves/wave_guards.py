@@ -10,6 +10,7 @@ from spu_assigner.schemas.messages.wire import MovedPartition, ThrottleValue
 from spu_assigner.stream.moves.progress import MovesOutput
 from spu_assigner.stream.moves.reassigning import (
     MIN_IN_SYNC,
+    NOT_ALIVE,
     RIGHTS,
     MovesError,
     Partition,
@@ -21,6 +22,7 @@ from spu_assigner.stream.moves.throttle import (
     ForeignThrottleError,
     Place,
     clearing,
+    owed_lines,
     place,
     to_record,
     wave_values,
@@ -36,10 +38,10 @@ class UnhealthyError(MovesError):
 
 
 class RefusedThrottleError(MovesError):
-    """Kafka does not take a throttle.
+    """Kafka does not take a throttle, or a broker dies before it has it.
 
     Args:
-        places: of the settings that it refuses: they are as they were.
+        places: of the settings that Kafka refuses: they are as they were.
     """
 
     def __init__(self, message: str, places: Collection[Place]) -> None:
@@ -105,21 +107,19 @@ class WaveThrottle:
     ) -> tuple[ThrottleValue, ...]:
         """What is to be recorded before it is set for a wave, with what is recorded already.
 
+        Nothing is set on a broker that is not alive: it copies nothing.
+
         Raises:
             ForeignThrottleError: somebody else has set one.
         """
         if self._rate is None:
             return recorded
-        alive = self._kafka.brokers()
-        values = {
-            (where, name): value
-            for (where, name), value in wave_values(wave, self._rate).items()
-            if isinstance(where, str) or where in alive
-        }
+        wanted = wave_values(wave, self._rate)
         deadline = time.monotonic() + SEEN_SECONDS_MAX
         while True:
             try:
-                current = self._kafka.settings(values)
+                current = self._kafka.settings(wanted)
+                values = {at: value for at, value in wanted.items() if at in current}
                 return to_record(values, current, recorded, force=self._force)
             except ForeignThrottleError:
                 # It may be that of the wave before, which a broker still shows.
@@ -137,10 +137,10 @@ class WaveThrottle:
 
         Args:
             recorded: what was recorded before this wave: what of it somebody else has changed
-                since is left as it is.
+                since is left as it is, and what a broker that is not alive has.
 
         Raises:
-            RefusedThrottleError: Kafka refuses.
+            RefusedThrottleError: Kafka refuses, or a broker died just now.
         """
         known = {place(each): each for each in recorded}
         current = self._kafka.settings(known)
@@ -148,16 +148,25 @@ class WaveThrottle:
             at: each.value
             for each in throttles
             for at in [place(each)]
-            if at not in known or current[at] in (each.value, each.before)
+            if at not in known or (at in current and current[at] in (each.value, each.before))
         }
         self._is_used = self._is_used or bool(changes)
-        if failures := self._kafka.change(changes):
-            (where, setting), reason = next(iter(failures.items()))
+        failures = self._kafka.change(changes)
+        refused = {at: reason for at, reason in failures.items() if reason != NOT_ALIVE}
+        if refused:
+            (where, setting), reason = next(iter(refused.items()))
             raise RefusedThrottleError(
                 f"the throttle cannot be set: {where_text(where)} refuses {setting} "
                 f"({' '.join(reason.split())}); {RIGHTS}, or run without --throttle; nothing more "
                 "was begun",
-                failures.keys() - known.keys(),
+                refused.keys() - known.keys(),
+            )
+        if failures:
+            where, _ = next(iter(failures))
+            raise RefusedThrottleError(
+                f"the throttle cannot be set: {where_text(where)} is not alive any more; start "
+                "it, or run again to go on without it; nothing more was begun",
+                (),
             )
 
     def remove(
@@ -184,9 +193,12 @@ class WaveThrottle:
         failures = {
             at: why for at, why in failures.items() if isinstance(at[0], int) or at[0] in there
         }
+        owed = {*found.owed, *(at for at, why in failures.items() if why == NOT_ALIVE)}
         texts = [
             f"{where_text(where)}: {setting} could not be removed ({' '.join(reason.split())}); "
             "run again to remove it"
             for (where, setting), reason in failures.items()
+            if (where, setting) not in owed
         ]
-        return tuple(each for each in recorded if place(each) in failures), texts
+        left = tuple(each for each in recorded if place(each) in owed | failures.keys())
+        return left, [*owed_lines(owed, left), *texts]

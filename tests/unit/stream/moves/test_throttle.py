@@ -13,6 +13,7 @@ from spu_assigner.stream.moves.throttle import (
     ForeignThrottleError,
     Place,
     clearing,
+    owed_lines,
     place,
     to_record,
     wave_values,
@@ -73,6 +74,20 @@ def test_what_somebody_has_changed_since_is_left_alone() -> None:
     assert (found.changes, found.changed) == ({}, (PLACES[0],))
 
 
+def test_what_a_dead_broker_has_is_owed_and_not_changed_by_others() -> None:
+    """Nobody knows what it is set to: it stays recorded, and the rest is given back."""
+    values = {PLACES[0]: "7", PLACES[1]: "7", PLACES[2]: "7"}
+    recorded = to_record(values, {PLACES[0]: "5", PLACES[2]: "6"}, (), force=True)
+    found = clearing(recorded, {PLACES[2]: "7"})
+    assert (found.changes, found.changed) == ({PLACES[2]: "6"}, ())
+    assert found.owed == (PLACES[0], PLACES[1])
+    assert owed_lines(found.owed, recorded) == [
+        "broker 1 is not alive and may still have leader.replication.throttled.rate=7 (before: 5) "
+        "and follower.replication.throttled.rate=7 (before: not set); start it and run again, "
+        "which sets them as before"
+    ]
+
+
 VALUES = st.none() | st.sampled_from(["5", "7", "9"])
 
 
@@ -80,15 +95,22 @@ VALUES = st.none() | st.sampled_from(["5", "7", "9"])
     st.dictionaries(st.sampled_from(PLACES), st.sampled_from(["7", "9"])),
     st.fixed_dictionaries(dict.fromkeys(PLACES, VALUES)),
     st.sets(st.sampled_from(PLACES)),
+    st.sets(st.sampled_from([1, 2])),
 )
 def test_killed_anywhere_all_is_as_before_in_the_end(
-    values: dict[Place, str], before: dict[Place, str | None], reached: set[Place]
+    values: dict[Place, str],
+    before: dict[Place, str | None],
+    reached: set[Place],
+    dead: set[int | str],
 ) -> None:
-    """Of what is recorded, any part may have been set when the run is killed."""
+    """Any part of what is recorded may be set when the run is killed, and some brokers dead."""
     recorded = to_record(values, before, (), force=True)
     now = dict(before)
     for each in recorded:
         if place(each) in reached:
             now[place(each)] = each.value
-    now |= clearing(recorded, now).changes
+    first = clearing(recorded, {at: value for at, value in now.items() if at[0] not in dead})
+    now |= first.changes
+    left = [each for each in recorded if place(each) in first.owed]
+    now |= clearing(left, now).changes  # They are alive again.
     assert now == before
