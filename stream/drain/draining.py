@@ -27,8 +27,9 @@ from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import SPU_EVENTS
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.reassigning import Reassigner
-from spu_assigner.stream.moves.runner import MovesReport, MovesRunner
+from spu_assigner.stream.moves.runner import MovesRunner
 from spu_assigner.stream.moves.session import moving
+from spu_assigner.stream.moves.status import MovesReport
 from spu_assigner.stream.plan.model import Maps
 from spu_assigner.stream.plan.rendering import move_lines
 from spu_assigner.stream.plan.sources import PlanRequest, plan_now

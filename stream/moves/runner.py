@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import (
@@ -32,7 +32,13 @@ from spu_assigner.stream.moves.reassigning import (
     Reassigner,
 )
 from spu_assigner.stream.moves.run_record import Seat, SeatTakenError, begun_run
-from spu_assigner.stream.moves.status import MoveProgress, fault_text, place_of, progresses_of
+from spu_assigner.stream.moves.status import (
+    MoveProgress,
+    MovesReport,
+    fault_text,
+    place_of,
+    progresses_of,
+)
 from spu_assigner.stream.moves.throttle import place
 from spu_assigner.stream.moves.wave_guards import (
     RefusedThrottleError,
@@ -56,21 +62,6 @@ NOTED_SECONDS: Final = 5.0  # between records of how far a wave is
 FAILURES_MAX: Final = 10  # that are recorded; the command shows all
 CANCEL_SECONDS_MAX: Final = 4.0
 CANCEL_QUIET_SECONDS: Final = 0.5  # a run that was overtaken may just have started some
-
-
-@dataclass(slots=True, kw_only=True)
-class MovesReport:
-    """What became of moves."""
-
-    moved: list[Partition] = field(default_factory=list)
-    failed: dict[Partition, str] = field(default_factory=dict)
-    left: int = 0  # that were not begun
-    stopped: str | None = None  # why no more were begun
-    throttles: list[str] = field(default_factory=list)  # settings that could not be removed
-
-    @property
-    def is_whole(self) -> bool:
-        return not (self.failed or self.left or self.throttles)
 
 
 class MovesRunner:

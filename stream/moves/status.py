@@ -1,9 +1,9 @@
-"""What has become of a move, and whether the cluster bears more of them: pure functions."""
+"""What has become of moves, and whether the cluster bears more of them: pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +22,21 @@ class MoveProgress(StrEnum):
     DONE = "done"
     GONE = "gone"  # the topic was deleted, or made again
     OTHERS = "others"  # the partition has another list, or is being moved elsewhere
+
+
+@dataclass(slots=True, kw_only=True)
+class MovesReport:
+    """What became of moves."""
+
+    moved: list[Partition] = field(default_factory=list)
+    failed: dict[Partition, str] = field(default_factory=dict)
+    left: int = 0  # that were not begun
+    stopped: str | None = None  # why no more were begun
+    throttles: list[str] = field(default_factory=list)  # settings that could not be removed
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.failed or self.left or self.throttles)
 
 
 def place_of(move: MovedPartition) -> Partition:

@@ -9,7 +9,7 @@ from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.kafka.errors import GRANTING
-from spu_assigner.stream.moves.runner import MovesReport
+from spu_assigner.stream.moves.status import MovesReport
 from spu_assigner.stream.plan.applied import Notes
 from spu_assigner.stream.plan.apply import ApplyReport
 from spu_assigner.stream.plan.decision import GONE, GONE_FACT, GONE_FIX
