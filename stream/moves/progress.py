@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import click
-from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.moves.waves import copied_bytes
@@ -31,6 +31,17 @@ class MovesOutput:
         self._total = 0
         self._done = 0  # of the waves that have ended
         self._begun = self._wave_begun = time.monotonic()
+
+    def resumed(self, left: MovesRun, *, not_begun: int) -> None:
+        """What a run that was killed has left, and how many moves of it Kafka has not begun."""
+        if not left.moves:
+            self.say(f"apply: removes the throttle that {left.holder} has left")
+            return
+        again = f"; {not_begun} of it not begun, planned again" if not_begun else ""
+        self.say(
+            f"apply: resumes a wave of {counted(len(left.moves), 'partition')} that "
+            f"{left.holder} has left{again}"
+        )
 
     def planned(self, moves: Sequence[MovedPartition], waves: int) -> None:
         """What is to be moved, before the first wave."""

@@ -5,14 +5,15 @@
 
 A wave: record it with its throttle; set the throttle; give Kafka the new lists; wait; remove the
 throttle; elect preferred leaders; record that it is over. Killed anywhere, the next run finds the
-record, compares it with Kafka, and does what is left of it, step by step the same: whatever was
-done already is seen to be done. Between two waves the cluster is looked at again.
+record, compares it with Kafka, and finishes what is under way, step by step the same: whatever was
+done already is seen to be done. Before each wave the cluster is looked at; nothing that Kafka does
+not move yet is begun without that.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -96,34 +97,35 @@ class MovesRunner:
     def resume(self) -> None:
         """Finish the wave, and remove the throttle, that a run which was killed has left.
 
+        What Kafka does not move yet is not begun here: the next plan has it, and `carry_out` looks
+        at the cluster first.
+
         Raises:
             MovesError, ClientError: it cannot be done now; all stays recorded.
         """
         left = self._seat.latest
         if left is None or not (left.moves or left.throttles):
             return
-        wave = left.wave - bool(left.moves)
-        begun = replace(self._run, throttles=left.throttles, wave=wave, waves=left.wave)
-        self._run = replace(
-            begun,
-            moves_total=len(left.moves),
-            bytes_total=sum(map(copied_bytes, left.moves)),
-        )
+        number = left.wave - bool(left.moves)
+        self._run = replace(self._run, throttles=left.throttles, wave=number, waves=left.wave)
         if left.state is MovesState.CANCELLED:
+            begun = self._run
             self._output.say("apply: an `apply --cancel` broke off; it is finished first")
             self.cancel(left)
             self._run = replace(begun, throttles=self._run.throttles)
-        elif left.moves:
-            self._output.say(
-                f"apply: resumes a wave of {counted(len(left.moves), 'partition')} that "
-                f"{left.holder} has left"
-            )
-            if self._throttle.is_another_rate(left.throttles):
-                self._record(left.moves, self._cleared())
-            self._wave(left.moves)
-        else:
-            self._output.say(f"apply: removes the throttle that {left.holder} has left")
-            self._record((), self._cleared())
+            return
+        states = self._states(left.moves)
+        wave = [each for each in left.moves if states[place_of(each)] is not MoveProgress.TO_START]
+        self._run = replace(
+            self._run,
+            moves_total=len(wave),
+            bytes_total=sum(map(copied_bytes, wave)),
+        )
+        self._output.resumed(left, not_begun=len(left.moves) - len(wave))
+        if not wave or self._throttle.is_another_rate(left.throttles):
+            self._record(wave, self._cleared())
+        if wave:
+            self._wave(wave, states)
 
     def carry_out(
         self, moves: Sequence[MovedPartition], *, bytes_max: int | None = None
@@ -166,7 +168,7 @@ class MovesRunner:
                 break
             taken = {place_of(each) for each in wave}
             left = [each for each in left if place_of(each) not in taken]
-            self._wave(wave)
+            self._wave(wave, self._states(wave))
         self.report.left = len(left) + beyond
         if self._run.moves_total or self._seat.is_open:  # Else it stays that of the run before.
             state = MovesState.DONE if self.report.is_whole else MovesState.STOPPED
@@ -261,12 +263,13 @@ class MovesRunner:
             force=options.force,
         )
 
-    def _wave(self, wave: Sequence[MovedPartition]) -> None:
-        """Carry out one wave, or what is left of it."""
+    def _wave(
+        self, wave: Sequence[MovedPartition], states: Mapping[Partition, MoveProgress]
+    ) -> None:
+        """Carry out one wave, or what is under way of it."""
         self._output.wave_begins()
         number = self._run.wave + 1
         self._run = replace(self._run, wave=number)
-        states = self._states(wave)
         left = [each for each in wave if states[place_of(each)] in _NOT_ENDED]
         recorded = self._run.throttles
         throttles = self._throttle.of_wave(left, recorded)
