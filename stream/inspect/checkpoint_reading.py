@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +86,11 @@ class Inspection:
 
 
 def inspect_checkpoint(
-    checkpoint: str, *, batch: int | None = None, spark: SparkSession | None = None
+    checkpoint: str,
+    *,
+    batch: int | None = None,
+    spark: SparkSession | None = None,
+    starting: Callable[[], None] = lambda: None,
 ) -> Inspection:
     """Read a checkpoint's state.
 
@@ -94,6 +98,7 @@ def inspect_checkpoint(
         checkpoint: a folder or a URL of Hadoop's.
         batch: a committed batch that is still kept; the last one by default.
         spark: by default the active session, or one that is made for this and stopped after it.
+        starting: called before Spark is asked, which takes seconds to start.
 
     Raises:
         NoCheckpointError: nothing was committed there.
@@ -106,6 +111,7 @@ def inspect_checkpoint(
         # Known in an instant; Spark takes seconds to start.
         folder = Path(place)
         _check_names(place, sorted(os.listdir(folder)) if folder.is_dir() else None)
+    starting()
     with _session(spark, place) as session:
         for _ in range(TRIES_MAX):
             found = _read(session, place, batch)

@@ -72,7 +72,7 @@ def inspect(
     if topic is not None and cluster_id is None:
         raise click.UsageError("--topic goes with --cluster")
     place = Settings.load(flags={"checkpoint": checkpoint}, file=config).checkpoint
-    found = inspect_checkpoint(place, batch=batch)
+    found = inspect_checkpoint(place, batch=batch, starting=_say_starting)
     clusters = cluster_reports(found, cluster_id=cluster_id, topic=topic)
     if plot is not None:
         _draw(found, [each.cluster_id for each in clusters], plot)
@@ -88,6 +88,12 @@ def inspect(
     if plot is not None:
         click.echo(f"\nplot        {plot}")
     return 0
+
+
+def _say_starting() -> None:
+    """To a person who waits; a program that reads both streams expects no such line."""
+    if sys.stderr.isatty():
+        click.echo("inspect: starts Spark to read the checkpoint, which takes seconds", err=True)
 
 
 def _draw(found: Inspection, cluster_ids: list[str], file: Path) -> None:

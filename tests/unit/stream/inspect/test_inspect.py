@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.inspect import checkpoint_reading, command
 from spu_assigner.stream.inspect.checkpoint_reading import (
     BatchNotKeptError,
     Inspection,
@@ -314,6 +316,22 @@ def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: P
         inspect_checkpoint(str(tmp_path))
 
 
+def test_a_person_is_told_that_spark_starts_and_a_program_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was on the screen for six seconds, or sixteen on a machine under load."""
+    for name in ("metadata", "offsets"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(checkpoint_reading, "_session", lambda *_: nullcontext(None))
+    monkeypatch.setattr(checkpoint_reading, "_read", lambda *_: inspection(busy()))
+    said = []
+    for is_person in (True, False):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda it=is_person: it)
+        inspect_checkpoint(str(tmp_path), starting=command._say_starting)
+        said.append(capsys.readouterr().err)
+    assert said == ["inspect: starts Spark to read the checkpoint, which takes seconds\n", ""]
+
+
 def test_a_batch_not_kept_says_which_are() -> None:
     """So that the next try is the right one."""
     error = BatchNotKeptError(checkpoint="/c", batch=1, kept=[3, 4, 5, 9])
@@ -337,7 +355,7 @@ def test_the_command_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Table, JSON and picture of the same state."""
     asked: list[Any] = []
 
-    def read(place: str, *, batch: int | None) -> Inspection:
+    def read(place: str, *, batch: int | None, **_: Any) -> Inspection:
         asked.append((place, batch))
         return inspection(busy())
 
