@@ -96,11 +96,13 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
     blocks: list[IdMatrix] = []
     done = 0
     while done < partitions:
-        field = _field(loads, held, led, replicas, start + done)
+        field = field_of(loads, held, led, replicas, start + done)
         if field is None:
             break
-        count = _lists_under_one_rule(field, partitions - done, replicas)
-        rows = _place(field, count, replicas, (start + done) % 2**32)
+        count = lists_under_one_rule(field, partitions - done, replicas)
+        seed = (start + done) % 2**32
+        quotas, leaders = _quotas(field, count, replicas, seed)
+        rows = filled(field, quotas, leaders, replicas, seed)
         blocks.append(rows)
         done += count
         if done == partitions:
@@ -112,11 +114,22 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
     return np.concatenate(blocks) if blocks else np.zeros((0, replicas), dtype=np.int32)
 
 
-def _field(
-    loads: Loads, held: CountArray, led: CountArray, replicas: int, start: int
+def field_of(
+    loads: Loads,
+    held: CountArray,
+    led: CountArray,
+    replicas: int,
+    start: int,
+    *,
+    room: CountArray | None = None,
 ) -> Field | None:
-    """The ring with these counts; None when it has fewer SPUs than a list."""
-    members = np.flatnonzero(held < loads.capacities)
+    """The ring with these counts; None when it has fewer SPUs than a list.
+
+    `room` says how many replicas each SPU can take; None: as many as it has free slots.
+    """
+    if room is None:
+        room = loads.capacities.astype(np.int64) - held
+    members = np.flatnonzero(room > 0)
     if len(members) < replicas:
         return None
     positions = (np.arange(len(members)) - start % len(members)) % len(members)
@@ -139,14 +152,14 @@ def _field(
         capacities=capacities,
         replicas=held[members],
         leaders=led[members],
-        free=capacities - held[members],
+        free=room[members],
         lower=np.minimum(sizes, at_most - 1),
         upper=np.minimum(sizes, at_most),
         positions=positions,
     )
 
 
-def _lists_under_one_rule(field: Field, wanted: int, replicas: int) -> int:
+def lists_under_one_rule(field: Field, wanted: int, replicas: int) -> int:
     """How many lists can be placed before the rule about racks becomes another; at least 1."""
     if field.takes(wanted, replicas):
         return wanted
@@ -156,8 +169,10 @@ def _lists_under_one_rule(field: Field, wanted: int, replicas: int) -> int:
     return 1 + too_many
 
 
-def _place(field: Field, lists: int, replicas: int, seed: int) -> IdMatrix:
-    quotas, leaders = _quotas(field, lists, replicas, seed)
+def filled(
+    field: Field, quotas: CountArray, leaders: CountArray, replicas: int, seed: int
+) -> IdMatrix:
+    """Lists in which each SPU is as often, and leads as many, as the numbers say."""
     rows = fill_rows(
         Task(
             ids=field.ids,
@@ -174,7 +189,7 @@ def _place(field: Field, lists: int, replicas: int, seed: int) -> IdMatrix:
     )
     ids = field.ids.astype(np.int32)
     placed = np.empty(rows.shape, dtype=np.int32)
-    for begin in range(0, lists, ROWS_AT_ONCE):
+    for begin in range(0, len(rows), ROWS_AT_ONCE):
         placed[begin : begin + ROWS_AT_ONCE] = ids.take(rows[begin : begin + ROWS_AT_ONCE])
     return placed
 
@@ -202,7 +217,7 @@ def _quotas(field: Field, lists: int, replicas: int, seed: int) -> tuple[CountAr
     )
     may_lead = shares.sure + shares.tied
     while True:
-        leaders = _even_leaders(field, may_lead, lists)
+        leaders = even_leaders(field, may_lead, lists)
         wanted = np.flatnonzero(leaders > shares.sure)
         key = keys(field.capacities[wanted], field.leaders[wanted] + leaders[wanted])
         wanted = wanted[np.lexsort((field.positions[wanted], key))]
@@ -221,7 +236,8 @@ def _quotas(field: Field, lists: int, replicas: int, seed: int) -> tuple[CountAr
     return quotas, leaders
 
 
-def _even_leaders(field: Field, limits: CountArray, lists: int) -> CountArray:
+def even_leaders(field: Field, limits: CountArray, lists: int) -> CountArray:
+    """How many of the lists each SPU leads, at most so many; as a share of its capacity even."""
     able = np.flatnonzero(limits)
     shares = even_shares(
         Takers(

@@ -65,3 +65,6 @@ class Code(StrEnum):
     RESERVED_NAME = "RESERVED_NAME"  # Kafka's own, or one of the product's topics
     SPU_UNCHANGED = "SPU_UNCHANGED"  # it is cordoned or demoted already, or is neither
     MANUAL_SPU_CORDONED = "MANUAL_SPU_CORDONED"
+    INVALID_RESOURCES = "INVALID_RESOURCES"  # of an SPU: too many, a name or an amount
+    INVALID_DEMAND = "INVALID_DEMAND"  # of a topic: likewise
+    UNKNOWN_RESOURCE = "UNKNOWN_RESOURCE"  # no SPU of the cluster has it

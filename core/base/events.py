@@ -102,6 +102,7 @@ class SpuJoined(BaseEvent):
     cores: int = 1
     capacity: int | None = None  # replica slots; None: cores * 7000 - 2
     labels: Mapping[str, str] | None = None
+    resources: Mapping[str, int] | None = None  # what it has of each, beside replica slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +171,8 @@ class TopicCreate(BaseTopicEvent):
     replicas: Any | None = None
     validate_only: bool = False
     on_shortage: OnShortage = OnShortage.REJECT
+    demand: Mapping[str, int] | None = None  # of resources, for each replica of a partition
+    leader_demand: Mapping[str, int] | None = None  # for the leader, where it needs another amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +213,14 @@ class TopicReplication(BaseTopicEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDemand(BaseTopicEvent):
+    """What the replicas of a living topic need, as measured; no list changes because of it."""
+
+    demand: Mapping[str, int]  # as in `TopicCreate`, in place of what was known
+    leader_demand: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRebalance(BaseEvent):
     """A cluster is to be evened out."""
 
@@ -226,5 +237,6 @@ Event = (
     | TopicAdopted
     | TopicGrow
     | TopicReplication
+    | TopicDemand
     | ClusterRebalance
 )

@@ -17,6 +17,7 @@ from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Amounts, Need
 
 
 class Status(FastStrEnum):
@@ -64,6 +65,7 @@ class Mode(FastStrEnum):
     SCORED = "scored"  # rendezvous without racks
     RACK_SCORED = "rack_scored"  # rendezvous over racks
     STRIPED = "striped"  # kraft
+    DEMAND = "demand"  # as they were; what the topic needs has changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,7 @@ class ReplicaMap:
     pinned: bool = False  # a rebalance leaves it where it is
     # How long each list is to be, of an adopted topic where they differ; None: all as the factor.
     wanted_lengths: tuple[int, ...] | None = None
+    need: Need | None = None  # of resources; None: replica slots alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +192,7 @@ class SpuChanged:
     leaving: bool = False  # decommissioned, and some list still holds it; it is not online
     cordoned: bool = False  # it takes no new replicas until it is uncordoned, online or not
     demoted: bool = False  # it leads nothing where another can, until it is undemoted
+    resources: Amounts = ()  # what it has of each, beside replica slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +225,7 @@ class Waiting:
     ignore_rack: bool = False
     start_index: int | None = None
     shift: int | None = None
+    need: Need | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

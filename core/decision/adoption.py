@@ -1,4 +1,4 @@
-"""`TopicAdopted`: a topic enters the state as Kafka has it, and nothing moves.
+"""What is said of topics as they are: nothing moves. `TopicAdopted`, and at the end `TopicDemand`.
 
 The lists are facts: they may differ in length, exceed a capacity, and name SPUs that are offline.
 Each keeps its length: repair fills a list up to what it was adopted with, no further. The topic's
@@ -7,8 +7,10 @@ replication factor, by which it grows, is the length of its longest list.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, SpuId, TopicAdopted
+from spu_assigner.core.base.events import Policy, SpuId, TopicAdopted, TopicDemand
 from spu_assigner.core.base.records import (
     Mode,
     Order,
@@ -20,10 +22,17 @@ from spu_assigner.core.base.records import (
     WaitingSettled,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import Refusal, rejected, status
-from spu_assigner.core.decision.assignment import refuse_size
+from spu_assigner.core.decision.assignment import refuse_need, refuse_size
 from spu_assigner.core.decision.manual_placement import unknown_spus
-from spu_assigner.core.decision.requests import first_core, refuse_name, shown_index
+from spu_assigner.core.decision.repair import revised
+from spu_assigner.core.decision.requests import (
+    first_core,
+    refuse_name,
+    shown_index,
+    unknown_topic,
+)
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
@@ -79,6 +88,7 @@ def adopt(
         ),
         pinned=event.pinned,
         wanted_lengths=lengths,
+        need=None if topic is None else topic.need,
     )
     return [
         *after.described.values(),
@@ -150,3 +160,35 @@ def _cores(state: ClusterState, topic: Topic | None, rows: Rows) -> ReplicaLists
             for row, before in zip(rows, known[: len(rows)], strict=True)
         ]
     )
+
+
+def change_demand(state: ClusterState, event: TopicDemand) -> list[Record]:
+    """The next map of a topic that needs other amounts, with the same lists, or the refusal.
+
+    What was measured is a fact: it may exceed what an SPU has. Such an SPU gets nothing more that
+    needs the resource.
+    """
+    topic = state.topics.get(event.topic)
+    if topic is None:
+        refusal = unknown_topic(state, event.topic)
+        return [rejected(state, event.topic, refusal, event.event_id)]
+    unfit = refuse_need(state, event.demand, event.leader_demand)
+    if unfit is not None:
+        return [rejected(state, event.topic, unfit, event.event_id)]
+    assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
+    need = Need.of(event.demand, event.leader_demand)
+    if need == topic.need:
+        return [assigned]
+    ring, chains = state.ring, state.chains
+    changed = revised(
+        state,
+        event.topic,
+        cause=event.event_id,
+        replicas=topic.replicas.lists(),
+        cores=None if topic.cores is None else topic.cores.lists(),
+        chain_index=shown_index(state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack),
+        mode=Mode.DEMAND,
+        moves=(),
+    )
+    own = own_events_after(topic, event.event_id)
+    return [replace(changed, need=need, own_events=own), assigned]

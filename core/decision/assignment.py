@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from spu_assigner.core.balanced.by_need import ResourceLoad
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, TopicCreate
+from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import MAP_SIZE_MAX
 from spu_assigner.core.base.records import Chain, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
+from spu_assigner.core.base.resources import Need, amounts_fault
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.resource_use import amounts_by_spu
 from spu_assigner.core.state.ring import Ring
 
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
@@ -124,3 +128,82 @@ def wire_size(matrix: IdMatrix) -> int:
     exact = partitions * (2 + replicas) + 8
     larger = [int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS]
     return exact + sum(larger)
+
+
+def refuse_need(
+    state: ClusterState, demand: Mapping[str, int] | None, leader_demand: Mapping[str, int] | None
+) -> Refusal | None:
+    """Why no topic of the cluster can need this; None: it can."""
+    for field, given in (("demand", demand), ("leader_demand", leader_demand)):
+        fault = amounts_fault(field, given)
+        if fault is not None:
+            return Refusal(Code.INVALID_DEMAND, fault)
+    need = Need.of(demand, leader_demand)
+    if need is None:
+        return None
+    known = {name for spu in state.spus.values() for name, _ in spu.resources}
+    for name, follower, leader in need.by_name():
+        if (follower or leader) and name not in known:
+            has = ", ".join(sorted(known)) or "none"
+            return Refusal(
+                Code.UNKNOWN_RESOURCE,
+                f"no SPU of cluster {state.cluster_id!r} has the resource {name!r}; it has {has}: "
+                "name one of these, or send the joins of its SPUs again with this one",
+            )
+    return None
+
+
+def ring_resources(state: ClusterState, ring: Ring, need: Need) -> list[ResourceLoad]:
+    """Every resource of the ring with what is used of it, and what the need takes."""
+    use = state.resource_use
+    used = [use.of(spu_id) for spu_id in ring.ids.tolist()]
+    amounts = {name: (follower, leader) for name, follower, leader in need.by_name()}
+    return [
+        ResourceLoad(
+            name, capacities, [each.get(name, 0) for each in used], *amounts.get(name, (0, 0))
+        )
+        for name, capacities in ring.resources(amounts)
+    ]
+
+
+def refuse_room(state: ClusterState, lists: ReplicaLists, need: Need) -> Refusal | None:
+    """Why new lists may not be given: an SPU would get more than it has."""
+    for spu_id, amounts in sorted(amounts_by_spu(lists, need).items()):
+        has, used = dict(state.spus[SpuId(spu_id)].resources), state.resource_use.of(spu_id)
+        for name, amount in amounts.items():
+            free = max(has.get(name, 0) - used.get(name, 0), 0)
+            if amount > free:
+                return Refusal(
+                    Code.INSUFFICIENT_CAPACITY,
+                    f"SPU {spu_id} has {free} of {name} free, and the lists take {amount} there; "
+                    "add capacity, place with 'balanced', or ask for less",
+                )
+    return None
+
+
+def with_room(
+    state: ClusterState, event: TopicCreate, assignment: Assignment | Refusal
+) -> Assignment | Refusal:
+    """The assignment of a request, unless an SPU would get more of a resource than it has."""
+    need = Need.of(event.demand, event.leader_demand)
+    if need is None or isinstance(assignment, Refusal):
+        return assignment
+    return refuse_room(state, assignment.replicas, need) or assignment
+
+
+def lacking(
+    resources: Sequence[ResourceLoad], *, ring_size: int, partition: int, replicas: int
+) -> Refusal:
+    """Why there are too few SPUs for a partition: of which resource they have too little left."""
+    found = []
+    for each in resources:
+        pairs = zip(each.capacities, each.used, strict=True)
+        short = sum(capacity - used < each.follower for capacity, used in pairs)
+        if short:
+            found.append(f"{short} have less than {each.follower} of {each.name} free")
+    why = ", ".join(found) or "too few have a free slot, or room for a leader"
+    return Refusal(
+        Code.INSUFFICIENT_CAPACITY,
+        f"partition {partition} found too few SPUs for {replicas} replicas: of {ring_size} SPUs in "
+        f"the ring {why}; add SPUs or capacity, delete topics, or ask for less",
+    )

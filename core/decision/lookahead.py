@@ -167,13 +167,16 @@ def lookahead_of(
 def grant_ahead(
     state: ClusterState, event: TopicCreate, policy: Policy, event_hash: int
 ) -> GrantedCreate | None:
-    """Grant a create that is not refused; None: it may saturate an SPU, or names its own start.
+    """Grant a create that is not refused; None: it may saturate an SPU, or names its own
+    start, or what it needs of resources.
 
     The state is only read, but for the rows kept with its ring.
     """
     partitions = event.partitions
     if (
         event.start_index is not None
+        or event.demand is not None
+        or event.leader_demand is not None
         or event.validate_only
         or partitions > PARTITIONS_AHEAD_MAX
         or state.ledger.free_floor(partitions) <= partitions

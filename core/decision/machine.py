@@ -14,6 +14,7 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       per SPU filled or freed, SpuChanged per freed
     TopicGrow         as a create near saturation                    TopicStatus
     TopicReplication  as an adoption                                 TopicStatus
+    TopicDemand       ReplicaMap with the same lists, TopicStatus    TopicStatus
     TopicDelete,      ReplicaMap without lists, TopicStatus; per     TopicStatus
     TopicRelease      SPU freed RingEvent and SpuChanged
     SpuJoined         RingEvent JOINED or UPDATED, SpuChanged        RingEvent IGNORED
@@ -53,6 +54,7 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
     TopicRelease,
     TopicReplication,
@@ -68,8 +70,9 @@ from spu_assigner.core.base.records import (
     WaitingSettled,
 )
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision import membership
-from spu_assigner.core.decision.adoption import adopt
+from spu_assigner.core.decision.adoption import adopt, change_demand
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -106,6 +109,8 @@ from spu_assigner.core.state.cluster_state import (
     new_event_hash,
     own_events_after,
 )
+
+TopicChange = TopicAdopted | TopicGrow | TopicReplication | TopicDemand  # of a living topic
 
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
 
@@ -173,7 +178,7 @@ def decide(
             records = forget(state, event, Status.DELETED)
         case TopicRelease():
             records = forget(state, event, Status.RELEASED)
-        case TopicAdopted() | TopicGrow() | TopicReplication():
+        case TopicAdopted() | TopicGrow() | TopicReplication() | TopicDemand():
             if _has_changed(state, event, hashed):
                 return ()
             records = _change(state, event, default_policy, reserved_names)
@@ -198,9 +203,7 @@ def _has_made(state: ClusterState, name: str, hashed: int) -> bool:
     return waiting is not None and event_hash(waiting.cause) == hashed
 
 
-def _has_changed(
-    state: ClusterState, event: TopicAdopted | TopicGrow | TopicReplication, hashed: int
-) -> bool:
+def _has_changed(state: ClusterState, event: TopicChange, hashed: int) -> bool:
     """Whether the event made the topic, or is one of the last that changed it."""
     topic = state.topics.get(event.topic)
     if topic is None:
@@ -328,10 +331,12 @@ def _granted(
     if isinstance(event, TopicCreate):
         replication_factor = assignment.replicas.matrix.shape[1]
         ignore_rack = event.ignore_rack
+        need = Need.of(event.demand, event.leader_demand)
     else:
         topic = state.topics[event.topic]
         revision = topic.revision + 1
         replication_factor, ignore_rack = topic.replication_factor, topic.ignore_rack
+        need = topic.need
         own, pinned = own_events_after(topic, event.event_id), topic.pinned
         if topic.wanted_lengths is not None:
             new = len(assignment.replicas) - len(topic.wanted_lengths)
@@ -351,6 +356,7 @@ def _granted(
             own_events=own,
             pinned=pinned,
             wanted_lengths=wanted_lengths,
+            need=need,
             reason=assignment.reason,
         ),
         status(state, event.topic, Status.ASSIGNED, event.event_id),
@@ -363,7 +369,7 @@ def _granted(
 
 def _change(
     state: ClusterState,
-    event: TopicAdopted | TopicGrow | TopicReplication,
+    event: TopicChange,
     default_policy: Policy,
     reserved_names: frozenset[str],
 ) -> list[Record]:
@@ -372,6 +378,8 @@ def _change(
             return adopt(state, event, default_policy, reserved_names)
         case TopicReplication():
             return change_replication(state, event)
+        case TopicDemand():
+            return change_demand(state, event)
         case TopicGrow():
             assignment = decide_grow(state, event)
             if isinstance(assignment, Assignment):

@@ -30,6 +30,7 @@ from spu_assigner.core.base.limits import (
     default_capacity,
 )
 from spu_assigner.core.base.records import Record, RingChange, RingEvent, SpuChanged
+from spu_assigner.core.base.resources import amounts_fault, amounts_of
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -98,6 +99,7 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
         core_weights=tuple(weights),
         cordoned=cordoned,
         demoted=before is not None and before.demoted,
+        resources=amounts_of(event.resources),
     )
     ring, chains = state.ring, dict(state.chains)
     if was_in_ring and full:
@@ -139,6 +141,9 @@ def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
         return Refusal(
             Code.INVALID_RACK, f"{found}; expected 1 to {RACK_LENGTH_MAX}, or none for no rack"
         )
+    fault = amounts_fault("resources", event.resources)
+    if fault is not None:
+        return Refusal(Code.INVALID_RESOURCES, fault)
     if SpuId(event.spu_id) not in state.spus and len(state.spus) >= SPUS_MAX:
         return Refusal(Code.TOO_MANY_SPUS, f"the cluster has {SPUS_MAX} SPUs, which is the limit")
     return None

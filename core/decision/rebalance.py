@@ -43,7 +43,8 @@ NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     """The maps that change, ring events, and one status with the number of moves.
 
-    Its message also counts the manual and the pinned topics, which never move.
+    Its message also counts the topics that do not move: manual and pinned ones, and those that need
+    resources, whose moves are not planned yet.
     """
     if not 0 <= event.max_moves <= MOVES_MAX:
         refusal = Refusal(
@@ -85,7 +86,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
 
 
 def _may_move(topic: Topic) -> bool:
-    return topic.policy is not Policy.MANUAL and not topic.pinned
+    return topic.policy is not Policy.MANUAL and not topic.pinned and topic.need is None
 
 
 def _left_alone(state: ClusterState, count: int) -> str:
@@ -93,8 +94,13 @@ def _left_alone(state: ClusterState, count: int) -> str:
     if count == 0:
         return ""
     pinned = sum(topic.pinned for topic in state.topics.values())
-    kinds = ["manual"] if count > pinned else []
+    needing = sum(
+        topic.need is not None and not topic.pinned and topic.policy is not Policy.MANUAL
+        for topic in state.topics.values()
+    )
+    kinds = ["manual"] if count > pinned + needing else []
     kinds += ["pinned"] if pinned else []
+    kinds += ["resource-bound"] if needing else []
     return f"; {count} {' or '.join(kinds)} topic{'' if count == 1 else 's'} left alone"
 
 

@@ -2,7 +2,8 @@
 
 A replica goes to an SPU of the ring that is not in its list: on a rack that no other replica is on
 where distinct racks must stay distinct, then with the lowest share of its capacity used, then the
-lowest id. Counts are up to date replica by replica.
+lowest id. Of a topic that needs resources it is the dominant share, and who lacks one gets nothing.
+Counts are up to date replica by replica.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from spu_assigner.core.base.records import (
     WaitingSettled,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -36,7 +38,7 @@ from spu_assigner.core.decision.answers import (
     ring_without,
     status,
 )
-from spu_assigner.core.decision.assignment import refuse_size
+from spu_assigner.core.decision.assignment import refuse_size, ring_resources
 from spu_assigner.core.decision.requests import first_core, shown_index
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
@@ -55,8 +57,12 @@ class Candidates:
         state: ClusterState,
         ring: Ring | None = None,
         changes: Mapping[int, int] | None = None,
+        need: Need | None = None,
     ) -> None:
-        """Of the state's ring, or of another with counts that have changed by so many."""
+        """Of the state's ring, or of another with counts that have changed by so many.
+
+        `need` is of each replica that is handed out, of which any may come to lead.
+        """
         ring = state.ring if ring is None else ring
         self.filled: list[int] = []  # that became saturated, in this order
         self._ids = ring.ids
@@ -67,6 +73,11 @@ class Candidates:
             more = [changes.get(spu_id, 0) for spu_id in self._ids.tolist()]
             self._counts += np.array(more, dtype=np.int64)
         self._shares = (self._counts << SHARE_BITS) // np.maximum(self._capacities, 1)
+        self._resources = [] if need is None else ring_resources(state, ring, need)
+        for at, spu_id in enumerate(ring.ids.tolist() if need is not None else ()):
+            for resource in self._resources:  # What leaves a list takes at least a follower's.
+                resource.used[at] += min((changes or {}).get(spu_id, 0), 0) * resource.follower
+            self._weigh(at)
 
     def take(self, row: Collection[int], apart_from: Collection[str]) -> int | None:
         """The best SPU for a list that holds `row`, if possible on none of these racks.
@@ -86,7 +97,7 @@ class Candidates:
         return None
 
     def give(self, spu_id: int) -> bool:
-        """Hand out a replica to this SPU of the ring, if it has a free slot."""
+        """Hand out a replica to this SPU of the ring, if it has a free slot, and room for it."""
         at = int(np.searchsorted(self._ids, spu_id))
         if self._shares[at] == _NEVER:
             return False
@@ -97,10 +108,23 @@ class Candidates:
         self._counts[at] += 1
         count, capacity = int(self._counts[at]), int(self._capacities[at])
         self._shares[at] = (count << SHARE_BITS) // capacity if count < capacity else _NEVER
+        for resource in self._resources:
+            resource.used[at] += resource.most
+        self._weigh(at)
         spu_id = int(self._ids[at])
         if count >= capacity:
             self.filled.append(spu_id)
         return spu_id
+
+    def _weigh(self, at: int) -> None:
+        """Let the share of an SPU be its dominant one; one without room is as if it were full."""
+        for resource in self._resources:
+            capacity, used = resource.capacities[at], resource.used[at]
+            if resource.most and used + resource.most > capacity:
+                self._shares[at] = _NEVER
+            elif self._shares[at] != _NEVER and capacity:
+                share = min((used << SHARE_BITS) // capacity, _NEVER - 1)
+                self._shares[at] = max(int(self._shares[at]), share)
 
 
 @dataclass(slots=True)
@@ -118,7 +142,7 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
     nothing changes then. Cost: O(partitions + moves * ring size).
     """
     topic = state.topics[name]
-    candidates = Candidates(state)
+    candidates = Candidates(state, need=topic.need)
     lists = topic.replicas.lists().tolist()
     lengths = topic.lengths_wanted(len(lists))
     choice = LeaderChoice(state) if state.demoted else None
@@ -266,6 +290,7 @@ def revised(
         own_events=(topic.created_by, *topic.changed_by),
         pinned=topic.pinned,
         wanted_lengths=None if topic.wanted_lengths is None else tuple(topic.wanted_lengths),
+        need=topic.need,
         reason=Reason(
             mode=mode,
             ring_size=ring.size,

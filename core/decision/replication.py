@@ -23,6 +23,7 @@ from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import Refusal, rejected, status
 from spu_assigner.core.decision.assignment import refuse_size
 from spu_assigner.core.decision.repair import (
@@ -64,7 +65,7 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
     if topic.wanted_lengths is None and topic.replication_factor == factor:
         return [assigned]
-    resized = resize(state, topic.replicas.lists().tolist(), factor)
+    resized = resize(state, topic.replicas.lists().tolist(), factor, topic.need)
     if isinstance(resized, Refusal):
         return [rejected(state, event.topic, resized, event.event_id)]
     replicas = ReplicaLists.of_lists(resized.rows)
@@ -118,11 +119,13 @@ def _refuse(state: ClusterState, event: TopicReplication) -> Refusal | None:
     return None
 
 
-def resize(state: ClusterState, rows: Rows, factor: int) -> ResizedLists | Refusal:
+def resize(
+    state: ClusterState, rows: Rows, factor: int, need: Need | None
+) -> ResizedLists | Refusal:
     """Give each of a topic's lists so many replicas, or say why that cannot be."""
     changes: Counter[int] = Counter()
     shorter, gone = _shorten(state, rows, factor, changes)
-    longer = _lengthen(state, shorter, factor, changes)
+    longer = _lengthen(state, shorter, factor, changes, need)
     if isinstance(longer, Refusal):
         return longer
     _lead_by_others(state, rows, longer)
@@ -187,11 +190,11 @@ def _first_to_go(state: ClusterState, row: Sequence[int], counts: dict[int, int]
 
 
 def _lengthen(
-    state: ClusterState, rows: Rows, factor: int, changes: Counter[int]
+    state: ClusterState, rows: Rows, factor: int, changes: Counter[int], need: Need | None
 ) -> Rows | Refusal:
     """The rows, those that are too short filled, which is counted; `changes` are those before."""
     ring = ring_after(state, changes).ring
-    candidates = Candidates(state, ring, changes)
+    candidates = Candidates(state, ring, changes, need)
     rows = [list(row) for row in rows]
     given = Exchanges(rows, ring.ids.tolist())
     for partition, row in enumerate(rows):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from spu_assigner.core.balanced.by_need import place_by_need
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
@@ -15,14 +16,19 @@ from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION
 from spu_assigner.core.base.records import Chain, Mode, Order, Reason
 from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.assignment import (
     Assignment,
     chain_after,
     departed_one_by_one,
+    lacking,
+    refuse_need,
     refuse_size,
+    ring_resources,
     short_on_the_way,
     shortage,
+    with_room,
 )
 from spu_assigner.core.decision.manual_placement import place_manual
 from spu_assigner.core.policies.planner import (
@@ -84,6 +90,10 @@ def refuse_create(
             f"{found} with policy {policy.value!r}; "
             "name the replica lists with policy 'manual', and only with it",
         )
+    if event.demand is not None or event.leader_demand is not None:
+        refusal = refuse_need(state, event.demand, event.leader_demand)
+        if refusal is not None:
+            return refusal
     topic = event.topic
     if topic in reserved_names or topic.startswith(KAFKA_OWN):
         return refuse_name(topic, reserved_names)
@@ -103,6 +113,8 @@ def place_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Ass
     assignment = (
         place_manual(state, event) if policy is Policy.MANUAL else automatic(state, event, policy)
     )
+    if policy is Policy.MANUAL:
+        assignment = with_room(state, event, assignment)
     if isinstance(assignment, Assignment):
         return refuse_size(assignment.replicas, assignment.cores) or assignment
     return assignment
@@ -134,6 +146,8 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
         replication_factor=topic.replication_factor,
         policy=topic.policy,
         ignore_rack=topic.ignore_rack,
+        demand=None if topic.need is None else dict(topic.need.demand),
+        leader_demand=None if topic.need is None else dict(topic.need.leader_demand),
     )
     assignment = automatic(state, request, topic.policy, first_partition=len(lists))
     if isinstance(assignment, Refusal):
@@ -208,9 +222,17 @@ def automatic(
     `first_partition`: what the topic has already, of a request that grows it.
     """
     if policy is Policy.BALANCED:
-        return _balanced(state, event)
-    if policy is Policy.KRAFT:
-        return _kraft(state, event)
+        assignment = _balanced(state, event)
+    elif policy is Policy.KRAFT:
+        assignment = _kraft(state, event)
+    else:
+        assignment = _by_rule(state, event, policy, first_partition)
+    return with_room(state, event, assignment)
+
+
+def _by_rule(
+    state: ClusterState, event: TopicCreate, policy: Policy, first_partition: int
+) -> Assignment | Refusal:
     rule = rule_of(state, policy, ignore_rack=event.ignore_rack)
     if rule is None:
         missing = next(
@@ -270,12 +292,21 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     if event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
-    matrix = place_balanced(
-        balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack),
-        partitions=event.partitions,
-        replicas=event.replication_factor,
-        start=index,
-    )
+    loads = balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack)
+    asked = {"partitions": event.partitions, "replicas": event.replication_factor, "start": index}
+    need = Need.of(event.demand, event.leader_demand)
+    if need is None:
+        matrix = place_balanced(loads, **asked)
+    else:
+        resources = ring_resources(state, ring, need)
+        matrix = place_by_need(loads, resources, **asked)
+        if len(matrix) < event.partitions:
+            return lacking(
+                resources,
+                ring_size=ring.size,
+                partition=len(matrix),
+                replicas=event.replication_factor,
+            )
     full: tuple[int, ...] = ()
     if state.ledger.free_floor(event.partitions) <= event.partitions:
         ids, counts = np.unique(matrix, return_counts=True)

@@ -23,6 +23,7 @@ from spu_assigner.core.base.records import (
     Waiting,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.ring_changes import count_changes
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -58,15 +59,25 @@ def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
                 changes = count_changes(state.topics[name].replicas.lists(), lists)
                 if min(changes.values(), default=0) < 0:
                     return True
+            case ReplicaMap(reason=Reason(mode=Mode.DEMAND)):
+                return True  # as a rule: what needs less leaves more to others
             case SpuChanged():
                 known = state.spus.get(SpuId(record.spu_id))
-                if known is not None and record.online and record.capacity > known.capacity:
+                if known is not None and record.online and _has_more(record, known):
                     return True
             case TopicStatus(moves=int(moves)) if moves > 0:
                 return True
             case _:
                 pass
     return False
+
+
+def _has_more(spu: SpuChanged, known: SpuChanged) -> bool:
+    """Whether an SPU has more slots than before, or more of a resource."""
+    before = dict(known.resources)
+    return spu.capacity > known.capacity or any(
+        amount > before.get(name, 0) for name, amount in spu.resources
+    )
 
 
 def in_turn(state: ClusterState, kind: Wait) -> list[Waiting]:
@@ -109,6 +120,8 @@ def request_of(waiting: Waiting) -> TopicCreate:
         ignore_rack=waiting.ignore_rack,
         start_index=waiting.start_index,
         shift=waiting.shift,
+        demand=None if waiting.need is None else dict(waiting.need.demand),
+        leader_demand=None if waiting.need is None else dict(waiting.need.leader_demand),
     )
 
 
@@ -126,4 +139,5 @@ def waiting_create(state: ClusterState, event: TopicCreate, policy: Policy) -> W
         ignore_rack=event.ignore_rack,
         start_index=event.start_index,
         shift=event.shift,
+        need=Need.of(event.demand, event.leader_demand),
     )

@@ -60,9 +60,13 @@ ORDER_OF_MODE: Final = {
     Mode.REPLICATION: Order.BALANCED,
     Mode.DEMOTION: Order.BALANCED,
     Mode.STRIPED: Order.ALTERNATION,
+    Mode.DEMAND: Order.BALANCED,
 }
 # Of lists that were there.
-CHANGES: Final = (Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION)
+CHANGES: Final = (
+    *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
+    Mode.DEMAND,
+)
 GIVEN: Final = (Mode.LISTS, Mode.ADOPTED)  # lists that the event named, so no ring was asked
 
 
@@ -212,6 +216,7 @@ def explain_map(
             lists=lists,
             lists_before=before,
             is_before=outputs.is_before,
+            need=retained.map.need,
         )
     replayed = None if past is None else _replayed(outputs, retained, past)
     cores = None if retained.map.cores is None else retained.map.cores.tolist()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import Mode, Move
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.replication import ResizedLists, resize
 from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -61,6 +62,7 @@ def move_steps(
     lists: Sequence[list[int]],
     lists_before: Sequence[list[int]] | None,
     is_before: bool,
+    need: Need | None,
 ) -> dict[int, list[MoveStep]]:
     """The moves of these partitions, in order.
 
@@ -71,16 +73,17 @@ def move_steps(
         lists: that the map gave.
         lists_before: of the revision before; None: not retained.
         is_before: the state is the one that was decided on; else its counts are those of now.
+        need: of each replica; then shares of resources decide too, and nobody is named as next.
     """
     candidates = None
-    if ring is not None and mode in (Mode.REPAIR, Mode.REPLICATION):
+    if ring is not None and need is None and mode in (Mode.REPAIR, Mode.REPLICATION):
         is_cut = mode is Mode.REPLICATION and len(moves) == MOVES_REPORTED_MAX
         candidates = _Candidates(state, ring, is_before=is_before and not is_cut)
         if mode is Mode.REPLICATION and candidates.is_before:
             candidates.free_first(state, moves)
     is_repeated = None  # of all moves at once: lists exchange SPUs where there are few
     if mode is Mode.REPLICATION and is_before and lists_before is not None:
-        again = resize(state, [list(row) for row in lists_before], max(map(len, lists)))
+        again = resize(state, [list(row) for row in lists_before], max(map(len, lists)), need)
         is_repeated = isinstance(again, ResizedLists) and again.rows == list(lists)
     rows: dict[int, list[int]] = {}  # where the revision before is retained: as the moves left them
     steps: dict[int, list[MoveStep]] = {}

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+from spu_assigner.core.balanced.by_need import place_by_need
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
+from spu_assigner.core.decision.assignment import ring_resources
 from spu_assigner.core.decision.requests import balanced_loads
 from spu_assigner.core.explain.ring_history import Passed, RingGroup, Why
 from spu_assigner.core.policies.planner import (
@@ -253,13 +255,16 @@ def replay_placement(
 def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) -> Replayed:
     """Place the step of a `balanced` map again, on the state that it was made on."""
     reason, rows = recorded(replica_map)
-    loads = state.loads(ring.ids)
-    again = place_balanced(
-        balanced_loads(state, loads, ignore_rack=replica_map.ignore_rack),
-        partitions=len(rows),
-        replicas=rows.shape[1],
-        start=reason.start_index or 0,
-    )
+    loads = balanced_loads(state, state.loads(ring.ids), ignore_rack=replica_map.ignore_rack)
+    partitions, replicas = rows.shape
+    start = reason.start_index or 0
+    if replica_map.need is None:
+        again = place_balanced(loads, partitions=partitions, replicas=replicas, start=start)
+    else:
+        resources = ring_resources(state, ring, replica_map.need)
+        again = place_by_need(
+            loads, resources, partitions=partitions, replicas=replicas, start=start
+        )
     again = led_by_others(state, ReplicaLists(again)).matrix
     return () if np.array_equal(again, rows) else should_not_be(reason, rows)
 

@@ -39,6 +39,7 @@ from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.topic import PackedLists, Topic, new_topic
 
@@ -113,6 +114,7 @@ class ClusterState:
         self.registration_next = 0
         self.memory = Memory()
         self.ledger = Ledger()
+        self.resource_use = ResourceUse()
         self.core_weights: dict[SpuId, list[int]] = {}
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
@@ -235,6 +237,7 @@ class ClusterState:
             leaving=spu.leaving,
             cordoned=spu.cordoned,
             demoted=spu.demoted,
+            resources=spu.resources,
         )
 
     def restore(self, record: ReplicaMap | Entry) -> None:
@@ -332,13 +335,19 @@ class ClusterState:
             None if record.cores is None else PackedLists.of(record.cores),
             record.pinned,
             None if record.wanted_lengths is None else bytes(record.wanted_lengths),
+            record.need,
         )
         self._counts_changed |= self.ledger.add(record.replicas)
+        if record.need is not None:
+            self.resource_use.add(record.replicas, record.need)
 
     def _drop_topic(self, name: str) -> Topic | None:
         topic = self.topics.pop(name, None)
         if topic is not None:
-            self.ledger.subtract(topic.replicas.lists())
+            lists = topic.replicas.lists()
+            self.ledger.subtract(lists)
+            if topic.need is not None:
+                self.resource_use.subtract(lists, topic.need)
             self._counts_changed = True
         return topic
 

@@ -42,6 +42,7 @@ class Ring:
         "_layout",
         "_orders",
         "_racks",
+        "_resources",
         "_spus",
         "_weights",
         "ids",
@@ -60,6 +61,7 @@ class Ring:
         self._racks: NDArray[np.str_] | None = None
         self._weights: CountArray | None = None
         self._layout: Layout | None = None
+        self._resources: list[dict[str, int]] | None = None
         self.lookaheads: dict[
             tuple[Policy, int, bool], Any
         ] = {}  # of `decision.lookahead`, by kind of request
@@ -121,6 +123,14 @@ class Ring:
         if self._layout is None:
             self._layout = Layout.of(self.ids, self.rack_numbers(self.ids), self.weights())
         return self._layout
+
+    def resources(self, asked: Collection[str]) -> list[tuple[str, list[int]]]:
+        """What each member has, by ascending id, of each resource that a member has or is asked
+        for; by name."""
+        if self._resources is None:
+            self._resources = [dict(self._spus[SpuId(i)].resources) for i in self.ids.tolist()]
+        names = {*asked, *(name for each in self._resources for name in each)}
+        return [(name, [each.get(name, 0) for each in self._resources]) for name in sorted(names)]
 
     def rack_numbers(self, ids: IdArray) -> IdArray:
         """For each id the number of its rack, from 0 in name order."""

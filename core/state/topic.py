@@ -10,6 +10,7 @@ import numpy as np
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
 
 BYTE_MAX: Final = 255
@@ -93,6 +94,7 @@ class Topic:
     cores: PackedLists | None
     pinned: bool = False  # a rebalance leaves it where it is
     wanted_lengths: bytes | None = None  # a byte for each list, where an adopted topic's differ
+    need: Need | None = None  # of resources, for each replica
 
     def lengths_wanted(self, partitions: int) -> Sequence[int]:
         """How long each of its lists is to be; it must have so many partitions."""

@@ -94,13 +94,17 @@ def _raise(error: LineError) -> NoReturn:
     raise error
 
 
+# Fields that a line does not have where they are null.
+_LEFT_OUT: Final = ("occurred_at", "labels", "resources", "demand", "leader_demand")
+
+
 def event_to_json(event: Event) -> str:
     """Write one event; `event_from_json` gives it back."""
     type_name = _NAMES[type(event)]
     line: dict[str, object] = {"type": type_name}
     for name in _TYPES[type_name][1]:
         value = getattr(event, name)
-        if value is not None or name not in ("occurred_at", "labels"):
+        if value is not None or name not in _LEFT_OUT:
             line[name] = value
     return _dumps(line)
 
@@ -236,6 +240,19 @@ def _check_labels(name: str, labels: dict[str, Any], note: _Note) -> dict[str, A
     return labels
 
 
+def _check_amounts(name: str, amounts: dict[str, Any], note: _Note) -> dict[str, Any]:
+    """Whole numbers; whether they can be amounts the core judges."""
+    left = LABEL_FAULTS_MAX
+    for key, amount in amounts.items():
+        if type(amount) is not int or not is_text(key):
+            left -= 1
+            field = f"{name}.{key}" if is_text(key) else name
+            said = f"{name}.{quoted(key)} is {quoted(amount)}; expected a whole number"
+            if left >= 0:
+                note(LineFault.WRONG_VALUE, said, field)
+    return amounts
+
+
 def _adopted_lists(name: str, lists: list[Any], note: _Note) -> tuple[tuple[int, ...], ...]:
     """Lists of numbers; whether these are SPU ids the core judges."""
     for partition, replicas in enumerate(lists):
@@ -274,6 +291,9 @@ _KINDS: Final[dict[Any, _Kind]] = {
     str: _TEXT,
     Mapping[str, str]: _Kind(
         expected="an object of texts, or null", types=(dict,), finish=_check_labels
+    ),
+    Mapping[str, int]: _Kind(
+        expected="an object of whole numbers", types=(dict,), finish=_check_amounts
     ),
     tuple[tuple[int, ...], ...]: _Kind(
         expected="a list of lists of SPU ids", types=(list,), finish=_adopted_lists
@@ -314,4 +334,5 @@ _STAND_INS: Final[dict[str, Any]] = {
     "replication_factor": 1,
     "max_moves": 0,
     "replicas": (),
+    "demand": {},
 }

@@ -11,7 +11,14 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.events import Event, Policy, SpuEvent, TopicAdopted, TopicCreate
+from spu_assigner.core.base.events import (
+    Event,
+    Policy,
+    SpuEvent,
+    SpuJoined,
+    TopicAdopted,
+    TopicCreate,
+)
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
     Mode,
@@ -49,6 +56,7 @@ _WRITTEN: Final = {
     "ReplicaMap": 2,
     "RingEvent": 1,
     "SpuState": 2,
+    "SpuJoined": 1,
     "TopicCreate": 1,
     "TopicAdopted": 1,
     "WaitingState": 1,
@@ -61,6 +69,7 @@ _MODE_VERSIONS: Final = {
     Mode.SCORED: 5,
     Mode.RACK_SCORED: 5,
     Mode.STRIPED: 6,
+    Mode.DEMAND: 7,
 }
 _CHANGE_VERSIONS: Final = {
     RingChange.CORDONED: 2,
@@ -72,6 +81,14 @@ _CHANGE_VERSIONS: Final = {
 _POLICY_VERSIONS: Final = {
     Policy.RENDEZVOUS: {"ReplicaMap": 5, "TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
     Policy.KRAFT: {"ReplicaMap": 6, "TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
+}
+
+_RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
+    "SpuJoined": 2,
+    "SpuState": 4,
+    "TopicCreate": 4,
+    "ReplicaMap": 7,
+    "WaitingState": 4,
 }
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
@@ -116,10 +133,7 @@ def encode_event(event: Event, *, wire: Wire = Wire.CONFLUENT) -> bytes:
         EncodeError: a number beyond the schema's, lists that are no manual lists, or over 64 KiB
             (1 MiB with lists).
     """
-    header, write = _ENCODINGS[wire][type(event)]
-    if isinstance(event, (TopicCreate, TopicAdopted)) and event.policy in _POLICY_VERSIONS:
-        name = type_name_of(event)
-        header, write = _LATER[wire][name, _POLICY_VERSIONS[event.policy][name]]
+    header, write = _encoding(event, wire)
     data = header + write(event)
     if len(data) > MESSAGE_SIZE_MAX:
         brings = isinstance(event, (TopicCreate, TopicAdopted)) and event.replicas is not None
@@ -150,29 +164,49 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
     Raises:
         EncodeError: the map is deleted.
     """
-    header, write = _ENCODINGS[wire][type(record)]
-    later = _later_version(record)
-    if later is not None:
-        header, write = _LATER[wire][type_name_of(record), later]
+    header, write = _encoding(record, wire)
     return header + write(record)
 
 
-def _later_version(record: Message) -> int | None:
-    """The version that a record needs, where the usual one cannot hold it."""
-    match record:
-        case TopicStatus():
-            return _STATUS_VERSIONS.get(record.status)
-        case RingEvent():
-            return _CHANGE_VERSIONS.get(record.change)
+def _encoding(message: Message | Event, wire: Wire) -> tuple[bytes, Writer]:
+    """The header and the writer of a message: of the earliest version that can hold it."""
+    name = type_name_of(message)
+    version = _RESOURCE_VERSIONS[name] if _names_resources(message) else _later_version(message)
+    if version is None:
+        return _ENCODINGS[wire][type(message)]
+    return _LATER[wire][name, version]
+
+
+def _names_resources(message: Message | Event) -> bool:
+    match message:
+        case SpuJoined():
+            return message.resources is not None
         case SpuChanged():
-            return 3 if record.cordoned or record.demoted else None
-        case Waiting(policy=policy) if policy in _POLICY_VERSIONS:
-            return _POLICY_VERSIONS[policy]["WaitingState"]
+            return bool(message.resources)
+        case TopicCreate():
+            return message.demand is not None or message.leader_demand is not None
+        case ReplicaMap() | Waiting():
+            return message.need is not None
+        case _:
+            return False
+
+
+def _later_version(message: Message | Event) -> int | None:
+    """The version that a message needs beside resources, where the usual one cannot hold it."""
+    match message:
+        case TopicStatus():
+            return _STATUS_VERSIONS.get(message.status)
+        case RingEvent():
+            return _CHANGE_VERSIONS.get(message.change)
+        case SpuChanged():
+            return 3 if message.cordoned or message.demoted else None
+        case TopicCreate() | TopicAdopted() | Waiting() if message.policy in _POLICY_VERSIONS:
+            return _POLICY_VERSIONS[message.policy][type_name_of(message)]
         case ReplicaMap():
-            by_mode = 0 if record.reason is None else _MODE_VERSIONS.get(record.reason.mode, 0)
-            if record.policy in _POLICY_VERSIONS:
-                return max(by_mode, _POLICY_VERSIONS[record.policy]["ReplicaMap"])
-            is_adopted = record.pinned or record.wanted_lengths is not None
+            by_mode = 0 if message.reason is None else _MODE_VERSIONS.get(message.reason.mode, 0)
+            if message.policy in _POLICY_VERSIONS:
+                return max(by_mode, _POLICY_VERSIONS[message.policy]["ReplicaMap"])
+            is_adopted = message.pinned or message.wanted_lengths is not None
             return by_mode or (3 if is_adopted else None)
         case _:
             return None

@@ -30,6 +30,7 @@ from spu_assigner.core.base.records import (
     Wait,
     Waiting,
 )
+from spu_assigner.core.base.resources import Need
 from spu_assigner.schemas.avro.meaning import Form, Meaning
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.strict_reading import array_reader, read_long, undecodable
@@ -70,7 +71,7 @@ TYPE_NAMES: Final[dict[type[Event | Message], str]] = {
     cls: name for name, cls in (EVENT_TYPES | MESSAGE_TYPES).items()
 }
 _PARTS: Final = (
-    *(Reason, Move, PartitionOffsets, PartitionPosition, RecoveredFrom),
+    *(Reason, Move, Need, PartitionOffsets, PartitionPosition, RecoveredFrom),
     *(MovedPartition, ThrottleValue),
 )
 _ENUMS: Final = (
@@ -134,6 +135,7 @@ _HASH: Final = Form(  # 64 bits, unsigned
     load=lambda raw: int.from_bytes(raw, "big"), dump=lambda number: number.to_bytes(8, "big")
 )
 _BY_TOPIC: Final = Form(dump=lambda members: {topic: members[topic] for topic in sorted(members)})
+_PAIRS: Final = Form(load=lambda amounts: tuple(sorted(amounts.items())), dump=dict)
 _LISTS: Final = Form(read=read_lists, write=lists_bytes)
 
 MEANING: Final = Meaning(
@@ -168,7 +170,10 @@ MEANING: Final = Meaning(
         "TopicStatus.code": Form(load=_code),
         "TopicStatus.replicas": Form(read=read_even_lists, write=lists_bytes),
         "RingEvent.code": Form(load=_code),
-        "SpuState.labels": Form(load=lambda labels: tuple(sorted(labels.items())), dump=dict),
+        "SpuState.labels": _PAIRS,
+        "SpuState.resources": _PAIRS,
+        "Need.demand": _PAIRS,
+        "Need.leader_demand": _PAIRS,
         "CommitMarker.offsets": _BY_TOPIC,
         "CommitMarker.positions": _BY_TOPIC,
     },

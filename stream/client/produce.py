@@ -30,6 +30,7 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
     TopicRelease,
     TopicReplication,
@@ -105,12 +106,40 @@ _spu = click.option("--spu-id", type=int, required=True, help="The SPU.")
 _topic = click.option("--topic", required=True, help="The topic.")
 
 
+def _amounts_of(
+    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, int] | None:
+    """The amounts of resources that a repeated option names."""
+    amounts: dict[str, int] = {}
+    for pair in pairs:
+        name, _equals, amount = pair.partition("=")
+        try:
+            amounts[name] = int(amount)
+        except ValueError:
+            raise click.BadParameter(
+                f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
+            ) from None
+    return amounts or None
+
+
+def _amounts(option: str, what: str, *, required: bool = False) -> Callable[..., Any]:
+    return click.option(
+        option,
+        multiple=True,
+        required=required,
+        callback=_amounts_of,
+        metavar="NAME=AMOUNT",
+        help=f"{what} May be repeated.",
+    )
+
+
 @produce.command("spu-joined")
 @_spu
 @click.option("--rack", help="Its rack.")
 @click.option("--cores", type=int, default=1, show_default=True, help="Its cores.")
 @click.option("--capacity", type=int, help="Its replica slots. [default: cores * 7000 - 2]")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+@_amounts("--resources", "What it has of a resource beside replica slots.")
 @_common
 def spu_joined(labels: tuple[str, ...], **given: Any) -> int:
     """An SPU is there: new, changed, or back."""
@@ -199,6 +228,8 @@ def spu_undemote(**given: Any) -> int:
     show_default=True,
     help="What to do while there are too few SPUs.",
 )
+@_amounts("--demand", "What each replica of a partition needs of a resource.")
+@_amounts("--leader-demand", "What a leader needs of it instead.")
 @_common
 def topic_create(
     policy: str | None, replica_assignment: Path | None, on_shortage: str, **given: Any
@@ -278,6 +309,16 @@ def topic_grow(**given: Any) -> int:
 def topic_replication(**given: Any) -> int:
     """Each partition of a topic is to have more or fewer replicas."""
     return _send_one(TopicReplication, given)
+
+
+@produce.command("topic-demand")
+@_topic
+@_amounts("--demand", "What each replica of a partition needs of a resource.", required=True)
+@_amounts("--leader-demand", "What a leader needs of it instead.")
+@_common
+def topic_demand(**given: Any) -> int:
+    """A topic needs other amounts of resources than was known; no replica moves because of it."""
+    return _send_one(TopicDemand, given)
 
 
 @produce.command("cluster-rebalance")

@@ -52,6 +52,7 @@ MODE_NAMES: Final = {
     Mode.SCORED: "rendezvous without racks",
     Mode.RACK_SCORED: "rendezvous over racks",
     Mode.STRIPED: "kraft: racks in turn, from drawn places, as Kafka 4",
+    Mode.DEMAND: "another demand: the lists stay as they were",
 }
 _ORDERS: Final = {
     Order.ID: "by id",

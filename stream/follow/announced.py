@@ -135,7 +135,11 @@ class AnnouncedOfCluster:
             is_decommissioned=spu.leaving,
             is_own=LABEL in labels and not spu.leaving,
             described=Described(
-                rack=spu.rack, cores=spu.cores, capacity=spu.capacity, labels=labels
+                rack=spu.rack,
+                cores=spu.cores,
+                capacity=spu.capacity,
+                labels=labels,
+                resources=dict(spu.resources),
             ),
             place=self._origin,
         )
@@ -148,7 +152,11 @@ class AnnouncedOfCluster:
             capacity = default_capacity(join.cores) if join.capacity is None else join.capacity
             labels = dict(join.labels or {})
             described = Described(
-                rack=join.rack, cores=join.cores, capacity=capacity, labels=labels
+                rack=join.rack,
+                cores=join.cores,
+                capacity=capacity,
+                labels=labels,
+                resources=dict(join.resources or {}),
             )
         return Announced(
             online=isinstance(event, SpuJoined),

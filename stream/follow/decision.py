@@ -24,7 +24,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import RACK_LENGTH_MAX, default_capacity
@@ -43,6 +43,7 @@ class Described:
     cores: int
     capacity: int
     labels: Mapping[str, str]
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +185,7 @@ def decide(
                     cores=described.cores,
                     capacity=described.capacity,
                     labels=described.labels,
+                    resources=described.resources or None,
                 )
             )
     wanted = [
@@ -274,6 +276,7 @@ def _described(
         cores=cores,
         capacity=default_capacity(cores) if capacity is None else capacity,
         labels={**({} if before is None else before.labels), LABEL: options.kafka_cluster},
+        resources={} if before is None else before.resources,  # Somebody else names them.
     )
 
 
@@ -283,5 +286,7 @@ def _event_id(origin: str, broker: int, known: Announced | None, what: str) -> s
 
 def _digest(described: Described) -> str:
     labels = sorted(described.labels.items())
-    content = [described.rack, described.cores, described.capacity, labels]
+    content: list[Any] = [described.rack, described.cores, described.capacity, labels]
+    if described.resources:
+        content.append(sorted(described.resources.items()))
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]

@@ -26,6 +26,7 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
     TopicRelease,
     TopicReplication,
@@ -85,6 +86,9 @@ _FIELDS: Final[Mapping[Code, str]] = {
     Code.RACKS_INCOMPLETE: "policy",
     Code.TOO_MANY_SPUS: "spu_id",
     Code.TOO_MANY_WAITING: "on_shortage",
+    Code.INVALID_RESOURCES: "resources",
+    Code.INVALID_DEMAND: "demand",
+    Code.UNKNOWN_RESOURCE: "demand",
 }
 _FIXED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
     Code.INVALID_PARTITIONS: [{"partitions": 1}],
@@ -95,6 +99,9 @@ _FIXED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after
     Code.INVALID_CORES: [{"cores": 1}],
     Code.INVALID_CAPACITY: [{"capacity": None}],
     Code.INVALID_RACK: [{"rack": None}],
+    Code.INVALID_RESOURCES: [{"resources": None}],
+    Code.INVALID_DEMAND: [{"demand": {}, "leader_demand": None}],
+    Code.UNKNOWN_RESOURCE: [{"demand": {}, "leader_demand": None}],
 }
 OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS)  # the last of what is refused before
 # Refused unless the SPU is known:
@@ -104,15 +111,19 @@ BITS_SENT: Final = 63  # of a time: one with as many may not fit into a message
 BITS_MORE: Final = 32  # that it has, beyond any other number
 
 
+_WITHOUT_HASH: Final = ("labels", "replicas", "resources", "demand", "leader_demand")
+
+
 def _content_of(kind: type[Event]) -> Callable[[Any], tuple[Any, ...]]:
     """What an event says, in a form that has a hash: all but its id and its time."""
     names = [each.name for each in fields(kind) if each.name not in ("event_id", "occurred_at")]
-    plain = attrgetter(*(name for name in names if name not in ("labels", "replicas")))
-    if kind is SpuJoined:
-        return lambda event: (plain(event), tuple(sorted((event.labels or {}).items())))
-    if kind in (TopicCreate, TopicAdopted):
-        return lambda event: (plain(event), repr(event.replicas))
-    return plain
+    plain = attrgetter(*(name for name in names if name not in _WITHOUT_HASH))
+    others = [name for name in names if name in _WITHOUT_HASH]
+    return lambda event: (plain(event), *(_hashable(getattr(event, name)) for name in others))
+
+
+def _hashable(value: Any) -> Any:
+    return repr(sorted(value.items()) if type(value) is dict else value)
 
 
 _CONTENT: Final = {kind: _content_of(kind) for kind in get_args(Event)}
@@ -180,7 +191,7 @@ class EventLint:
                 topics = self.cluster.topics
                 topics[event.topic] = TopicLine(line=self.line)
                 self.cluster.names.setdefault(event.topic.replace(".", "_"), event.topic)
-            case TopicDelete() | TopicRelease() | TopicGrow() | TopicReplication():
+            case TopicDelete() | TopicRelease() | TopicGrow() | TopicReplication() | TopicDemand():
                 self._note_later(event)
             case _:
                 pass
@@ -315,13 +326,15 @@ class EventLint:
             "cores": known.cores != 1 and event.cores == 1,
             "capacity": known.capacity != default_capacity(known.cores) and event.capacity is None,
             "labels": bool(known.labels) and not event.labels,
+            "resources": bool(known.resources) and not event.resources,
         }
         if not any(is_lost.values()):
             return
         given = lenient_members(self.raw)
         line = self.cluster.joins[event.spu_id]
         for name in (name for name, lost in is_lost.items() if lost and name not in given):
-            value = dict(known.labels) if name == "labels" else getattr(known, name)
+            value = getattr(known, name)
+            value = dict(value) if name in ("labels", "resources") else value
             self.report("field-lost", f"left out, so the {value!r} of line {line} is lost", name)
 
     def _note_create(
@@ -346,7 +359,9 @@ class EventLint:
             said = f"{event.topic!r} and {alike!r} are one name to Kafka, which refuses one"
             self.report("colliding-names", said, "topic")
 
-    def _note_later(self, event: TopicDelete | TopicRelease | TopicGrow | TopicReplication) -> None:
+    def _note_later(
+        self, event: TopicDelete | TopicRelease | TopicGrow | TopicReplication | TopicDemand
+    ) -> None:
         """What ends a topic, or changes one that is there."""
         topics, names = self.cluster.topics, self.cluster.names
         earlier = topics.get(event.topic)

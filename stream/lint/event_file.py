@@ -23,6 +23,8 @@ from spu_assigner.stream.lint.rules import name_of
 
 FAULTS_MAX: Final = 1_000  # of one line
 
+_OBJECTS: Final = ("labels", "resources", "demand", "leader_demand")  # whose members have paths
+
 
 class EventLinter:
     """Takes a file line by line."""
@@ -78,7 +80,7 @@ class EventLinter:
         except UnicodeDecodeError:  # The fault knows its position.
             places = None
         labels, dot, label = error.field.partition(".")  # There may be dots in a label.
-        path = (labels, label) if dot and labels == "labels" else (error.field,)
+        path = (labels, label) if dot and labels in _OBJECTS else (error.field,)
         self._found.report(
             name_of(error.fault),
             error.message,

@@ -31,6 +31,7 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
     TopicRelease,
     TopicReplication,
@@ -50,6 +51,7 @@ class RequestKind(StrEnum):
     ADOPT = "adopt"
     GROW = "grow"
     REPLICATION = "replication"
+    DEMAND = "demand"
     REBALANCE = "rebalance"
     JOIN = "join"
     LEAVE = "leave"
@@ -67,6 +69,7 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
     TopicAdopted: RequestKind.ADOPT,
     TopicGrow: RequestKind.GROW,
     TopicReplication: RequestKind.REPLICATION,
+    TopicDemand: RequestKind.DEMAND,
     ClusterRebalance: RequestKind.REBALANCE,
     SpuJoined: RequestKind.JOIN,
     SpuLeft: RequestKind.LEAVE,

@@ -233,6 +233,31 @@ def test_the_end_of_a_decommission_says_that_the_broker_still_holds_the_replicas
 
 
 @pytest.mark.smoke
+def test_resources_are_named_obeyed_and_measured_again(job: list[str]) -> None:
+    """From the command to the map and back: who has too little room gets nothing."""
+    named = ("--cluster", "sized", WAIT, *job)
+    for spu_id, disk in enumerate((100, 100, 9)):
+        join_one = ["produce", "spu-joined", "--spu-id", str(spu_id)]
+        done = call(*join_one, "--resources", f"disk_bytes={disk}", *named)
+        assert done.returncode == 0
+    create = ["produce", "topic-create", "--partitions", "3", "--replication-factor", "2"]
+    done = call(*create, "--topic", "t", "--demand", "disk_bytes=10", *named)
+    assert done.returncode == 0
+    rows = [line.split("  ")[-1] for line in done.stdout.splitlines() if "[" in line]
+    assert sorted(rows) in (["[0, 1]", "[0, 1]", "[1, 0]"], ["[0, 1]", "[1, 0]", "[1, 0]"])
+    measured = ["produce", "topic-demand", "--topic", "t", "--demand", "disk_bytes=30"]
+    done = call(*measured, *named)
+    assert (done.returncode, "revision 2" in done.stdout) == (0, True)
+    done = call(*create, "--topic", "u", "--demand", "disk_bytes=10", *named)
+    assert done.returncode == 1
+    assert "INSUFFICIENT_CAPACITY" in done.stdout
+    assert "of disk_bytes free" in done.stdout
+    done = call(*measured[:-1], "disk_bytes=much", *named)
+    assert done.returncode == 2
+    assert "'disk_bytes=much' is no amount of a resource; expected such as" in done.stderr
+
+
+@pytest.mark.smoke
 def test_a_cordon_and_a_demotion_are_answered_and_obeyed(job: list[str]) -> None:
     """One takes nothing new, the other leads nothing; said twice, nothing changes."""
     join(job, "kept", 3)

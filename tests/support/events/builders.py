@@ -17,6 +17,7 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
     TopicRelease,
     TopicReplication,
@@ -75,6 +76,9 @@ class Events:
 
     def grow(self, topic: str = "t", partitions: int = 2, **given: Any) -> TopicGrow:
         return TopicGrow(**self._common(given), topic=topic, partitions=partitions, **given)
+
+    def demand(self, topic: str = "t", **given: Any) -> TopicDemand:
+        return TopicDemand(**self._common(given), topic=topic, **given)
 
     def replication(
         self, topic: str = "t", replication_factor: int = 2, **given: Any

@@ -29,6 +29,7 @@ from spu_assigner.core.base.records import (
     Waiting,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
+from spu_assigner.core.base.resources import Need
 from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.messages.codec import confluent_header, single_object_header
 from spu_assigner.schemas.messages.wire import (
@@ -49,6 +50,7 @@ NAME = st.from_regex(r"[a-zA-Z0-9._-]{1,70}", fullmatch=True).filter(lambda x: x
 HASH = st.integers(0, 2**64 - 1)
 HASHES = st.lists(HASH, max_size=16).map(tuple)
 EVENT_ID = st.text(st.characters(codec="utf-8"), min_size=1, max_size=100)
+AMOUNTS = st.dictionaries(TEXT, LONG, max_size=3)
 LABELS = st.dictionaries(TEXT, TEXT, max_size=3)
 MANUAL = st.lists(st.fixed_dictionaries({"id": LONG, "replicas": st.lists(LONG, max_size=4)}))
 
@@ -58,6 +60,8 @@ _BY_NAME: dict[str, Any] = {
     "occurred_at": st.none() | LONG,
     "topic": NAME,
     "cause": EVENT_ID,
+    "demand": AMOUNTS,
+    "leader_demand": st.none() | AMOUNTS,
 }
 
 
@@ -78,15 +82,25 @@ def built(cls: type, number: Any = COUNT, **given: Any) -> st.SearchStrategy[Any
     )
 
 
-CREATES = built(TopicCreate, INT32, replicas=st.none() | MANUAL)
+CREATES = built(TopicCreate, INT32, replicas=st.none() | MANUAL, demand=st.none() | AMOUNTS)
 ADOPTED = st.lists(st.lists(LONG, max_size=4).map(tuple), max_size=9).map(tuple)
 ADOPTIONS = built(TopicAdopted, replicas=ADOPTED)
+
+
+def _in_pairs(by_name: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(by_name.items()))
+
+
+NEEDS = st.builds(Need, demand=AMOUNTS.map(_in_pairs), leader_demand=AMOUNTS.map(_in_pairs))
 
 
 def events() -> st.SearchStrategy[Event]:
     """Every event that Avro can hold."""
     others = [cls for cls in get_args(Event) if cls not in (TopicCreate, TopicAdopted)]
-    built_others = [built(cls, INT32, labels=st.none() | LABELS) for cls in others]
+    built_others = [
+        built(cls, INT32, labels=st.none() | LABELS, resources=st.none() | AMOUNTS)
+        for cls in others
+    ]
     return st.one_of(CREATES, ADOPTIONS, *built_others)
 
 
@@ -136,6 +150,7 @@ def replica_maps() -> st.SearchStrategy[ReplicaMap]:
         own_events=HASHES,
         reason=st.none() | reasons(),
         is_released=st.just(False),
+        need=st.none() | NEEDS,
         wanted_lengths=st.none() | st.lists(st.integers(1, 32), min_size=1, max_size=9).map(tuple),
     )
 
@@ -154,10 +169,11 @@ def messages() -> st.SearchStrategy[Any]:
         built(RingEvent, spu_id=INT32, code=code),
         built(
             SpuChanged,
-            labels=LABELS.map(lambda labels: tuple(sorted(labels.items()))),
+            labels=LABELS.map(_in_pairs),
+            resources=AMOUNTS.map(_in_pairs),
             core_weights=st.lists(COUNT, max_size=5).map(tuple),
         ),
-        built(Waiting, sequence=st.integers(0, 2**63 - 1)),
+        built(Waiting, sequence=st.integers(0, 2**63 - 1), need=st.none() | NEEDS),
         built(ChainEntry, chains=st.tuples(*chains)),
         built(SeenEntry, hashes=HASHES),
         built(DeadLetter, source_timestamp_ms=LONG),
@@ -192,15 +208,17 @@ def fields_of(value: Any) -> Any:
             chains = [{"order": o.name, **chain._asdict()} for o, chain in value.chains]
             return {**_plain(value), "chains": chains}
         case SeenEntry():
-            return {**_plain(value), "hashes": [h.to_bytes(8, "big") for h in value.hashes]}
+            return _plain(value) | {"hashes": [h.to_bytes(8, "big") for h in value.hashes]}
         case Reason():
             return {**_plain(value), "ring_fingerprint": value.ring_fingerprint.to_bytes(8, "big")}
         case ReplicaMap():
             fields = _plain(value)
             del fields["is_released"]  # It is said of tombstones alone, by their headers.
             return {**fields, "own_events": [h.to_bytes(8, "big") for h in value.own_events]}
-        case SpuChanged():
-            return {**_plain(value), "labels": dict(value.labels)}
+        case SpuChanged() | Need():
+            pairs = ("labels", "resources", "demand", "leader_demand")
+            named = {name: dict(getattr(value, name)) for name in pairs if hasattr(value, name)}
+            return _plain(value) | named
         case CommitMarker():
             by_topic = {
                 name: {topic: fields_of(each[topic]) for topic in sorted(each)}

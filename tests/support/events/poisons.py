@@ -68,6 +68,8 @@ _CREATE: Final[dict[str, bytes]] = {
     "replicas": b"\x00",
     "validate_only": b"\x00",
     "on_shortage": b"\x00",
+    "demand": b"\x00",
+    "leader_demand": b"\x00",
 }
 _JOIN: Final[dict[str, bytes]] = {
     "event_id": text_bytes("e"),
@@ -78,9 +80,10 @@ _JOIN: Final[dict[str, bytes]] = {
     "cores": b"\x02",
     "capacity": b"\x00",
     "labels": b"\x00",
+    "resources": b"\x00",
 }
-CREATE_HEADER: Final = encode_event(Events().create())[:5]
-JOIN_HEADER: Final = encode_event(Events().join())[:5]
+CREATE_HEADER: Final = encode_event(Events().create(demand={"disk_bytes": 1}))[:5]
+JOIN_HEADER: Final = encode_event(Events().join(resources={"disk_bytes": 1}))[:5]
 HUGE: Final = long_bytes(2**40)
 _FLUVIO, _KAFKA = b"\x02\x00", b"\x02\x02"  # policies
 _EMPTY_LIST: Final = b"\x00\x00"  # a manual list with id 0 and no replicas
@@ -242,7 +245,7 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
         "replicas",
         _block(-(2**63)),
     ),
-    ("bytes; 2 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
+    ("bytes; 4 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
     ("a block has -1 bytes", "a block of -1 bytes: an endless loop", "replicas", b"\x02\x01\x01"),
     (
         "size says",
@@ -255,6 +258,20 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
 _BROKEN_JOINS: Final[list[tuple[Any, ...]]] = [
     (_BAD, "int is 9223372036854775807", "an SPU id of 64 bits: no int", "spu_id", _MOST),
     (_BAD, "1099511627776 items", "labels of 2^40 items: much memory", "labels", b"\x02" + HUGE),
+    (
+        _BAD,
+        "1099511627776 items",
+        "resources of 2^40 items: much memory",
+        "resources",
+        b"\x02" + HUGE,
+    ),
+    (
+        _BAD,
+        "twice",
+        "a resource twice: two amounts",
+        "resources",
+        b"\x02\x04" + (text_bytes("a") + b"\x02") * 2 + b"\x00",
+    ),
     (_BAD, "twice", "a label twice: two values", "labels", b"\x02\x04" + _LABEL * 2 + b"\x00"),
     (C.TOO_LARGE, "at most 65536", "a join of over 64 KiB: labels", "labels", _LONG_LABEL),
 ]
@@ -351,7 +368,40 @@ _RACKS: Final[list[tuple[Any, ...]]] = [
     ("of 129 characters: one more than it may have", "r" * 129),
     ("of 60,000 characters: it is kept with every SPU", "r" * 60_000),
 ]
+
+
+def _amounts(*pairs: tuple[str, int]) -> bytes:
+    """Amounts of resources as a field that may be null."""
+    entries = array_bytes([text_bytes(name) + long_bytes(amount) for name, amount in pairs])
+    return b"\x02" + entries
+
+
+_NINE: Final = [(f"r{number}", 1) for number in range(9)]
+_BAD_AMOUNTS: Final[list[tuple[str, bytes]]] = [
+    ("of -1: below 0", _amounts(("disk_bytes", -1))),
+    ("of -2^63: it has no negative", _amounts(("disk_bytes", -(2**63)))),
+    ("of 2^53: no longer whole to every reader of JSON", _amounts(("disk_bytes", 2**53))),
+    ("of 2^63 - 1: twice as much is negative", _amounts(("disk_bytes", 2**63 - 1))),
+    ("of nine resources: one too many", _amounts(*_NINE)),
+    ("without a name: nothing to tell it by", _amounts(("", 1))),
+    ("with an escape sequence: it clears the terminal of who reads", _amounts(("\x1b[2J", 1))),
+    ("with a name of 60,000 characters: it is kept with the topic", _amounts(("r" * 60_000, 1))),
+]
 _NUMBERS: Final = [
+    *(
+        _ignored(f"resources {what}", Code.INVALID_RESOURCES, resources=raw)
+        for what, raw in _BAD_AMOUNTS
+    ),
+    *(_rejected(f"a demand {what}", Code.INVALID_DEMAND, demand=raw) for what, raw in _BAD_AMOUNTS),
+    *(
+        _rejected(f"a leader's demand {what}", Code.INVALID_DEMAND, leader_demand=raw)
+        for what, raw in _BAD_AMOUNTS
+    ),
+    _rejected(
+        "a demand of a resource that no SPU has: it would wait for ever",
+        Code.UNKNOWN_RESOURCE,
+        demand=_amounts(("disk_bytes", 1)),
+    ),
     *_ends("partitions", Code.INVALID_PARTITIONS, (*_ENDS, 100_001)),
     *_ends("replication_factor", Code.INVALID_REPLICATION_FACTOR, (*_ENDS, 33)),
     *_ends("start_index", Code.INVALID_START_INDEX, _BELOW, policy=_FLUVIO, start_index=b"\x02"),

@@ -25,6 +25,7 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
     TopicRelease,
     TopicReplication,
@@ -35,6 +36,7 @@ CLUSTER: Final = "c1"
 MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.RENDEZVOUS)
 OTHERS: Final = (Policy.BALANCED, Policy.BALANCED, Policy.KRAFT)
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
+RESOURCE_LIVES: Final = 4  # of so many lives one is of topics that need resources
 # u: capacity or rack of one that is there; k: cordon, demote, or the end of either;
 # a: a topic is adopted; f: another factor
 KINDS: Final = "jjjjjuuuooxxxxccccccccccaddggggffbbrrkkkkkk"
@@ -78,6 +80,9 @@ class _Author:
         self.joined: list[int] = []
         self.left: list[int] = []
         self.asked: dict[str, int] = {}
+        # Drawn apart, so that other lives are what they were.
+        has_resources = not modelled and seed % RESOURCE_LIVES == 1
+        self.resources = Random(seed).sample(["cpu", "disk", "net"], 2) if has_resources else []
 
     def write(self, seed: int) -> Life:
         random = self.random
@@ -85,6 +90,8 @@ class _Author:
         early = random.randint(1, len(self.spu_ids))
         for number in range(random.randint(8, 22)):
             kind = "j" if number < early else random.choice(KINDS)
+            if kind == "g" and self.resources and random.random() < 0.5:
+                kind = "m"  # what a topic needs, as measured
             if kind == "r":
                 events.append(random.choice(events))
             else:
@@ -123,6 +130,9 @@ class _Author:
                 return TopicGrow(**common, topic=topic, partitions=partitions)
             case "a":
                 return self.adopt(common)
+            case "m":
+                topic = self.one_of(list(self.asked), self.topics)
+                return TopicDemand(**common, topic=topic, demand=self.amounts(1, 6) or {})
             case "f":
                 topic = self.one_of(list(self.asked), self.topics)
                 factor = self.random.choice([0, 1, 1, 2, 2, 3, 4])
@@ -148,7 +158,15 @@ class _Author:
             capacity=self.random.randint(0, self.capacity_max)
             if self.random.random() < 0.9
             else None,
+            resources=self.amounts(0, 60),
         )
+
+    def amounts(self, least: int, most: int) -> dict[str, int] | None:
+        """So much of some resources, in a life that has them."""
+        if not self.resources:
+            return None
+        named = self.random.sample(self.resources, self.random.randint(0, 2))
+        return {name: self.random.randint(least, most) for name in named} or None
 
     def leave(self, common: dict[str, Any], mode: LeaveMode) -> SpuLeft:
         spu_id = self.one_of(self.joined, self.spu_ids)
@@ -202,13 +220,15 @@ class _Author:
             replication_factor=random.choice([1, 2, 2, 3, 3, 4]),
             policy=policy,
             ignore_rack=random.random() < 0.2,
+            demand=self.amounts(0, 8),
+            leader_demand=self.amounts(0, 8) if self.resources and random.random() < 0.3 else None,
         )
 
 
 def as_json(event: Event) -> dict[str, Any]:
     """The event as `spu-assigner simulate` reads it."""
     names = {
-        SpuJoined: ("spu_joined", "spu_id rack cores capacity"),
+        SpuJoined: ("spu_joined", "spu_id rack cores capacity resources"),
         SpuLeft: ("spu_left", "spu_id mode"),
         SpuCordon: ("spu_cordon", "spu_id"),
         SpuUncordon: ("spu_uncordon", "spu_id"),
@@ -217,13 +237,14 @@ def as_json(event: Event) -> dict[str, Any]:
         TopicCreate: (
             "topic_create",
             "topic partitions replication_factor policy ignore_rack start_index shift replicas"
-            " validate_only on_shortage",
+            " validate_only on_shortage demand leader_demand",
         ),
         TopicDelete: ("topic_delete", "topic"),
         TopicRelease: ("topic_release", "topic"),
         TopicAdopted: ("topic_adopted", "topic replicas policy pinned"),
         TopicGrow: ("topic_grow", "topic partitions"),
         TopicReplication: ("topic_replication", "topic replication_factor"),
+        TopicDemand: ("topic_demand", "topic demand leader_demand"),
         ClusterRebalance: ("cluster_rebalance", "max_moves"),
     }
     kind, fields = names[type(event)]

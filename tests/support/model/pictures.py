@@ -16,9 +16,13 @@ def picture(state: ClusterState) -> dict[str, Any]:
             spu_id: (
                 (spu.online, spu.leaving, spu.rack, spu.cores, spu.capacity),
                 (spu.cordoned, spu.demoted),
-                (spu.labels, spu.registration),
+                (spu.labels, spu.registration, spu.resources),
             )
             for spu_id, spu in sorted(state.spus.items())
+        },
+        "used": {
+            spu_id: dict(sorted(state.resource_use.of(spu_id).items()))
+            for spu_id in sorted(state.spus)
         },
         "weights": dict(sorted(state.core_weights.items())),
         "counts": [state.ledger.count(spu_id) for spu_id in sorted(state.spus)],

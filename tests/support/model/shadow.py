@@ -7,6 +7,7 @@ looks at what every placement must respect.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import numpy as np
 from spu_assigner.core.base.events import (
@@ -16,6 +17,7 @@ from spu_assigner.core.base.events import (
     SpuId,
     SpuLeft,
     TopicAdopted,
+    TopicDemand,
     TopicGrow,
     TopicReplication,
 )
@@ -48,6 +50,7 @@ class Shadow:
         self.maps: dict[str, ReplicaMap] = {}
         self.lists: dict[str, Lists] = {}
         self.counts: Counter[int] = Counter()
+        self.used: Counter[tuple[int, str]] = Counter()  # of resources, by SPU and name
         self.racks: dict[int, str | None] = {}
         self.leaving: frozenset[int] = frozenset()
         self.offline: frozenset[int] = frozenset()
@@ -70,6 +73,7 @@ class Shadow:
         if records:
             self._check_answers(state, event, records)
         self._check_state(state, before, is_fact=isinstance(event, TopicAdopted))
+        self._check_resources(state, is_fact=isinstance(event, TopicAdopted | TopicDemand))
 
     def _take(self, record: ReplicaMap, event: Event) -> None:
         """Take over one map."""
@@ -240,6 +244,33 @@ class Shadow:
         _hold(state.leaving == leaving, "the leaving SPUs are not those that say so")
         self._check_waiting(state)
 
+    def _check_resources(self, state: ClusterState, *, is_fact: bool) -> None:
+        """Sums are those of the maps, and no SPU is given more than it has."""
+        used: Counter[tuple[int, str]] = Counter()
+        by_role: set[str] = set()  # resources of which a leader needs another amount
+        for name, record in self.maps.items():
+            if record.need is None:
+                continue
+            by_role |= dict(record.need.leader_demand).keys()
+            needed = record.need.by_name()
+            for ids, (resource, follower, leader) in product(self.lists[name], needed):
+                used[ids[0], resource] += leader
+                for spu_id in ids[1:]:
+                    used[spu_id, resource] += follower
+        used = +used
+        found = {
+            (int(spu_id), resource): amount
+            for spu_id in state.spus
+            for resource, amount in state.resource_use.of(spu_id).items()
+        }
+        _hold(found == used, f"{found} is used of resources, by the maps {dict(used)}")
+        for (spu_id, resource), amount in used.items():
+            has = dict(state.spus[SpuId(spu_id)].resources).get(resource, 0)
+            is_more = amount > has and amount > self.used[spu_id, resource]
+            if is_more and not is_fact and resource not in by_role:  # Who leads changes by itself.
+                raise ViolationError(f"SPU {spu_id} has {has} of {resource}, and got {amount}")
+        self.used = used
+
     def _check_waiting(self, state: ClusterState) -> None:
         wanting = set()
         for name, record in self.maps.items():
@@ -247,7 +278,7 @@ class Shadow:
                 is_held = not self.leaving.isdisjoint(ids)
                 if len(ids) < wanted or is_held:
                     wanting.add(name)
-                    _check_nothing_helps(state, name, ids, is_held=is_held)
+                    _check_nothing_helps(state, record, ids, is_held=is_held)
         if not state.waiting and not wanting:
             return
         repairs = {name for name, wait in state.waiting.items() if wait.kind is Wait.REPAIR}
@@ -277,9 +308,22 @@ def wanted_lengths(record: ReplicaMap) -> tuple[int, ...]:
     return record.wanted_lengths or (record.replication_factor,) * count
 
 
-def _check_nothing_helps(state: ClusterState, name: str, ids: list[int], *, is_held: bool) -> None:
+def _check_nothing_helps(
+    state: ClusterState, record: ReplicaMap, ids: list[int], *, is_held: bool
+) -> None:
     """A list waits only as long as it must."""
-    takers = [spu_id for spu_id in state.ring.ids.tolist() if spu_id not in ids]
+    name, need = record.topic, [] if record.need is None else record.need.by_name()
+    takers = [
+        spu_id
+        for spu_id in state.ring.ids.tolist()
+        if spu_id not in ids
+        and all(
+            state.resource_use.of(spu_id).get(resource, 0) + max(amounts)
+            <= dict(state.spus[SpuId(spu_id)].resources).get(resource, 0)
+            for resource, *amounts in need
+            if max(amounts)
+        )
+    ]
     _hold(not takers, f"{name} has {ids}, and {takers} could take a replica")
     online = [spu_id for spu_id in ids if state.spus[SpuId(spu_id)].online]
     _hold(not (is_held and online), f"{name} has {ids}, on a leaving SPU, and {online} could serve")

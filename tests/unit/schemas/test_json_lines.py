@@ -23,6 +23,7 @@ from spu_assigner.core.base.events import (
     SpuLeft,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
 )
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
@@ -77,6 +78,11 @@ CONTRACT: list[tuple[str, Event]] = [
     (
         '{"type":"topic_grow","event_id":"e5","cluster_id":"c1","topic":"t","partitions":6}',
         TopicGrow(event_id="e5", cluster_id="c1", topic="t", partitions=6),
+    ),
+    (
+        '{"type":"topic_demand","event_id":"e5","cluster_id":"c1","topic":"t",'
+        '"demand":{"disk_bytes":12}}',
+        TopicDemand(event_id="e5", cluster_id="c1", topic="t", demand={"disk_bytes": 12}),
     ),
     (
         '{"type":"cluster_rebalance","event_id":"e6","cluster_id":"c1","max_moves":100}',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 from spu_assigner.core.base.errors import InvariantError
@@ -18,6 +19,7 @@ from spu_assigner.stream.shard.bundle import KINDS, Bundle, InputSource, Message
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import Entries, Shard, Write
+from spu_assigner.stream.shard.tally import REQUESTS
 from support.events.builders import Events
 from support.job.stores import DictStore, begin, run_batch
 from support.model.pictures import picture
@@ -167,3 +169,26 @@ def test_every_kind_of_message_has_a_topic() -> None:
     """The sink looks it up by the kind's number."""
     assert sorted(KINDS) == list(MessageKind)
     assert KINDS[MessageKind.WAITING_STATE] == (ASSIGNER_STATE, "WaitingState")
+
+
+def test_each_kind_of_event_is_counted_under_a_name_of_its_own() -> None:
+    """An answer to an event without one would end the job."""
+    assert set(REQUESTS) == set(get_args(Event))
+    assert len(set(REQUESTS.values())) == len(REQUESTS)
+
+
+def test_a_shard_keeps_what_spus_have_and_topics_need() -> None:
+    """A shard that is loaded again knows what is used of each resource, and what waits for it."""
+    runner, events = Runner(), Events()
+    runner.send(*(events.join(spu_id, resources={"disk": 10}) for spu_id in range(2)))
+    need = {"demand": {"disk": 4}, "leader_demand": {"disk": 5}}
+    waits = events.create("u", 3, 2, on_shortage=OnShortage.WAIT, policy=Policy.BALANCED, **need)
+    runner.send(events.create("t", 1, 2, policy=Policy.BALANCED, **need), waits)
+    before = runner.shard.copy.of("c1")
+    after = runner.reloaded()["c1"]
+    assert picture(after) == picture(before)
+    assert {spu_id: dict(after.resource_use.of(spu_id)) for spu_id in (0, 1)} in (
+        {0: {"disk": 4}, 1: {"disk": 5}},
+        {0: {"disk": 5}, 1: {"disk": 4}},
+    )
+    assert after.waiting["u"].need == after.topics["t"].need

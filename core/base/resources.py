@@ -1,0 +1,67 @@
+"""What SPUs have beside replica slots, and what partitions need of it: amounts of named resources.
+
+Names are free; by convention `disk_bytes`, `bytes_in_per_s`, `bytes_out_per_s`, `cores_milli`. A
+topic's `demand` is what each replica of one of its partitions needs; where `leader_demand` names a
+resource, a leader needs that much of it instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
+
+Amounts = tuple[tuple[str, int], ...]  # by name, each once
+
+_is_resource_name = re.compile(rf"[a-zA-Z0-9._-]{{1,{RESOURCE_NAME_LENGTH_MAX}}}\Z").match
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the replicas of a topic need, each of them."""
+
+    demand: Amounts
+    leader_demand: Amounts = ()
+
+    @classmethod
+    def of(
+        cls, demand: Mapping[str, int] | None, leader_demand: Mapping[str, int] | None
+    ) -> Need | None:
+        """What an event says; None: it names no amount but 0."""
+        if not demand and not leader_demand:
+            return None
+        need = cls(amounts_of(demand), amounts_of(leader_demand))
+        return need if any(amount for _, *amounts in need.by_name() for amount in amounts) else None
+
+    def by_name(self) -> list[tuple[str, int, int]]:
+        """Of each resource its name, what a follower needs, and what a leader needs."""
+        of_all, of_leaders = dict(self.demand), dict(self.leader_demand)
+        return [
+            (name, of_all.get(name, 0), of_leaders.get(name, of_all.get(name, 0)))
+            for name in sorted({*of_all, *of_leaders})
+        ]
+
+
+def amounts_of(given: Mapping[str, int] | None) -> Amounts:
+    """The amounts by name."""
+    return tuple(sorted(given.items())) if given else ()
+
+
+def amounts_fault(field: str, given: Mapping[str, int] | None) -> str | None:
+    """What is wrong with amounts that came with an event; None: nothing."""
+    if not given:
+        return None
+    if len(given) > RESOURCES_MAX:
+        return f"{field} names {len(given)} resources; expected at most {RESOURCES_MAX}"
+    for name, amount in sorted(given.items()):
+        if not _is_resource_name(name):
+            return (
+                f"{field} names {bounded_repr(name)}; expected 1 to {RESOURCE_NAME_LENGTH_MAX} of "
+                "[a-zA-Z0-9._-]"
+            )
+        if not 0 <= amount <= AMOUNT_MAX:
+            return f"{field}.{name} is {bounded_repr(amount)}; expected 0 to {AMOUNT_MAX}"
+    return None
