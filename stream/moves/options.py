@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 from spu_assigner.stream.config.command_options import BYTE_RATE
-from spu_assigner.stream.moves.waves import CONCURRENCY
+from spu_assigner.stream.moves.waves import CONCURRENCY, concurrency_under
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,8 @@ _OPTIONS: Final = (
         "--concurrency",
         metavar="N",
         type=click.IntRange(1, 1_000),
-        help=f"Moves of a broker at once, in or out; {CONCURRENCY} by default.",
+        help=f"Moves of a broker at once, in or out; {CONCURRENCY} by default, fewer "
+        "under a --throttle below 5 MB/s.",
     ),
     click.option(
         "--throttle",
@@ -66,7 +67,7 @@ def moves_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **given: Any,
     ) -> Any:
         found = MoveOptions(
-            concurrency=CONCURRENCY if concurrency is None else concurrency,
+            concurrency=concurrency_under(throttle) if concurrency is None else concurrency,
             rate=throttle,
             elect=not no_elect,
             force=force,

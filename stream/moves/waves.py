@@ -23,7 +23,21 @@ from typing import Final
 from spu_assigner.schemas.messages.wire import MovedPartition
 
 CONCURRENCY: Final = 5  # moves of a broker at once: what Cruise Control takes by default
+FETCH_SIZE: Final = 1 << 20  # of a partition at once: Kafka's default for replica.fetch.max.bytes
+QUOTA_SECONDS: Final = 11  # Kafka's default for replication.quota.window.num, of a second each
 FREE_MAX: Final = 1_000  # moves of a request that copy nothing; a controller refuses 10,000 records
+
+
+def concurrency_under(rate: int | None) -> int:
+    """Moves of a broker at once under so many bytes a second (None: no throttle), unless given.
+
+    Kafka looks at its quota, an average over QUOTA_SECONDS, before a fetch and not within it. All
+    partitions may fetch FETCH_SIZE at once; that is to exceed the rate by no more than a tenth.
+    Under a rate below 1 MB/s one partition alone exceeds it by more.
+    """
+    if rate is None:
+        return CONCURRENCY
+    return max(1, min(CONCURRENCY, rate * QUOTA_SECONDS // (10 * FETCH_SIZE)))
 
 
 def adding(move: MovedPartition) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
     operator.make("orders", BEFORE)
     mover.fill("orders", partitions=4, values=8)
     mover.map({"orders": AFTER})
-    with mover.running("--throttle", "1kB/s") as process:
+    with mover.running("--throttle", "1kB/s", "--concurrency", "5") as process:
         until(lambda: operator.lists("orders")["orders"][2] == AFTER[2])
         begun = until(lambda: record if (record := mover.record()) and record.wave == 2 else None)
         noted = until(lambda: record if (record := mover.record()) != begun else None)
@@ -253,7 +253,8 @@ def test_topics_that_others_delete_or_move_meanwhile_have_a_line_each(mover: Mov
         operator.make(topic, [[1, 2]])
         mover.fill(topic, partitions=1, values=4)
     mover.map({topic: [[1, 3]] for topic in ("gone", "stolen", "kept")})
-    with mover.running("--throttle", "1kB/s") as process, mover.kafka() as kafka:
+    slowly = ("--throttle", "1kB/s", "--concurrency", "5")
+    with mover.running(*slowly) as process, mover.kafka() as kafka:
         operator.remove("gone")
         assert kafka.reassign({(operator.name("stolen"), 0): (2, 1)}) == {}
         assert kafka.change({(id_, name): None for id_ in (1, 2, 3) for name in RATES}) == {}

@@ -9,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.moves.waves import (
+    CONCURRENCY,
+    FETCH_SIZE,
+    QUOTA_SECONDS,
     adding,
     busy,
+    concurrency_under,
     copied_bytes,
     first_within,
     in_order,
@@ -48,6 +52,16 @@ def test_the_example_of_the_module() -> None:
         concurrency=1,
     )
     assert [[each.partition for each in wave] for wave in found] == [[2], [0], [1]]
+
+
+@given(rate=st.integers(1, 10**10))
+def test_what_is_fetched_at_once_exceeds_a_throttle_by_a_tenth_at_most(rate: int) -> None:
+    """One move goes on however low the rate is; none is kept back without need."""
+    found = concurrency_under(rate)
+    limit = rate * QUOTA_SECONDS / 10
+    assert 1 <= found <= CONCURRENCY == concurrency_under(None)
+    assert found == 1 or found * FETCH_SIZE <= limit
+    assert found == CONCURRENCY or (found + 1) * FETCH_SIZE > limit
 
 
 def test_a_limit_of_bytes_takes_the_first_moves_alone() -> None:
