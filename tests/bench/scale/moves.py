@@ -1,6 +1,6 @@
 """How `apply --moves` keeps its throttle, on four real brokers with 2 GB of data.
 
-    python tests/bench/scale/moves.py [--values 160] [--write]
+    python tests/bench/scale/moves.py [--values 2560] [--write]
 
 Broker 3 of four is replaced by broker 4, while an idempotent producer writes numbers and a consumer
 reads them: once by `apply --moves`, once by Kafka's own tool, under the same throttle. Each half
@@ -49,6 +49,7 @@ AFTER: Final[Lists] = [[4 if broker == 3 else broker for broker in row] for row 
 LIVE: Final = "live"  # the topic that is written all the while
 WINDOW_SECONDS: Final = 11  # of Kafka's quota: 11 samples of a second
 WRITES_S: Final = 200
+BATCH_SIZE: Final = 16 * 1024  # of `work`: what a Java producer takes by default
 
 
 class Traffic:
@@ -179,7 +180,9 @@ class Watch:
 class Bench:
     """Brokers, data, maps; and what is to be so after each part."""
 
-    def __init__(self, operator: Operator, folder: Path, values: int) -> None:
+    def __init__(
+        self, operator: Operator, folder: Path, values: int, *, value_size: int = VALUE_SIZE
+    ) -> None:
         self.operator = operator
         self.mover = Mover(operator, folder)
         self.folder = folder
@@ -191,8 +194,8 @@ class Bench:
             operator.make(topic, BEFORE)
         begun = time.monotonic()
         for topic in self.topics:
-            self.mover.fill(topic, len(BEFORE), values)
-        self.bytes_moved = values * VALUE_SIZE * len(self.partitions)
+            self.mover.fill(topic, len(BEFORE), values, value_size=value_size)
+        self.bytes_moved = values * value_size * len(self.partitions)
         say(f"{2 * self.bytes_moved / MB:,.0f} MB written in {time.monotonic() - begun:.0f} s")
         self._checksums = self._sums()
 
@@ -316,7 +319,7 @@ def with_tool(bench: Bench, file: Path, _: Watch) -> tuple[int, float]:
 def main() -> None:
     """Set up, measure, keep."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--values", type=int, default=160, help="of 256 KiB in a partition")
+    parser.add_argument("--values", type=int, default=2560, help="of 16 KiB in a partition")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     with (
@@ -324,7 +327,9 @@ def main() -> None:
         KafkaCluster(["a", "b", "c", "d"]) as cluster,
         AdminClient(cluster.client) as admin,
     ):
-        bench = Bench(Operator(cluster, "job.", admin), Path(name), given.values)
+        bench = Bench(
+            Operator(cluster, "job.", admin), Path(name), given.values, value_size=BATCH_SIZE
+        )
         traffic = Traffic(bench.operator, len(BEFORE))
         with traffic.flowing():
             figures = work(bench)

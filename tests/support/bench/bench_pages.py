@@ -22,7 +22,7 @@ CLOSES: Final = "<!-- /{name} -->"
 PAGES: Final = {
     "README.md": ("headline",),
     "docs/kafka-clusters.md": ("adopt",),
-    "docs/moves.md": ("moves", "moves-faults"),
+    "docs/moves.md": ("moves", "moves-rate", "moves-faults"),
     "docs/performance.md": (
         *("targets", "curves", "neighbours", "profiles"),
         *("evenness", "evenness-capacities", "movement"),
@@ -44,6 +44,7 @@ def tables(results: Results) -> dict[str, str]:
         "headline": _headline(results),
         "adopt": _adopt(results),
         "moves": _moves(results),
+        "moves-rate": _moves_rate(results),
         "moves-faults": _moves_faults(results),
         "targets": markdown(results),
         "neighbours": _neighbours(results),
@@ -170,6 +171,30 @@ def _moves(results: Results) -> str:
     ):
         cells: list[str | None] = [format(figures[who][name], form) for who in ("apply", "tool")]
         rows.append(_row(what, cells))
+    return "\n".join(rows) + "\n"
+
+
+def _moves_rate(results: Results) -> str:
+    """What one broker receives and keeps under a throttle, by what is copied."""
+    result = results.get("moves_rate", {})
+    rows = [
+        "| throttle | batches | partitions at once | brokers | received ÷ throttle "
+        "| the most of any 11 s | kept ÷ throttle |",
+        f"|{' --- |' * 7}",
+    ]
+    for part, copies in result.get("figures", {}).items():
+        settings = result["sizes"]["settings"][part]
+        what = ", ".join(f"`{name}={value}`" for name, value in settings.items()) or "defaults"
+        for each in copies:
+            cells: list[str | None] = [
+                f"{each['batch_kib']} KiB",
+                f"{each['partitions']}{', and others without a throttle' * each['is_live']}",
+                what,
+                f"{each['received_to_throttle']:.2f}",
+                f"{each['most_to_throttle']:.2f}",
+                f"{each['kept_to_throttle']:.2f}",
+            ]
+            rows.append(_row(f"{each['rate'] // 1_000_000} MB/s", cells))
     return "\n".join(rows) + "\n"
 
 

@@ -113,13 +113,16 @@ class Mover:
         """What is recorded of the last run."""
         return latest_run(self._connection)
 
-    def fill(self, topic: str, partitions: int, values: int) -> None:
-        """Write so many values to each partition."""
-        producer = Producer({**self.operator.cluster.client, "acks": "all"})
+    def fill(
+        self, topic: str, partitions: int, values: int, *, value_size: int = VALUE_SIZE
+    ) -> None:
+        """Write so many values to each partition, each a batch of its own."""
+        settings = {"acks": "all", "batch.num.messages": 1}
+        producer = Producer({**self.operator.cluster.client, **settings})
         for partition in range(partitions):
             for _ in range(values):
                 producer.produce(
-                    self.operator.name(topic), os.urandom(VALUE_SIZE), partition=partition
+                    self.operator.name(topic), os.urandom(value_size), partition=partition
                 )
                 producer.poll(0)
         assert producer.flush(120) == 0
