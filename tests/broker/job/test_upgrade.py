@@ -100,7 +100,11 @@ def more() -> list[Event]:
         events = Events(cluster, first=1_000)
         asked += [
             events.create("fluvio", 3, 2, policy=Policy.FLUVIO, event_id="create-fluvio"),
-            *[events.create(f"new-{policy}", 3, 2, policy=policy) for policy in list(Policy)[:3]],
+            *[
+                events.create(f"new-{policy}", 3, 2, policy=policy)
+                for policy in Policy
+                if policy not in (Policy.MANUAL, Policy.BALANCED)
+            ],
             events.join(5, rack="b", capacity=50),
             events.delete("waits"),
         ]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from spu_assigner.core import Event, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.client.simulate import DEFAULT_POLICIES, answer_lines
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
 from spu_assigner.stream.run.scenario import examples
 from support.events.builders import Events
@@ -133,6 +133,21 @@ def test_the_policy_of_creates_that_name_none_can_be_chosen() -> None:
     given = [*events.joins(1, 2, 3), events.create("t", 2, 2, start_index=2, shift=2)]
     _, answers = simulated(lines_of(given), Policy.KAFKA)
     assert answers[3]["replicas"] == replicas_of("kafka-case-2")
+
+
+@pytest.mark.parametrize("policy", DEFAULT_POLICIES)
+def test_each_policy_can_be_the_default_and_explains_each_replica(policy: Policy) -> None:
+    """`simulate --policy kraft --explain`: what Kafka would have done, and why."""
+    events = Events()
+    target = io.BytesIO()
+    given = lines_of([*events.racks({"a": [0, 1], "b": [2]}), events.create("t", 3, 2)])
+    assert answer_lines(io.BytesIO(given), target, policy, explain=True) == 0
+    answers = [json.loads(line) for line in target.getvalue().splitlines()]
+    [found] = [answer for answer in answers if answer["type"] == "replica_map"]
+    assert found["policy"] == policy
+    why = [answer for answer in answers if answer["type"] == "explanation"]
+    assert [[step["spu_id"] for step in each["steps"]] for each in why] == found["replicas"]
+    assert all(each["recomputed"] and each["unknown"] == [] for each in why)
 
 
 def test_an_endless_line_is_a_dead_letter_of_bounded_size() -> None:
