@@ -44,12 +44,20 @@ from spu_assigner.core.explain.replay_striped import (
     explain_striped,
     replay_striped,
 )
-from spu_assigner.core.explain.ring_history import Passed, PastRing, RingGroup, Why, find_ring
+from spu_assigner.core.explain.ring_history import (
+    OVER_RACKS,
+    Passed,
+    PastRing,
+    RingGroup,
+    Why,
+    find_ring,
+)
 from spu_assigner.core.policies.planner import ORDER_OF
 from spu_assigner.core.policies.striped import free_slots, offline_spus
 from spu_assigner.core.state.cluster_state import ClusterState
 
 PlacementStep = ChainStep | ScoreStep | StripeStep
+NAMED_MAX: Final = 10  # SPUs in a message
 ORDER_OF_MODE: Final = {
     **{mode: ORDER_OF[rule] for mode, rule in RULE_OF.items()},
     Mode.LISTS: Order.ID,
@@ -322,6 +330,26 @@ def _ever_demoted(outputs: KnownOutputs) -> frozenset[int]:
     return frozenset(named.union(outputs.state.demoted))
 
 
+def _ring_unknown(outputs: KnownOutputs, reason: Reason) -> str:
+    """Why nothing is said of the ring that a decision was made on."""
+    text = (
+        f"the ring of then ({reason.ring_size} SPUs, fingerprint {reason.ring_fingerprint:016x}) "
+        "cannot be rebuilt: racks, capacities or places in the ring have changed in a way that the "
+        "retained ring events do not show"
+    )
+    joined = {
+        event.spu_id
+        for group in outputs.groups
+        for event in group.events
+        if event.change is RingChange.JOINED
+    }
+    gone = sorted(joined - {int(spu_id) for spu_id in outputs.state.spus})
+    if not gone or ORDER_OF_MODE[reason.mode] not in OVER_RACKS:
+        return text
+    named = ", ".join(map(str, gone[:NAMED_MAX])) + (", …" if len(gone) > NAMED_MAX else "")
+    return f"{text}; on which racks these SPUs were, which are gone for good, is not known: {named}"
+
+
 def _decision(
     outputs: KnownOutputs,
     replica_map: ReplicaMap,
@@ -341,11 +369,7 @@ def _decision(
     if reason is None:
         unknown.append("the release that wrote this revision recorded no reason")
     elif past is None and reason.mode not in GIVEN:
-        unknown.append(
-            f"the ring of then ({reason.ring_size} SPUs, fingerprint "
-            f"{reason.ring_fingerprint:016x}) cannot be rebuilt: racks, capacities or places in "
-            "the ring have changed in a way that the retained ring events do not show"
-        )
+        unknown.append(_ring_unknown(outputs, reason))
     if isinstance(replayed, str):
         unknown.append(replayed)
     if any(move.is_as_ruled is False for move in moves):

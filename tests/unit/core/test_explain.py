@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.explain.decisions import (
@@ -203,6 +203,20 @@ def test_a_ring_without_its_events_is_not_guessed() -> None:
     decision = expired.decisions[0]
     assert (decision.recomputed, decision.absent, decision.absent_unnamed) == (False, (), 1)
     assert "the ring of then (2 SPUs" in decision.unknown[0]
+
+
+def test_an_spu_that_is_gone_for_good_took_its_rack_with_it() -> None:
+    """Of three brokers on three racks one was drained: that is why older rings are not known."""
+    events = Events()
+    joins = events.racks({"a": [0], "b": [1], "c": [2]})
+    story = (*joins, events.create("t", 2, 2, policy=Policy.KAFKA))
+    leave = events.leave(2, mode=LeaveMode.DECOMMISSION)
+    outputs, maps = outputs_of((*story, leave), Assigner(Policy.KAFKA))
+    [explained] = explain(outputs, maps["t"], [0])
+    [unknown] = explained.decisions[0].unknown
+    assert unknown.endswith(
+        "; on which racks these SPUs were, which are gone for good, is not known: 2"
+    )
 
 
 def test_a_map_of_an_earlier_release_is_reported_as_far_as_it_goes() -> None:
