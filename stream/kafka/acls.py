@@ -113,7 +113,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (*ANSWERS, ASSIGNER_STATE),
             "Read",
-            "`watch`, `produce --wait`, `explain`, `ui`; "
+            "`watch`, `produce --wait`, `explain`, `whatif`, `ui`; "
             "a consumer of your own needs those it reads",
         ),
         Grant(

@@ -89,7 +89,7 @@ def pieces(report: WhatifReport) -> Iterator[RenderableType]:
             yield _table(_WORST, shown)
         yield Text("\nThe worst case\n")
     yield _lines(_failure(report.failure, before.leaders))
-    # Who changes most comes first, so that a long table is cut where nothing happens.
+    # Who is over or gains leaders comes first: a long table is cut where nothing happens.
     spus = report.failure.spus
     if len(spus) > ROWS_SHOWN:
         spus = sorted(spus, key=_interest)
@@ -98,9 +98,8 @@ def pieces(report: WhatifReport) -> Iterator[RenderableType]:
         yield Text(f"… {len(spus) - ROWS_SHOWN:,} more (--json has all)")
 
 
-def _interest(spu: SpuAfter) -> tuple[bool, int, int, int]:
-    gained = spu.leaders - spu.leaders_before
-    return spu.state != "failed", -spu.over, -gained, spu.spu_id
+def _interest(spu: SpuAfter) -> tuple[int, int, int]:
+    return -spu.over, spu.leaders_before - spu.leaders, spu.spu_id
 
 
 def _failure(failure: FailureReport, before: LeaderSpread) -> dict[str, str]:

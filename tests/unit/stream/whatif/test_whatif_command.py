@@ -230,15 +230,15 @@ def test_a_picture_has_each_spu_before_and_after(tmp_path: Path) -> None:
     assert "cannot write" in done.stderr
 
 
-def test_a_long_table_begins_with_who_fails_or_gains() -> None:
+def test_a_long_table_begins_with_who_is_over_or_gains_leaders() -> None:
     """And says how many more there are; JSON has them all."""
     events = Events()
     lines = lines_of(
         [*events.joins(*range(150)), events.manual("t", [120, 130], policy=Policy.MANUAL)]
     )
     done = asked(lines, "--fail", "spu=120")
-    rows = [line.split() for line in done.stdout.splitlines() if " online " in f"{line} "]
-    assert "130" in [row[0] for row in rows[:3]]
+    rows = [line.split() for line in done.stdout.partition("──\n")[2].splitlines()]
+    assert [row[0] for row in rows[:3]] == ["130", "0", "1"]
     assert "… 50 more (--json has all)" in done.stdout
     assert len(answered(lines, "--fail", "spu=120")["failure"]["spus"]) == 150
 
