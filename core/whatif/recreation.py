@@ -241,12 +241,14 @@ class _Placing:
         for partition, (order, members) in enumerate(zip(self._orders, self._members, strict=True)):
             for spu in sorted(members.difference(order.kept)):
                 self._chosen.setdefault(spu, {})[partition] = None
+        is_open = {each for each in self._takers if self._free[each] > 0}
         left: list[int] = []
         dead: set[int] = set()  # SPUs from which no way leads to a free slot, for good
         for partition in self.unplaced:
-            is_open = {each for each in self._takers if self._free[each] > 0}
             if not is_open or not self._move_along(partition, is_open, dead):
                 left.append(partition)
+            else:  # One of them has a slot less; those on the way have as many as before.
+                is_open = {each for each in is_open if self._free[each] > 0}
         self.unplaced = left
 
     def _move_along(self, partition: int, is_open: set[int], dead: set[int]) -> bool:
