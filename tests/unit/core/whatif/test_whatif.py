@@ -232,6 +232,32 @@ def test_as_many_replicas_find_a_slot_as_can_and_the_fewest_spus_are_added(seed:
     assert found.spus_to_add == 0 or not is_enough(found.spus_to_add - 1)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_state_is_laid_out_as_its_lists_are(seed: int) -> None:
+    """Lists of any length, in several topics, with SPUs that are offline or cordoned."""
+    cluster, events, assigner = PlainCluster(seed), Events(), Assigner(Policy.BALANCED)
+    cut = len(cluster.lists) // 2
+    topics = {"a": cluster.lists[:cut], "b": cluster.lists[cut:]}
+    for spu in cluster.ids:
+        joined = events.join(spu, rack=cluster.racks[spu], capacity=cluster.capacity[spu] or 1)
+        assigner.apply(joined)
+    for name, lists in topics.items():
+        if lists:
+            assigner.apply(events.adopt(name, *lists))
+    for spu in cluster.ids:
+        if cluster.cordoned[spu]:
+            assigner.apply(events.cordon(spu))
+        if not cluster.online[spu]:
+            assigner.apply(events.leave(spu, mode=LeaveMode.OFFLINE))
+    found, wanted = layout_of_state(assigner.clusters["c1"]), cluster.layout()
+    for field in ("ids", "online", "cordoned", "held", "live"):
+        assert getattr(found, field).tolist() == getattr(wanted, field).tolist(), field
+    assert found.racks == wanted.racks
+    assert found.wanted.tolist() == [len(each) for each in cluster.lists]
+    named = [(name, number) for name, lists in topics.items() for number in range(len(lists))]
+    assert [found.partition_of(row) for row in range(len(cluster.lists))] == named
+
+
 def test_the_documents_own_example_overwhelms_the_small_racks() -> None:
     """Without rack c, with half of the SPUs, one of those that are left leads half of all."""
     events, assigner = Events(), Assigner(Policy.FLUVIO)
