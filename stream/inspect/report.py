@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -69,6 +69,8 @@ class SpuLoad:
     labels: Mapping[str, str]
     cordoned: bool  # whatever its state is
     demoted: bool
+    resources: Mapping[str, int] = field(default_factory=dict)  # what it has beside slots,
+    resources_used: Mapping[str, int] = field(default_factory=dict)  # and what is used of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,8 @@ class TopicSummary:
     grown_by: tuple[str, ...]  # likewise of the last that changed it on request, oldest first
     is_waiting: bool  # to be repaired
     pinned: bool  # a rebalance leaves it where it is
+    demand: Mapping[str, int]  # of resources, for each replica
+    leader_demand: Mapping[str, int]  # for a leader, where it needs another amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +253,8 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
                 labels=dict(spu.labels),
                 cordoned=spu.cordoned,
                 demoted=spu.demoted,
+                resources=dict(spu.resources),
+                resources_used=dict(sorted(state.resource_use.of(spu.spu_id).items())),
             )
         )
     return tuple(loads)
@@ -308,6 +314,8 @@ def topic_summary(state: ClusterState, name: str) -> TopicSummary:
         grown_by=tuple(f"{each:016x}" for each in topic.changed_by),
         is_waiting=name in state.waiting,
         pinned=topic.pinned,
+        demand={} if topic.need is None else dict(topic.need.demand),
+        leader_demand={} if topic.need is None else dict(topic.need.leader_demand),
     )
 
 

@@ -21,6 +21,7 @@ from spu_assigner.stream.inspect.report import (
     Spread,
     SpuLoad,
     TopicMap,
+    TopicSummary,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _SPUS: Final[Columns] = {
     "#leaders": "leaders",
     "#cores": "cores",
 }
+_RESOURCES: Final[Columns] = {"resources used": lambda each: ", ".join(_used(each)) or None}
 _TOPICS: Final[Columns] = {
     "topic": "topic",
     "policy": "policy",
@@ -73,6 +75,13 @@ def _states(load: SpuLoad) -> list[str]:
     """Where it stands, and what was ordered of it beside."""
     marks = (("cordoned", load.cordoned), ("demoted", load.demoted))
     return [load.state, *(name for name, holds in marks if holds and name != load.state)]
+
+
+def _used(load: SpuLoad) -> Iterator[str]:
+    """What is used of each resource, as a share of what there is."""
+    for name in sorted({*load.resources, *load.resources_used}):
+        used, has = load.resources_used.get(name, 0), load.resources.get(name, 0)
+        yield f"{name} {used / has:.1%}" if has else f"{name} {used} of 0"
 
 
 def tables(
@@ -140,7 +149,8 @@ def _cluster(cluster: ClusterReport) -> Text:
 
 def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
     yield _table("racks", detail.racks, _RACKS)
-    yield _table("SPUs", detail.spus, _SPUS)
+    has_resources = any(each.resources or each.resources_used for each in detail.spus)
+    yield _table("SPUs", detail.spus, {**_SPUS, **_RESOURCES} if has_resources else _SPUS)
     yield _table("topics", detail.topics, _TOPICS)
     if detail.waiting:
         yield _table("waiting", detail.waiting, _WAITING)
@@ -160,6 +170,7 @@ def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterato
             + (", pinned" if about.pinned else ""),
             "revision": f"{about.revision}",
             "created by": f"event hash {about.created_by}{changed}",
+            **({"demand": _demand(about)} if about.demand or about.leader_demand else {}),
             "lists": f"{about.partitions} of {about.replication_factor} replicas asked for{short}",
         }
         yield Text("\n").append(_lines(lines))
@@ -181,6 +192,13 @@ def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterato
     if cores is not None:
         columns["on cores"] = lambda partition: ", ".join(map(str, cores[partition]))
     yield _table("map", range(len(lists)), columns)
+
+
+def _demand(about: TopicSummary) -> str:
+    pairs = (f"{name} {amount}" for name, amount in about.demand.items())
+    of_leaders = (f"{name} {amount}" for name, amount in about.leader_demand.items())
+    leaders = ", ".join(of_leaders)
+    return (", ".join(pairs) or "nothing") + (f"; a leader {leaders}" if leaders else "")
 
 
 def _lines(lines: Mapping[str, str]) -> Text:

@@ -217,6 +217,27 @@ def test_a_cordoned_spu_is_named_so_online_or_not() -> None:
     assert "offline, cordoned" in text
 
 
+def test_what_is_used_of_resources_is_shown_where_there_are_any() -> None:
+    """And a cluster without any has no column for them."""
+    events = Events()
+    joined = [events.join(spu_id, resources={"disk": 40 + 40 * spu_id}) for spu_id in range(2)]
+    need = {"demand": {"disk": 10}, "leader_demand": {"net": 0, "disk": 10}}
+    create = events.create("t", 2, 2, policy=Policy.BALANCED, **need)
+    state = state_of([*joined, events.join(2), create])
+    answer = shown(state, cluster_id="c1")
+    assert "resources used" in answer
+    assert "disk 50.0%" in answer
+    assert "disk 25.0%" in answer
+    _, detail = reported(state)
+    assert [spu.resources for spu in detail.spus] == [{"disk": 40}, {"disk": 80}, {}]
+    assert [spu.resources_used for spu in detail.spus] == [{"disk": 20}, {"disk": 20}, {}]
+    assert detail.topics[0].demand == {"disk": 10}
+    assert "demand       disk 10; a leader disk 10, net 0" in shown(
+        state, cluster_id="c1", topic="t"
+    )
+    assert "resources used" not in shown(busy(), cluster_id="c1")
+
+
 def test_the_json_has_every_list_and_stable_names() -> None:
     """Programs read it; a renamed field would break them."""
     found = inspection(busy())
@@ -232,7 +253,7 @@ def test_the_json_has_every_list_and_stable_names() -> None:
         "chain_indexes waiting_creates waiting_repairs replicas_per_spu leaders_per_spu "
         "off_fair_share detail topic",
         "spu_id rack state capacity replicas share_used fair_share leaders cores core_weights "
-        "registration labels cordoned demoted",
+        "registration labels cordoned demoted resources resources_used",
         "topic kind sequence cause policy partitions replication_factor",
     ]
     assert cluster["topic"]["lists"] == busy().topics["t"].replicas.lists().tolist()
