@@ -79,6 +79,7 @@ class AdoptReport:
     joins: tuple[SpuJoined, ...]
     crowded: Mapping[int, tuple[int, int]]  # joins with too little room: replicas, capacity
     decision: AdoptionDecision
+    unmatched: tuple[str, ...] = ()  # globs that no topic matches
     adopted: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
     rejected: tuple[TopicReason, ...] = ()  # by the job
@@ -122,6 +123,8 @@ def adopt_topics(
                 EventExchange(request.connection, seconds=request.wait_seconds, check=check)
             )
         report = run.decided(brokers)
+        for glob in report.unmatched:
+            say(f"warning: no topic matches --topics {glob}; check it")
         if exchange is None or (report.is_nothing_to_do and not report.decision.equal):
             return report
         for broker, (count, capacity) in report.crowded.items():
@@ -188,6 +191,7 @@ class _AdoptRun:
             joins=joins,
             crowded=crowded(joins, brokers.replicas_held()) if joins else {},
             decision=decision,
+            unmatched=self._options.unmatched((*self._found, *published.maps)),
         )
 
     def sent(self, report: AdoptReport, exchange: EventExchange, progress: Progress) -> AdoptReport:

@@ -92,6 +92,12 @@ class AdoptionOptions:
             return any(_names(glob, topic) for glob in self.globs)
         return not self.globs or any(fnmatchcase(topic, glob) for glob in self.globs)
 
+    def unmatched(self, topics: Collection[str]) -> tuple[str, ...]:
+        """The globs that match none of these topics: probably misspelt."""
+        return tuple(
+            glob for glob in self.globs if not any(fnmatchcase(each, glob) for each in topics)
+        )
+
     def is_reserved(self, topic: str) -> bool:
         """Whether it is Kafka's own, or the product's."""
         return topic.startswith(KAFKA_OWN) or topic in self.own

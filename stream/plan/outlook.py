@@ -12,8 +12,9 @@ own bytes. What no broker reports is not known, and never counted as nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 from spu_assigner.stream.plan.model import (
@@ -76,6 +77,7 @@ class PlanOutlook:
     bytes_being_copied: int = 0  # of these, what Kafka has begun
     throttle: int | None = None  # bytes per second to and from each broker
     unmapped: tuple[str, ...] = ()  # topics in Kafka that have no map
+    unmatched: tuple[str, ...] = ()  # globs that were given and that no topic matches
     reassigned: tuple[str, ...] = ()  # topics with moves that others changed since their adoption
     out_of_sync: Mapping[str, int] = field(default_factory=dict)  # partitions as mapped, by topic
 
@@ -126,6 +128,12 @@ def out_of_sync(maps: Maps, cluster: KafkaCluster) -> dict[str, int]:
         if wanted.replicas is not None and name in cluster.topics
     }
     return {name: count for name, count in counts.items() if count}
+
+
+def unmatched_globs(globs: Collection[str], maps: Maps, cluster: KafkaCluster) -> tuple[str, ...]:
+    """The globs that match no topic with a map, or in Kafka: probably misspelt."""
+    names = {*maps.topics, *maps.waiting, *cluster.topics}
+    return tuple(glob for glob in globs if not any(fnmatchcase(each, glob) for each in names))
 
 
 def reassigned_topics(plan: TopicsPlan, maps: Maps) -> tuple[str, ...]:

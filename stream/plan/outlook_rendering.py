@@ -73,7 +73,12 @@ def _more_lines(brokers: Sequence[BrokerOutlook]) -> Iterator[str]:
 
 def last_lines(outlook: PlanOutlook) -> list[str]:
     """What else is to be known of topics that need nothing, and of those without a map."""
-    lines = (reassigned_line(outlook), out_of_sync_line(outlook), unmapped_line(outlook))
+    lines = (
+        *(f"no topic matches --topics {each}; check it" for each in outlook.unmatched),
+        reassigned_line(outlook),
+        out_of_sync_line(outlook),
+        unmapped_line(outlook),
+    )
     return [line for line in lines if line is not None]
 
 

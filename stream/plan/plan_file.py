@@ -64,6 +64,7 @@ def plan_json(plan: TopicsPlan, outlook: PlanOutlook | None = None) -> dict[str,
     if outlook is not None:
         document |= {
             "unmapped": list(outlook.unmapped),
+            "unmatched": list(outlook.unmatched),
             "reassigned": list(outlook.reassigned),
             "out_of_sync": dict(outlook.out_of_sync),
             "load": outlook.as_json(),

@@ -21,6 +21,7 @@ from spu_assigner.stream.plan.outlook import (
     plan_outlook,
     reassigned_topics,
     unmapped_topics,
+    unmatched_globs,
 )
 from spu_assigner.stream.plan.plan_file import require_fresh
 from spu_assigner.stream.plan.target_cluster import Target
@@ -124,6 +125,7 @@ def outlook_now(
         )
     return replace(
         outlook,
+        unmatched=unmatched_globs(request.globs, found.maps, found.cluster),
         reassigned=reassigned_topics(plan, found.maps),
         out_of_sync=out_of_sync(found.maps, found.cluster),
     )

@@ -107,6 +107,11 @@ def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
     assert (again.exit_code, again.stderr) == (0, "")
     assert again.stdout.splitlines() == [f"0 topics adopted, {TOPICS} as mapped before"]
     assert adopt(operator, "--dry-run").exit_code == 0
+    none = operator("adopt", "--cluster", "c1", "--topics", f"{operator.prefix}nope-*")
+    assert none.exit_code == 0
+    assert none.stderr == (
+        f"adopt: warning: no topic matches --topics {operator.prefix}nope-*; check it\n"
+    )
     misspelt = operator("adopt", "--cluster", "cl", "--topics", f"{operator.prefix}*")
     assert misspelt.exit_code == 1
     assert "cluster 'cl' has no SPUs, and the brokers of Kafka cluster " in misspelt.stderr

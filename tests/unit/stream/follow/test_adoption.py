@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -135,6 +136,13 @@ def test_a_reserved_name_that_is_named_is_refused_in_so_many_words(
     assert world.decide(globs=("*",)).left == ()
     (left,) = world.decide(globs=(glob,)).left
     assert "the job takes no such name (RESERVED_NAME)" in left.reason
+
+
+def test_a_glob_that_no_topic_matches_is_known(world: Installation) -> None:
+    """`adopt --topics 'taem-*'` said that 0 topics were adopted, and status 0."""
+    options = replace(world.options, globs=("team-*", "orders", "taem-*"))
+    assert options.unmatched(("team-a", "orders")) == ("taem-*",)
+    assert world.options.unmatched(()) == ()
 
 
 def test_a_topic_under_reassignment_is_left_until_that_is_done(world: Installation) -> None:

@@ -26,6 +26,7 @@ from spu_assigner.stream.plan.outlook import (
     plan_outlook,
     reassigned_topics,
     unmapped_topics,
+    unmatched_globs,
 )
 from spu_assigner.stream.plan.outlook_rendering import (
     copy_text,
@@ -193,6 +194,18 @@ def test_moves_that_take_back_what_others_did_are_named() -> None:
     ]
 
 
+def test_a_glob_that_no_topic_matches_is_named() -> None:
+    """A misspelt one had nothing to do, and status 0."""
+    cluster = kafka({"team-a": [[1]], "unmapped": [[1]]})
+    asked = maps({"team-a": [[1]]}, late="room")
+    globs = ("team-*", "unmapped", "late", "taem-*")
+    found = unmatched_globs(globs, asked, cluster)
+    assert found == ("taem-*",)
+    assert last_lines(PlanOutlook(unmatched=found)) == [
+        "no topic matches --topics taem-*; check it"
+    ]
+
+
 def test_only_topics_that_were_asked_for_count_as_unmapped() -> None:
     """As `--topics` says."""
     cluster = kafka({"team-a": [[1]], "other": [[1]]})
@@ -267,7 +280,7 @@ def test_the_plan_for_programs_has_the_outlook_beside_what_it_had() -> None:
     plan, outlook = vast("t")
     plain, document = plan_json(plan), plan_json(plan, outlook)
     assert {key: document[key] for key in plain} == plain
-    assert {*document} - {*plain} == {"unmapped", "reassigned", "out_of_sync", "load"}
+    assert {*document} - {*plain} == {"unmapped", "unmatched", "reassigned", "out_of_sync", "load"}
     assert document["load"]["bytes_to_copy"] == 300 * MIB
     assert document["load"]["brokers"][2] == {
         "broker": 3,
