@@ -25,7 +25,9 @@ from spu_assigner.core.whatif.sweep import (
 )
 from support.events.builders import Events
 
-SEEDS = range(300)
+SEEDS = 300
+BLOCK = 60  # seeds of one test
+firsts = pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 
 
 class PlainCluster:
@@ -157,9 +159,14 @@ def plain(found: FailureSweep, cluster: PlainCluster) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_failure_costs_what_going_through_the_partitions_counts(seed: int) -> None:
+@firsts
+def test_a_failure_costs_what_going_through_the_partitions_counts(first: int) -> None:
     """Any set of SPUs, some of them offline already."""
+    for seed in range(first, first + BLOCK):
+        check_cost(seed)
+
+
+def check_cost(seed: int) -> None:
     cluster = PlainCluster(seed)
     draw = random.Random(-seed)
     failed = draw.sample(cluster.ids, draw.randint(0, len(cluster.ids)))
@@ -174,15 +181,20 @@ def test_a_failure_costs_what_going_through_the_partitions_counts(seed: int) -> 
     assert found.replicas == cost["replicas"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@firsts
 @pytest.mark.parametrize("is_counted", [False, True])
 def test_all_cases_come_to_what_each_of_them_does(
-    seed: int, is_counted: bool, monkeypatch: pytest.MonkeyPatch
+    first: int, is_counted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pairs both ways: one by one where the cluster is small, else from counts of pairs."""
-    cluster = PlainCluster(seed)
     if is_counted:
         monkeypatch.setattr(sweep, "SMALL_CLUSTER_MAX", 0)
+    for seed in range(first, first + BLOCK):
+        check_all_cases(seed, is_counted=is_counted)
+
+
+def check_all_cases(seed: int, *, is_counted: bool) -> None:
+    cluster = PlainCluster(seed)
     analysis = FailureAnalysis(cluster.layout())
     spus = online(cluster)
     pairs = [list(each) for each in combinations(spus, 2)]
@@ -200,9 +212,14 @@ def test_all_cases_come_to_what_each_of_them_does(
     assert found == wanted
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_as_many_replicas_find_a_slot_as_can_and_the_fewest_spus_are_added(seed: int) -> None:
+@firsts
+def test_as_many_replicas_find_a_slot_as_can_and_the_fewest_spus_are_added(first: int) -> None:
     """Held to an exact flow: what is left without a slot, and the number of SPUs, less one too."""
+    for seed in range(first, first + BLOCK):
+        check_recreation(seed)
+
+
+def check_recreation(seed: int) -> None:
     cluster = PlainCluster(seed)
     layout = cluster.layout()
     analysis = FailureAnalysis(layout)
@@ -232,9 +249,14 @@ def test_as_many_replicas_find_a_slot_as_can_and_the_fewest_spus_are_added(seed:
     assert found.spus_to_add == 0 or not is_enough(found.spus_to_add - 1)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_state_is_laid_out_as_its_lists_are(seed: int) -> None:
+@firsts
+def test_a_state_is_laid_out_as_its_lists_are(first: int) -> None:
     """Lists of any length, in several topics, with SPUs that are offline or cordoned."""
+    for seed in range(first, first + BLOCK):
+        check_layout(seed)
+
+
+def check_layout(seed: int) -> None:
     cluster, events, assigner = PlainCluster(seed), Events(), Assigner(Policy.BALANCED)
     cut = len(cluster.lists) // 2
     topics = {"a": cluster.lists[:cut], "b": cluster.lists[cut:]}
