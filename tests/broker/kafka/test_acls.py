@@ -368,6 +368,7 @@ def adopt_one(settings: Settings) -> None:
         connection=settings.connection(),
         target_connection=None,
         options=AdoptionOptions(cluster_id=user, globs=(name,)),
+        accept_cluster=True,  # Each user has a cluster of his own, of one broker.
     )
     report = adopt_topics(
         request, say=print, progress=Progress("adopt", is_quiet=True), check=lambda: None
