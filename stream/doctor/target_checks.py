@@ -6,10 +6,12 @@ Nothing is changed: what is left over may be in use by somebody else.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.config.settings import Settings
@@ -21,6 +23,7 @@ from spu_assigner.stream.kafka.connection_diagnosis import (
     WaitLimits,
 )
 from spu_assigner.stream.kafka.errors import ClientError, admin_result
+from spu_assigner.stream.kafka.moves_record import is_silent, latest_run
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -119,6 +122,26 @@ def _right(name: str) -> str:
     return name.title().replace("_", "")
 
 
+def _recorded_run(check: Check, connection: Connection) -> MovesRun | None:
+    """What `apply --moves` has recorded last; None: nothing, or it cannot be seen."""
+    try:
+        return latest_run(connection)
+    except (ClientError, UnreachableError) as reason:
+        check.left_out.append(f"which moves are those of `apply --moves`: {reason}")
+        return None
+
+
+def split_moves(
+    moving: Mapping[Any, Any], run: MovesRun | None, *, now_ms: int
+) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+    """What a run of `apply --moves` that lives is moving, and what others are."""
+    ours = set()
+    if run is not None and run.state is MovesState.RUNNING and not is_silent(run, now_ms=now_ms):
+        ours = {(each.topic, each.partition) for each in run.moves}
+    own = {at: move for at, move in moving.items() if (at.topic, at.partition) in ours}
+    return own, {at: move for at, move in moving.items() if at not in own}
+
+
 def _check_moves(
     check: Check, connection: Connection, *, brokers: Sequence[int], topics: Sequence[str]
 ) -> None:
@@ -139,15 +162,18 @@ def _check_moves(
     except (KafkaError, OSError, ValueError) as reason:  # ValueError: a broker it does not know.
         check.left_out.append(f"reassignments and throttles: {type(reason).__name__} {reason}")
         return
-    if moving:
-        named = ", ".join(_move_text(place, move) for place, move in _first(moving))
-        more = len(moving) - NAMES_MAX
+    run = _recorded_run(check, connection) if moving else None
+    own, others = split_moves(moving, run, now_ms=time.time_ns() // 1_000_000)
+    if others:
+        named = ", ".join(_move_text(place, move) for place, move in _first(others))
+        more = len(others) - NAMES_MAX
         check.report(
             "D604",
-            f"{len(moving):,} partition{'' if len(moving) == 1 else 's'} being moved: {named}"
+            f"{len(others):,} partition{'' if len(others) == 1 else 's'} being moved, by nobody "
+            f"who is at work for this product: {named}"
             + (f" and {more:,} more" if more > 0 else ""),
         )
-    elif throttles:
+    elif throttles and not moving:
         check.report(
             "D603",
             f"no partition is being moved, and replication is limited: {'; '.join(throttles)}",
@@ -155,7 +181,8 @@ def _check_moves(
     check.summary = f"{len(brokers)} brokers, {len(topics)} topics: nothing under way or left over"
     if moving or throttles:
         limited = "; ".join(throttles) or "no throttle"
-        check.summary = f"{len(moving)} partitions being moved; {limited}"
+        by_whom = f", {len(own)} of them by `apply --moves`" if own else ""
+        check.summary = f"{len(moving)} partitions being moved{by_whom}; {limited}"
 
 
 def _first(moving: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:

@@ -7,10 +7,13 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
+from spu_assigner.stream.moves.run_record import Seat, begun_run
 from spu_assigner.stream.plan import apply
 from spu_assigner.stream.plan.target_cluster import BY_ADDRESS, Target
 from support.events.builders import Events
@@ -177,6 +180,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert "being moved by Kafka" in moving.stdout
     assert "to move by" not in moving.stdout
     assert [each["code"] for each in target_findings(operator)] == ["D604"]
+    of_our_own_it_says_nothing(operator, "orders")
     reassign(operator, file, "--execute", "--additional", "--throttle", "1000000000")
     verified(operator, file)
     assert target_findings(operator) == []
@@ -185,6 +189,29 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert done.exit_code == 0, done.stdout
     assert operator.lists("orders") == {"orders": mapped(job, orders)}
     assert all(3 not in row for row in mapped(job, orders))
+
+
+def of_our_own_it_says_nothing(operator: Operator, topic: str) -> None:
+    """What `apply --moves` has recorded as its own is no finding."""
+    moves = tuple(
+        MovedPartition(
+            topic=operator.name(topic),
+            topic_id="",
+            partition=number,
+            before=(),
+            after=(),
+            size_bytes=0,
+        )
+        for number in range(2)
+    )
+    run = replace(begun_run("c1"), moves=moves)
+    with Seat(operator.settings().connection()) as seat:
+        seat.sit()
+        seat.write(run)
+        assert target_findings(operator) == []
+        seat.write(replace(run, moves=(), state=MovesState.DONE))
+        [finding] = target_findings(operator)
+    assert finding["code"] == "D604"
 
 
 def target_findings(operator: Operator) -> list[dict[str, str]]:

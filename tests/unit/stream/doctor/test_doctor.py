@@ -10,12 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from kafka import TopicPartition
 from kafka.protocol.api_key import ApiKey
+from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor import machine_checks
@@ -23,8 +26,10 @@ from spu_assigner.stream.doctor.broker_checks import _check_features
 from spu_assigner.stream.doctor.checks import Check, CheckTarget, Unchecked, run_all
 from spu_assigner.stream.doctor.codes import describe, rules
 from spu_assigner.stream.doctor.command import doctor
+from spu_assigner.stream.doctor.target_checks import split_moves
 from spu_assigner.stream.jvm.java import EXPECTED
 from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.moves.run_record import begun_run
 
 PACKAGE = Path(machine_checks.__file__).parent
 DOCUMENT = Path(__file__).parents[4] / "docs/doctor.md"
@@ -278,3 +283,15 @@ def test_a_broker_without_topic_ids_is_too_old(monkeypatch: pytest.MonkeyPatch) 
         )
     ]
     assert one.summary == ", metadata.version 7"
+
+
+def test_moves_of_a_run_that_writes_no_more_are_nobodys() -> None:
+    """A run that was killed is at work no longer; one that lives moves what it has recorded."""
+    moved = MovedPartition(topic="t", topic_id="", partition=1, before=(), after=(), size_bytes=0)
+    run = replace(begun_run("c1"), moves=(moved,), recorded_at=1_000_000)
+    moving = {TopicPartition("t", 1): {}, TopicPartition("t", 2): {}}
+    own, others = split_moves(moving, run, now_ms=1_000_000 + 59_000)
+    assert ([*own], [*others]) == ([TopicPartition("t", 1)], [TopicPartition("t", 2)])
+    for other in (None, replace(run, state=MovesState.STOPPED)):
+        assert split_moves(moving, other, now_ms=1_000_000) == ({}, moving)
+    assert split_moves(moving, run, now_ms=1_000_000 + 61_000) == ({}, moving)
