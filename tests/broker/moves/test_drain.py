@@ -128,7 +128,6 @@ def job(kafka: SharedBroker, topic_prefix: str) -> Iterator[SmallJob]:
         yield job
 
 
-@pytest.mark.smoke
 def test_an_spu_that_is_offline_is_decommissioned_and_once(
     kafka: SharedBroker, topic_prefix: str, job: SmallJob
 ) -> None:

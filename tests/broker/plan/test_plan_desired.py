@@ -84,7 +84,6 @@ def test_lists_of_unequal_length_get_the_factor_of_the_file(
     assert sent(settings) == before
 
 
-@pytest.mark.smoke
 def test_lists_that_wait_for_spus_are_not_asked_for_again(
     settings: Settings, job: SmallJob, desired: Call
 ) -> None:
@@ -109,7 +108,6 @@ def test_lists_that_wait_for_spus_are_not_asked_for_again(
     ]
 
 
-@pytest.mark.smoke
 def test_nothing_is_sent_where_the_topics_in_kafka_cannot_be_seen(
     settings: Settings, job: SmallJob, desired: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
