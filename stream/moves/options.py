@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Final
 
 import click
+from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.stream.config.command_options import BYTE_RATE
 from spu_assigner.stream.moves.waves import CONCURRENCY, concurrency_under
 
@@ -21,6 +22,7 @@ class MoveOptions:
     elect: bool = True
     force: bool = False  # though the cluster is not healthy, or somebody's throttle is in the way
     under_replicated_max: int | None = None
+    forgotten: frozenset[int] = frozenset()  # brokers that never come back: they owe nothing
 
 
 _OPTIONS: Final = (
@@ -50,6 +52,15 @@ _OPTIONS: Final = (
         type=click.IntRange(0, 1_000_000),
         help="Never let more partitions be under-replicated, those that are moved included.",
     ),
+    click.option(
+        "--forget-throttle",
+        "forgotten",
+        metavar="BROKER",
+        type=click.IntRange(0, SPU_ID_MAX),
+        multiple=True,
+        help="Do not wait for this broker, which never comes back, to remove its throttle; may be "
+        "repeated.",
+    ),
 )
 
 
@@ -64,6 +75,7 @@ def moves_options(command: Callable[..., Any]) -> Callable[..., Any]:
         no_elect: bool,
         force: bool,
         max_under_replicated: int | None,
+        forgotten: tuple[int, ...],
         **given: Any,
     ) -> Any:
         found = MoveOptions(
@@ -72,6 +84,7 @@ def moves_options(command: Callable[..., Any]) -> Callable[..., Any]:
             elect=not no_elect,
             force=force,
             under_replicated_max=max_under_replicated,
+            forgotten=frozenset(forgotten),
         )
         is_said = concurrency is not None or found != MoveOptions()
         return command(move_options=found if is_said else None, **given)

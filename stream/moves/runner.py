@@ -83,7 +83,9 @@ class MovesRunner:
         self._options = options
         self._output = output
         self._armed = armed
-        self._throttle = WaveThrottle(kafka, output, rate=options.rate, force=options.force)
+        self._throttle = WaveThrottle(
+            kafka, output, rate=options.rate, force=options.force, forgotten=options.forgotten
+        )
         self._run = begun_run(cluster_id)
         self._noted = 0.0  # when it was recorded last how far a wave is
         self._absent: list[int] = []  # brokers that a wave waits for

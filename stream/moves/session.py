@@ -67,7 +67,7 @@ def require_free_seat(connection: Connection) -> None:
         seat.sit()
 
 
-def cancel(connection: Connection) -> tuple[str, list[str]]:
+def cancel(connection: Connection, options: MoveOptions) -> tuple[str, list[str]]:
     """Take back what a run has under way, be it alive or not; a line, and what is left to do.
 
     Raises:
@@ -81,7 +81,7 @@ def cancel(connection: Connection) -> tuple[str, list[str]]:
         runner = MovesRunner(
             kafka,
             seat,
-            MoveOptions(),
+            options,
             MovesOutput(),
             cluster_id=run.cluster_id,
             armed=armed({}),

@@ -127,16 +127,30 @@ def clearing(recorded: Iterable[ThrottleValue], current: Values) -> Clearing:
 
 def owed_lines(owed: Collection[Place], recorded: Iterable[ThrottleValue]) -> list[str]:
     """What each broker that is not alive may still have of a throttle, and what to do."""
+    return [
+        f"{where_text(where)} is not alive and may still have {settings}; start it and run again, "
+        f"which sets them as before, or give --forget-throttle {where} if it never comes back"
+        for where, settings in _texts(owed, recorded).items()
+    ]
+
+
+def forgotten_lines(forgotten: Collection[Place], recorded: Iterable[ThrottleValue]) -> list[str]:
+    """What each broker that never comes back may still have, if it does all the same."""
+    return [
+        f"forgets that {where_text(where)} may still have {settings}; should it come back, set "
+        "them as before with `kafka-configs`"
+        for where, settings in _texts(forgotten, recorded).items()
+    ]
+
+
+def _texts(places: Collection[Place], recorded: Iterable[ThrottleValue]) -> dict[int | str, str]:
+    """The recorded settings at these places, with the values of before."""
     texts: dict[int | str, list[str]] = {}
     for each in recorded:
-        if (at := place(each)) in owed:
+        if (at := place(each)) in places:
             was = "not set" if each.before is None else each.before
             texts.setdefault(at[0], []).append(f"{each.setting}={each.value} (before: {was})")
-    return [
-        f"{where_text(where)} is not alive and may still have {' and '.join(settings)}; start it "
-        "and run again, which sets them as before"
-        for where, settings in texts.items()
-    ]
+    return {where: " and ".join(settings) for where, settings in texts.items()}
 
 
 def where_text(where: int | str) -> str:

@@ -22,6 +22,7 @@ from spu_assigner.stream.moves.throttle import (
     ForeignThrottleError,
     Place,
     clearing,
+    forgotten_lines,
     owed_lines,
     place,
     to_record,
@@ -91,15 +92,23 @@ class WaveThrottle:
     Args:
         rate: bytes a second of a broker; None: no throttle.
         force: replace what somebody else has set; it is set again afterwards.
+        forgotten: brokers that never come back: what they may still have is not kept in mind.
     """
 
     def __init__(
-        self, kafka: Reassigner, output: MovesOutput, *, rate: int | None, force: bool
+        self,
+        kafka: Reassigner,
+        output: MovesOutput,
+        *,
+        rate: int | None,
+        force: bool,
+        forgotten: Collection[int] = (),
     ) -> None:
         self._kafka = kafka
         self._output = output
         self._rate = rate
         self._force = force
+        self._forgotten = forgotten
         self._is_used = False
 
     def of_wave(
@@ -200,5 +209,10 @@ class WaveThrottle:
             for (where, setting), reason in failures.items()
             if (where, setting) not in owed
         ]
-        left = tuple(each for each in recorded if place(each) in owed | failures.keys())
+        forgotten = {at for at in owed if at[0] in self._forgotten}
+        for line in forgotten_lines(forgotten, recorded):
+            self._output.say(f"apply: {line}")
+        owed -= forgotten
+        kept = owed | failures.keys() - forgotten
+        left = tuple(each for each in recorded if place(each) in kept)
         return left, [*owed_lines(owed, left), *texts]

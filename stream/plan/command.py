@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
-_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "is_json", "is_sure"}  # the last say nothing
+_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten", "is_json", "is_sure"}
 
 
 class NotConfirmedError(AssignerError):
@@ -282,7 +282,7 @@ def apply(
 
     if is_cancel:
         _require_cancel_alone()
-        return _cancel(request)
+        return _cancel(request, move_options or MoveOptions())
     if move_options is not None and not has_moves:
         raise click.UsageError("--concurrency, --throttle and their like need --moves")
     saved = None
@@ -378,10 +378,10 @@ def _require_cancel_alone() -> None:
         )
 
 
-def _cancel(request: PlanRequest) -> int:
+def _cancel(request: PlanRequest, options: MoveOptions) -> int:
     from spu_assigner.stream.moves.session import cancel
 
-    text, left = cancel(request.ledger_connection())
+    text, left = cancel(request.ledger_connection(), options)
     click.echo(text)
     for line in left:
         click.echo(f"apply: {line}", err=True)

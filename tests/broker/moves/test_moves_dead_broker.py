@@ -63,7 +63,8 @@ def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover
         owed = " and ".join(f"{name}=1000 (before: {THEIRS})" for name in RATES)
         assert told.splitlines()[-1] == (
             f"apply: broker {LEAVES} is not alive and may still have {owed}; start it and run "
-            "again, which sets them as before"
+            f"again, which sets them as before, or give --forget-throttle {LEAVES} if it never "
+            "comes back"
         )
         assert mover.throttles("orders") == rates(THEIRS, 1, 2)
         record = mover.record()
@@ -84,7 +85,7 @@ def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover
 def test_a_dead_broker_that_still_has_a_throttle_is_in_the_way_of_no_other_wave(
     mover: Mover,
 ) -> None:
-    """Its line is there after each run, with status 1, until it can be taken back."""
+    """Its line is there after each run, with status 1, until it is taken back, or forgotten."""
     operator = mover.operator
     operator.make("others", [[1], [2]])
     mover.fill("others", partitions=2, values=1)
@@ -96,10 +97,15 @@ def test_a_dead_broker_that_still_has_a_throttle_is_in_the_way_of_no_other_wave(
     assert len(errors) == 2, errors
     assert errors[1].startswith(f"apply: broker {LEAVES} is not alive and may still have ")
     assert mover.throttles("others") == {}
+    assert operator("apply", "--cancel").exit_code == 1
+    done = operator("apply", "--cancel", "--forget-throttle", LEAVES)
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.startswith(f"apply: forgets that broker {LEAVES} may still have ")
+    record = mover.record()
+    assert record is not None
+    assert record.throttles == ()
     operator.cluster.start(LEAVES)
     assert mover.throttles() == rates("1000", LEAVES)
-    assert mover.move()[0] == 0
-    assert mover.throttles("orders", "others") == {}
 
 
 @pytest.mark.long("a broker is killed, and started again")

@@ -84,7 +84,7 @@ def test_what_a_dead_broker_has_is_owed_and_not_changed_by_others() -> None:
     assert owed_lines(found.owed, recorded) == [
         "broker 1 is not alive and may still have leader.replication.throttled.rate=7 (before: 5) "
         "and follower.replication.throttled.rate=7 (before: not set); start it and run again, "
-        "which sets them as before"
+        "which sets them as before, or give --forget-throttle 1 if it never comes back"
     ]
 
 

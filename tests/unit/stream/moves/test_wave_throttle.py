@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovedPartition, ThrottleValue
@@ -42,8 +43,9 @@ class Brokers(Reassigner):
         return failures
 
 
-def throttle(kafka: Reassigner) -> WaveThrottle:
-    return WaveThrottle(kafka, MovesOutput(is_quiet=True), rate=7, force=True)
+def throttle(kafka: Reassigner, *forgotten: int) -> WaveThrottle:
+    output = MovesOutput(is_quiet=True)
+    return WaveThrottle(kafka, output, rate=7, force=True, forgotten=forgotten)
 
 
 def test_nothing_is_recorded_of_a_dead_broker_whose_setting_is_not_known() -> None:
@@ -63,6 +65,35 @@ def test_what_a_dead_broker_owes_is_kept_and_not_set_again() -> None:
     left, lines = wave.remove(recorded)
     assert (left, len(lines)) == (OWED, 1)
     assert set(kafka.values.values()) == {None}
+
+
+def test_what_a_dead_broker_owes_is_forgotten_on_demand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One that never comes back would be in the way of every status 0. What it has is told."""
+    kafka = Brokers(dead={3, 4})
+    other = replace(OWED[0], broker=4)
+    assert throttle(kafka, 3).remove((*OWED, other)) == (
+        (other,),
+        [
+            f"broker 4 is not alive and may still have {RATES[0]}=1000 (before: 5); start it and "
+            "run again, which sets them as before, or give --forget-throttle 4 if it never comes "
+            "back"
+        ],
+    )
+    had = " and ".join(f"{name}=1000 (before: 5)" for name in RATES)
+    assert capsys.readouterr().err == (
+        f"apply: forgets that broker 3 may still have {had}; should it come back, set them as "
+        "before with `kafka-configs`\n"
+    )
+
+
+def test_what_a_living_broker_owes_is_removed_though_it_is_to_be_forgotten() -> None:
+    """A wrong id does no harm, nor a broker that is back by then."""
+    kafka = Brokers(dead=set())
+    kafka.values = {place(each): each.value for each in OWED}
+    assert throttle(kafka, 3).remove(OWED) == ((), [])
+    assert kafka.values == {place(each): each.before for each in OWED}
 
 
 def test_a_broker_that_dies_as_the_throttle_is_set_is_named_and_stays_recorded() -> None:
