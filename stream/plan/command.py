@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
-_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten", "is_json", "is_sure"}
+_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten"}
 
 
 class NotConfirmedError(AssignerError):
