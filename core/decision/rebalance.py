@@ -73,11 +73,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         names[index]: (ReplicaLists(matrix, ragged=bool((matrix < 0).any())), moves_of.get(index))
         for index, matrix in plan.changed.items()
     }
-    message = (
-        f"{len(plan.moves)} replicas move, {plan.reorders} lists get another leader "
-        "from among their replicas"
-    )
-    message += _left_alone(state, len(state.topics) - len(names))
+    message = _said_of(plan) + _left_alone(state, len(state.topics) - len(names))
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
     return [
         *_records(state, changed, cause=event.event_id),
@@ -87,6 +83,13 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
 
 def _may_move(topic: Topic) -> bool:
     return topic.policy is not Policy.MANUAL and not topic.pinned and topic.need is None
+
+
+def _said_of(plan: Rebalance) -> str:
+    moves = "1 replica moves" if len(plan.moves) == 1 else f"{len(plan.moves)} replicas move"
+    if plan.reorders == 1:
+        return f"{moves}, 1 list gets another leader from among its replicas"
+    return f"{moves}, {plan.reorders} lists get another leader from among their replicas"
 
 
 def _left_alone(state: ClusterState, count: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.moves.reassigning import Ongoing, Partition, PartitionShape
 
 HEALTH_FIX: Final = "start the brokers that are missing, or give --force"
@@ -111,12 +111,10 @@ class ClusterHealth:
     def fault(self) -> str | None:
         """Why nothing should be moved now; None: nothing is in the way."""
         if self.offline:
-            count = len(self.offline)
-            return f"{count} partitions have no leader ({listed(self.offline, 3)})"
+            return f"{_having(self.offline)} no leader ({listed(self.offline, 3)})"
         if self.under_min:
-            count = len(self.under_min)
             return (
-                f"{count} partitions have fewer replicas in sync than min.insync.replicas "
+                f"{_having(self.under_min)} fewer replicas in sync than min.insync.replicas "
                 f"({listed(self.under_min, 3)})"
             )
         return None
@@ -157,6 +155,10 @@ def _lags(shape: PartitionShape, ongoing: Ongoing | None) -> bool:
     """Whether some replica is not in sync; one that is only being added does not count."""
     added = () if ongoing is None else ongoing.adding
     return not {*shape.replicas} - {*added} <= {*shape.in_sync}
+
+
+def _having(places: Sized) -> str:
+    return f"{counted(len(places), 'partition')} {'has' if len(places) == 1 else 'have'}"
 
 
 def _named(places: Iterable[Partition]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition, ThrottleValue
+from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.moves.progress import MovesOutput
 from spu_assigner.stream.moves.reassigning import (
     MIN_IN_SYNC,
@@ -79,9 +80,9 @@ def require_health(
     most = under_replicated_max
     if most is not None and health.under_replicated + copies > most:
         raise UnhealthyError(
-            f"{health.under_replicated} partitions are under-replicated, and with one move more "
-            f"there would be more than --max-under-replicated {most}; wait until they have caught "
-            "up, or give more"
+            f"{counted(health.under_replicated, 'under-replicated partition')}, and with one move "
+            f"more there would be more than --max-under-replicated {most}; wait until they have "
+            "caught up, or give more"
         )
     return health.under_replicated
 

@@ -189,7 +189,8 @@ def left_lines(
             if has_file
             else f"run {MOVER}, or give --reassignment-file for Kafka's own tool"
         )
-        yield f"{count} partitions of {listed(list(plan.moves))} are to move: {how}"
+        are = "is" if count == 1 else "are"
+        yield f"{counted(count, 'partition')} of {listed(list(plan.moves))} {are} to move: {how}"
 
 
 def _failure_text(failure: TopicFailure) -> str:

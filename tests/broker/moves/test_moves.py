@@ -240,7 +240,7 @@ def test_nothing_is_moved_while_the_cluster_is_not_healthy(mover: Mover) -> None
     with operator.cluster.stopped(3):
         status, lines, errors = mover.move()
         assert (status, lines) == (1, [])
-        assert "Kafka is not healthy: 1 partitions have no leader" in errors[0]
+        assert "Kafka is not healthy: 1 partition has no leader" in errors[0]
         assert operator.lists("orders") == {"orders": [[1, 2]]}
         assert mover.move("--force")[0] == 0
         operator.until("orders", [[2, 1]])

@@ -39,7 +39,7 @@ def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
             limited = operator(*asked, "--max-bytes", ONE)
             assert (limited.exit_code, limited.stderr) == (0, ""), limited.output
             mapped, limit, moves, *_, even = limited.stdout.splitlines()
-            assert mapped.startswith("mapped   1 replicas move, "), limited.stdout
+            assert mapped.startswith("mapped   1 replica moves, "), limited.stdout
             assert limit == (
                 "limit    1 of 3 moves copy no more than 976.6 KiB; run again for the rest"
             )

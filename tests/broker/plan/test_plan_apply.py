@@ -159,7 +159,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     file = tmp_path / "moves.json"
     without = operator.apply()
     assert without.exit_code == 1
-    assert "are to move: run `apply --moves`, or give --reassignment-file" in without.stderr
+    assert " to move: run `apply --moves`, or give --reassignment-file" in without.stderr
     page = tmp_path / "plan.html"
     shown = operator.plan(
         *("--reassignment-file", file, "--throttle", "1MB/s", "--html", page),

@@ -544,6 +544,19 @@ def test_a_rebalance_says_how_many_manual_topics_it_leaves_alone(count: int, sai
     )
 
 
+def test_a_rebalance_of_one_replica_or_list_says_so_in_the_singular() -> None:
+    """A person reads it after `rebalance --max-bytes`."""
+    for lists, said in (
+        ([[0]] * 3, "1 replica moves, 0 lists get another leader from among their replicas"),
+        ([[0, 1]] * 3, "0 replicas move, 1 list gets another leader from among its replicas"),
+    ):
+        life = OneCluster(*Events().joins(0, 1))
+        life.apply(life.build.adopt("t", *lists))
+        *_, status = life.apply(life.build.rebalance(100))
+        assert isinstance(status, TopicStatus)
+        assert status.message == said
+
+
 def test_a_rebalance_counts_topics_that_are_there_and_not_creates_that_wait() -> None:
     """A manual create never waits, and what was deleted is not counted."""
     life = OneCluster(*Events().joins(0, 1))

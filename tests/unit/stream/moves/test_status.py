@@ -101,7 +101,7 @@ def test_health_is_about_partitions_that_are_not_moved() -> None:
 def test_health_names_what_is_wrong() -> None:
     """The worst first."""
     offline = ClusterHealth(offline=("t-0",), under_min=("u-0",))
-    assert offline.fault() == "1 partitions have no leader (t-0)"
+    assert offline.fault() == "1 partition has no leader (t-0)"
     low = ClusterHealth(under_min=("a-0", "b-0", "c-0", "d-0"))
     assert low.fault() == (
         "4 partitions have fewer replicas in sync than min.insync.replicas (a-0, b-0, c-0 and 1 "
