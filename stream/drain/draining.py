@@ -1,8 +1,8 @@
 """Emptying a broker: leave, wait for maps, move, look.
 
-Rules: what is done already is seen to be done, so that a run which was killed is repeated. Nothing
-is moved before the maps no longer use the broker: it would come back. Topics of others without a
-map are never touched; they are named.
+Rules: what is done already is seen to be done, so that a run which was killed is repeated. The SPU
+is not decommissioned while nothing could be moved. Nothing is moved before the maps no longer use
+the broker: it would come back. Topics of others without a map are never touched; they are named.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spu_assigner.stream.kafka.topics import SPU_EVENTS
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.reassigning import Reassigner
 from spu_assigner.stream.moves.runner import MovesRunner
-from spu_assigner.stream.moves.session import moving
+from spu_assigner.stream.moves.session import moving, require_ready
 from spu_assigner.stream.moves.status import MovesReport
 from spu_assigner.stream.plan.model import Maps
 from spu_assigner.stream.plan.rendering import move_lines
@@ -61,7 +61,8 @@ class Draining:
 
         Raises:
             DrainError: it is no SPU of the cluster, or the time is up.
-            ClientError: Kafka does not answer.
+            UnhealthyError, SeatTakenError: nothing could be moved now; nothing was changed.
+            MovesError, ClientError: Kafka does not answer, or a right is missing.
         """
         broker, cluster = self._broker, self._request.cluster_id
         with closing(AnnouncedReader(self._request.connection, cluster)) as reader:
@@ -74,6 +75,7 @@ class Draining:
         if known.is_decommissioned:
             click.echo(f"leaves   SPU {broker} of cluster {cluster} was decommissioned before")
         else:  # Also of one that is offline: its maps wait for it to come back.
+            self._require_ready()
             self._send_leave()
             click.echo(f"leaves   SPU {broker} of cluster {cluster} is decommissioned")
         self._await_maps(wait_seconds)
@@ -93,6 +95,13 @@ class Draining:
             left, report = self._moved(kafka, runner)
             left += move_lines(report)
             return left or self._held(kafka)
+
+    def _require_ready(self) -> None:
+        connection = self._request.ledger_connection()
+        with Reassigner(connection) as kafka:
+            shapes = kafka.shapes()
+        holding = [at for at, each in shapes.items() if self._broker in each.replicas]
+        require_ready(connection, self._options, holding)
 
     def _send_leave(self) -> None:
         errors: list[str] = []

@@ -24,7 +24,7 @@ from spu_assigner.stream.drain.move_limit import MoveLimit, move_limit
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.exchange import EventExchange
 from spu_assigner.stream.moves.options import MoveOptions
-from spu_assigner.stream.moves.session import moving, require_free_seat
+from spu_assigner.stream.moves.session import moving, require_ready
 from spu_assigner.stream.plan.model import TopicsPlan
 from spu_assigner.stream.plan.outlook import BrokerOutlook, PlanOutlook
 from spu_assigner.stream.plan.rendering import move_lines
@@ -64,13 +64,16 @@ class Rebalancing:
 
         Raises:
             RebalanceError: there is no answer in time, or it is no.
-            SeatTakenError: another process moves partitions; the job was not asked.
+            UnhealthyError, SeatTakenError: nothing could be moved now; the job was not asked.
             ClientError, MapsError: Kafka does not answer, or cannot be asked.
         """
         cluster_id = self._request.cluster_id
-        require_free_seat(self._request.ledger_connection())
         with self._request.target() as target:
             plan, found = plan_now(self._request, target)
+            unlike = [
+                (each.topic, at) for each in plan.changes for at in (*each.moves, *each.moving)
+            ]
+            require_ready(self._request.ledger_connection(), self._options, unlike)
             self._before = outlook_now(plan, found, self._request, target)
             limit = self._limit(found, target)
         event = ClusterRebalance(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from spu_assigner.stream.common.printable import counted
@@ -10,9 +10,10 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.job.failpoints import armed
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.progress import MovesOutput
-from spu_assigner.stream.moves.reassigning import Reassigner
+from spu_assigner.stream.moves.reassigning import Partition, Reassigner
 from spu_assigner.stream.moves.run_record import Seat
 from spu_assigner.stream.moves.runner import MovesRunner
+from spu_assigner.stream.moves.wave_guards import require_health
 
 
 @contextmanager
@@ -56,13 +57,27 @@ def moving(
             output.end()
 
 
-def require_free_seat(connection: Connection) -> None:
-    """Return if no other process moves partitions: for who changes something before he moves.
+def require_ready(
+    connection: Connection, options: MoveOptions, planned: Collection[Partition]
+) -> None:
+    """Return if moves could begin now: for who changes something before he moves.
+
+    Args:
+        planned: the partitions that are to be moved, as far as that is known.
 
     Raises:
-        SeatTakenError: another process does.
+        UnhealthyError: the cluster is not healthy.
+        SeatTakenError: another process moves partitions.
         MovesError, ClientError: Kafka does not answer, or a right is missing.
     """
+    with Reassigner(connection) as kafka:
+        require_health(
+            kafka,
+            planned,
+            copies=0,
+            under_replicated_max=options.under_replicated_max,
+            force=options.force,
+        )
     with Seat(connection) as seat:
         seat.sit()
 

@@ -1,4 +1,4 @@
-"""`apply --moves` on three real brokers: what it looks at before each wave, resumed or new."""
+"""What moves look at on three real brokers: before each wave, and before the job is asked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
 from spu_assigner.stream.job.failpoints import Failpoint
+from spu_assigner.stream.moves.run_record import Seat
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES
 from support.job.operator import Operator
 from support.kafka.moving import Mover
+from support.kafka.reading import committed
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_no_further_wave_is_begun_when_the_cluster_becomes_unhealthy(mover: Move
         assert process.returncode == 1, told
     assert [line for line in lines.splitlines() if line.startswith("wave ")][1:] == []
     assert told == (
-        "apply: stops with 2 partitions to move: Kafka is not healthy: 1 partitions have no leader "
+        "apply: stops with 2 partitions to move: Kafka is not healthy: 1 partition has no leader "
         f"({operator.name('alone')}-0); start the brokers that are missing, or give --force; run "
         "again\n"
     )
@@ -81,7 +83,7 @@ def test_what_a_killed_run_has_not_begun_waits_for_a_healthy_cluster(mover: Move
             status, lines, errors = mover.move()
         assert (status, lines, len(errors)) == (1, [], 2), errors
         assert errors[0].endswith(" has left; 3 of it not begun, planned again")
-        assert "Kafka is not healthy: 1 partitions have no leader" in errors[1]
+        assert "Kafka is not healthy: 1 partition has no leader" in errors[1]
         assert operator.lists("orders") == {"orders": [[1], [1], [1]]}
 
 
@@ -109,3 +111,38 @@ def test_what_a_killed_run_has_not_begun_goes_in_waves_of_the_new_concurrency(
         waves = [line[:26] for line in lines if line.startswith("wave ")]
         assert waves == [f"wave {number}   1 partition moved" for number in (1, 2, 3)]
         mover.operator.until("orders", [[2], [2], [2]])
+
+
+@pytest.mark.long("a seat that is taken is waited for, and a broker is stopped")
+def test_the_job_is_asked_of_nothing_while_partitions_could_not_be_moved(
+    operator: Operator,
+) -> None:
+    """Its maps would be changed, and Kafka not; a decommission is hard to take back."""
+    operator.make("alone", [[3]])
+    servers = operator.cluster.bootstrap_servers
+    drain, rebalance = (
+        (*command, "--cluster", "c1", "--wait", 0) for command in (("drain", 2), ("rebalance",))
+    )
+
+    def asked() -> list[int]:
+        inputs = [operator.name(each) for each in ("spu-events", "topic-events")]
+        return [len(committed(servers, each)) for each in inputs]
+
+    def refused(command: tuple[object, ...], *, why: str) -> None:
+        done = operator(*command)
+        assert (done.exit_code, done.stdout) == (1, ""), done.stderr
+        assert why in done.stderr
+        assert asked() == [spus, topics]
+
+    with operator.job():
+        spus, topics = asked()
+        with Seat(operator.settings().connection()) as other:
+            other.sit()
+            refused(drain, why="another process moves partitions")
+        with operator.cluster.stopped(3):
+            unhealthy = f"1 partition has no leader ({operator.name('alone')}-0); start the brokers"
+            refused(drain, why=unhealthy)
+            refused(rebalance, why=unhealthy)
+            operator(*rebalance, "--force")
+            operator(*drain, "--force")
+        assert asked() == [spus + 1, topics + 1]
