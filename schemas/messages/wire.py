@@ -127,7 +127,9 @@ class AppliedTopic:
     topic_id: str | None  # Kafka's; None: of an INTENT
     origin: Origin
     recorded_at: int  # ms since the epoch
-    lists: str  # a fingerprint of its replica lists then; of an INTENT, of those that it is to have
+    # A fingerprint of its replica lists then; of an INTENT, of those that it is to have. Of a topic
+    # that grew since, also of the lists that were yet to move then, each as " 3:fingerprint".
+    lists: str
 
 
 class MovesState(StrEnum):

@@ -9,9 +9,10 @@ Rules:
 - A topic without a map is adopted, and one whose lists in Kafka differ from its map, unless they
   differ because the map was changed here and Kafka has not followed yet: a repair, a rebalance, a
   demotion, another replication factor, new partitions (Kafka takes none away, so what has fewer
-  than its map has not followed, whatever else differs). That is for `plan` and `apply` to carry
-  out, and adopting it would take it back. Likewise a topic whose map was deleted or released here
-  stays without one. `overwrite` takes Kafka's side in both cases.
+  than its map has not followed, whatever else differs). A map tells of its last change alone: what
+  was yet to move when `apply` let the topic grow is recorded. That is for `plan` and `apply` to
+  carry out, and adopting it would take it back. Likewise a topic whose map was deleted or released
+  here stays without one. `overwrite` takes Kafka's side in both cases.
 - A topic that was made again in Kafka, under another id of Kafka's, is another topic: nothing
   planned holds for it.
 - While Kafka reassigns a partition of a topic, the topic is left alone: its lists then name brokers
@@ -37,12 +38,14 @@ from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.state.cluster_state import new_event_hash
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.common.printable import listed
-from spu_assigner.stream.plan.applied import AppliedRecords
+from spu_assigner.stream.plan.applied import AppliedRecords, is_unmoved
 from spu_assigner.stream.plan.model import Rows, TopicReason
 
 ADOPT_MARK: Final = "adopt"  # the ids of its events begin so
 PLACE_MARK: Final = "place"  # those of creates of new topics; then comes Kafka's id of the topic
-CHANGED_HERE: Final = frozenset({Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION})
+CHANGED_HERE: Final = frozenset(  # A demand changes no list, but may follow what did.
+    {Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION, Mode.DEMAND}
+)
 
 AdoptionEvent = TopicAdopted | TopicRelease
 
@@ -259,6 +262,10 @@ def _why_pending(
     is_same_topic = record is not None or topic.rows == rows[: len(topic.rows)]
     if reason.first_partition and len(topic.rows) < len(rows) and is_same_topic:
         return f"its map has grown to {len(rows)} partitions, and Kafka has {len(topic.rows)}"
+    if reason.first_partition and record is not None and len(topic.rows) == len(rows):
+        pairs = enumerate(zip(topic.rows, rows, strict=True))
+        if all(row == mapped or is_unmoved(record, at, row) for at, (row, mapped) in pairs):
+            return "its map was changed before it grew, and Kafka has not followed yet"
     return None
 
 

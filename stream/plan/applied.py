@@ -21,6 +21,7 @@ from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
     Maps,
+    Row,
     TopicChange,
     TopicsPlan,
     Wanted,
@@ -169,15 +170,41 @@ def _noted(
 
 
 def adopted(plan: TopicsPlan, applied: AppliedRecords, *, now_ms: int) -> tuple[AppliedTopic, ...]:
-    """Of topics that `--foreign` permits to change, that apply knows them from now on."""
-    cluster_id = plan.cluster_id
-    return tuple(
-        record_of(
-            change, Origin.FOUND, cluster_id=cluster_id, topic_id=change.topic_id, now_ms=now_ms
+    """What is to be recorded of topics before they are changed.
+
+    Those that `--foreign` permits to change are known to apply from now on. Of those that grow
+    while other partitions are yet to move, the lists of these are recorded: their maps no longer
+    say that they were changed here, and `adopt` is to leave them to `apply --moves`.
+    """
+    found = []
+    for change in plan.of(ChangeKind.CHANGE):
+        is_known = applied.is_known(change.topic, change.topic_id)
+        record = (
+            applied.records[change.topic]
+            if is_known
+            else record_of(
+                change,
+                Origin.FOUND,
+                cluster_id=plan.cluster_id,
+                topic_id=change.topic_id,
+                now_ms=now_ms,
+            )
         )
-        for change in plan.of(ChangeKind.CHANGE)
-        if not applied.is_known(change.topic, change.topic_id)
-    )
+        if change.added and change.moves:
+            unmoved = (_unmoved(number, row) for number, (row, _) in change.moves.items())
+            record = replace(record, lists=" ".join([rows_digest(change.before), *unmoved]))
+        if not is_known or record != applied.records[change.topic]:
+            found.append(record)
+    return tuple(found)
+
+
+def is_unmoved(record: AppliedTopic, number: int, row: Row) -> bool:
+    """Whether a partition had this list, and was yet to move, when its topic grew."""
+    return _unmoved(number, row) in record.lists.split()
+
+
+def _unmoved(number: int, row: Row) -> str:
+    return f"{number}:{rows_digest((row,))}"
 
 
 def seen(found: Notes, applied: AppliedRecords) -> tuple[AppliedTopic, ...]:

@@ -14,7 +14,7 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicRelease,
 )
-from spu_assigner.core.base.records import Status
+from spu_assigner.core.base.records import Mode, Status
 from spu_assigner.core.state.cluster_state import new_event_hash
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.follow.adoption import (
@@ -23,8 +23,8 @@ from spu_assigner.stream.follow.adoption import (
     PublishedMaps,
     decide_adoptions,
 )
-from spu_assigner.stream.plan.applied import AppliedRecords
-from spu_assigner.stream.plan.model import Rows
+from spu_assigner.stream.plan.applied import AppliedRecords, adopted
+from spu_assigner.stream.plan.model import ChangeKind, Rows, TopicChange, TopicsPlan
 from support.job.plans import record, recorded
 from support.model.installation import OPTIONS, Installation, Lists, rows
 
@@ -191,6 +191,51 @@ def test_new_partitions_stay_where_older_lists_were_changed_here_too(world: Inst
     decision = world.decide()
     assert decision.events == ()
     assert "has grown to 4 partitions, and Kafka has 2" in decision.pending[0].reason
+
+
+def test_a_repair_is_not_taken_back_when_the_topic_has_grown_since(world: Installation) -> None:
+    """`apply` without --moves adds the partitions, and the map tells of the growth alone.
+
+    Nor in between, while some partitions have been moved.
+    """
+    world.kafka("a", [[1, 2], [2, 3], [1, 3]])
+    world.adopt()
+    world.note(Origin.FOUND, "a")
+    world.answer(world.events.leave(1, mode=LeaveMode.DECOMMISSION), world.events.grow("a", 5))
+    mapped = world.maps()["a"]
+    change = TopicChange(
+        topic="a",
+        kind=ChangeKind.CHANGE,
+        before=world.found["a"].rows,
+        after=mapped,
+        topic_id="id-of-a",
+    )
+    plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3, 4), changes=(change,))
+    world.applied = recorded(*adopted(plan, world.applied, now_ms=2))
+    for moved in range(3):
+        lists = [*mapped[:moved], *change.before[moved:], *mapped[3:]]
+        world.kafka("a", [list(row) for row in lists])
+        decision = world.decide()
+        assert decision.events == ()
+        assert decision.pending[0].reason == (
+            "its map was changed before it grew, and Kafka has not followed yet"
+        )
+    world.kafka("a", [[4, 3], *map(list, mapped[1:])])
+    assert sent(world.decide())["a"][0] == (4, 3)  # That was somebody else.
+
+
+def test_a_repair_is_not_taken_back_when_the_demand_has_changed_since(world: Installation) -> None:
+    """A new demand changes no list, and hides what did."""
+    world.kafka("a", [[1, 2]])
+    world.adopt()
+    world.answer(
+        *(world.events.join(spu_id, resources={"disk": 9}) for spu_id in (1, 2, 3, 4)),
+        world.events.leave(1, mode=LeaveMode.DECOMMISSION),
+        world.events.demand("a", demand={"disk": 1}),
+    )
+    assert world.published["a"].reason is not None
+    assert world.published["a"].reason.mode is Mode.DEMAND
+    assert [each.topic for each in world.decide().pending] == ["a"]
 
 
 def test_new_partitions_that_kafka_has_not_yet_are_left_to_apply(world: Installation) -> None:

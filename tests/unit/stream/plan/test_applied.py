@@ -14,6 +14,7 @@ from spu_assigner.stream.plan.applied import (
     Notes,
     adopted,
     fold,
+    is_unmoved,
     notes,
     open_intents,
     resolved,
@@ -177,6 +178,22 @@ def test_a_topic_that_is_changed_by_an_explicit_word_is_known_from_then_on() -> 
     plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
     assert adopted(plan, AppliedRecords(), now_ms=NOW) == (record(Origin.FOUND),)
     assert adopted(plan, recorded(record(Origin.CREATED)), now_ms=NOW) == ()
+
+
+def test_what_is_yet_to_move_when_a_topic_grows_is_recorded() -> None:
+    """Who it is of, and whether it may be deleted, stays as it was."""
+    after = ((9, 8), *ROWS[1:], (3, 1))
+    change = TopicChange(
+        topic="t", kind=ChangeKind.CHANGE, before=ROWS, after=after, topic_id="id-of-t"
+    )
+    plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
+    before = recorded(record(Origin.CREATED))
+    [found] = adopted(plan, before, now_ms=NOW)
+    assert replace(found, lists=before.records["t"].lists) == before.records["t"]
+    assert is_unmoved(found, 0, ROWS[0])
+    assert not is_unmoved(found, 1, ROWS[1])
+    assert not is_unmoved(found, 0, after[0])
+    assert adopted(plan, recorded(found), now_ms=NOW) == ()
 
 
 def log_dirs(*sizes: tuple[str, int, int], is_future: bool = False) -> dict[str, Any]:
