@@ -17,10 +17,11 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.checks import Check, Unchecked
-from spu_assigner.stream.kafka.access import hidden, missing_rights
+from spu_assigner.stream.kafka.access import hidden, missing_options, missing_rights
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.connection_diagnosis import (
     ConnectionRefusal,
@@ -206,6 +207,7 @@ def check_rights(check: Check, *, broker: Broker, settings: Settings) -> Rights:
     names = list(dict.fromkeys(name for name in topics if name != ANY_TOPIC))
     try:
         lacking = missing_rights(broker.admin, role, prefix=prefix)
+        options = missing_options(broker.admin, role, prefix=prefix)
         unseen = hidden(broker.admin, [name for name in names if name not in broker.topics])
     except ClientError as reason:
         check.report("D214", f"Kafka does not report rights: {reason}")
@@ -216,7 +218,9 @@ def check_rights(check: Check, *, broker: Broker, settings: Settings) -> Rights:
     fix = f"grant what `spu-assigner topics acls --role {role}{principal}{given}` lists"
     for name, (found, needed) in lacking.items():
         check.report("D301", f"{name}: this user has {found}, {role} needs {needed}", fix)
-    check.summary = f"those of {role} on {len(names)} topics"
+    check.summary = f"those of {role} on {counted(len(names), 'topic')}"
+    for command, missing in options.items():
+        check.summary += f"; without what {command} alone needs ({', '.join(missing)})"
     # To ask for a transactional id is to take it, which would shut out a job that runs.
     others = {acl.resource: acl.name for acl in wanted if acl.resource is not Resource.TOPIC}
     if others:

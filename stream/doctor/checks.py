@@ -27,7 +27,7 @@ from spu_assigner.stream.kafka.acls import Role
 
 _WITH_SPARK: Final = (Role.JOB, Role.RECOVERER)
 _JOB: Final = (Role.JOB,)
-_APPLIER: Final = (Role.APPLIER,)
+_WITH_TARGET: Final = (Role.APPLIER, Role.MOVER)
 
 # The checks in the order of the report: the module of the function `check_NAME`, the roles that
 # need the check, and the checks whose results the function is given by name.
@@ -42,7 +42,7 @@ CHECKS: Final[Mapping[str, tuple[str, Collection[Role], Sequence[str]]]] = {
     "broker": ("broker_checks", tuple(Role), ("settings",)),
     "rights": ("broker_checks", tuple(Role), ("broker", "settings")),
     "topics": ("topic_checks", tuple(Role), ("broker", "rights")),
-    "target": ("target_checks", _APPLIER, ("settings",)),
+    "target": ("target_checks", _WITH_TARGET, ("settings",)),
     "clock": ("broker_checks", _JOB, ("broker",)),
     "checkpoint": ("checkpoint_checks", _JOB, ("settings",)),
     "marker": ("marker_checks", _JOB, ("broker", "rights", "topics", "checkpoint", "settings")),

@@ -105,10 +105,10 @@ def doctor(
     """Diagnose start-up failures, with a fix for each: give it the options of `run`.
 
     Checks Java, Python and packages, jars, disk and ports; the broker, rights, topics; the
-    checkpoint, and whether it fits what is in Kafka; with --role applier also the Kafka cluster
-    whose topics it makes: rights to move data, left-over throttles, reassignments under way. All
-    checks run, whatever one of them finds. Nothing is created or changed, and a job may run
-    meanwhile.
+    checkpoint, and whether it fits what is in Kafka; with --role applier or mover also the Kafka
+    cluster whose topics are made: rights to move data, left-over throttles, reassignments under
+    way. All checks run, whatever one of them finds. Nothing is created or changed, and a job may
+    run meanwhile.
 
     Exit status: 0 without faults, 1 for faults (with --strict for warnings too), 2 for wrong usage.
     """

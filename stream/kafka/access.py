@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
+from spu_assigner.stream.kafka.acls import ANY_TOPIC, GRANTS, Resource, Role, acls
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, admin_result
+from spu_assigner.stream.kafka.topics import topic_name
 
 
 def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
@@ -32,6 +33,26 @@ def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, 
         for name, allowed in allowed_operations(admin, list(needed)).items()
         if allowed is not None and not set(needed[name]) <= set(allowed)
     }
+
+
+def missing_options(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, list[str]]:
+    """By what only some of the role do, the topics to which this client lacks a right for that.
+
+    Raises:
+        ClientError: the broker does not answer.
+    """
+    asked = {
+        topic_name(name, prefix=prefix): grant
+        for grant in GRANTS[role]
+        if grant.only_for
+        for name in grant.names
+    }
+    missing: dict[str, list[str]] = {}
+    for name, allowed in allowed_operations(admin, list(asked)).items():
+        grant = asked[name]
+        if allowed is not None and not set(grant.operations.split(", ")) <= set(allowed):
+            missing.setdefault(grant.only_for, []).append(name)
+    return missing
 
 
 def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:

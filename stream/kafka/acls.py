@@ -72,7 +72,7 @@ class Grant:
     reason: str
     resource: Resource = Resource.TOPIC
     is_mapped: bool = False  # for topics that maps name, in the Kafka cluster where they are
-    is_optional: bool = False  # some of the role use it, and do the rest without it
+    only_for: str = ""  # what of the role's work alone needs it; the rest is done without it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             "Read",
             "only for what is being moved, in `ui` and `explain`; the job's user needs it for its "
             "metrics of moves",
-            is_optional=True,
+            only_for="moves in `ui` and `explain`",
         ),
     ),
     Role.GROUP: (
@@ -245,17 +245,29 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             "what moves partitions records what is under way; besides the applier's rights, or for "
             "`follow --place-new` the adopter's",
         ),
-        Grant((SPU_EVENTS,), "Read, Write", "only for `drain`: what was announced; its leave"),
+        Grant(
+            (SPU_EVENTS,),
+            "Read, Write",
+            "only for `drain`: what was announced; its leave",
+            only_for="`drain`",
+        ),
         Grant(
             (ASSIGNER_STATE,),
             "Read",
             "`drain`: what became of expired events; `rebalance --max-bytes`: the job's state",
+            only_for="`drain` and `rebalance --max-bytes`",
         ),
-        Grant((TOPIC_EVENTS,), "Write", "only for `rebalance`: asks the job for one"),
+        Grant(
+            (TOPIC_EVENTS,),
+            "Write",
+            "only for `rebalance`: asks the job for one",
+            only_for="`rebalance`",
+        ),
         Grant(
             (TOPIC_STATUS, RING_EVENTS, DEAD_LETTER),
             "Read",
             "only for `rebalance`: waits for the answer",
+            only_for="`rebalance`",
         ),
         Grant(
             (CLUSTER_NAME,),
@@ -334,7 +346,7 @@ def acls(
     return tuple(
         Acl(resource=grant.resource, name=named(grant, name), operation=operation)
         for grant in GRANTS[role]
-        if with_optional or not grant.is_optional
+        if with_optional or not grant.only_for
         for name in grant.names
         for operation in grant.operations.split(", ")
     )

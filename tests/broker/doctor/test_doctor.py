@@ -180,10 +180,32 @@ def test_a_plain_consumer_is_not_asked_for_what_pages_of_moves_need(
     role = ("--json", "--strict", "--role", "consumer")
     told = call(factory.user(tmp_path, "doctor-plain"), monkeypatch, *role)
     assert (findings(told), told.return_value) == ([], 0)
-    assert "applied-topics" not in told.stdout
+    (rights_of_plain,) = sections(told, "rights")
+    assert rights_of_plain["found"] == (
+        "those of consumer on 5 topics; without what moves in `ui` and `explain` alone needs "
+        f"({PREFIX}applied-topics)"
+    )
     (lacking,) = findings(call(factory.user(tmp_path, "doctor-deaf"), monkeypatch, *role))
     assert lacking["code"] == "D301"
     assert lacking["message"].startswith(f"{plain[0].name}: this user has none, consumer needs")
+
+
+def test_a_mover_is_not_asked_for_what_other_commands_need(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`apply --moves` sends nothing to the job; `drain` and `rebalance` do, and are named."""
+    given = acls(Role.MOVER, prefix=PREFIX, query_name="q", group="", with_optional=False)
+    described = acls(Role.APPLIER, prefix=PREFIX, query_name="q", group="")
+    factory.secured.add_user("doctor-mover", PASSWORD)
+    factory.secured.allow({"doctor-mover": {*given, *described}})
+    role = ("--json", "--strict", "--role", "mover")
+    told = call(factory.user(tmp_path, "doctor-mover"), monkeypatch, *role)
+    assert findings(told) == []
+    (rights,) = sections(told, "rights")
+    assert rights["found"].startswith(
+        f"those of mover on 1 topic; without what `drain` alone needs ({PREFIX}spu-events); "
+        f"without what `rebalance` alone needs ({PREFIX}topic-events, {PREFIX}topic-status, "
+    )
 
 
 def test_a_throttle_that_a_move_left_behind_is_reported(

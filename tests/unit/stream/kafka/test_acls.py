@@ -68,7 +68,7 @@ def test_without_a_role_all_are_printed() -> None:
 
 
 def test_what_some_of_a_role_use_is_listed_and_not_demanded() -> None:
-    """`doctor` names as missing what everybody of the role needs."""
+    """Of what everybody needs `doctor` makes a finding; of the rest it says which command does."""
     optional = {
         role: {*acls(role, query_name="q", group="g")}
         - {*acls(role, query_name="q", group="g", with_optional=False)}
@@ -76,6 +76,15 @@ def test_what_some_of_a_role_use_is_listed_and_not_demanded() -> None:
     }
     (right,) = optional.pop(Role.CONSUMER)
     assert (right.name, right.operation) == ("applied-topics", "Read")
+    of_movers = {right.name for right in optional.pop(Role.MOVER)}
+    assert of_movers == {
+        "spu-events",
+        "assigner-state",
+        "topic-events",
+        "topic-status",
+        "ring-events",
+        "dead-letter",
+    }
     assert not any(optional.values())
 
 
