@@ -191,6 +191,9 @@ def test_what_is_followed_is_what_the_values_say() -> None:
         "sizes_file": Path("/etc/spu-assigner/follow/sizes.toml"),
         "exclude": (7, 8),
         "adopt": True,
+        "topics": ("team-*", "orders"),
+        "excluded_topics": ("team-test",),
+        "place_new": True,
         "allow_mass_leave": True,
         "accept_cluster": True,
     }

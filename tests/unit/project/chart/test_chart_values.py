@@ -136,6 +136,8 @@ def test_the_schema_knows_the_settings_that_the_chart_does_not_make_itself() -> 
         {"follow": {"clusters": [{"cluster": "c1"}]}},
         {"follow": {"clusters": [{"name": "Prod"}]}},
         {"follow": {"clusters": [{"name": "prod", "interval": "often"}]}},
+        {"follow": {"clusters": [{"name": "prod", "placeNew": True}]}},
+        {"follow": {"clusters": [{"name": "prod", "placeNew": True, "topics": []}]}},
         {"networkPolicy": {"metricsFrom": [{}]}},
         {"image": {"repository": "spu-assigner:latest"}},
         {"monitoring": True},
