@@ -311,7 +311,7 @@ def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> No
 def test_each_alert_is_of_what_is_there(watched: Watched) -> None:
     """A rule that names what no job shows never fires."""
     file = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
-    assert len(alert_rules(file)) == 5
+    assert len(alert_rules(file)) == 6
     samples = samples_of(watched.pages[0])
     assert alert_faults(file, samples, job="spu-assigner") == []
 

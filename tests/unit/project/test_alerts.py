@@ -31,6 +31,10 @@ spu_assigner_cluster_waiting{cluster="c1"} 0
 spu_assigner_lag_messages{topic="t",partition="0"} 0
 # TYPE spu_assigner_marker_age_seconds gauge
 spu_assigner_marker_age_seconds 4
+# TYPE spu_assigner_moves_running gauge
+spu_assigner_moves_running 0
+# TYPE spu_assigner_moves_record_age_seconds gauge
+spu_assigner_moves_record_age_seconds 4
 """
 
 
@@ -49,7 +53,7 @@ def job_name() -> str:
     return str(name)
 
 
-def test_the_five_rules_are_whole_and_of_what_a_job_shows() -> None:
+def test_the_rules_are_whole_and_of_what_a_job_shows() -> None:
     """A rule that names what is not there never fires, and nobody notices."""
     assert [rule["alert"] for rule in alert_rules(loaded())] == [
         "SpuAssignerNotReady",
@@ -57,6 +61,7 @@ def test_the_five_rules_are_whole_and_of_what_a_job_shows() -> None:
         "SpuAssignerMarkerOld",
         "SpuAssignerDeadLetters",
         "SpuAssignerWaiting",
+        "SpuAssignerMovesSilent",
     ]
     assert alert_faults(loaded(), samples_of(_SCRAPE), job=job_name()) == []
     assert {rule["labels"]["severity"] for rule in alert_rules(loaded())} == set(SEVERITIES)
