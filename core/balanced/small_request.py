@@ -31,14 +31,54 @@ def place_few(request: SmallRequest) -> IdMatrix:
     Cost: O(n) in numpy, O(cells log cells) in plain Python.
     """
     choice = choose_by_key(request)
-    leading, leads = _choose_leaders(request, choice)
+    leads = _choose_leaders(request, choice)
     mixed = request.layout.mixed(request.seed)
     _choose_others(request, choice, mixed)
-    return request.ids[_rows(request, leading, choice.sure, leads, mixed)]
+    return request.ids[_rows(request, choice.sure, leads, mixed)]
 
 
-def _choose_leaders(request: SmallRequest, choice: Choice) -> tuple[list[int], dict[int, int]]:
-    """The leader of each list, and how many each leads; what they need of the choice they take.
+def lists_of(
+    request: SmallRequest, quotas: dict[int, int], leads: dict[int, int] | None
+) -> IdMatrix:
+    """Lists in which each SPU is as often as the first numbers say, and leads as often as the
+    others do; None: leaders are even."""
+    if leads is None:
+        nothing = [0] * len(request.rule.lower)
+        tied = np.zeros(len(request.ids), dtype=np.bool_)
+        choice = Choice(sure=quotas, tied=tied, forced=nothing, room=nothing, free=0)
+        leads = _choose_leaders(request, choice)
+    rows = None
+    mixed = request.layout.mixed(request.seed)
+    if request.layout.is_one:
+        rows = _seated(request, quotas, leads, mixed)
+    if rows is None:
+        rows = _rows(request, quotas, leads, mixed)
+    return request.ids[rows]
+
+
+def _seated(
+    request: SmallRequest, quotas: dict[int, int], leads: dict[int, int], mixed: CountArray
+) -> NDArray[np.int64] | None:
+    """Rows that SPUs take seats in, list after list, those with most replicas first.
+
+    Who has as many seats to take as there are lists takes one in each. None: the last ones find
+    seats only where they are already.
+    """
+    rows = [[leader] for leader in _leading(request, leads)]
+    followers = request.replicas - 1
+    seats = [*rows] * followers
+    ties = mixed.tolist()
+    for spu in sorted(quotas, key=lambda spu: (-quotas[spu], ties[spu])):
+        for _ in range(quotas[spu] - leads.get(spu, 0)):
+            at = next((at for at, row in enumerate(seats) if spu not in row), None)
+            if at is None:
+                return None
+            seats.pop(at).append(spu)
+    return np.array(rows)
+
+
+def _choose_leaders(request: SmallRequest, choice: Choice) -> dict[int, int]:
+    """How many lists each SPU leads; what that needs of the choice is taken.
 
     By ascending key, then position; an SPU leads no more than it gets.
     """
@@ -53,8 +93,8 @@ def _choose_leaders(request: SmallRequest, choice: Choice) -> tuple[list[int], d
     again: list[int] = []  # a heap of those that lead already
     fresh = next(ahead)
     leads: dict[int, int] = {}
-    leading: list[tuple[int, int]] = []
-    while len(leading) < request.lists:
+    left = request.lists
+    while left:
         if again and again[0] < fresh:
             entry = heappop(again)
         else:
@@ -68,13 +108,22 @@ def _choose_leaders(request: SmallRequest, choice: Choice) -> tuple[list[int], d
             sure[spu] = number
             tied[spu] = False
         leads[spu] = number
-        leading.append((number, position))
+        left -= 1
         heappush(again, request.entry_after(entry, request.led, spu, number))
-    spread = sorted(
-        (((2 * number - 1) << 32) // leads[(position + start) % size], position)
-        for number, position in leading
-    )
-    return [(position + start) % size for _, position in spread], leads
+    return leads
+
+
+def _leading(request: SmallRequest, leads: dict[int, int]) -> list[int]:
+    """The leader of each list: each is spread evenly over them, equals by position."""
+    size, begin = len(request.ids), request.begin
+    if len(leads) == request.lists:
+        return sorted(leads, key=lambda spu: (spu - begin) % size)
+    places = [
+        (((2 * number + 1) << 32) // count, (spu - begin) % size, spu)
+        for spu, count in leads.items()
+        for number in range(count)
+    ]
+    return [spu for *_, spu in sorted(places)]
 
 
 def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> None:
@@ -101,16 +150,13 @@ def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> 
 
 
 def _rows(
-    request: SmallRequest,
-    leading: list[int],
-    quotas: dict[int, int],
-    leads: dict[int, int],
-    mixed: CountArray,
+    request: SmallRequest, quotas: dict[int, int], leads: dict[int, int], mixed: CountArray
 ) -> NDArray[np.int64]:
     """The lists as rows of numbers of SPUs."""
     layout, rule, lists = request.layout, request.rule, request.lists
     if len(quotas) < lists * request.replicas and (layout.is_one or max(rule.upper) > 1):
         return _rows_with_care(request, quotas, leads)
+    leading = _leading(request, leads)
     spus = np.array(sorted(quotas))
     owners, _, places = spread(np.array([quotas[spu] - leads.get(spu, 0) for spu in spus.tolist()]))
     cells = spus[owners][np.lexsort((mixed[spus][owners], places))]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
@@ -31,18 +32,22 @@ class Need:
         cls, demand: Mapping[str, int] | None, leader_demand: Mapping[str, int] | None
     ) -> Need | None:
         """What an event says; None: it names no amount but 0."""
-        if not demand and not leader_demand:
+        if not any((demand or {}).values()) and not any((leader_demand or {}).values()):
             return None
-        need = cls(amounts_of(demand), amounts_of(leader_demand))
-        return need if any(amount for _, *amounts in need.by_name() for amount in amounts) else None
+        return cls(amounts_of(demand), amounts_of(leader_demand))
 
-    def by_name(self) -> list[tuple[str, int, int]]:
+    def by_name(self) -> tuple[tuple[str, int, int], ...]:
         """Of each resource its name, what a follower needs, and what a leader needs."""
-        of_all, of_leaders = dict(self.demand), dict(self.leader_demand)
-        return [
-            (name, of_all.get(name, 0), of_leaders.get(name, of_all.get(name, 0)))
-            for name in sorted({*of_all, *of_leaders})
-        ]
+        return _by_name(self)
+
+
+@lru_cache(maxsize=16)  # A request asks several times.
+def _by_name(need: Need) -> tuple[tuple[str, int, int], ...]:
+    of_all, of_leaders = dict(need.demand), dict(need.leader_demand)
+    return tuple(
+        (name, of_all.get(name, 0), of_leaders.get(name, of_all.get(name, 0)))
+        for name in sorted({*of_all, *of_leaders})
+    )
 
 
 def amounts_of(given: Mapping[str, int] | None) -> Amounts:

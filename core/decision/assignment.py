@@ -7,23 +7,39 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.balanced.by_need import ResourceLoad
+from spu_assigner.core.balanced.by_need import ResourceLoads
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import MAP_SIZE_MAX
 from spu_assigner.core.base.records import Chain, Order, Reason
-from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.resource_use import amounts_by_spu
+from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
 
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
 _VARINT_STEPS: Final = np.array(
     [64, 8_192, 2**20, 2**27]
 )  # from here on an id takes one byte more on the wire
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLoad:
+    """One resource over all SPUs, by ascending id."""
+
+    name: str
+    capacities: Sequence[int]
+    used: list[int]  # what is given is added
+    follower: int  # what one needs of it
+    leader: int
+
+    @property
+    def most(self) -> int:
+        """What a replica of either kind needs at most."""
+        return max(self.follower, self.leader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +157,12 @@ def refuse_need(
     need = Need.of(demand, leader_demand)
     if need is None:
         return None
+    names = [name for name, *amounts in need.by_name() if any(amounts)]
+    if state.ring.resource_names().issuperset(names):
+        return None
     known = {name for spu in state.spus.values() for name, _ in spu.resources}
-    for name, follower, leader in need.by_name():
-        if (follower or leader) and name not in known:
+    for name in names:
+        if name not in known:
             has = ", ".join(sorted(known)) or "none"
             return Refusal(
                 Code.UNKNOWN_RESOURCE,
@@ -166,12 +185,34 @@ def ring_resources(state: ClusterState, ring: Ring, need: Need) -> list[Resource
     ]
 
 
+def resource_loads(state: ClusterState, ring: Ring, loads: Loads, need: Need) -> ResourceLoads:
+    """The same as arrays, with the replica slots."""
+    amounts = {name: each for name, *each in need.by_name() if any(each)}
+    names, capacities = ring.resource_table(amounts)
+    used = np.empty_like(capacities)
+    used[0] = loads.replicas
+    used[1:] = state.resource_use.of_each(ring.ids, names)
+    each = [amounts.get(name, [0, 0]) for name in names]
+    return ResourceLoads(
+        names=names,
+        capacities=capacities,
+        used=used,
+        follower=np.array([1.0, *(follower for follower, _ in each)]),
+        leader=np.array([1.0, *(leader for _, leader in each)]),
+    )
+
+
 def refuse_room(state: ClusterState, lists: ReplicaLists, need: Need) -> Refusal | None:
     """Why new lists may not be given: an SPU would get more than it has."""
-    for spu_id, amounts in sorted(amounts_by_spu(lists, need).items()):
-        has, used = dict(state.spus[SpuId(spu_id)].resources), state.resource_use.of(spu_id)
-        for name, amount in amounts.items():
-            free = max(has.get(name, 0) - used.get(name, 0), 0)
+    by_name = need.by_name()
+    spu_ids, counts = tally(lists.flat())
+    of_leaders = dict(zip(*tally(lists.matrix[:, 0]), strict=True))
+    used = state.resource_use.of_each(np.array(spu_ids), tuple(name for name, *_ in by_name))
+    for spu_id, count, of_spu in zip(spu_ids, counts, used.T.tolist(), strict=True):
+        has, led = dict(state.spus[SpuId(spu_id)].resources), of_leaders.get(spu_id, 0)
+        for (name, follower, leader), so_far in zip(by_name, of_spu, strict=True):
+            amount = (count - led) * follower + led * leader
+            free = max(has.get(name, 0) - int(so_far), 0)
             if amount > free:
                 return Refusal(
                     Code.INSUFFICIENT_CAPACITY,
@@ -191,16 +232,15 @@ def with_room(
     return refuse_room(state, assignment.replicas, need) or assignment
 
 
-def lacking(
-    resources: Sequence[ResourceLoad], *, ring_size: int, partition: int, replicas: int
-) -> Refusal:
+def lacking(resources: ResourceLoads, *, ring_size: int, partition: int, replicas: int) -> Refusal:
     """Why there are too few SPUs for a partition: of which resource they have too little left."""
     found = []
-    for each in resources:
-        pairs = zip(each.capacities, each.used, strict=True)
-        short = sum(capacity - used < each.follower for capacity, used in pairs)
-        if short:
-            found.append(f"{short} have less than {each.follower} of {each.name} free")
+    free = resources.capacities - resources.used
+    short = np.count_nonzero(free < resources.follower[:, np.newaxis], axis=1).tolist()
+    amounts = resources.follower.astype(np.int64).tolist()
+    for name, count, amount in zip(resources.names, short[1:], amounts[1:], strict=True):
+        if count:
+            found.append(f"{count} have less than {amount} of {name} free")
     why = ", ".join(found) or "too few have a free slot, or room for a leader"
     return Refusal(
         Code.INSUFFICIENT_CAPACITY,

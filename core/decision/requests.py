@@ -25,7 +25,7 @@ from spu_assigner.core.decision.assignment import (
     lacking,
     refuse_need,
     refuse_size,
-    ring_resources,
+    resource_loads,
     short_on_the_way,
     shortage,
     with_room,
@@ -223,6 +223,8 @@ def automatic(
     """
     if policy is Policy.BALANCED:
         assignment = _balanced(state, event)
+        if not state.demoted:  # Else leads go to others than those who have the room for them.
+            return assignment
     elif policy is Policy.KRAFT:
         assignment = _kraft(state, event)
     else:
@@ -298,7 +300,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     if need is None:
         matrix = place_balanced(loads, **asked)
     else:
-        resources = ring_resources(state, ring, need)
+        resources = resource_loads(state, ring, loads, need)
         matrix = place_by_need(loads, resources, **asked)
         if len(matrix) < event.partitions:
             return lacking(

@@ -19,7 +19,7 @@ from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
-from spu_assigner.core.decision.assignment import ring_resources
+from spu_assigner.core.decision.assignment import resource_loads
 from spu_assigner.core.decision.requests import balanced_loads
 from spu_assigner.core.explain.ring_history import Passed, RingGroup, Why
 from spu_assigner.core.policies.planner import (
@@ -261,7 +261,7 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
     if replica_map.need is None:
         again = place_balanced(loads, partitions=partitions, replicas=replicas, start=start)
     else:
-        resources = ring_resources(state, ring, replica_map.need)
+        resources = resource_loads(state, ring, loads, replica_map.need)
         again = place_by_need(
             loads, resources, partitions=partitions, replicas=replicas, start=start
         )

@@ -2,60 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from spu_assigner.core.base.replica_lists import ReplicaLists, tally
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
 from spu_assigner.core.base.resources import Need
 
+FloatArray = NDArray[np.float64]
+Integers = NDArray[np.integer[Any]]
+
+_LIMB_BITS: Final = 32  # an amount has two such parts, so that sums of them fit in 64 bits each
+_LIMB_MASK: Final = 2**_LIMB_BITS - 1
+_UPPER: Final = float(2**_LIMB_BITS)
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
 class ResourceUse:
     """Sums over the replicas of topics that name what they need; empty where none does."""
 
-    __slots__ = ("_by_spu",)
+    __slots__ = ("_ids", "_limbs", "_names")
 
     def __init__(self) -> None:
-        self._by_spu: dict[int, dict[str, int]] = {}  # amounts above 0 only
+        self._ids = np.zeros(0, dtype=np.int32)  # SPUs, ascending
+        self._names: tuple[str, ...] = ()
+        # Shape (2 * names, SPUs): the lower halves of what is used, then the upper ones.
+        self._limbs = np.zeros((0, 0), dtype=np.int64)
 
     def of(self, spu_id: int) -> Mapping[str, int]:
         """What is used of each resource on an SPU; what is not named is not used."""
-        return self._by_spu.get(spu_id, _NOTHING)
+        at = int(np.searchsorted(self._ids, spu_id))
+        if at == len(self._ids) or self._ids[at] != spu_id:
+            return _NOTHING
+        lower, upper = self._limbs[:, at].reshape(2, -1).tolist()
+        amounts = zip(self._names, lower, upper, strict=True)
+        return {name: low + (high << _LIMB_BITS) for name, low, high in amounts if low or high}
+
+    def of_each(self, ids: IdArray, names: tuple[str, ...]) -> FloatArray:
+        """What is used of each of these resources on each of these SPUs, shape (names, SPUs).
+
+        Exact below 2**53, which is more than any SPU has.
+        """
+        if not len(self._ids):
+            return np.zeros((len(names), len(ids)))
+        count = len(self._names)
+        used: FloatArray = np.multiply(self._limbs[count:], _UPPER, dtype=np.float64)
+        used += self._limbs[:count]
+        if not np.array_equal(ids, self._ids):
+            at = np.searchsorted(self._ids, ids)
+            used = used.take(at, axis=1, mode="clip")
+            used *= self._ids.take(at, mode="clip") == ids
+        if names == self._names:
+            return used
+        rows = [self._names.index(name) if name in self._names else count for name in names]
+        return np.asarray(np.concatenate((used, np.zeros((1, len(ids)))))[rows])
 
     def add(self, lists: ReplicaLists, need: Need) -> None:
         """Count the replicas of a topic."""
-        for spu_id, amounts in amounts_by_spu(lists, need).items():
-            used = self._by_spu.setdefault(spu_id, {})
-            for name, amount in amounts.items():
-                used[name] = used.get(name, 0) + amount
+        at, added = self._limbs_of(lists, need)
+        self._limbs[:, at] += added
 
     def subtract(self, lists: ReplicaLists, need: Need) -> None:
         """Take them out of the count again."""
-        for spu_id, amounts in amounts_by_spu(lists, need).items():
-            used = self._by_spu[spu_id]
-            for name, amount in amounts.items():
-                left = used[name] - amount
-                if left:
-                    used[name] = left
-                else:
-                    del used[name]
-            if not used:
-                del self._by_spu[spu_id]
+        at, added = self._limbs_of(lists, need)
+        self._limbs[:, at] -= added
 
+    def _limbs_of(self, lists: ReplicaLists, need: Need) -> tuple[Integers, Integers]:
+        """The SPUs that a topic is on, and what it adds to them."""
+        names, follower, leader = zip(*need.by_name(), strict=True)
+        flat = lists.flat()
+        at = np.searchsorted(self._ids, flat)
+        if not (
+            set(names).issubset(self._names)
+            and np.array_equal(self._ids.take(at, mode="clip"), flat)
+        ):
+            self._make_room(flat, names)
+            at = np.searchsorted(self._ids, flat)
+        counts = np.bincount(at)
+        spus = counts.nonzero()[0]
+        added = np.multiply.outer(self._limbs_for(names, follower), counts[spus])
+        if leader != follower:
+            led = np.bincount(np.searchsorted(self._ids, lists.matrix[:, 0]), minlength=len(counts))
+            more = self._limbs_for(names, leader) - self._limbs_for(names, follower)
+            added += np.multiply.outer(more, led[spus])
+        return spus, added
 
-def amounts_by_spu(lists: ReplicaLists, need: Need) -> dict[int, dict[str, int]]:
-    """What a topic needs of each resource on each SPU that it is on; amounts above 0 only."""
-    of_leaders = dict(zip(*tally(lists.matrix[:, 0]), strict=True))
-    by_name = need.by_name()
-    found: dict[int, dict[str, int]] = {}
-    for spu_id, count in zip(*tally(lists.flat()), strict=True):
-        led = of_leaders.get(spu_id, 0)
-        amounts = {
-            name: amount
-            for name, follower, leader in by_name
-            if (amount := (count - led) * follower + led * leader)
-        }
-        if amounts:
-            found[spu_id] = amounts
-    return found
+    def _limbs_for(self, names: Sequence[str], amounts: Sequence[int]) -> Integers:
+        count = len(self._names)
+        limbs = [0] * (2 * count)
+        for name, amount in zip(names, amounts, strict=True):
+            place = self._names.index(name)
+            limbs[place], limbs[place + count] = amount & _LIMB_MASK, amount >> _LIMB_BITS
+        return np.array(limbs)
+
+    def _make_room(self, ids: IdArray, names: Sequence[str]) -> None:
+        """Places for these too; those of which nothing is used go."""
+        limbs = self._limbs.reshape(2, len(self._names), len(self._ids))
+        is_used = limbs.max(axis=0) > 0
+        rows, columns = np.flatnonzero(is_used.any(axis=1)), np.flatnonzero(is_used.any(axis=0))
+        kept, kept_ids = [self._names[row] for row in rows.tolist()], self._ids[columns]
+        self._names = tuple(sorted({*kept, *names}))
+        self._ids = np.unique(np.concatenate((kept_ids, ids)))
+        room = np.zeros((2, len(self._names), len(self._ids)), dtype=np.int64)
+        at = np.searchsorted(self._ids, kept_ids)
+        for row, name in zip(rows.tolist(), kept, strict=True):
+            room[:, self._names.index(name), at] = limbs[:, row, columns]
+        self._limbs = room.reshape(-1, len(self._ids))

@@ -23,8 +23,11 @@ from spu_assigner.core.rules.fluvio import diagonal
 from spu_assigner.core.rules.kafka import alternation
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Layout
+from spu_assigner.core.state.resource_use import FloatArray
 
 START: Final = Chain()
+NO_CAPACITY: Final = 2.0**-800  # stands for 0, by which shares could not be divided
+ResourceTable = tuple[tuple[str, ...], FloatArray]  # names, and amounts of slots, then of each name
 _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
 
 
@@ -42,7 +45,8 @@ class Ring:
         "_layout",
         "_orders",
         "_racks",
-        "_resources",
+        "_resource_names",
+        "_resource_tables",
         "_spus",
         "_weights",
         "ids",
@@ -61,7 +65,8 @@ class Ring:
         self._racks: NDArray[np.str_] | None = None
         self._weights: CountArray | None = None
         self._layout: Layout | None = None
-        self._resources: list[dict[str, int]] | None = None
+        self._resource_names: frozenset[str] | None = None
+        self._resource_tables: dict[frozenset[str], ResourceTable] = {}
         self.lookaheads: dict[
             tuple[Policy, int, bool], Any
         ] = {}  # of `decision.lookahead`, by kind of request
@@ -127,10 +132,29 @@ class Ring:
     def resources(self, asked: Collection[str]) -> list[tuple[str, list[int]]]:
         """What each member has, by ascending id, of each resource that a member has or is asked
         for; by name."""
-        if self._resources is None:
-            self._resources = [dict(self._spus[SpuId(i)].resources) for i in self.ids.tolist()]
-        names = {*asked, *(name for each in self._resources for name in each)}
-        return [(name, [each.get(name, 0) for each in self._resources]) for name in sorted(names)]
+        names = sorted(self.resource_names().union(asked))
+        spus = [dict(self._spus[SpuId(spu_id)].resources) for spu_id in self.ids.tolist()]
+        return [(name, [each.get(name, 0) for each in spus]) for name in names]
+
+    def resource_names(self) -> frozenset[str]:
+        """The resources that a member has."""
+        if self._resource_names is None:
+            spus = [self._spus[SpuId(spu_id)] for spu_id in self.ids.tolist()]
+            self._resource_names = frozenset(name for spu in spus for name, _ in spu.resources)
+        return self._resource_names
+
+    def resource_table(self, asked: Collection[str]) -> ResourceTable:
+        """The same as an array, after the replica slots."""
+        asked = self.resource_names().union(asked)
+        known = self._resource_tables.get(asked)
+        if known is None:
+            found = self.resources(asked)
+            rows = np.array([self.weights().tolist(), *(each for _, each in found)], dtype=float)
+            rows[rows == 0] = NO_CAPACITY
+            rows.setflags(write=False)
+            known = tuple(name for name, _ in found), rows
+            self._resource_tables[asked] = known
+        return known
 
     def rack_numbers(self, ids: IdArray) -> IdArray:
         """For each id the number of its rack, from 0 in name order."""

@@ -1,0 +1,52 @@
+"""What is counted of resources: exact, however much it comes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.base.limits import AMOUNT_MAX
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need, amounts_of
+from spu_assigner.core.state.resource_use import ResourceUse
+
+NAMES = ("cores", "disk", "net")
+AMOUNTS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([1, 7, 2**32, AMOUNT_MAX]))
+LISTS = st.lists(
+    st.permutations([0, 3, 4, 500]).map(lambda ids: ids[:2]), min_size=1, max_size=3
+).map(ReplicaLists.of_lists)
+TOPICS = st.tuples(LISTS, AMOUNTS.filter(bool), AMOUNTS, st.booleans())
+
+
+@given(st.lists(TOPICS, max_size=12))
+def test_what_topics_need_is_added_and_taken_out_again_exactly(topics: list[tuple]) -> None:
+    """As a plain dictionary counts it, beyond what 64 bits hold too."""
+    use, plain = ResourceUse(), Counter[tuple[int, str]]()
+    for lists, demand, leader_demand, is_gone in topics:
+        need = Need(amounts_of(demand), amounts_of(leader_demand))
+        use.add(lists, need)
+        if is_gone:
+            use.subtract(lists, need)
+            continue
+        for row in lists.tolist():
+            for place, spu_id in enumerate(row):
+                for name, amount in ({**demand, **leader_demand} if not place else demand).items():
+                    plain[spu_id, name] += amount
+    names = ("disk", "none", "net", "cores")
+    of_each = use.of_each(np.array([0, 2, 3, 500, 501], dtype=np.int32), names)
+    for at, spu_id in enumerate([0, 2, 3, 500, 501]):
+        expected = {name: plain[spu_id, name] for name in names if plain[spu_id, name]}
+        assert dict(use.of(spu_id)) == expected
+        assert of_each[:, at].tolist() == [float(expected.get(name, 0)) for name in names]
+
+
+def test_thousands_of_the_largest_amounts_on_one_spu_are_told_exactly() -> None:
+    """What is measured may be nonsense; it is counted all the same, and taken back."""
+    use, lists = ResourceUse(), ReplicaLists.of_lists([[0]] * 5_000)
+    need = Need((("disk", AMOUNT_MAX),))
+    use.add(lists, need)
+    assert dict(use.of(0)) == {"disk": 5_000 * AMOUNT_MAX}
+    use.subtract(ReplicaLists.of_lists([[0]] * 4_999), need)
+    assert dict(use.of(0)) == {"disk": AMOUNT_MAX}
