@@ -1,4 +1,4 @@
-"""A real Kafka cluster on one machine: a KRaft controller and a broker for each rack.
+"""A real Kafka cluster on one machine: KRaft controllers, mostly one, and a broker for each rack.
 
     with KafkaCluster() as cluster:  # brokers 1, 2, 3 in racks a, b, c
         ...  # clients connect to cluster.bootstrap_servers
@@ -25,6 +25,7 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
+from kafka.admin import KafkaAdminClient
 from spu_assigner.stream.broker.class_archive import copy_data, jvm_options
 from spu_assigner.stream.broker.embedded import BrokerError, prepare
 from spu_assigner.stream.broker.process import HOST, BrokerProcess, Ports
@@ -52,10 +53,11 @@ class _Controller(BrokerProcess):
 
 
 class KafkaCluster:
-    """Brokers 1 … n, one in each of the racks, and their controller.
+    """Brokers 1 … n, one in each of the racks, and their controllers, from CONTROLLER_ID on.
 
     Args:
         racks: the brokers' `broker.rack`, in the order of their ids; None for a broker without.
+        controllers: how many; of three one may be away.
         settings: further lines of every `server.properties`.
     """
 
@@ -63,13 +65,15 @@ class KafkaCluster:
         self,
         racks: Sequence[str | None] = RACKS,
         *,
+        controllers: int = 1,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.racks = dict(enumerate(racks, 1))
+        self._controller_ids = range(CONTROLLER_ID, CONTROLLER_ID + controllers)
         self._settings = dict(settings or {})
         self._folder: Path | None = None
         self._brokers: dict[int, BrokerProcess] = {}
-        self._controller: BrokerProcess | None = None
+        self._controllers: dict[int, BrokerProcess] = {}
         self._running: set[int] = set()  # the brokers that are to run
 
     @property
@@ -97,9 +101,9 @@ class KafkaCluster:
         return self._broker(broker_id).pid
 
     def log_path(self, broker_id: int) -> Path:
-        """Everything the broker, or the controller by CONTROLLER_ID, says."""
-        if broker_id == CONTROLLER_ID and self._controller is not None:
-            return self._controller.log
+        """Everything the broker, or a controller, says."""
+        if broker_id in self._controllers:
+            return self._controllers[broker_id].log
         return self._broker(broker_id).log
 
     def begin(self) -> Self:
@@ -155,16 +159,41 @@ class KafkaCluster:
 
     @contextmanager
     def controller_stopped(self) -> Iterator[None]:
-        """The controller is away inside: brokers serve records, and nothing else is changed."""
+        """The only controller is away inside: brokers serve records, and nothing is changed."""
         self._require_begun()
-        if self._controller is not None:
-            self._controller.stop()
+        [controller] = self._controllers.values()
+        controller.stop()
         try:
             yield
         finally:
-            if self._controller is not None:
-                self._controller.start()
+            controller.start()
             self.wait_seen()
+
+    @contextmanager
+    def active_controller_killed(self) -> Iterator[int]:
+        """The controller that leads the others is killed; inside, another one leads: its id."""
+        before = self.active_controller()
+        self._controllers[before].kill()
+        try:
+            deadline = time.monotonic() + SEEN_SECONDS_MAX
+            while (now := self.active_controller()) == before:
+                if time.monotonic() > deadline:
+                    raise BrokerError(f"no other controller leads instead of {before}")
+                time.sleep(_POLL_SECONDS)
+            yield now
+        finally:
+            self._controllers[before].start()
+            self.wait_seen()
+
+    def active_controller(self) -> int:
+        """The controller that leads, as a broker tells."""
+        client = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers.split(","))
+        try:
+            found = client.describe_metadata_quorum()
+        finally:
+            client.close()
+        [topic] = found["topics"]
+        return int(topic["partitions"][0]["leader_id"])
 
     def seen(self) -> dict[int, str | None]:
         """The brokers that the cluster tells its clients of, with their racks; by id.
@@ -218,18 +247,18 @@ class KafkaCluster:
         """Raise if a process that is to run has ended; the message names its log."""
         self._require_begun()
         processes = {f"broker {each}": self._brokers[each] for each in self.running}
-        for name, process in {**processes, "the controller": self._controller}.items():
-            if process is not None and not process.is_running:
+        controllers = {f"controller {each}": found for each, found in self._controllers.items()}
+        for name, process in {**processes, **controllers}.items():
+            if not process.is_running:
                 raise BrokerError(f"{name} has ended by itself; its log is {process.log}")
 
     def close(self) -> None:
         """End all and remove their data, as nobody needs it any more."""
-        everyone = [*self._brokers.values(), *([self._controller] if self._controller else [])]
-        for process in everyone:
+        for process in (*self._brokers.values(), *self._controllers.values()):
             process.kill()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        self._brokers, self._controller, self._folder = {}, None, None
+        self._brokers, self._controllers, self._folder = {}, {}, None
         self._running.clear()
 
     def __enter__(self) -> Self:
@@ -246,35 +275,40 @@ class KafkaCluster:
     def _prepare(self) -> None:
         java, jars, image = prepare()
         self._folder = folder = Path(tempfile.mkdtemp(prefix="spu-assigner-cluster-"))
-        controller, *ports = free_ports(1 + len(self.racks))
+        free = free_ports(len(self._controller_ids) + len(self.racks))
+        voters = dict(zip(self._controller_ids, free, strict=False))
+        ports = free[len(voters) :]
         common = {
             **_replication(len(self.racks)),
-            "controller.quorum.voters": f"{CONTROLLER_ID}@{HOST}:{controller}",
+            "controller.quorum.voters": ",".join(
+                f"{controller_id}@{HOST}:{port}" for controller_id, port in voters.items()
+            ),
             "broker.session.timeout.ms": str(SESSION_MS),
             **self._settings,
         }
         options = jvm_options(image)
-        self._controller = _Controller(
-            java=java,
-            jars=jars,
-            folder=folder / "controller",
-            ports=Ports(client=controller, controller=controller),
-            heap_mb=CONTROLLER_HEAP_MB,
-            settings={
-                "process.roles": "controller",
-                "node.id": str(CONTROLLER_ID),
-                "listeners": f"CONTROLLER://{HOST}:{controller}",
-                "advertised.listeners": f"CONTROLLER://{HOST}:{controller}",
-                **common,
-            },
-            jvm_options=options,
-        )
+        for controller_id, port in voters.items():
+            self._controllers[controller_id] = _Controller(
+                java=java,
+                jars=jars,
+                folder=folder / f"controller-{controller_id}",
+                ports=Ports(client=port, controller=port),
+                heap_mb=CONTROLLER_HEAP_MB,
+                settings={
+                    "process.roles": "controller",
+                    "node.id": str(controller_id),
+                    "listeners": f"CONTROLLER://{HOST}:{port}",
+                    "advertised.listeners": f"CONTROLLER://{HOST}:{port}",
+                    **common,
+                },
+                jvm_options=options,
+            )
         for (broker_id, rack), port in zip(self.racks.items(), ports, strict=True):
             self._brokers[broker_id] = BrokerProcess(
                 java=java,
                 jars=jars,
                 folder=folder / f"broker-{broker_id}",
-                ports=Ports(client=port, controller=controller),
+                ports=Ports(client=port, controller=voters[CONTROLLER_ID]),
                 heap_mb=HEAP_MB,
                 settings={
                     "process.roles": "broker",
@@ -285,14 +319,14 @@ class KafkaCluster:
                 },
                 jvm_options=options,
             )
-        _format(image, self._controller, self._brokers)
+        _format(image, self._controllers, self._brokers)
 
     def _begin_all(self) -> None:
-        """The controller first: without it a broker waits before it says anything."""
+        """The controllers first: without them a broker waits before it says anything."""
         self._require_begun()
-        if self._controller is not None:
-            self._controller.start()
-        with ThreadPoolExecutor(len(self._brokers)) as pool:
+        with ThreadPoolExecutor(max(len(self._brokers), len(self._controllers))) as pool:
+            for started in [pool.submit(each.start) for each in self._controllers.values()]:
+                started.result()
             for started in [pool.submit(broker.start) for broker in self._brokers.values()]:
                 started.result()
         self._running = set(self._brokers)
@@ -337,21 +371,24 @@ def _replication(brokers: int) -> dict[str, str]:
     }
 
 
-def _format(image: Path, controller: BrokerProcess, brokers: Mapping[int, BrokerProcess]) -> None:
+def _format(
+    image: Path, controllers: Mapping[int, BrokerProcess], brokers: Mapping[int, BrokerProcess]
+) -> None:
     """Give all one new cluster id; what else a formatted folder holds comes from the image.
 
     Without a directory id of its own a node makes one; the image's log is a single broker's.
     """
-    private_folder(controller.folder)
-    copy_data(image, controller.data)
-    for path in controller.data.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in ("bootstrap.checkpoint", "meta.properties"):
-            path.unlink()
-    text = (controller.data / "meta.properties").read_text(encoding="utf-8")
+    for controller in controllers.values():
+        private_folder(controller.folder)
+        copy_data(image, controller.data)
+        for path in controller.data.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in ("bootstrap.checkpoint", "meta.properties"):
+                path.unlink()
+    text = (controllers[CONTROLLER_ID].data / "meta.properties").read_text(encoding="utf-8")
     text = re.sub(r"(?m)^directory\.id=.*\n", "", text)
-    for node, process in {CONTROLLER_ID: controller, **brokers}.items():
+    for node, process in {**controllers, **brokers}.items():
         private_folder(process.folder)
         process.data.mkdir(parents=True, exist_ok=True)
         changed = re.sub(r"(?m)^node\.id=.*$", f"node.id={node}", text)
