@@ -62,6 +62,8 @@ class Code(StrEnum):
     MANUAL_SPU_LEAVING = "MANUAL_SPU_LEAVING"
     MANUAL_TOPIC = "MANUAL_TOPIC"  # it was placed by hand: it does not grow
     INVALID_MAX_MOVES = "INVALID_MAX_MOVES"
+    INVALID_MAX_BYTES = "INVALID_MAX_BYTES"
+    INVALID_BAND_PERCENT = "INVALID_BAND_PERCENT"
     RESERVED_NAME = "RESERVED_NAME"  # Kafka's own, or one of the product's topics
     SPU_UNCHANGED = "SPU_UNCHANGED"  # it is cordoned or demoted already, or is neither
     MANUAL_SPU_CORDONED = "MANUAL_SPU_CORDONED"

@@ -13,7 +13,11 @@ from typing import Any, Final, NewType
 
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
-from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_text, match_legal_name
+from spu_assigner.core.base.limits import (
+    EVENT_ID_LENGTH_MAX,
+    is_text,
+    match_legal_name,
+)
 
 SpuId = NewType("SpuId", int)
 
@@ -225,6 +229,9 @@ class ClusterRebalance(BaseEvent):
     """A cluster is to be evened out."""
 
     max_moves: int
+    # Where topics say what they need of resources:
+    max_bytes: int | None = None  # to be moved, as far as topics say; None: no limit
+    band_percent: int | None = None  # above the fair dominant share; None: BAND_PERCENT
 
 
 # What `spu-events` carries.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
-from spu_assigner.core.base.limits import MOVES_MAX
+from spu_assigner.core.base.limits import AMOUNT_MAX, BAND_PERCENT, BAND_PERCENT_MAX, MOVES_MAX
 from spu_assigner.core.base.records import (
     Chain,
     Mode,
@@ -20,6 +21,7 @@ from spu_assigner.core.base.records import (
     Status,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import (
     CLUSTER_TOPIC,
     Refusal,
@@ -29,7 +31,17 @@ from spu_assigner.core.decision.answers import (
 from spu_assigner.core.decision.repair import moved_cores, revised
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import ring_after
-from spu_assigner.core.rebalance.planning import ListMove, Rebalance, plan_rebalance
+from spu_assigner.core.rebalance.planning import (
+    ListMove,
+    Rebalance,
+    plan_rebalance,
+)
+from spu_assigner.core.rebalance.resource_loads import (
+    BYTES,
+    ResourceGoal,
+    SpuResources,
+    TopicNeed,
+)
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.leading import LeaderChoice
@@ -43,14 +55,11 @@ NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     """The maps that change, ring events, and one status with the number of moves.
 
-    Its message also counts the topics that do not move: manual and pinned ones, and those that need
-    resources, whose moves are not planned yet.
+    Its message also counts the topics that do not move: manual and pinned ones. Where topics say
+    what they need of resources, it has the bytes and the largest dominant share.
     """
-    if not 0 <= event.max_moves <= MOVES_MAX:
-        refusal = Refusal(
-            Code.INVALID_MAX_MOVES,
-            f"max_moves is {bounded_repr(event.max_moves)}; expected 0 to {MOVES_MAX}",
-        )
+    refusal = _refuse(event)
+    if refusal is not None:
         return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
     names = [name for name in sorted(state.topics) if _may_move(state.topics[name])]
     open_ids = [
@@ -59,12 +68,14 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     plan = NOTHING_TO_DO
     if names and open_ids:
         loads = state.loads(np.array(open_ids, dtype=np.int32))
+        goal = _goal(state, event, names, loads)
         plan = plan_rebalance(
             [state.topics[name].replicas.matrix() for name in names],
             loads,
             racks=_other_racks(state, loads),
             max_moves=event.max_moves,
             choice=LeaderChoice(state) if state.demoted else None,
+            goal=goal,
         )
     moves_of: dict[int, list[ListMove]] = {}
     for move in plan.moves:
@@ -82,14 +93,23 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
 
 
 def _may_move(topic: Topic) -> bool:
-    return topic.policy is not Policy.MANUAL and not topic.pinned and topic.need is None
+    return topic.policy is not Policy.MANUAL and not topic.pinned
 
 
 def _said_of(plan: Rebalance) -> str:
-    moves = "1 replica moves" if len(plan.moves) == 1 else f"{len(plan.moves)} replicas move"
+    shares, size = plan.shares, "" if plan.shares is None else f" of {plan.size} bytes"
+    is_one = len(plan.moves) == 1
+    said = f"1 replica{size} moves" if is_one else f"{len(plan.moves)} replicas{size} move"
     if plan.reorders == 1:
-        return f"{moves}, 1 list gets another leader from among its replicas"
-    return f"{moves}, {plan.reorders} lists get another leader from among their replicas"
+        said += ", 1 list gets another leader from among its replicas"
+    else:
+        said += f", {plan.reorders} lists get another leader from among their replicas"
+    if shares is not None:
+        said += (
+            f"; the largest dominant share is {_percent(shares.after)}, was "
+            f"{_percent(shares.before)}, and {_percent(shares.fair)} is fair"
+        )
+    return said
 
 
 def _left_alone(state: ClusterState, count: int) -> str:
@@ -97,14 +117,60 @@ def _left_alone(state: ClusterState, count: int) -> str:
     if count == 0:
         return ""
     pinned = sum(topic.pinned for topic in state.topics.values())
-    needing = sum(
-        topic.need is not None and not topic.pinned and topic.policy is not Policy.MANUAL
-        for topic in state.topics.values()
-    )
-    kinds = ["manual"] if count > pinned + needing else []
+    kinds = ["manual"] if count > pinned else []
     kinds += ["pinned"] if pinned else []
-    kinds += ["resource-bound"] if needing else []
     return f"; {count} {' or '.join(kinds)} topic{'' if count == 1 else 's'} left alone"
+
+
+def _refuse(event: ClusterRebalance) -> Refusal | None:
+    for code, field, value, limit in (
+        (Code.INVALID_MAX_MOVES, "max_moves", event.max_moves, MOVES_MAX),
+        (Code.INVALID_MAX_BYTES, "max_bytes", event.max_bytes or 0, AMOUNT_MAX),
+        (Code.INVALID_BAND_PERCENT, "band_percent", event.band_percent or 0, BAND_PERCENT_MAX),
+    ):
+        if not 0 <= value <= limit:
+            return Refusal(code, f"{field} is {bounded_repr(value)}; expected 0 to {limit}")
+    return None
+
+
+def _goal(
+    state: ClusterState, event: ClusterRebalance, names: Sequence[str], loads: Loads
+) -> ResourceGoal | None:
+    """What to come to where any topic says what it needs; None: numbers of replicas decide."""
+    needs = [topic.need for topic in state.topics.values() if topic.need is not None]
+    resources = sorted({name for need in needs for name, _, _ in need.by_name()})
+    if not needs:
+        return None
+    capacities, used = [], []
+    for spu_id, slots, count in zip(
+        loads.ids.tolist(), loads.capacities.tolist(), loads.replicas.tolist(), strict=True
+    ):
+        has, uses = dict(state.spus[SpuId(spu_id)].resources), state.resource_use.of(spu_id)
+        capacities.append([slots, *[has.get(name, 0) for name in resources]])
+        used.append([count, *[uses.get(name, 0) for name in resources]])
+    return ResourceGoal(
+        needs=[_topic_need(state.topics[name].need, resources) for name in names],
+        loads=SpuResources(capacities=capacities, used=used),
+        band_percent=BAND_PERCENT if event.band_percent is None else event.band_percent,
+        bytes_max=event.max_bytes,
+    )
+
+
+def _topic_need(need: Need | None, resources: Sequence[str]) -> TopicNeed:
+    """Of a replica: a slot, and what the topic says. Without a size it counts as 0 bytes."""
+    amounts = {} if need is None else {name: pair for name, *pair in need.by_name()}
+    of_each = [amounts.get(name, (0, 0)) for name in resources]
+    return TopicNeed(
+        follower=[1, *[follower for follower, _ in of_each]],
+        leader=[1, *[leader for _, leader in of_each]],
+        size=amounts.get(BYTES, (0, 0))[0],
+    )
+
+
+def _percent(share: Fraction) -> str:
+    """Rounded to a tenth, by integers."""
+    tenths = (share.numerator * 2_000 + share.denominator) // (share.denominator * 2)
+    return f"{tenths // 10}.{tenths % 10} %"
 
 
 def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:

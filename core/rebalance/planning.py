@@ -17,6 +17,11 @@ Rules:
   change places, in as few lists as can be.
 - SPUs that are not in `loads` (offline, leaving, cordoned) keep what they hold, take nothing and
   count for the racks of a list. Lists led by one of them keep their leader.
+- Where topics say what they need of resources, a `ResourceGoal` is given: then the moves are those
+  that `relief_search` finds, the fewest bytes that bring each SPU's dominant share within a band
+  above the fair one (`resource_loads`), and any prefix of them keeps the rules above as well.
+  Leaders are evened by number where they need what followers do; other lists keep the leader that
+  the search gave them.
 - A demoted SPU takes no lead. What it leads after the moves, another member leads that can
   (`state.leading`), also one that is not in `loads`; where none can, it stays.
 """
@@ -24,10 +29,9 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
-from itertools import islice
 from math import ceil, floor, lcm
 
 import numpy as np
@@ -41,6 +45,9 @@ from spu_assigner.core.rebalance.fair_share import (
     level_shares,
 )
 from spu_assigner.core.rebalance.flow import Bands, even_out
+from spu_assigner.core.rebalance.relief_search import find_relief
+from spu_assigner.core.rebalance.relief_state import Step
+from spu_assigner.core.rebalance.resource_loads import MovableLists, ResourceGoal, ShareChange
 from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool, Transfer
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
@@ -64,6 +71,8 @@ class Rebalance:
     changed: dict[int, IdMatrix]  # by topic index, ascending; new arrays, padded as they came
     moves: tuple[ListMove, ...]  # in the order to be made
     reorders: int  # lists that get another leader from among their members
+    size: int = 0  # bytes that the moves copy, as far as topics say
+    shares: ShareChange | None = None  # None: there was no goal of resources
 
 
 @dataclass(slots=True)
@@ -75,10 +84,20 @@ class _ClusterLists:
     ids: IdMatrix  # padded with -1
     places: IdMatrix  # positions in `loads`; len(loads) where there is none
 
-    def moved(self, move: ListMove, row: int, place: int) -> None:
-        at = int(np.flatnonzero(self.ids[row] == move.gone)[0])
-        self.ids[row, at] = move.taken
-        self.places[row, at] = place
+    def move(self, step: Step, taken: int) -> ListMove:
+        """Let the taker, which has this id, have the giver's place."""
+        row = step.row
+        at = int(np.flatnonzero(self.places[row] == step.giver)[0])
+        gone = int(self.ids[row, at])
+        self.ids[row, at], self.places[row, at] = taken, step.taker
+        topic, partition = int(self.topics[row]), int(self.partitions[row])
+        return ListMove(topic=topic, partition=partition, gone=gone, taken=taken)
+
+    def lead(self, row: int, leader: int) -> None:
+        """Let a member lead, in place of the one that does."""
+        at = int(np.flatnonzero(self.places[row] == leader)[0])
+        self.ids[row, [0, at]] = self.ids[row, [at, 0]]
+        self.places[row, [0, at]] = self.places[row, [at, 0]]
 
 
 def plan_rebalance(
@@ -88,6 +107,7 @@ def plan_rebalance(
     racks: Mapping[int, int],
     max_moves: int,
     choice: LeaderChoice | None = None,
+    goal: ResourceGoal | None = None,
 ) -> Rebalance:
     """Even out replicas, then leaders.
 
@@ -104,36 +124,68 @@ def plan_rebalance(
         return Rebalance(changed={}, moves=(), reorders=0)
     lists = _joined(topics, loads)
     before = lists.ids.copy()
-    counts = loads.replicas.astype(np.int64)
     rack_of, rack_matrix = _rack_numbers(lists.ids, loads, racks)
-    shares = _replica_shares(lists, rack_of, rack_matrix, loads)
-    bands = _bands(shares, counts, loads.capacities, is_limited=True)
-    pool, planned = even_out(lambda: ReplicaPool(lists.places, rack_matrix, rack_of), counts, bands)
-    leads_before = _leads(lists, len(counts))
-    order = _ordered(pool.changes(), counts, planned, shares, bands)
-    moves = []
-    for row, gone, taken in islice(order, max_moves):
-        move = ListMove(
-            topic=int(lists.topics[row]),
-            partition=int(lists.partitions[row]),
-            gone=int(loads.ids[gone]),
-            taken=int(loads.ids[taken]),
+    leads_before = _leads(lists, len(rack_of))
+    bytes_max = None
+    steps: Iterable[Step]
+    if goal is None:
+        steps = _steps_by_count(lists, rack_of, rack_matrix, loads)
+    else:
+        demoted = () if choice is None else np.flatnonzero(np.isin(loads.ids, choice.demoted))
+        movable = MovableLists(
+            topics=lists.topics.tolist(), places=lists.places, racks=rack_matrix, rack_of=rack_of
         )
-        lists.moved(move, row, taken)
-        moves.append(move)
-    leaders = loads.leaders - leads_before + _leads(lists, len(counts))
-    reorders = 0
+        relief = find_relief(movable, goal, demoted=frozenset(map(int, demoted)))
+        bytes_max, steps = goal.bytes_max, relief.steps
+    moves: list[ListMove] = []
+    size = reorders = 0
+    for step in steps:
+        if step.is_lead:
+            lists.lead(step.row, step.taker)
+            reorders += 1
+            continue
+        each = 0 if goal is None else goal.needs[int(lists.topics[step.row])].size
+        if len(moves) == max_moves or (bytes_max is not None and size + each > bytes_max):
+            break
+        size += each
+        moves.append(lists.move(step, int(loads.ids[step.taker])))
+    leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
+    whole = lists
     if choice is not None:
         choice.recount(zip(loads.ids.tolist(), leaders.tolist(), strict=True))
         swaps = choice.swaps(lists.ids)
         swap_leaders(lists.ids, swaps)
         swap_leaders(lists.places, swaps)
-        reorders = len(swaps)
-        leaders = loads.leaders - leads_before + _leads(lists, len(counts))
+        reorders += len(swaps)
+        leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
         barred = np.isin(lists.ids, choice.demoted)
-        lists = replace(lists, places=np.where(barred, len(counts), lists.places))
+        lists = replace(lists, places=np.where(barred, len(rack_of), lists.places))
+    shares = None
+    if goal is not None:
+        shares = relief.shares(whole.places)
+        settled = [need.leader != need.follower for need in goal.needs]
+        barred = np.array(settled)[lists.topics][:, None]
+        lists = replace(lists, places=np.where(barred, len(rack_of), lists.places))
     reorders += _even_leaders(lists, leaders, loads.capacities)
-    return Rebalance(changed=_changed(topics, lists, before), moves=tuple(moves), reorders=reorders)
+    return Rebalance(
+        changed=_changed(topics, lists, before),
+        moves=tuple(moves),
+        reorders=reorders,
+        size=size,
+        shares=shares,
+    )
+
+
+def _steps_by_count(
+    lists: _ClusterLists, rack_of: CountArray, rack_matrix: IdMatrix, loads: Loads
+) -> Iterator[Step]:
+    """The fewest moves that bring the SPUs' numbers of replicas into their bands."""
+    counts = loads.replicas.astype(np.int64)
+    shares = _replica_shares(lists, rack_of, rack_matrix, loads)
+    bands = _bands(shares, counts, loads.capacities, is_limited=True)
+    pool, planned = even_out(lambda: ReplicaPool(lists.places, rack_matrix, rack_of), counts, bands)
+    order = _ordered(pool.changes(), counts, planned, shares, bands)
+    return (Step(*change, is_lead=False) for change in order)
 
 
 def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _ClusterLists:
@@ -282,9 +334,7 @@ def _even_leaders(lists: _ClusterLists, leaders: CountArray, capacities: CountAr
     pool, _ = even_out(lambda: LeaderPool(lists.places, len(capacities)), leaders, bands)
     changes = pool.changes()
     for row, _, leader in changes:
-        at = int(np.flatnonzero(lists.places[row] == leader)[0])
-        lists.ids[row, [0, at]] = lists.ids[row, [at, 0]]
-        lists.places[row, [0, at]] = lists.places[row, [at, 0]]
+        lists.lead(row, leader)
     return len(changes)
 
 

@@ -95,7 +95,15 @@ def _raise(error: LineError) -> NoReturn:
 
 
 # Fields that a line does not have where they are null.
-_LEFT_OUT: Final = ("occurred_at", "labels", "resources", "demand", "leader_demand")
+_LEFT_OUT: Final = (
+    "occurred_at",
+    "labels",
+    "resources",
+    "demand",
+    "leader_demand",
+    "max_bytes",
+    "band_percent",
+)
 
 
 def event_to_json(event: Event) -> str:

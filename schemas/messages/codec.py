@@ -12,6 +12,7 @@ from typing import Final, Literal, get_args
 
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import (
+    ClusterRebalance,
     Event,
     Policy,
     SpuEvent,
@@ -19,7 +20,10 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicCreate,
 )
-from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.base.limits import (
+    MANUAL_MESSAGE_SIZE_MAX,
+    MESSAGE_SIZE_MAX,
+)
 from spu_assigner.core.base.records import (
     Mode,
     ReplicaMap,
@@ -57,6 +61,7 @@ _WRITTEN: Final = {
     "RingEvent": 1,
     "SpuState": 2,
     "SpuJoined": 1,
+    "ClusterRebalance": 1,
     "TopicCreate": 1,
     "TopicAdopted": 1,
     "WaitingState": 1,
@@ -84,6 +89,7 @@ _POLICY_VERSIONS: Final = {
 }
 
 _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
+    "ClusterRebalance": 2,
     "SpuJoined": 2,
     "SpuState": 4,
     "TopicCreate": 4,
@@ -187,6 +193,8 @@ def _names_resources(message: Message | Event) -> bool:
             return message.demand is not None or message.leader_demand is not None
         case ReplicaMap() | Waiting():
             return message.need is not None
+        case ClusterRebalance():
+            return message.max_bytes is not None or message.band_percent is not None
         case _:
             return False
 

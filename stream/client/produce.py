@@ -36,9 +36,11 @@ from spu_assigner.core.base.events import (
     TopicReplication,
 )
 from spu_assigner.schemas.errors import DecodeError, EncodeError
+from spu_assigner.stream.client.amounts_option import amounts_option
 from spu_assigner.stream.client.assignment_file import read_assignment
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.config.command_options import (
+    BYTE_SIZE,
     FILE,
     Command,
     broker_options,
@@ -106,40 +108,13 @@ _spu = click.option("--spu-id", type=int, required=True, help="The SPU.")
 _topic = click.option("--topic", required=True, help="The topic.")
 
 
-def _amounts_of(
-    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, int] | None:
-    """The amounts of resources that a repeated option names."""
-    amounts: dict[str, int] = {}
-    for pair in pairs:
-        name, _equals, amount = pair.partition("=")
-        try:
-            amounts[name] = int(amount)
-        except ValueError:
-            raise click.BadParameter(
-                f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
-            ) from None
-    return amounts or None
-
-
-def _amounts(option: str, what: str, *, required: bool = False) -> Callable[..., Any]:
-    return click.option(
-        option,
-        multiple=True,
-        required=required,
-        callback=_amounts_of,
-        metavar="NAME=AMOUNT",
-        help=f"{what} May be repeated.",
-    )
-
-
 @produce.command("spu-joined")
 @_spu
 @click.option("--rack", help="Its rack.")
 @click.option("--cores", type=int, default=1, show_default=True, help="Its cores.")
 @click.option("--capacity", type=int, help="Its replica slots. [default: cores * 7000 - 2]")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
-@_amounts("--resources", "What it has of a resource beside replica slots.")
+@amounts_option("--resources", "What it has of a resource beside replica slots.")
 @_common
 def spu_joined(labels: tuple[str, ...], **given: Any) -> int:
     """An SPU is there: new, changed, or back."""
@@ -228,8 +203,8 @@ def spu_undemote(**given: Any) -> int:
     show_default=True,
     help="What to do while there are too few SPUs.",
 )
-@_amounts("--demand", "What each replica of a partition needs of a resource.")
-@_amounts("--leader-demand", "What a leader needs of it instead.")
+@amounts_option("--demand", "What each replica of a partition needs of a resource.")
+@amounts_option("--leader-demand", "What a leader needs of it instead.")
 @_common
 def topic_create(
     policy: str | None, replica_assignment: Path | None, on_shortage: str, **given: Any
@@ -313,8 +288,8 @@ def topic_replication(**given: Any) -> int:
 
 @produce.command("topic-demand")
 @_topic
-@_amounts("--demand", "What each replica of a partition needs of a resource.", required=True)
-@_amounts("--leader-demand", "What a leader needs of it instead.")
+@amounts_option("--demand", "What each replica of a partition needs of a resource.", required=True)
+@amounts_option("--leader-demand", "What a leader needs of it instead.")
 @_common
 def topic_demand(**given: Any) -> int:
     """A topic needs other amounts of resources than was known; no replica moves because of it."""
@@ -323,6 +298,8 @@ def topic_demand(**given: Any) -> int:
 
 @produce.command("cluster-rebalance")
 @click.option("--max-moves", type=int, required=True, help="Replicas that may move, at most.")
+@click.option("--max-bytes", type=BYTE_SIZE, help="Bytes that may move, at most, such as 50GB.")
+@click.option("--band-percent", type=int, help="Above the fair dominant share.  [default: 5]")
 @_common
 def cluster_rebalance(**given: Any) -> int:
     """A cluster is to be evened out."""

@@ -325,16 +325,6 @@ def test_growth_repair_and_another_factor_keep_to_what_there_is() -> None:
     assert all(len(row) == 3 for row in repaired.replicas.tolist())
 
 
-def test_a_rebalance_leaves_topics_with_a_demand_where_they_are() -> None:
-    small = Small()
-    small.join(0, {"disk": 100})
-    small.create("t", 4, 1, demand={"disk": 10})
-    small.join(1, {"disk": 100})
-    [status] = small.assigner.apply(small.events.rebalance(100))
-    assert status.moves == 0
-    assert "1 resource-bound topic left alone" in str(status.message)
-
-
 BAD: list[tuple[Any, str]] = [
     ({"disk": -1}, "disk is -1; expected 0 to 9007199254740991"),
     ({"disk": 2**53}, "disk is 9007199254740992; expected 0 to 9007199254740991"),

@@ -1,0 +1,244 @@
+"""The cheapest steps found that bring all SPUs under their ceilings.
+
+Rules:
+- The SPU furthest over its goal gives first: of what helps, what comes to the fewest bytes with all
+  that has to follow, to the SPU of the least share that may take it. A taker may come to be over
+  its own ceiling, but not over its capacity; then it gives in turn.
+- Then other choices are looked at: first those that differ least from the best (limited discrepancy
+  search). In the end the steps of one, two or three SPUs are taken back and looked for anew.
+- A plan is better if less is left over the goals, first of the SPU furthest beyond, then in all;
+  then if it moves fewer bytes, then if it has fewer steps. Ties go to the lowest ids.
+- The number of states looked at is limited: it is good for all choices of some SPUs with tens of
+  replicas; of many SPUs little more is looked at than the first choice.
+
+Source: W. Harvey and M. Ginsberg, "Limited discrepancy search", IJCAI 1995; P. Shaw, "Using
+constraint programming and local search methods to solve vehicle routing problems", CP 1998 (large
+neighbourhood search).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import merge
+from itertools import chain, combinations
+from typing import Final
+
+from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.rebalance.relief_state import Kind, ReliefState, Rest, Step
+from spu_assigner.core.rebalance.resource_loads import (
+    Amounts,
+    MovableLists,
+    ResourceGoal,
+    ShareChange,
+    fair_level,
+    largest_share,
+    movable_use,
+)
+
+TOGETHER: Final = 4  # SPUs that are relieved in one search
+STATES_EACH: Final = 300  # looked at in such a search
+STATES_AGAIN: Final = 150  # where steps were taken back
+STATES_MAX: Final = 4_000  # in all, beside the first choices: some seconds
+STEPS_PER_STATE: Final = 10  # taking so many back takes as long as looking at a state
+STEPS_MAX: Final = 300  # of one search: it recurses
+KINDS: Final = 24  # of replicas that an SPU may give next
+TAKERS: Final = 6  # for each of them
+
+Key = tuple[int, int, int, int]  # largest share over a goal, sum of these, bytes, steps
+Option = tuple[int, int, int, Step]  # bytes in all, share beyond the taker's ceiling, less relief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relief:
+    """What was found."""
+
+    steps: list[Step]
+    fair: Fraction  # dominant share
+    lists: MovableLists
+    goal: ResourceGoal
+    fixed: list[Amounts]  # what SPUs hold for good
+
+    def shares(self, places: IdMatrix) -> ShareChange:
+        """What comes of it, once the members of the lists are these."""
+        goal = self.goal
+        use = movable_use(self.lists.topics, places, goal.needs, goal.loads)
+        after = [
+            [held + moving for held, moving in zip(*pair, strict=True)]
+            for pair in zip(self.fixed, use, strict=True)
+        ]
+        return ShareChange(
+            before=largest_share(goal.loads.capacities, goal.loads.used),
+            after=largest_share(goal.loads.capacities, after),
+            fair=self.fair,
+        )
+
+
+def find_relief(lists: MovableLists, goal: ResourceGoal, *, demoted: Collection[int]) -> Relief:
+    """Steps of few bytes that bring the SPUs into the band above the fair dominant share.
+
+    `demoted`: positions of SPUs that take no lead. Any prefix of the steps keeps all rules.
+    """
+    loads = goal.loads
+    use = movable_use(lists.topics, lists.places, goal.needs, loads)
+    fixed = [
+        [used - moving for used, moving in zip(*pair, strict=True)]
+        for pair in zip(loads.used, use, strict=True)
+    ]
+    fair = fair_level(loads, fixed, lists, goal.needs)
+    bound = fair * (100 + goal.band_percent) / 100
+    state = ReliefState(loads, fixed, lists, goal.needs, bound=bound, demoted=demoted)
+    search = _Search(state)
+    search.relieve()
+    search.improve()
+    return Relief(steps=state.steps, fair=fair, lists=lists, goal=goal, fixed=fixed)
+
+
+class _Search:
+    def __init__(self, state: ReliefState) -> None:
+        self._state = state
+        self._states = 0  # looked at
+        self._limit = 0  # of them, for the search that is on
+        self._steps_max = 0
+        self._begin = 0  # the first step of what is looked for
+        self._is_cut = False  # choices were left out
+        self._best_key: Key = (0, 0, 0, 0)
+        self._best: list[Step] | None = None
+        self._order: list[int] = []  # SPUs, the least share first
+        self._in_rack: dict[int, list[int]] = {}  # of each rack where they stand in that order
+
+    def relieve(self) -> None:
+        """Bring the SPUs under their goals, the one furthest beyond first, some together."""
+        state, given_up = self._state, set[int]()
+        each = STATES_MAX * TOGETHER // 2 // max(1, len(state.over()))
+        while targets := [spu for spu in state.over() if spu not in given_up][:TOGETHER]:
+            self._begin = len(state.steps)
+            self._look(targets, min(STATES_EACH, each), self._key(targets))
+            for step in self._best or ():
+                state.make(step)
+            if len(self._best or ()) < STEPS_MAX:
+                given_up.update(spu for spu in targets if self._best is None or state.excess(spu))
+
+    def improve(self) -> None:
+        """Take steps back, and look for better ones, until none are found or states run out."""
+        state, self._begin = self._state, 0
+        has_found = True
+        while has_found:
+            has_found = False
+            near = sorted({spu for step in state.steps for spu in (step.giver, step.taker)})
+            near = sorted({*near, *state.over()})
+            for group in chain.from_iterable(combinations(near, size) for size in (1, 2, 3)):
+                for is_wide in (False, True):
+                    if self._states >= STATES_MAX:
+                        return
+                    has_found |= self._replace(group, is_wide=is_wide)
+
+    def _replace(self, group: Sequence[int], *, is_wide: bool) -> bool:
+        """Look anew for the steps by which these SPUs give, or, if wide, take; whether a better
+        plan was found."""
+        state, before = self._state, list(self._state.steps)
+        kept = [
+            step
+            for step in before
+            if step.giver not in group and not (is_wide and step.taker in group)
+        ]
+        if len(kept) == len(before):
+            return False
+        key = self._key(range(state.spus))
+        state.undo(0)
+        self._make_fitting(kept)
+        self._states += len(before) // STEPS_PER_STATE
+        self._look(state.over(), STATES_AGAIN, key)
+        state.undo(0)
+        self._make_fitting(before if self._best is None else self._best)
+        return self._best is not None
+
+    def _make_fitting(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            if self._state.fits(step):
+                self._state.make(step)
+
+    def _key(self, spus: Iterable[int]) -> Key:
+        found = [self._state.excess(spu) for spu in spus]
+        return max(found), sum(found), self._state.size, len(self._state.steps)
+
+    def _look(self, spus: Sequence[int], limit: int, key: Key) -> None:
+        """Look for steps that relieve these SPUs, better than `key`."""
+        state = self._state
+        self._order = sorted(range(state.spus), key=lambda spu: (state.share(spu), spu))
+        self._in_rack = {}
+        for rank, spu in enumerate(self._order):
+            self._in_rack.setdefault(state.rack_of[spu], []).append(rank)
+        self._best_key, self._best = key, None
+        last = self._states + limit
+        self._limit = self._states + STEPS_MAX + 1  # The first choices are looked at in any case.
+        self._steps_max = len(state.steps) + STEPS_MAX
+        width, self._is_cut = 1, True
+        while self._is_cut and (width == 1 or self._states < last):
+            self._is_cut = False
+            self._dive(frozenset(spus), width)
+            width, self._limit = width + 1, last
+
+    def _dive(self, spus: frozenset[int], width: int) -> None:
+        """Look at the state and those after it; `width`: how far from the first choices."""
+        state = self._state
+        self._states += 1
+        over = sorted((-excess, spu) for spu in spus if (excess := state.excess(spu)))
+        key = self._key(spus)
+        if key < self._best_key:
+            self._best_key, self._best = key, state.steps[self._begin :]
+        if not over or len(state.steps) >= self._steps_max or self._states >= self._limit:
+            return
+        rests = {spu: state.rest(spu) for _, spu in over}
+        if self._is_no_better(sum(rest.size for rest in rests.values()), len(over)):
+            return
+        begin = len(state.steps)
+        for number, (size, _, _, step) in enumerate(self._options(over[0][1], rests)):
+            if number == width:
+                self._is_cut = True
+                return
+            if self._is_no_better(size, 1):
+                continue
+            state.make(step)
+            self._dive(spus | {step.taker}, width - number)
+            state.undo(begin)
+
+    def _is_no_better(self, size: int, steps: int) -> bool:
+        """Whether at least so many bytes and steps more are not better than the best."""
+        state = self._state
+        return self._best_key <= (0, 0, state.size + size, len(state.steps) + steps)
+
+    def _options(self, giver: int, rests: Mapping[int, Rest]) -> list[Option]:
+        """The steps by which an SPU may give, the best first."""
+        state = self._state
+        others = sum(rest.size for spu, rest in rests.items() if spu != giver)
+        options: list[Option] = []
+        for size, less, kind, is_lead in state.offers(giver, rests[giver])[:KINDS]:
+            count = 0
+            for taker in state.leads_of(giver, kind) if is_lead else self._takers(giver, kind):
+                way = state.way(giver, taker, kind, is_lead=is_lead)
+                if way is None:
+                    continue
+                beyond, step = way
+                if beyond and self._states >= STATES_MAX:
+                    continue  # One may lead to the next for long.
+                more = size + others
+                if beyond:
+                    begin = len(state.steps)
+                    state.make(step)
+                    more += state.rest(taker).size
+                    state.undo(begin)
+                    more -= rests[taker].size if taker in rests else 0
+                options.append((more, beyond, less, step))
+                count += 1
+                if count == TAKERS:
+                    break
+        options.sort()
+        return options
+
+    def _takers(self, giver: int, kind: Kind) -> Iterator[int]:
+        """Who may take such a replica as far as racks go, the least share first."""
+        racks = self._state.open_racks(giver, kind)
+        ranks = merge(*[self._in_rack[rack] for rack in racks])
+        return (self._order[rank] for rank in ranks if self._order[rank] != giver)
