@@ -7,6 +7,7 @@ Rules, in this order:
 2. Each SPU's share of its capacity is as even, over all topics, as rule 1 permits; likewise, where
    that leaves a choice, its leaders as a share of its capacity.
 3. The lists led by one SPU have many different followers: what it led spreads when it fails.
+   Which of them comes first, and so leads then, is decided in `failover`.
 
 How: first the number of replicas and of leaders of each SPU (`quotas`), then the lists
 (`list_filling`).

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.balanced.failover import is_ordered, order_followers
 from spu_assigner.core.balanced.policy import SMALL_REQUEST_CELLS_MAX, place_balanced
 from spu_assigner.core.balanced.uniform_ring import UniformRing
 from spu_assigner.core.base.events import Policy, TopicCreate
@@ -117,7 +118,7 @@ class RuleLookahead(_Facts):
 class BalancedLookahead(_Facts):
     """Of `balanced`, which weighs the ring for each request."""
 
-    __slots__ = ("_ignore_rack", "_replicas", "_uniform")
+    __slots__ = ("_ignore_rack", "_is_ordered", "_replicas", "_uniform")
 
     def __init__(self, state: ClusterState, replicas: int, *, ignore_rack: bool) -> None:
         super().__init__(state, Mode.BALANCED, Order.BALANCED)
@@ -127,12 +128,15 @@ class BalancedLookahead(_Facts):
         layout = loads.layout
         if layout is None or (ignore_rack and not layout.is_one):
             layout = Layout.of(loads.ids, np.zeros_like(loads.ids), loads.capacities)
+        self._is_ordered = is_ordered(state, replicas, ignore_rack=ignore_rack)
         self._uniform = UniformRing.of(loads.ids, layout, replicas)
 
     def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
         if self._uniform is not None and count * self._replicas <= SMALL_REQUEST_CELLS_MAX:
             lists = self._uniform.lists(state.ledger, partitions=count, start=index)
             if lists is not None:
+                if self._is_ordered:
+                    order_followers(state, lists.matrix, ignore_rack=self._ignore_rack)
                 return lists, _NOBODY
         loads = state.ring_loads()
         matrix = place_balanced(
@@ -141,6 +145,7 @@ class BalancedLookahead(_Facts):
             replicas=self._replicas,
             start=index,
         )
+        order_followers(state, matrix, ignore_rack=self._ignore_rack)
         return ReplicaLists(matrix), _NOBODY
 
 

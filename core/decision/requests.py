@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.balanced.by_need import place_by_need
+from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
@@ -321,6 +322,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
                 found=ring.size - len(full),
             )
         )
+    order_followers(state, matrix, ignore_rack=event.ignore_rack)
     departed = departed_one_by_one(matrix, full)
     return Assignment(
         policy=Policy.BALANCED,

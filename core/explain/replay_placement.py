@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 from spu_assigner.core.balanced.by_need import place_by_need
+from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
@@ -265,6 +266,7 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
         again = place_by_need(
             loads, resources, partitions=partitions, replicas=replicas, start=start
         )
+    order_followers(state, again, ignore_rack=replica_map.ignore_rack)
     again = led_by_others(state, ReplicaLists(again)).matrix
     return () if np.array_equal(again, rows) else should_not_be(reason, rows)
 

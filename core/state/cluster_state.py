@@ -41,6 +41,7 @@ from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
+from spu_assigner.core.state.takeovers import Takeovers
 from spu_assigner.core.state.topic import PackedLists, Topic, new_topic
 
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
@@ -121,6 +122,7 @@ class ClusterState:
         self.cordoned_count = 0  # online SPUs that are cordoned
         self._ring: Ring | None = None  # None: membership changed since it was last asked for
         self._counts_changed = False  # then it may have changed
+        self._takeovers: Takeovers | None = None  # None: not asked for yet, or racks changed
         self._dirty_spus: set[SpuId] = set()
         self._dirty_waiting: set[str] = set()
         self._waiting_next: int | None = 0  # None: to be looked up
@@ -143,6 +145,17 @@ class ClusterState:
     def saturated_count(self) -> int:
         """Online SPUs that are not in the ring because they have no free slot."""
         return self.online_count - self.cordoned_count - self.ring.size
+
+    def takeovers(self) -> Takeovers:
+        """Who would take over what. O(lists) the first time, and after an SPU changed its rack.
+
+        An SPU without a rack fails alone: it counts as a rack of its own.
+        """
+        if self._takeovers is None:
+            racks = ((spu_id, _failing(spu)) for spu_id, spu in self.spus.items())
+            maps = (topic.replicas.lists() for topic in self.topics.values())
+            self._takeovers = Takeovers(racks, maps)
+        return self._takeovers
 
     def chain_index(self, order: Order) -> int:
         """Where the next assignment of an order starts."""
@@ -242,6 +255,7 @@ class ClusterState:
 
     def restore(self, record: ReplicaMap | Entry) -> None:
         """Take over what was published of the state: current maps and entries, in any order."""
+        self._takeovers = None
         match record:
             case ReplicaMap():
                 self._drop_topic(record.topic)
@@ -288,6 +302,10 @@ class ClusterState:
 
     def _put_spu(self, spu: SpuChanged) -> None:
         before = self.spus.get(SpuId(spu.spu_id))
+        if before is not None and before.rack != spu.rack:
+            self._takeovers = None
+        elif before is None and self._takeovers is not None:
+            self._takeovers.enter(spu.spu_id, _failing(spu))
         if before is not None and before.online:
             self.online_count -= 1
             self.racked_count -= before.rack is not None
@@ -307,6 +325,7 @@ class ClusterState:
 
     def _forget_spu(self, spu_id: SpuId) -> None:
         spu = self.spus.pop(spu_id, None)
+        self._takeovers = None
         if spu is not None:
             self.online_count -= spu.online
             self.racked_count -= spu.online and spu.rack is not None
@@ -338,6 +357,8 @@ class ClusterState:
             record.need,
         )
         self._counts_changed |= self.ledger.add(record.replicas)
+        if self._takeovers is not None:
+            self._takeovers.count(record.replicas)
         if record.need is not None:
             self.resource_use.add(record.replicas, record.need)
 
@@ -346,10 +367,17 @@ class ClusterState:
         if topic is not None:
             lists = topic.replicas.lists()
             self.ledger.subtract(lists)
+            if self._takeovers is not None:
+                self._takeovers.count(lists, -1)
             if topic.need is not None:
                 self.resource_use.subtract(lists, topic.need)
             self._counts_changed = True
         return topic
+
+
+def _failing(spu: SpuChanged) -> str:
+    """What fails with an SPU: its rack, or nothing else."""
+    return f"{spu.spu_id}" if spu.rack is None else f"rack {spu.rack}"
 
 
 def evolve(state: ClusterState, record: Record) -> None:
@@ -372,6 +400,8 @@ def evolve(state: ClusterState, record: Record) -> None:
             )
             if state.ledger.add(lists):
                 state._counts_changed = True
+            if state._takeovers is not None:
+                state._takeovers.count(lists)
             state.chains[record.facts.order] = record.chain
             state._dirty_blocks.add(state.memory.add(hashed))
             state._dirty_chains = True

@@ -1,0 +1,120 @@
+"""How even failovers are: each SPU and each rack fails, and others lead what it led.
+
+    python tests/bench/scale/failover.py [--write]
+
+By policy the most that one of the others takes over beyond its fair share, and that share where it
+is largest. The fair share divides what the failed led equally by the SPUs on other racks; `balanced
+before` is `balanced` without the order of followers. The first cluster is that of Fluvio's
+documents ("SPUs on racks a and b may get overwhelmed"). With --write it goes to
+`results/failover.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from unittest import mock
+
+import numpy as np
+from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
+from spu_assigner.core.decision import lookahead, requests
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.whatif.failure import FailureAnalysis
+from spu_assigner.core.whatif.layout import layout_of_state
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
+from support.bench.figures import keep, say
+
+BEFORE: Final = "balanced before"
+PLACERS: Final = ("fluvio", "kafka", "kraft", "redpanda", BEFORE, "balanced")
+DOCUMENTS: Final = "abbccc"
+THREE: Final = "abc" * 21
+UNEVEN: Final = "a" * 50 + "b" * 30 + "c" * 20
+CASES: Final[dict[str, tuple[str, list[int]]]] = {
+    "documents' 6 SPUs, 6 x 3": (DOCUMENTS, [6]),
+    "documents' 6 SPUs, 60 x 3": (DOCUMENTS, [60]),
+    "documents' 6 SPUs, 100 topics of 6 x 3": (DOCUMENTS, [6] * 100),
+    "63 SPUs, 3 racks, 1,000 topics of 16 x 3": (THREE, [16] * 1_000),
+    "100 SPUs, racks of 50, 30, 20, 1,000 topics of 10 x 3": (UNEVEN, [10] * 1_000),
+    "6 SPUs without racks, 100 topics of 6 x 3": ("-" * 6, [6] * 100),
+    "64 SPUs without racks, 1,000 topics of 16 x 3": ("-" * 64, [16] * 1_000),
+}
+
+
+def filled(placer: str, racks: str, topics: list[int]) -> ClusterState:
+    state = ClusterState("c")
+    policy = Policy.BALANCED if placer == BEFORE else Policy(placer)
+    shuffled = racks if len(racks) == len(DOCUMENTS) else Random(3).sample(racks, len(racks))
+    for spu_id, rack in enumerate(shuffled):
+        joined = SpuJoined(
+            event_id=f"j{spu_id}",
+            cluster_id="c",
+            spu_id=spu_id,
+            capacity=10**6,
+            rack=None if rack == "-" else rack,
+        )
+        step(state, joined, default_policy=policy)
+    for number, partitions in enumerate(topics):
+        asked = TopicCreate(
+            event_id=f"e{number}",
+            cluster_id="c",
+            topic=f"t{number}",
+            partitions=partitions,
+            replication_factor=3,
+        )
+        step(state, asked, default_policy=policy)
+    return state
+
+
+def unevenness(state: ClusterState) -> dict[str, dict[str, float]]:
+    """Of the failures of SPUs and of racks."""
+    layout = layout_of_state(state)
+    analysis = FailureAnalysis(layout)
+    names = np.array([rack or f"-{number}" for number, rack in enumerate(layout.racks)])
+    single = [np.array([number], dtype=np.int32) for number in range(len(names))]
+    racks = [np.flatnonzero(names == rack).astype(np.int32) for rack in np.unique(names)]
+    found = {}
+    for kind, failures in {"SPU": single, "rack": racks}.items():
+        if kind == "rack" and len(racks) == len(single):
+            continue
+        beyond, fair = [0.0], [0.0]
+        for failed in failures:
+            others = ~np.isin(names, names[failed])
+            more = (analysis.outcome(failed).leaders - analysis.leaders)[others]
+            share = int(analysis.leaders[failed].sum()) / int(others.sum())
+            beyond.append(float(more.max()) - share)
+            fair.append(share)
+        found[kind] = {"beyond_fair": round(max(beyond), 2), "fair": round(max(fair), 2)}
+    return found
+
+
+def main() -> None:
+    """Measure each placer on each cluster."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    figures: dict[str, Any] = {}
+    for name, (racks, topics) in CASES.items():
+        for placer in PLACERS:
+            nothing = mock.Mock() if placer == BEFORE else None
+            with (
+                mock.patch.object(
+                    lookahead, "order_followers", nothing or lookahead.order_followers
+                ),
+                mock.patch.object(requests, "order_followers", nothing or requests.order_followers),
+            ):
+                found = unevenness(filled(placer, racks, topics))
+            figures.setdefault(name, {})[placer] = found
+            say(f"{name}: {placer}: {found}")
+    if options.write:
+        keep("failover", sizes={"replicas": 3}, figures=figures, show=False)
+
+
+if __name__ == "__main__":
+    main()

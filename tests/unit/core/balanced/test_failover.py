@@ -1,0 +1,112 @@
+"""Who follows first: failovers of `balanced` are even, counted over all topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.records import ReplicaMap, plain_records
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state import takeovers
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.takeovers import Takeovers
+from support.events.builders import Events
+
+DOCUMENTS = "abbccc"
+
+
+class Cluster:
+    """A cluster with these racks, and the lists of all its topics."""
+
+    def __init__(self, racks: str) -> None:
+        self.racks = racks
+        self.state, self.build = ClusterState("c1"), Events()
+        self.lists: list[list[int]] = []
+        for spu_id, rack in enumerate(racks):
+            joined = self.build.join(spu_id, rack=None if rack == "-" else rack, capacity=10**6)
+            step(self.state, joined, default_policy=Policy.BALANCED)
+
+    def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
+        event = self.build.create(topic, partitions, replicas)
+        for record in plain_records(step(self.state, event, default_policy=Policy.BALANCED)):
+            if isinstance(record, ReplicaMap) and record.replicas is not None:
+                self.lists += record.replicas.tolist()
+
+    def beyond_fair(self, failed: set[int]) -> float:
+        """The most that one SPU on another rack takes over, less its fair share."""
+        racks = {self.racks[spu_id] for spu_id in failed} - {"-"}
+        others = [
+            spu_id
+            for spu_id, rack in enumerate(self.racks)
+            if spu_id not in failed and rack not in racks
+        ]
+        heirs = Counter(
+            next(spu_id for spu_id in row if spu_id not in failed)
+            for row in self.lists
+            if row[0] in failed
+        )
+        return max(heirs.values()) - heirs.total() / len(others)
+
+
+@pytest.mark.parametrize(("racks", "most"), [(DOCUMENTS, 4), ("abc" * 3, 3), ("-" * 6, 4)])
+def test_over_many_topics_each_failure_is_taken_over_evenly(racks: str, most: int) -> None:
+    """Without the order of followers one SPU takes over 50 more than its share on the first."""
+    cluster, random = Cluster(racks), Random(7)
+    for number in range(100):
+        cluster.create(f"t{number}", random.choice([6, 6, random.randint(1, 12)]))
+    for spu_id in range(len(racks)):
+        assert cluster.beyond_fair({spu_id}) <= most
+    for rack in {*racks} - {"-"}:
+        failed = {spu_id for spu_id, own in enumerate(racks) if own == rack}
+        assert cluster.beyond_fair(failed) <= most
+
+
+def counts_of(counted: Takeovers) -> tuple[dict, ...]:
+    """By id of the SPU, without zeros."""
+    id_of = {number: spu_id for spu_id, number in counted._number_of.items()}
+    names = {number: name for name, number in counted._rack_numbers.items()}
+    return tuple(
+        {
+            (known[giver], id_of[heir]): count
+            for giver, own in (counts or {}).items()
+            for heir, count in enumerate(own)
+            if count
+        }
+        for counts, known in ((counted._from_racks, names), (counted._from_spus, id_of))
+    )
+
+
+@pytest.mark.parametrize("one_by_one", [takeovers.ONE_BY_ONE, 4])
+def test_the_counts_are_those_of_the_lists_that_there_are(
+    one_by_one: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a process that starts anew places as one that has been there: also after topics went,
+    SPUs came or changed their racks, and leaders were demoted."""
+    monkeypatch.setattr(takeovers, "ONE_BY_ONE", one_by_one)
+    cluster, random = Cluster("aabbcc-"), Random(1)
+    state, build = cluster.state, cluster.build
+    for number in range(60):
+        cluster.create(f"t{number}", random.randint(1, 9), random.randint(1, 4))
+        if number % 4 == 3:
+            step(state, build.delete(f"t{number - 2}"), default_policy=Policy.BALANCED)
+        if number in {20, 40}:
+            joined = build.join(7 if number == 20 else 3, rack="d", capacity=10**6)
+            step(state, joined, default_policy=Policy.BALANCED)
+        if number == 50:
+            step(state, build.demote(SpuId(2)), default_policy=Policy.BALANCED)
+        kept, state._takeovers = state.takeovers(), None
+        assert counts_of(kept) == counts_of(state.takeovers())
+        state._takeovers = kept
+
+
+def test_a_map_that_was_ordered_and_not_granted_does_not_count() -> None:
+    counted = Takeovers([(0, "a"), (1, "b"), (2, "c")], [])
+    lists = ReplicaLists.of_lists([[0, 1, 2], [0, 1, 2]])
+    counted.order(lists.matrix, None)
+    assert lists.tolist() == [[0, 1, 2], [0, 2, 1]]
+    other = ReplicaLists.of_lists([[0, 1, 2]])
+    counted.count(other)
+    assert counts_of(counted)[0] == {("a", 1): 1}
