@@ -40,7 +40,7 @@ from spu_assigner.core.rebalance.resource_loads import (
 TOGETHER: Final = 4  # SPUs that are relieved in one search
 STATES_EACH: Final = 300  # looked at in such a search
 STATES_AGAIN: Final = 150  # where steps were taken back
-STATES_MAX: Final = 4_000  # in all, beside the first choices: some seconds
+STATES_MAX: Final = 6_000  # in all, beside the first choices: some seconds
 STEPS_PER_STATE: Final = 10  # taking so many back takes as long as looking at a state
 STEPS_MAX: Final = 300  # of one search: it recurses
 KINDS: Final = 24  # of replicas that an SPU may give next

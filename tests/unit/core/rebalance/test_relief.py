@@ -110,6 +110,7 @@ class Outcome:
     least: int | None  # bytes; None: the band cannot be reached
     moved_again: int
     before: Fraction  # the largest share
+    size_max: int  # bytes of the largest replica
     replica: Fraction  # the largest share that a replica takes of the largest SPU
 
 
@@ -128,6 +129,7 @@ def outcome(seed: int) -> Outcome:
         least=cluster.least_bytes(fair * BAND),
         moved_again=small.weighted().moved(lists),
         before=cluster.largest(),
+        size_max=max(demand.size for demand in cluster.demands),
         replica=largest_replica(cluster),
     )
 
@@ -209,15 +211,14 @@ def test_a_second_rebalance_in_the_band_moves_nothing(outcomes: list[Outcome]) -
 
 
 def test_hardly_more_bytes_move_than_must(outcomes: list[Outcome]) -> None:
-    """5 % more over all cases."""
-    pairs = [
-        (each.moved, each.least)
-        for each in outcomes
-        if each.least is not None and each.largest <= each.fair * BAND
+    """At most 5 % more over all cases. Of a single case no bound is proved; what is seen is that at
+    most the bytes of the cluster's largest replica move in vain."""
+    reached = [each for each in outcomes if each.largest <= each.fair * BAND]
+    triples = [
+        (each.moved, each.least, each.size_max) for each in reached if each.least is not None
     ]
-    assert all(moved >= least for moved, least in pairs)
-    assert sum(moved for moved, _ in pairs) <= 1.05 * sum(least for _, least in pairs)
-    assert all(moved <= 1.25 * least + 10 for moved, least in pairs)
+    assert all(least <= moved <= least + size_max for moved, least, size_max in triples)
+    assert sum(moved for moved, _, _ in triples) <= 1.05 * sum(least for _, least, _ in triples)
 
 
 def test_the_answer_has_bytes_and_shares() -> None:
