@@ -102,6 +102,7 @@ class Draining:
             shapes = kafka.shapes()
         holding = [at for at, each in shapes.items() if self._broker in each.replicas]
         require_ready(connection, self._options, holding)
+        read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
 
     def _send_leave(self) -> None:
         errors: list[str] = []

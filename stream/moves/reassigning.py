@@ -107,6 +107,19 @@ class Reassigner:
         """
         return self._ask("its brokers", _alive)
 
+    def require_rights(self, *, is_limited: bool) -> None:
+        """Return if this user may move partitions, with `is_limited` under a throttle.
+
+        Raises:
+            MovesError: Kafka does not answer, or a right to the cluster is missing.
+        """
+        found = self._ask("its rights", lambda client: client.describe_cluster())
+        allowed = found.get("authorized_operations")  # None: the broker does not report them.
+        needed = {"Alter": "ALTER", **({"AlterConfigs": "ALTER_CONFIGS"} if is_limited else {})}
+        missing = [right for right, name in needed.items() if name not in (allowed or ())]
+        if missing and allowed is not None:
+            raise MovesError(f"this user may not {' and '.join(missing)} the cluster; {RIGHTS}")
+
     def shapes(self, topics: Iterable[str] | None = None) -> dict[Partition, PartitionShape]:
         """Partitions of these topics, or of all; without topics that are not there.
 

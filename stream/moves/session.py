@@ -71,6 +71,7 @@ def require_ready(
         MovesError, ClientError: Kafka does not answer, or a right is missing.
     """
     with Reassigner(connection) as kafka:
+        kafka.require_rights(is_limited=options.rate is not None)
         require_health(
             kafka,
             planned,

@@ -7,13 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient
 from spu_assigner.schemas.messages.wire import MovesState
+from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.failpoints import Failpoint
+from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
 from spu_assigner.stream.moves.run_record import Seat
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES
 from support.job.operator import Operator
+from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import Mover
 from support.kafka.reading import committed
+from support.kafka.secured import allow
 
 
 @pytest.fixture
@@ -146,3 +152,60 @@ def test_the_job_is_asked_of_nothing_while_partitions_could_not_be_moved(
             operator(*rebalance, "--force")
             operator(*drain, "--force")
         assert asked() == [spus + 1, topics + 1]
+
+
+def rights(prefix: str, *roles: Role) -> set[Acl]:
+    return {each for role in roles for each in acls(role, prefix=prefix, query_name="q", group="g")}
+
+
+@pytest.mark.long("a cluster of its own, where users have rights")
+def test_who_lacks_a_right_is_told_which_before_anything_is_changed(
+    topic_prefix: str,
+) -> None:
+    """One line, and no decommission: one that cannot be carried out is hard to take back."""
+    whole = rights(topic_prefix, Role.MOVER, Role.APPLIER)
+    users = {
+        "adopter": rights(topic_prefix, Role.ADOPTER),
+        "mover": rights(topic_prefix, Role.MOVER),
+        "unmoving": {
+            *(each for each in whole if each.resource is not Resource.CLUSTER),
+            *(each for each in rights(topic_prefix, Role.ADOPTER) if each.name == "kafka-cluster"),
+        },
+        "unlimited": {
+            each
+            for each in whole
+            if (each.resource, each.operation) != (Resource.CLUSTER, "AlterConfigs")
+        },
+        "whole": whole,
+    }
+    told = {
+        "adopter": "this user may not Alter and AlterConfigs the cluster; grant what ",
+        "mover": "cannot read PREFIXreplica-map: ",
+        "unmoving": "this user may not Alter and AlterConfigs the cluster; grant what ",
+        "unlimited": "this user may not AlterConfigs the cluster; grant what ",
+    }
+    with KafkaCluster(users=users) as cluster, AdminClient(cluster.client) as admin:
+        allow(admin, users)
+        operator = Operator(cluster, topic_prefix, admin)
+
+        def called(user: str, *command: str) -> Result:
+            environ = {**cluster.environ(user), "SPU_ASSIGNER_TOPIC_PREFIX": topic_prefix}
+            asked = [*command, "--cluster", "c1", "--throttle", "50MB/s", "--wait", "60"]
+            return CliRunner().invoke(cli, asked, env=environ)
+
+        with operator.job() as job:
+            job.apply([operator.events.create(operator.name("orders"), 4, 2)])
+            assert operator.apply().exit_code == 0
+            before = len(committed(cluster.bootstrap_servers, operator.name("spu-events")))
+            for user, why in told.items():
+                done = called(user, "drain", "3")
+                assert (done.exit_code, done.stdout) == (1, ""), (user, done.stderr)
+                warning, line = done.stderr.splitlines()
+                assert "SASL_PLAINTEXT does not encrypt" in warning
+                assert why.replace("PREFIX", topic_prefix) in line, (user, line)
+                assert "`spu-assigner topics acls" in line
+            found = committed(cluster.bootstrap_servers, operator.name("spu-events"))
+            assert len(found) == before
+            with job.answering():
+                done = called("whole", "rebalance")
+            assert done.exit_code == 0, done.stderr

@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ from spu_assigner.stream.broker.embedded import BrokerError, prepare
 from spu_assigner.stream.broker.process import HOST, BrokerProcess, Ports
 from spu_assigner.stream.common.private_files import private_folder
 from support.kafka.ports import free_ports
+from support.kafka.secured import PLAIN_PASSWORD
 
 CONTROLLER_ID = 100
 RACKS = ("a", "b", "c")
@@ -59,6 +60,8 @@ class KafkaCluster:
         racks: the brokers' `broker.rack`, in the order of their ids; None for a broker without.
         controllers: how many; of three one may be away.
         settings: further lines of every `server.properties`.
+        users: who may log in beside the plain listener, each with PLAIN_PASSWORD; there they have
+            the rights alone that they are given. On the plain one everybody may do everything.
     """
 
     def __init__(
@@ -67,7 +70,10 @@ class KafkaCluster:
         *,
         controllers: int = 1,
         settings: Mapping[str, str] | None = None,
+        users: Iterable[str] = (),
     ) -> None:
+        self._users = tuple(users)
+        self._user_servers: list[str] = []
         self.racks = dict(enumerate(racks, 1))
         self._controller_ids = range(CONTROLLER_ID, CONTROLLER_ID + controllers)
         self._settings = dict(settings or {})
@@ -90,6 +96,16 @@ class KafkaCluster:
         """All brokers' addresses; the same after a restart."""
         self._require_begun()
         return ",".join(broker.bootstrap_servers for broker in self._brokers.values())
+
+    def environ(self, user: str) -> dict[str, str]:
+        """What a user of the listener with passwords puts into his environment."""
+        return {
+            "KAFKA_BOOTSTRAP_SERVERS": ",".join(self._user_servers),
+            "SPU_ASSIGNER_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+            "SPU_ASSIGNER_SASL_MECHANISM": "PLAIN",
+            "SPU_ASSIGNER_SASL_USERNAME": user,
+            "SPU_ASSIGNER_SASL_PASSWORD": PLAIN_PASSWORD,
+        }
 
     @property
     def client(self) -> dict[str, str | int]:
@@ -275,15 +291,18 @@ class KafkaCluster:
     def _prepare(self) -> None:
         java, jars, image = prepare()
         self._folder = folder = Path(tempfile.mkdtemp(prefix="spu-assigner-cluster-"))
-        free = free_ports(len(self._controller_ids) + len(self.racks))
+        free = free_ports(len(self._controller_ids) + 2 * len(self.racks))
         voters = dict(zip(self._controller_ids, free, strict=False))
-        ports = free[len(voters) :]
+        ports = free[len(voters) : len(voters) + len(self.racks)]
+        of_users = free[-len(self.racks) :] if self._users else [0] * len(self.racks)
+        self._user_servers = [f"{HOST}:{port}" for port in of_users]
         common = {
             **_replication(len(self.racks)),
             "controller.quorum.voters": ",".join(
                 f"{controller_id}@{HOST}:{port}" for controller_id, port in voters.items()
             ),
             "broker.session.timeout.ms": str(SESSION_MS),
+            **(_authorizing(self._users) if self._users else {}),
             **self._settings,
         }
         options = jvm_options(image)
@@ -303,7 +322,10 @@ class KafkaCluster:
                 },
                 jvm_options=options,
             )
-        for (broker_id, rack), port in zip(self.racks.items(), ports, strict=True):
+        for (broker_id, rack), port, of_users_port in zip(
+            self.racks.items(), ports, of_users, strict=True
+        ):
+            for_users = f",SASL_PLAINTEXT://{HOST}:{of_users_port}" if self._users else ""
             self._brokers[broker_id] = BrokerProcess(
                 java=java,
                 jars=jars,
@@ -313,7 +335,8 @@ class KafkaCluster:
                 settings={
                     "process.roles": "broker",
                     "node.id": str(broker_id),
-                    "listeners": f"PLAINTEXT://{HOST}:{port}",
+                    "listeners": f"PLAINTEXT://{HOST}:{port}{for_users}",
+                    "advertised.listeners": f"PLAINTEXT://{HOST}:{port}{for_users}",
                     **({} if rack is None else {"broker.rack": rack}),
                     **common,
                 },
@@ -368,6 +391,19 @@ def _replication(brokers: int) -> dict[str, str]:
         "transaction.state.log.min.isr": in_sync,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
+    }
+
+
+def _authorizing(users: Iterable[str]) -> dict[str, str]:
+    known = " ".join(f'user_{name}="{PLAIN_PASSWORD}"' for name in users)
+    return {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security."
+        f"plain.PlainLoginModule required {known};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
     }
 
 

@@ -187,26 +187,31 @@ class Secured:
 
     def allow(self, given: Mapping[str, Iterable[Acl]]) -> None:
         """Give users exactly these rights, and wait until the broker knows the last of them."""
-        bindings = [
-            AclBinding(
-                _RESOURCES[acl.resource],
-                acl.name,
-                ResourcePatternType.LITERAL,
-                f"User:{user}",
-                "*",
-                _OPERATIONS[acl.operation],
-                AclPermissionType.ALLOW,
-            )
-            for user, acls in given.items()
-            for acl in acls
-        ]
         with AdminClient(self.plain) as admin:
-            for future in admin.create_acls(bindings).values():
-                future.result(timeout=60)
-            deadline = time.monotonic() + 60
-            while not set(bindings) <= set(admin.describe_acls(_ANY).result(timeout=60)):
-                assert time.monotonic() < deadline, "the broker does not know the rights"
-                time.sleep(0.05)
+            allow(admin, given)
+
+
+def allow(admin: AdminClient, given: Mapping[str, Iterable[Acl]]) -> None:
+    """Give users exactly these rights, and wait until the broker knows the last of them."""
+    bindings = [
+        AclBinding(
+            _RESOURCES[acl.resource],
+            acl.name,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            _OPERATIONS[acl.operation],
+            AclPermissionType.ALLOW,
+        )
+        for user, acls in given.items()
+        for acl in acls
+    ]
+    for future in admin.create_acls(bindings).values():
+        future.result(timeout=60)
+    deadline = time.monotonic() + 60
+    while not set(bindings) <= set(admin.describe_acls(_ANY).result(timeout=60)):
+        assert time.monotonic() < deadline, "the broker does not know the rights"
+        time.sleep(0.05)
 
 
 @contextmanager
