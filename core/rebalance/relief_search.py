@@ -161,7 +161,7 @@ class _Search:
 
     def _key(self, spus: Iterable[int]) -> Key:
         found = [self._state.excess(spu) for spu in spus]
-        return max(found), sum(found), self._state.size, len(self._state.steps)
+        return max(found, default=0), sum(found), self._state.size, len(self._state.steps)
 
     def _look(self, spus: Sequence[int], limit: int, key: Key) -> None:
         """Look for steps that relieve these SPUs, better than `key`."""
