@@ -102,6 +102,12 @@ PARTS: Final = (
         name="whatif", results=("whatif",), minutes=1.5, whole=_pytest("scale/test_whatif_bench.py")
     ),
     Part(
+        name="resources",
+        results=("resources",),
+        minutes=0.5,
+        whole=_pytest("scale/test_resources_bench.py"),
+    ),
+    Part(
         name="neighbours",
         results=("neighbours",),
         minutes=14,
