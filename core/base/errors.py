@@ -70,3 +70,6 @@ class Code(StrEnum):
     INVALID_RESOURCES = "INVALID_RESOURCES"  # of an SPU: too many, a name or an amount
     INVALID_DEMAND = "INVALID_DEMAND"  # of a topic: likewise
     UNKNOWN_RESOURCE = "UNKNOWN_RESOURCE"  # no SPU of the cluster has it
+    INVALID_TAINTS = "INVALID_TAINTS"  # of an SPU
+    INVALID_CONSTRAINTS = "INVALID_CONSTRAINTS"  # no selectors, unknown topics, a policy without
+    UNSATISFIABLE = "UNSATISFIABLE"  # the constraints and the cluster permit no list

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NewType
 
+from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.limits import (
@@ -107,6 +108,7 @@ class SpuJoined(BaseEvent):
     capacity: int | None = None  # replica slots; None: cores * 7000 - 2
     labels: Mapping[str, str] | None = None
     resources: Mapping[str, int] | None = None  # what it has of each, beside replica slots
+    taints: tuple[Taint, ...] = ()  # what it says against replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +179,7 @@ class TopicCreate(BaseTopicEvent):
     on_shortage: OnShortage = OnShortage.REJECT
     demand: Mapping[str, int] | None = None  # of resources, for each replica of a partition
     leader_demand: Mapping[str, int] | None = None  # for the leader, where it needs another amount
+    constraints: Constraints | None = None  # what it demands of its SPUs; for `balanced`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +228,13 @@ class TopicDemand(BaseTopicEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConstraints(BaseTopicEvent):
+    """What a living topic demands of its SPUs from now on; no list changes because of it."""
+
+    constraints: Constraints  # in place of those that it had
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRebalance(BaseEvent):
     """A cluster is to be evened out."""
 
@@ -245,5 +255,6 @@ Event = (
     | TopicGrow
     | TopicReplication
     | TopicDemand
+    | TopicConstraints
     | ClusterRebalance
 )

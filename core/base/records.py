@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.fast_constructor import fast_constructor
@@ -30,6 +31,7 @@ class Status(FastStrEnum):
     WAITING = "waiting"
     RELEASED = "released"
     ADOPTED = "adopted"
+    VIOLATED = "violated"  # no answer: labels or taints changed, and a topic's lists break a rule
 
 
 class RingChange(StrEnum):
@@ -66,6 +68,8 @@ class Mode(FastStrEnum):
     RACK_SCORED = "rack_scored"  # rendezvous over racks
     STRIPED = "striped"  # kraft
     DEMAND = "demand"  # as they were; what the topic needs has changed
+    CONSTRAINTS = "constraints"  # as they were; what it demands of its SPUs has changed
+    CONSTRAINED = "constrained"  # balanced over what the topic's constraints permit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,7 @@ class ReplicaMap:
     # How long each list is to be, of an adopted topic where they differ; None: all as the factor.
     wanted_lengths: tuple[int, ...] | None = None
     need: Need | None = None  # of resources; None: replica slots alone
+    constraints: Constraints | None = None  # None: no rules of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +198,25 @@ class SpuChanged:
     cordoned: bool = False  # it takes no new replicas until it is uncordoned, online or not
     demoted: bool = False  # it leads nothing where another can, until it is undemoted
     resources: Amounts = ()  # what it has of each, beside replica slots
+    taints: tuple[Taint, ...] = ()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no new replicas of topics that tolerate nothing: it is not in the
+        ring."""
+        return self.cordoned or any(
+            taint.effect is not TaintEffect.NO_LEADERS for taint in self.taints
+        )
+
+    @property
+    def evicts(self) -> bool:
+        """Whether replicas of topics that tolerate nothing are to move away."""
+        return any(taint.effect is TaintEffect.EVICT for taint in self.taints)
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether it is to lead nothing of topics that tolerate nothing."""
+        return any(taint.effect is TaintEffect.NO_LEADERS for taint in self.taints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +250,7 @@ class Waiting:
     start_index: int | None = None
     shift: int | None = None
     need: Need | None = None
+    constraints: Constraints | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

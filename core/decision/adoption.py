@@ -1,4 +1,5 @@
-"""What is said of topics as they are: nothing moves. `TopicAdopted`, and at the end `TopicDemand`.
+"""What is said of topics as they are: nothing moves. `TopicAdopted`, and at the end
+`TopicDemand` and `TopicConstraints`.
 
 The lists are facts: they may differ in length, exceed a capacity, and name SPUs that are offline.
 Each keeps its length: repair fills a list up to what it was adopted with, no further. The topic's
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, SpuId, TopicAdopted, TopicDemand
+from spu_assigner.core.base.events import Policy, SpuId, TopicAdopted, TopicConstraints, TopicDemand
 from spu_assigner.core.base.records import (
     Mode,
     Order,
@@ -23,19 +25,27 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.decision.answers import Refusal, rejected, status
-from spu_assigner.core.decision.assignment import refuse_need, refuse_size
+from spu_assigner.core.decision.answers import (
+    Refusal,
+    refuse_name,
+    rejected,
+    status,
+    unknown_topic,
+)
+from spu_assigner.core.decision.assignment import (
+    refuse_constraints,
+    refuse_need,
+    refuse_size,
+)
 from spu_assigner.core.decision.manual_placement import unknown_spus
 from spu_assigner.core.decision.repair import revised
 from spu_assigner.core.decision.requests import (
-    first_core,
-    refuse_name,
     shown_index,
-    unknown_topic,
 )
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
+from spu_assigner.core.state.core_weights import first_core
 from spu_assigner.core.state.topic import Topic
 
 Rows = list[list[int]]
@@ -89,6 +99,7 @@ def adopt(
         pinned=event.pinned,
         wanted_lengths=lengths,
         need=None if topic is None else topic.need,
+        constraints=None if topic is None else topic.constraints,
     )
     return [
         *after.described.values(),
@@ -179,6 +190,14 @@ def change_demand(state: ClusterState, event: TopicDemand) -> list[Record]:
     need = Need.of(event.demand, event.leader_demand)
     if need == topic.need:
         return [assigned]
+    changed = _redescribed(state, topic, event, Mode.DEMAND)
+    return [replace(changed, need=need), assigned]
+
+
+def _redescribed(
+    state: ClusterState, topic: Topic, event: TopicDemand | TopicConstraints, mode: Mode
+) -> ReplicaMap:
+    """The next map of a topic that keeps its lists."""
     ring, chains = state.ring, state.chains
     changed = revised(
         state,
@@ -187,8 +206,27 @@ def change_demand(state: ClusterState, event: TopicDemand) -> list[Record]:
         replicas=topic.replicas.lists(),
         cores=None if topic.cores is None else topic.cores.lists(),
         chain_index=shown_index(state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack),
-        mode=Mode.DEMAND,
+        mode=mode,
         moves=(),
     )
-    own = own_events_after(topic, event.event_id)
-    return [replace(changed, need=need, own_events=own), assigned]
+    return replace(changed, own_events=own_events_after(topic, event.event_id))
+
+
+def change_constraints(state: ClusterState, event: TopicConstraints) -> list[Record]:
+    """The next map of a topic with other constraints, with the same lists, or the refusal.
+
+    Lists that break them stay as they are: `VIOLATED` says which.
+    """
+    topic = state.topics.get(event.topic)
+    if topic is None:
+        refusal = unknown_topic(state, event.topic)
+        return [rejected(state, event.topic, refusal, event.event_id)]
+    unfit = refuse_constraints(state, event.topic, topic.policy, event.constraints)
+    if unfit is not None:
+        return [rejected(state, event.topic, unfit, event.event_id)]
+    assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
+    constraints = given_constraints(event.constraints)
+    if constraints == topic.constraints:
+        return [assigned]
+    changed = _redescribed(state, topic, event, Mode.CONSTRAINTS)
+    return [replace(changed, constraints=constraints), assigned]

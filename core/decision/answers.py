@@ -23,6 +23,7 @@ from spu_assigner.core.base.records import (
     TopicStatus,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
@@ -77,6 +78,25 @@ def ignored(state: ClusterState, spu_id: int, refusal: Refusal, cause: str) -> R
         ring_size=state.ring.size,
         cause=cause,
     )
+
+
+def unknown_topic(state: ClusterState, topic: str) -> Refusal:
+    """The refusal of what changes a living topic, where there is none of that name."""
+    waits = ": it still waits" if topic in state.waiting else ""
+    return Refusal(Code.TOPIC_UNKNOWN, f"no topic {topic!r} in cluster {state.cluster_id!r}{waits}")
+
+
+def refuse_name(
+    topic: str, reserved_names: frozenset[str], *, advice: str = "choose another name"
+) -> Refusal | None:
+    """Why no topic of the assigner's may be called so; None: it may."""
+    if topic.startswith(KAFKA_OWN):
+        found = f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
+    elif topic in reserved_names:
+        found = "is one of the assigner's own topics"
+    else:
+        return None
+    return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; {advice}")
 
 
 def ring_event(

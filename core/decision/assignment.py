@@ -8,12 +8,21 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.balanced.by_need import ResourceLoads
+from spu_assigner.core.base.constraints import Constraints, constraints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import MAP_SIZE_MAX
 from spu_assigner.core.base.records import Chain, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
+from spu_assigner.core.constraints.conflict import (
+    HardRule,
+    RuledRequest,
+    hard_rules,
+    smallest_conflict,
+)
+from spu_assigner.core.constraints.placing import Placing, SpuRoom
+from spu_assigner.core.constraints.rule_table import RuleTable, rule_table, topic_rules
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -97,15 +106,15 @@ def short_on_the_way(short: ShortRingError) -> Refusal:
 def shortage(state: ClusterState, event: TopicCreate, found: int, *, offline: int = 0) -> Refusal:
     """Of a ring that is too small; `offline`: SPUs outside it that could take replicas too."""
     need = event.replication_factor - found - (offline if found else 0)
-    cordoned = state.cordoned_count
+    closed = state.closed_count
     if event.replication_factor <= state.online_count:
         full = state.saturated_count
-        and_cordoned = f", {cordoned} are cordoned" if cordoned else ""
+        and_closed = f", {closed} are cordoned or tainted" if closed else ""
         return Refusal(
             Code.INSUFFICIENT_CAPACITY,
             f"replication_factor {event.replication_factor} needs {need} more SPUs with a free "
-            f"slot: {full} of {state.online_count} online SPUs are saturated{and_cordoned}; "
-            f"add SPUs or capacity, {'uncordon SPUs, ' if cordoned else ''}or delete topics",
+            f"slot: {full} of {state.online_count} online SPUs are saturated{and_closed}; "
+            f"add SPUs or capacity, {'uncordon SPUs, ' if closed else ''}or delete topics",
         )
     and_offline = f", and {offline} SPUs are offline and cannot lead" if offline else ""
     return Refusal(
@@ -170,6 +179,78 @@ def refuse_need(
                 "name one of these, or send the joins of its SPUs again with this one",
             )
     return None
+
+
+def refuse_constraints(
+    state: ClusterState, topic: str, policy: Policy, constraints: Constraints
+) -> Refusal | None:
+    """Why no topic of this name and policy can have these constraints; None: it can."""
+    fault = constraints_fault(constraints, topic=topic)
+    if fault is not None:
+        return Refusal(Code.INVALID_CONSTRAINTS, fault)
+    if policy is not Policy.BALANCED:
+        return Refusal(
+            Code.INVALID_CONSTRAINTS,
+            f"constraints with policy {policy.value!r}; they are for 'balanced' only, leave them "
+            "out, or name that",
+        )
+    for field in ("apart_from", "together_with"):
+        for other in getattr(constraints, field):
+            if other not in state.topics:
+                return Refusal(
+                    Code.INVALID_CONSTRAINTS,
+                    f"constraints.{field} names {other!r}, which is no topic of cluster "
+                    f"{state.cluster_id!r}; create it first, or leave it out",
+                )
+    return None
+
+
+def by_constraints(
+    state: ClusterState, event: TopicCreate, constraints: Constraints
+) -> IdMatrix | Refusal:
+    """The lists of a request under the rules that bind it, or why they cannot be given."""
+    table = rule_table(state, constraints, ignore_rack=event.ignore_rack)
+    of_topics = topic_rules(state, table, constraints)
+    mask = table.allowed
+    for rule in of_topics:
+        mask &= ~rule.excluded
+    need = Need.of(event.demand, event.leader_demand)
+    placing = Placing(state, table, mask, need, event.replication_factor)
+    rows = placing.rows(event.partitions)
+    if rows is not None:
+        return np.array(rows, dtype=np.int32)
+    rooms = SpuRoom(state, table, table.open, need, as_empty=True).all()
+    request = RuledRequest(table, rooms, event.partitions, event.replication_factor)
+    rules = hard_rules(table, of_topics)
+    if request.fits(rules) or not request.fits(()):
+        left = SpuRoom(state, table, mask, need).all()
+        return _short_under_rules(event, len(rooms), len(left), mask.bit_count())
+    names = " and ".join(_named(rule, table) for rule in smallest_conflict(request, rules))
+    return Refusal(
+        Code.UNSATISFIABLE,
+        f"{event.partitions} lists of {event.replication_factor} replicas cannot hold {names}, "
+        f"with {len(rooms)} SPUs online; relax one of these, or add SPUs that hold them",
+    )
+
+
+def _named(rule: HardRule, table: RuleTable) -> str:
+    if rule.barred:
+        return f"{rule.name} ({rule.barred.bit_count()} SPUs may not lead)"
+    if rule.level is not None:
+        return f"{rule.name} ({len(set(rule.level.groups))} values)"
+    return f"{rule.name} (excludes {(rule.excluded & table.open).bit_count()} SPUs)"
+
+
+def _short_under_rules(event: TopicCreate, online: int, able: int, allowed: int) -> Refusal:
+    code = Code.INSUFFICIENT_CAPACITY
+    if online < event.replication_factor:
+        code = Code.INSUFFICIENT_SPUS
+    return Refusal(
+        code,
+        f"of {online} SPUs online the rules allow {allowed}, of which {able} have room for a "
+        f"replica: too little for {event.partitions} lists of {event.replication_factor}; add SPUs "
+        "or capacity, delete topics, or ask for less",
+    )
 
 
 def ring_resources(state: ClusterState, ring: Ring, need: Need) -> list[ResourceLoad]:

@@ -41,7 +41,9 @@ def give_leads_away(state: ClusterState, cause: str) -> Iterator[Sequence[Record
         if not any(map(topic.replicas.holds, choice.demoted)):
             continue
         matrix = topic.replicas.matrix()
-        swaps = choice.swaps(matrix)
+        is_tolerant = topic.constraints is not None and topic.constraints.tolerations
+        own = LeaderChoice(state, topic.constraints) if is_tolerant else choice
+        swaps = own.swaps(matrix)
         if not swaps:
             continue
         swap_leaders(matrix, swaps)

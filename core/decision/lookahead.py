@@ -182,6 +182,8 @@ def grant_ahead(
         event.start_index is not None
         or event.demand is not None
         or event.leader_demand is not None
+        or event.constraints is not None
+        or event.topic in state.apart_from
         or event.validate_only
         or partitions > PARTITIONS_AHEAD_MAX
         or state.ledger.free_floor(partitions) <= partitions

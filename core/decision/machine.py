@@ -14,7 +14,8 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       per SPU filled or freed, SpuChanged per freed
     TopicGrow         as a create near saturation                    TopicStatus
     TopicReplication  as an adoption                                 TopicStatus
-    TopicDemand       ReplicaMap with the same lists, TopicStatus    TopicStatus
+    TopicDemand,      ReplicaMap with the same lists, TopicStatus    TopicStatus
+    TopicConstraints
     TopicDelete,      ReplicaMap without lists, TopicStatus; per     TopicStatus
     TopicRelease      SPU freed RingEvent and SpuChanged
     SpuJoined         RingEvent JOINED or UPDATED, SpuChanged        RingEvent IGNORED
@@ -25,18 +26,21 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       TopicStatus with the number of moves
 
     what follows      when                                           records
+    broken rules      labels, taints or constraints changed            TopicStatus VIOLATED
     other leaders     another than a demoted SPU can lead            ReplicaMap
-    repair            decommission; room for a list left short;      ReplicaMap, TopicStatus,
-                      a topic adopted on leaving SPUs                Waiting
+    repair            decommission, a taint that evicts; room for    ReplicaMap, TopicStatus,
+                      a short list; adopted on leaving SPUs          Waiting
     removal           no list holds a leaving SPU any more           SpuGone
     waiting create    the ring gained a member or a slot             as met, WaitingSettled
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
+from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     ClusterRebalance,
@@ -52,6 +56,7 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
     TopicDemand,
@@ -71,8 +76,9 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.kept_rules import Broken, broken_rules, topics_on
 from spu_assigner.core.decision import membership
-from spu_assigner.core.decision.adoption import adopt, change_demand
+from spu_assigner.core.decision.adoption import adopt, change_constraints, change_demand
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -86,7 +92,7 @@ from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
-from spu_assigner.core.decision.repair import repair
+from spu_assigner.core.decision.repair import evicting_spus, leaving_spus, repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import (
     automatic,
@@ -110,9 +116,11 @@ from spu_assigner.core.state.cluster_state import (
     own_events_after,
 )
 
-TopicChange = TopicAdopted | TopicGrow | TopicReplication | TopicDemand  # of a living topic
+# Of a living topic.
+TopicChange = TopicAdopted | TopicGrow | TopicReplication | TopicDemand | TopicConstraints
 
-SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY)  # what a create can wait for
+# What a create can wait for.
+SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY, Code.UNSATISFIABLE)
 
 
 def step(
@@ -138,16 +146,19 @@ def step(
             evolve(state, record)
         return records  # A create frees nothing, so nothing follows.
     frees = makes_room(state, records)
+    rules_before = _rules_before(state, event)
     for record in records:
         evolve(state, record)
     if not records:
         return ()
     broken = _broken(state, event, records)
+    violated = _violated(state, event, rules_before)
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
     leads = frees_leaders(state, records)
-    if not (leaves or broken or leads or (frees and (state.waiting or state.leaving))):
+    waits = frees and (state.waiting or state.leaving)
+    if not (leaves or broken or leads or violated or waits):
         return records
-    following: list[Record] = []
+    following: list[Record] = [*violated]
     for more in _following(state, event, broken, frees=frees, leads=leads):
         for record in more:
             evolve(state, record)
@@ -178,7 +189,7 @@ def decide(
             records = forget(state, event, Status.DELETED)
         case TopicRelease():
             records = forget(state, event, Status.RELEASED)
-        case TopicAdopted() | TopicGrow() | TopicReplication() | TopicDemand():
+        case TopicAdopted() | TopicGrow() | TopicReplication() | TopicDemand() | TopicConstraints():
             if _has_changed(state, event, hashed):
                 return ()
             records = _change(state, event, default_policy, reserved_names)
@@ -221,11 +232,42 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
             return sorted(
                 name for name, each in state.topics.items() if each.replicas.holds(spu_id)
             )
-        case TopicAdopted() if any(isinstance(record, ReplicaMap) for record in records):
+        case TopicAdopted() | TopicConstraints() if any(
+            isinstance(record, ReplicaMap) for record in records
+        ):
             topic = state.topics[event.topic]
-            return [event.topic] if any(map(topic.replicas.holds, state.leaving)) else []
+            leaving = leaving_spus(state, topic)
+            return [event.topic] if any(map(topic.replicas.holds, leaving)) else []
+        case SpuJoined() if event.spu_id in state.evicting and records:
+            spu_id = SpuId(event.spu_id)
+            return sorted(
+                name
+                for name, each in state.topics.items()
+                if each.replicas.holds(spu_id) and spu_id in evicting_spus(state, each)
+            )
         case _:
             return []
+
+
+def _rules_before(state: ClusterState, event: Event) -> Mapping[str, Broken]:
+    """What is broken already of the topics that an event may make break a rule."""
+    if isinstance(event, SpuJoined) and state.constrained:
+        return broken_rules(state, topics_on(state, event.spu_id))
+    if isinstance(event, TopicConstraints) and event.topic in state.topics:
+        return {event.topic: {}}
+    return {}
+
+
+def _violated(state: ClusterState, event: Event, before: Mapping[str, Broken]) -> list[Record]:
+    """What is said of topics of which an event made lists break rules that they kept."""
+    found: list[Record] = []
+    for name, broken in broken_rules(state, before).items():
+        new = [f"{rule} ({count} lists)" for rule, count in broken.items()]
+        if any(count > before[name].get(rule, 0) for rule, count in broken.items()):
+            message = f"lists break {', '.join(new)}; they stay as they are"
+            answer = status(state, name, Status.VIOLATED, event.event_id)
+            found.append(replace(answer, message=message))
+    return found
 
 
 def _following(
@@ -332,11 +374,12 @@ def _granted(
         replication_factor = assignment.replicas.matrix.shape[1]
         ignore_rack = event.ignore_rack
         need = Need.of(event.demand, event.leader_demand)
+        constraints = given_constraints(event.constraints)
     else:
         topic = state.topics[event.topic]
         revision = topic.revision + 1
         replication_factor, ignore_rack = topic.replication_factor, topic.ignore_rack
-        need = topic.need
+        need, constraints = topic.need, topic.constraints
         own, pinned = own_events_after(topic, event.event_id), topic.pinned
         if topic.wanted_lengths is not None:
             new = len(assignment.replicas) - len(topic.wanted_lengths)
@@ -357,6 +400,7 @@ def _granted(
             pinned=pinned,
             wanted_lengths=wanted_lengths,
             need=need,
+            constraints=constraints,
             reason=assignment.reason,
         ),
         status(state, event.topic, Status.ASSIGNED, event.event_id),
@@ -380,6 +424,8 @@ def _change(
             return change_replication(state, event)
         case TopicDemand():
             return change_demand(state, event)
+        case TopicConstraints():
+            return change_constraints(state, event)
         case TopicGrow():
             assignment = decide_grow(state, event)
             if isinstance(assignment, Assignment):

@@ -46,7 +46,7 @@ def _refuse_spus(state: ClusterState, matrix: IdMatrix) -> Refusal | None:
     ids, counts = np.unique(matrix, return_counts=True)
     known = np.array([SpuId(spu_id) in state.spus for spu_id in ids.tolist()])
     leaving = state.leaving.intersection(ids.tolist()) if state.leaving else ()
-    barred = any(state.spus[SpuId(i)].cordoned for i in ids[known].tolist()) or leaving
+    barred = any(state.spus[SpuId(i)].is_closed for i in ids[known].tolist()) or leaving
     if known.all() and not barred and (counts <= state.ledger.free(ids)).all():
         return None
     lists = ((partition, list(enumerate(row))) for partition, row in enumerate(matrix.tolist()))
@@ -93,11 +93,15 @@ def spu_faults(
                     path=(*path, place),
                 )
         for place, spu_id in known:
-            if state.spus[SpuId(spu_id)].cordoned:
+            spu = state.spus[SpuId(spu_id)]
+            if spu.is_closed:
+                why, fix = (
+                    ("cordoned", "uncordon it") if spu.cordoned else ("tainted", "untaint it")
+                )
                 yield ManualFault(
                     code=Code.MANUAL_SPU_CORDONED,
-                    message=f"partition {partition} names SPU {spu_id}, which is cordoned; "
-                    "uncordon it first, or name another",
+                    message=f"partition {partition} names SPU {spu_id}, which is {why}; "
+                    f"{fix} first, or name another",
                     path=(*path, place),
                 )
         for place, spu_id in known:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.constraints import taints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     LeaveMode,
@@ -78,15 +79,11 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     )
     cordoned = before is not None and before.cordoned
     was_in_ring = before is not None and spu_id in state.ring
-    was_full = before is not None and before.online and not was_in_ring and not cordoned
+    was_closed = before is not None and before.is_closed
+    was_full = before is not None and before.online and not was_in_ring and not was_closed
     capacity = default_capacity(event.cores) if event.capacity is None else event.capacity
     count = 0 if before is None else state.ledger.count(spu_id)
     full = count >= capacity
-    registration = state.registration_next
-    if before is not None and before.online and (was_in_ring or full or cordoned):
-        registration = (
-            before.registration
-        )  # An update keeps the place; a return, or a freed slot, goes to the tail.
     spu = SpuChanged(
         cluster_id=state.cluster_id,
         spu_id=spu_id,
@@ -95,29 +92,39 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
         cores=event.cores,
         capacity=capacity,
         labels=tuple(sorted((event.labels or {}).items())),
-        registration=registration,
+        registration=state.registration_next,
         core_weights=tuple(weights),
         cordoned=cordoned,
         demoted=before is not None and before.demoted,
         resources=amounts_of(event.resources),
+        taints=tuple(sorted(event.taints)),
     )
+    closed = spu.is_closed
+    if before is not None and before.online and (was_in_ring or full or closed):
+        # An update keeps the place; a return, or a freed slot, goes to the tail.
+        spu = replace(spu, registration=before.registration)
     ring, chains = state.ring, dict(state.chains)
-    if was_in_ring and full:
+    if was_in_ring and (full or closed):
         ring, chains = ring_without(ring, chains, (spu_id,))
-    entering = [] if full or was_in_ring or cordoned else [spu_id]
+    entering = [] if full or was_in_ring or closed else [spu_id]
     ring = ring_with(state, {spu_id: spu}, entering, ring)
     chains = entered(ring, chains)
     is_update = before is not None and before.online
     changes = [RingChange.UPDATED if is_update else RingChange.JOINED]
-    if full and not was_full and not cordoned:
+    if closed is not was_closed:
+        changes.append(RingChange.CORDONED if closed else RingChange.UNCORDONED)
+    if full and not was_full and not closed:
         changes.append(RingChange.SATURATED)
-    elif was_full and not full:
+    elif was_full and not full and not closed:
         changes.append(RingChange.RESTORED)
+    leads_not = spu.demoted or spu.is_barred
+    if leads_not is not (before is not None and (before.demoted or before.is_barred)):
+        changes.append(RingChange.DEMOTED if leads_not else RingChange.UNDEMOTED)
     records: list[Record] = [
         ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
     ]
     records.append(spu)
-    records += chains_changed(state, chains, max(state.registration_next, registration + 1))
+    records += chains_changed(state, chains, max(state.registration_next, spu.registration + 1))
     return records
 
 
@@ -144,6 +151,9 @@ def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
     fault = amounts_fault("resources", event.resources)
     if fault is not None:
         return Refusal(Code.INVALID_RESOURCES, fault)
+    fault = taints_fault(event.taints)
+    if fault is not None:
+        return Refusal(Code.INVALID_TAINTS, fault)
     if SpuId(event.spu_id) not in state.spus and len(state.spus) >= SPUS_MAX:
         return Refusal(Code.TOO_MANY_SPUS, f"the cluster has {SPUS_MAX} SPUs, which is the limit")
     return None
@@ -198,14 +208,17 @@ def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
         return [_unknown(state, event.spu_id, event.event_id)]
     if not spu.cordoned:
         return [_unchanged(state, spu_id, "is not cordoned", event.event_id)]
+    weights = tuple(state.core_weights[spu_id])
+    opened = replace(spu, cordoned=False, core_weights=weights)
     is_full = state.ledger.count(spu_id) >= spu.capacity
     changes = [RingChange.UNCORDONED]
-    entering = [spu_id] if spu.online and not is_full else []
-    if spu.online and is_full:
+    entering = [spu_id] if spu.online and not is_full and not opened.is_closed else []
+    if opened.is_closed:  # A taint keeps it closed.
+        changes.append(RingChange.CORDONED)
+    elif spu.online and is_full:
         changes.append(RingChange.SATURATED)
     registration = state.registration_next if entering else spu.registration
-    weights = tuple(state.core_weights[spu_id])
-    opened = replace(spu, cordoned=False, registration=registration, core_weights=weights)
+    opened = replace(opened, registration=registration)
     ring = ring_with(state, {spu_id: opened}, entering)
     records: list[Record] = [
         ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
@@ -225,10 +238,13 @@ def set_demoted(state: ClusterState, event: SpuDemote | SpuUndemote) -> list[Rec
     if spu.demoted is demoted:
         found = "is demoted already" if demoted else "is not demoted"
         return [_unchanged(state, spu_id, found, event.event_id)]
-    change = RingChange.DEMOTED if demoted else RingChange.UNDEMOTED
+    changed = replace(spu, demoted=demoted, core_weights=tuple(state.core_weights[spu_id]))
+    changes = [RingChange.DEMOTED if demoted else RingChange.UNDEMOTED]
+    if not demoted and changed.is_barred:  # A taint keeps it from leading.
+        changes.append(RingChange.DEMOTED)
     return [
-        ring_event(state, spu_id, change, state.ring.size, event.event_id),
-        replace(spu, demoted=demoted, core_weights=tuple(state.core_weights[spu_id])),
+        *[ring_event(state, spu_id, each, state.ring.size, event.event_id) for each in changes],
+        changed,
     ]
 
 

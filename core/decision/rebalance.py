@@ -47,7 +47,6 @@ from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
-from spu_assigner.core.state.topic import Topic
 
 NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 
@@ -55,15 +54,17 @@ NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     """The maps that change, ring events, and one status with the number of moves.
 
-    Its message also counts the topics that do not move: manual and pinned ones. Where topics say
-    what they need of resources, it has the bytes and the largest dominant share.
+    Its message also counts the topics that do not move: manual and pinned ones, and those with
+    constraints, whose moves are not planned yet. Where topics say what they need of resources, it
+    has the bytes and the largest dominant share.
     """
     refusal = _refuse(event)
     if refusal is not None:
         return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
-    names = [name for name in sorted(state.topics) if _may_move(state.topics[name])]
+    whys = {name: _why_left(state, name) for name in sorted(state.topics)}
+    names = [name for name, why in whys.items() if why is None]
     open_ids = [
-        i for i in sorted(state.spus) if state.spus[i].online and not state.spus[i].cordoned
+        i for i in sorted(state.spus) if state.spus[i].online and not state.spus[i].is_closed
     ]
     plan = NOTHING_TO_DO
     if names and open_ids:
@@ -84,7 +85,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         names[index]: (ReplicaLists(matrix, ragged=bool((matrix < 0).any())), moves_of.get(index))
         for index, matrix in plan.changed.items()
     }
-    message = _said_of(plan) + _left_alone(state, len(state.topics) - len(names))
+    message = _said_of(plan) + _left_alone([why for why in whys.values() if why is not None])
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
     return [
         *_records(state, changed, cause=event.event_id),
@@ -92,8 +93,16 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     ]
 
 
-def _may_move(topic: Topic) -> bool:
-    return topic.policy is not Policy.MANUAL and not topic.pinned
+def _why_left(state: ClusterState, name: str) -> str | None:
+    """Why a topic does not move; None: it may."""
+    topic = state.topics[name]
+    if topic.pinned:
+        return "pinned"
+    if topic.policy is Policy.MANUAL:
+        return "manual"
+    # By rules of its own, or of topics that want to be apart from it.
+    is_ruled = name in state.constrained or name in state.apart_from
+    return "constrained" if is_ruled else None
 
 
 def _said_of(plan: Rebalance) -> str:
@@ -112,14 +121,12 @@ def _said_of(plan: Rebalance) -> str:
     return said
 
 
-def _left_alone(state: ClusterState, count: int) -> str:
-    """What is said of so many topics that do not move."""
-    if count == 0:
+def _left_alone(whys: Sequence[str]) -> str:
+    """What is said of the topics that do not move."""
+    if not whys:
         return ""
-    pinned = sum(topic.pinned for topic in state.topics.values())
-    kinds = ["manual"] if count > pinned else []
-    kinds += ["pinned"] if pinned else []
-    return f"; {count} {' or '.join(kinds)} topic{'' if count == 1 else 's'} left alone"
+    kinds = [kind for kind in ("manual", "pinned", "constrained") if kind in whys]
+    return f"; {len(whys)} {' or '.join(kinds)} topic{'' if len(whys) == 1 else 's'} left alone"
 
 
 def _refuse(event: ClusterRebalance) -> Refusal | None:

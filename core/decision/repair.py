@@ -1,9 +1,12 @@
-"""Repair: replicas of leaving SPUs move, short lists are filled; nothing else is touched.
+"""Repair: replicas leave SPUs that are decommissioned or evict them, short lists are filled.
+
+Nothing else is touched.
 
 A replica goes to an SPU of the ring that is not in its list: on a rack that no other replica is on
 where distinct racks must stay distinct, then with the lowest share of its capacity used, then the
 lowest id. Of a topic that needs resources it is the dominant share, and who lacks one gets nothing.
-Counts are up to date replica by replica.
+Counts are up to date replica by replica. Of a topic with constraints it is the SPU with which the
+list keeps them best (`core.constraints`). A replica that is evicted stays until another can be had.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from spu_assigner.core.base.constraints import TaintEffect, untolerated
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
     Mode,
@@ -31,6 +35,8 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.refill import RuledCandidates
+from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -39,8 +45,9 @@ from spu_assigner.core.decision.answers import (
     status,
 )
 from spu_assigner.core.decision.assignment import refuse_size, ring_resources
-from spu_assigner.core.decision.requests import first_core, shown_index
+from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.core_weights import first_core
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
@@ -142,19 +149,20 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
     nothing changes then. Cost: O(partitions + moves * ring size).
     """
     topic = state.topics[name]
-    candidates = Candidates(state, need=topic.need)
+    leaving = leaving_spus(state, topic)
+    candidates = candidates_for(state, name)
     lists = topic.replicas.lists().tolist()
     lengths = topic.lengths_wanted(len(lists))
-    choice = LeaderChoice(state) if state.demoted else None
+    choice = LeaderChoice(state, topic.constraints) if state.demoted else None
     moves: list[Move] = []
     open_rows: list[list[int]] = []
     for partition, (row, wanted) in enumerate(zip(list(lists), lengths, strict=True)):
-        if len(row) == wanted and not _leaving(state, row):
+        if len(row) == wanted and leaving.isdisjoint(row):
             continue
-        repaired = _repair_list(state, candidates, partition, row, wanted)
+        repaired = _repair_list(state, candidates, partition, row, wanted, leaving=leaving)
         lists[partition] = _led(choice, repaired)
         moves += repaired.moves
-        if len(repaired.row) < wanted or _leaving(state, repaired.row):
+        if len(repaired.row) < wanted or not leaving.isdisjoint(repaired.row):
             open_rows.append(repaired.row)
     records: list[Record] = []
     replicas = ReplicaLists.of_lists(lists)
@@ -181,8 +189,40 @@ def _led(choice: LeaderChoice | None, repaired: Repaired) -> list[int]:
     return row
 
 
-def _leaving(state: ClusterState, row: list[int]) -> list[int]:
-    return sorted(spu_id for spu_id in row if SpuId(spu_id) in state.leaving)
+def leaving_spus(state: ClusterState, topic: Topic) -> set[int]:
+    """The SPUs that replicas of a topic are to leave: decommissioned, or tainted so."""
+    return {*state.leaving, *evicting_spus(state, topic)}
+
+
+def evicting_spus(state: ClusterState, topic: Topic) -> set[int]:
+    """The SPUs with a taint that evicts replicas of a topic."""
+    tolerations = () if topic.constraints is None else topic.constraints.tolerations
+    return {
+        int(spu_id)
+        for spu_id in state.evicting
+        if any(
+            taint.effect is TaintEffect.EVICT
+            for taint in untolerated(state.spus[spu_id].taints, tolerations)
+        )
+    }
+
+
+def candidates_for(
+    state: ClusterState,
+    name: str,
+    ring: Ring | None = None,
+    changes: Mapping[int, int] | None = None,
+) -> Candidates | RuledCandidates:
+    """Who may get replicas of a living topic; of another ring, with counts that have changed."""
+    topic = state.topics[name]
+    constraints = None
+    if topic.policy is Policy.BALANCED:
+        constraints = binding_constraints(state, name, topic.constraints)
+    if constraints is None:
+        return Candidates(state, ring, changes, topic.need)
+    return RuledCandidates(
+        state, constraints, topic.need, ignore_rack=topic.ignore_rack, changes=changes
+    )
 
 
 def racks_of(state: ClusterState, row: list[int]) -> set[str]:
@@ -195,17 +235,26 @@ def _online(state: ClusterState, row: list[int]) -> list[int]:
 
 
 def _repair_list(
-    state: ClusterState, candidates: Candidates, partition: int, row: list[int], wanted: int
+    state: ClusterState,
+    candidates: Candidates | RuledCandidates,
+    partition: int,
+    row: list[int],
+    wanted: int,
+    *,
+    leaving: Collection[int],
 ) -> Repaired:
     moves: list[Move] = []
-    for gone in _leaving(state, row):
+    for gone in sorted(spu_id for spu_id in row if spu_id in leaving):
         survivors = [spu_id for spu_id in row if spu_id != gone]
-        racks = racks_of(state, survivors)
-        was_apart = (state.spus[SpuId(gone)].rack or "") not in racks
-        taken = candidates.take(row, racks if was_apart else ())
+        if isinstance(candidates, Candidates):
+            racks = racks_of(state, survivors)
+            was_apart = (state.spus[SpuId(gone)].rack or "") not in racks
+            taken = candidates.take(row, racks if was_apart else ())
+        else:
+            taken = candidates.take([spu_id for spu_id in row if spu_id not in leaving])
         online = _online(state, survivors)
-        if taken is None and not online:
-            continue  # It keeps its place: nobody else could serve this partition.
+        if taken is None and (not online or state.spus[SpuId(gone)].online):
+            continue  # It keeps its place: nobody else could serve, or would hold, this partition.
         lead = None
         if not online:
             lead = taken
@@ -216,7 +265,10 @@ def _repair_list(
             row = [lead, *[spu_id for spu_id in row if spu_id != lead]]
         moves.append(Move(partition=partition, gone=gone, taken=taken))
     while len(row) < wanted:
-        taken = candidates.take(row, racks_of(state, row))
+        if isinstance(candidates, Candidates):
+            taken = candidates.take(row, racks_of(state, row))
+        else:
+            taken = candidates.take(row)
         if taken is None:
             break
         row = [*row, taken] if _online(state, row) else [taken, *row]
@@ -291,6 +343,7 @@ def revised(
         pinned=topic.pinned,
         wanted_lengths=None if topic.wanted_lengths is None else tuple(topic.wanted_lengths),
         need=topic.need,
+        constraints=topic.constraints,
         reason=Reason(
             mode=mode,
             ring_size=ring.size,
@@ -344,8 +397,8 @@ def outcome(
     code = Code.INSUFFICIENT_CAPACITY if is_full else Code.INSUFFICIENT_SPUS
     refusal = why or Refusal(
         code,
-        f"{len(open_rows)} lists are short or still on leaving SPUs: the ring has no SPU for them; "
-        "they are filled when it grows or slots free",
+        f"{len(open_rows)} lists are short, or on SPUs that they are to leave: no other can take "
+        "them; they are tried again when the ring grows or slots free",
     )
     waiting = Waiting(
         cluster_id=state.cluster_id,

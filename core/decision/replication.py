@@ -12,8 +12,8 @@ which no SPU is left takes one from a list that can do with another.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,18 +23,19 @@ from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.base.resources import Need
-from spu_assigner.core.decision.answers import Refusal, rejected, status
+from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
 from spu_assigner.core.decision.assignment import refuse_size
 from spu_assigner.core.decision.repair import (
     SHARE_BITS,
     Candidates,
+    candidates_for,
+    leaving_spus,
     moved_cores,
     outcome,
     racks_of,
     revised,
 )
-from spu_assigner.core.decision.requests import shown_index, unknown_topic
+from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
 from spu_assigner.core.state.leading import LeaderChoice
@@ -65,7 +66,7 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
     if topic.wanted_lengths is None and topic.replication_factor == factor:
         return [assigned]
-    resized = resize(state, topic.replicas.lists().tolist(), factor, topic.need)
+    resized = resize(state, event.topic, factor)
     if isinstance(resized, Refusal):
         return [rejected(state, event.topic, resized, event.event_id)]
     replicas = ReplicaLists.of_lists(resized.rows)
@@ -85,7 +86,8 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
         mode=Mode.REPLICATION,
         moves=resized.moves,
     )
-    held = [row for row in resized.rows if any(spu_id in state.leaving for spu_id in row)]
+    leaving = leaving_spus(state, topic)
+    held = [row for row in resized.rows if not leaving.isdisjoint(row)]
     return [
         *after.described.values(),
         replace(
@@ -119,16 +121,15 @@ def _refuse(state: ClusterState, event: TopicReplication) -> Refusal | None:
     return None
 
 
-def resize(
-    state: ClusterState, rows: Rows, factor: int, need: Need | None
-) -> ResizedLists | Refusal:
+def resize(state: ClusterState, name: str, factor: int) -> ResizedLists | Refusal:
     """Give each of a topic's lists so many replicas, or say why that cannot be."""
+    rows: Rows = state.topics[name].replicas.lists().tolist()
     changes: Counter[int] = Counter()
-    shorter, gone = _shorten(state, rows, factor, changes)
-    longer = _lengthen(state, shorter, factor, changes, need)
+    shorter, gone = _shorten(state, rows, factor, changes, leaving_spus(state, state.topics[name]))
+    longer = _lengthen(state, name, shorter, factor, changes)
     if isinstance(longer, Refusal):
         return longer
-    _lead_by_others(state, rows, longer)
+    _lead_by_others(state, name, rows, longer)
     come = [
         Move(partition=partition, gone=None, taken=spu_id)
         for partition, (row, before) in enumerate(zip(longer, shorter, strict=True))
@@ -138,11 +139,11 @@ def resize(
     return ResizedLists(rows=longer, moves=[*gone, *come], changes=changes)
 
 
-def _lead_by_others(state: ClusterState, before: Rows, rows: Rows) -> None:
+def _lead_by_others(state: ClusterState, name: str, before: Rows, rows: Rows) -> None:
     """Let others lead the lists that changed, in place, where a demoted SPU would lead them."""
     if not state.demoted:
         return
-    choice = LeaderChoice(state)
+    choice = LeaderChoice(state, state.topics[name].constraints)
     for row, old in zip(rows, before, strict=True):
         if row != old and row[0] in choice.demoted:
             place = choice.place(row) or 0
@@ -150,7 +151,11 @@ def _lead_by_others(state: ClusterState, before: Rows, rows: Rows) -> None:
 
 
 def _shorten(
-    state: ClusterState, rows: Rows, factor: int, changes: Counter[int]
+    state: ClusterState,
+    rows: Rows,
+    factor: int,
+    changes: Counter[int],
+    leaving: Collection[int],
 ) -> tuple[Rows, list[Move]]:
     """The rows, those that are too long cut, which is counted; with what goes."""
     counts = {int(spu_id): state.ledger.count(spu_id) for spu_id in state.spus}
@@ -158,7 +163,7 @@ def _shorten(
     moves: list[Move] = []
     for partition, row in enumerate(rows):
         while len(row) > factor:
-            gone = _first_to_go(state, row, counts)
+            gone = _first_to_go(state, row, counts, leaving)
             counts[gone] -= 1
             changes[gone] -= 1
             moves.append(Move(partition=partition, gone=gone, taken=None))
@@ -175,7 +180,9 @@ def _online(state: ClusterState, row: Sequence[int]) -> list[int]:
     return [spu_id for spu_id in row if state.spus[SpuId(spu_id)].online]
 
 
-def _first_to_go(state: ClusterState, row: Sequence[int], counts: dict[int, int]) -> int:
+def _first_to_go(
+    state: ClusterState, row: Sequence[int], counts: dict[int, int], leaving: Collection[int]
+) -> int:
     """The replica of a list that goes first when the list is to be shorter."""
     online = _online(state, row)
     followers = [spu_id for spu_id in row[1:] if online != [spu_id]] or [row[0]]
@@ -184,24 +191,27 @@ def _first_to_go(state: ClusterState, row: Sequence[int], counts: dict[int, int]
     def rank(spu_id: int) -> tuple[bool, bool, bool, int, int]:
         spu = state.spus[SpuId(spu_id)]
         share = (counts[spu_id] << SHARE_BITS) // max(spu.capacity, 1)
-        return spu.leaving, not spu.online, racks[spu.rack or ""] > 1, share, -spu_id
+        return spu_id in leaving, not spu.online, racks[spu.rack or ""] > 1, share, -spu_id
 
     return max(followers, key=rank)
 
 
 def _lengthen(
-    state: ClusterState, rows: Rows, factor: int, changes: Counter[int], need: Need | None
+    state: ClusterState, name: str, rows: Rows, factor: int, changes: Counter[int]
 ) -> Rows | Refusal:
     """The rows, those that are too short filled, which is counted; `changes` are those before."""
     ring = ring_after(state, changes).ring
-    candidates = Candidates(state, ring, changes, need)
+    candidates = candidates_for(state, name, ring, changes)
     rows = [list(row) for row in rows]
     given = Exchanges(rows, ring.ids.tolist())
     for partition, row in enumerate(rows):
         while len(row) < factor:
-            taken = candidates.take(row, racks_of(state, row))
-            if taken is None:
-                taken = given.make_room(partition, candidates)
+            if isinstance(candidates, Candidates):
+                taken = candidates.take(row, racks_of(state, row))
+                if taken is None:
+                    taken = given.make_room(partition, candidates)
+            else:
+                taken = candidates.take(row)
             if taken is None:
                 return _shortage(state, partition, row, factor)
             row.insert(len(row) if _online(state, row) else 0, taken)
@@ -219,7 +229,8 @@ class Exchanges:
     """
 
     def __init__(self, rows: Rows, ring: list[int]) -> None:
-        self.holders: dict[int, list[int]] = {spu_id: [] for spu_id in ring}  # partitions
+        # The partitions that each was given.
+        self.holders: defaultdict[int, list[int]] = defaultdict(list, {i: [] for i in ring})
         self._rows = rows
         self._looks_left = LOOKS_MAX
 
@@ -264,7 +275,7 @@ def _shortage(state: ClusterState, partition: int, row: list[int], factor: int) 
     if factor - len(row) > len(others):
         code, found = Code.INSUFFICIENT_SPUS, "is online; add SPUs"
     else:
-        uncordon = ", uncordon SPUs" if any(spu.cordoned for spu in others) else ""
+        uncordon = ", uncordon SPUs" if any(spu.is_closed for spu in others) else ""
         code, found = Code.INSUFFICIENT_CAPACITY, f"can take one; add SPUs or capacity{uncordon}"
     return Refusal(
         code,

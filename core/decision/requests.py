@@ -11,19 +11,23 @@ from spu_assigner.core.balanced.by_need import place_by_need
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, SpuId, TopicCreate, TopicGrow
+from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Chain, Mode, Order, Reason
-from spu_assigner.core.base.replica_lists import ReplicaLists, tally
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.constraints.rule_table import binding_constraints
+from spu_assigner.core.decision.answers import Refusal, refuse_name, unknown_topic
 from spu_assigner.core.decision.assignment import (
     Assignment,
+    by_constraints,
     chain_after,
     departed_one_by_one,
     lacking,
+    refuse_constraints,
     refuse_need,
     refuse_size,
     resource_loads,
@@ -47,8 +51,8 @@ from spu_assigner.core.policies.striped import (
     place_striped,
     stripes_seed,
 )
-from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.core_weights import first_cores
 from spu_assigner.core.state.leading import led_by_others
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
@@ -93,6 +97,10 @@ def refuse_create(
         )
     if event.demand is not None or event.leader_demand is not None:
         refusal = refuse_need(state, event.demand, event.leader_demand)
+        if refusal is not None:
+            return refusal
+    if event.constraints is not None and event.constraints != NO_CONSTRAINTS:
+        refusal = refuse_constraints(state, event.topic, policy, event.constraints)
         if refusal is not None:
             return refusal
     topic = event.topic
@@ -149,6 +157,7 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
         ignore_rack=topic.ignore_rack,
         demand=None if topic.need is None else dict(topic.need.demand),
         leader_demand=None if topic.need is None else dict(topic.need.leader_demand),
+        constraints=topic.constraints,
     )
     assignment = automatic(state, request, topic.policy, first_partition=len(lists))
     if isinstance(assignment, Refusal):
@@ -163,12 +172,6 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
         reason=replace(assignment.reason, first_partition=len(lists)),
     )
     return refuse_size(grown.replicas, grown.cores, topic.wanted_lengths) or grown
-
-
-def unknown_topic(state: ClusterState, topic: str) -> Refusal:
-    """The refusal of what changes a living topic, where there is none of that name."""
-    waits = ": it still waits" if topic in state.waiting else ""
-    return Refusal(Code.TOPIC_UNKNOWN, f"no topic {topic!r} in cluster {state.cluster_id!r}{waits}")
 
 
 def _refuse_start(event: TopicCreate, policy: Policy) -> Refusal | None:
@@ -200,19 +203,6 @@ def _refuse_start(event: TopicCreate, policy: Policy) -> Refusal | None:
 
 def _refuse_number(code: Code, field: str, value: int, largest: int) -> Refusal:
     return Refusal(code, f"{field} is {bounded_repr(value)}; expected 1 to {largest}")
-
-
-def refuse_name(
-    topic: str, reserved_names: frozenset[str], *, advice: str = "choose another name"
-) -> Refusal | None:
-    """Why no topic of the assigner's may be called so; None: it may."""
-    if topic.startswith(KAFKA_OWN):
-        found = f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
-    elif topic in reserved_names:
-        found = "is one of the assigner's own topics"
-    else:
-        return None
-    return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; {advice}")
 
 
 def automatic(
@@ -270,7 +260,7 @@ def _by_rule(
     return Assignment(
         policy=policy,
         replicas=replicas,
-        cores=_cores(state, replicas) if policy is Policy.REDPANDA else None,
+        cores=first_cores(state.core_weights, replicas) if policy is Policy.REDPANDA else None,
         order=order if has_chain else None,
         chain=plan.chain if has_chain and event.start_index is None else None,
         departed=plan.departed,
@@ -290,8 +280,11 @@ def _by_rule(
 
 
 def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
-    """Place by load. The chain rises by the number of partitions."""
+    """Place by load, and by the rules of the topic. The chain rises by the number of partitions."""
     ring = state.ring
+    constraints = binding_constraints(state, event.topic, event.constraints)
+    if constraints is not None:
+        return _constrained(state, event, constraints)
     if event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
@@ -332,6 +325,39 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         departed=departed,
         reason=Reason(
             mode=Mode.BALANCED,
+            start_index=index,
+            ring_size=ring.size,
+            ring_fingerprint=ring.fingerprint(Order.BALANCED),
+            offline=len(state.spus) - state.online_count,
+            saturated=state.saturated_count,
+        ),
+    )
+
+
+def _constrained(
+    state: ClusterState, event: TopicCreate, constraints: Constraints
+) -> Assignment | Refusal:
+    """Place by the rules of the topic. SPUs outside the ring that it tolerates do not move the
+    chain."""
+    ring = state.ring
+    matrix = by_constraints(state, event, constraints)
+    if isinstance(matrix, Refusal):
+        return matrix
+    ids, counts = np.unique(matrix, return_counts=True)
+    is_full = (counts == state.ledger.free(ids)) & np.isin(ids, ring.ids)
+    departed = departed_one_by_one(matrix, tuple(ids[is_full].tolist()))
+    index, chain = None, None
+    if ring.size:
+        index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
+        chain = chain_after(ring, Order.BALANCED, index, matrix, departed)
+    return Assignment(
+        policy=Policy.BALANCED,
+        replicas=ReplicaLists(matrix),
+        order=Order.BALANCED,
+        chain=chain,
+        departed=departed,
+        reason=Reason(
+            mode=Mode.CONSTRAINED,
             start_index=index,
             ring_size=ring.size,
             ring_fingerprint=ring.fingerprint(Order.BALANCED),
@@ -419,31 +445,3 @@ def shown_index(
         rule = rule_of(state, policy, ignore_rack=ignore_rack)
         order = Order.ID if rule is None else ORDER_OF[rule]
     return ring.index(order, chains[order])
-
-
-def _cores(state: ClusterState, replicas: ReplicaLists) -> ReplicaLists:
-    """On each SPU the first core of least weight, replica after replica."""
-    matrix = replicas.matrix
-    flat = matrix.ravel()
-    cores = np.zeros(len(flat), dtype=np.int32)
-    hosts, counts = tally(flat)
-    weights = [state.core_weights[SpuId(spu_id)] for spu_id in hosts]
-    if any(len(of_host) > 1 for of_host in weights):
-        # At most SPUS_MAX hosts: their positions fit in 16 bits, which sort in linear time.
-        positions = np.searchsorted(hosts, flat).astype(np.uint16)
-        by_host = np.argsort(positions, kind="stable")
-        ends = np.cumsum(counts).tolist()
-        for of_host, count, end in zip(weights, counts, ends, strict=True):
-            if len(of_host) > 1:
-                cores[by_host[end - count : end]] = redpanda.take_cores(of_host, count)
-    return ReplicaLists(cores.reshape(matrix.shape))
-
-
-def first_core(
-    weights: Mapping[SpuId, list[int]], scratch: dict[SpuId, list[int]], spu_id: SpuId
-) -> int:
-    """The first core of least weight of an SPU; it is counted in `scratch`, a copy of its own."""
-    of_host = scratch.setdefault(spu_id, list(weights[spu_id]))
-    core = of_host.index(min(of_host))
-    of_host[core] += 1
-    return core

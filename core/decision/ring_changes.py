@@ -65,7 +65,7 @@ def ring_after(state: ClusterState, changes: Mapping[int, int]) -> RingAfter:
         spu_id
         for spu_id, count in counts.items()
         if state.spus[spu_id].online
-        and not state.spus[spu_id].cordoned
+        and not state.spus[spu_id].is_closed
         and count >= state.spus[spu_id].capacity > count + changes[spu_id]
     )
     if filled:

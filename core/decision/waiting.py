@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import WAITING_MAX
@@ -63,7 +64,7 @@ def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
                 return True  # as a rule: what needs less leaves more to others
             case SpuChanged():
                 known = state.spus.get(SpuId(record.spu_id))
-                if known is not None and record.online and _has_more(record, known):
+                if known is not None and record.online and _may_take_more(record, known):
                     return True
             case TopicStatus(moves=int(moves)) if moves > 0:
                 return True
@@ -72,11 +73,14 @@ def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
     return False
 
 
-def _has_more(spu: SpuChanged, known: SpuChanged) -> bool:
-    """Whether an SPU has more slots than before, or more of a resource."""
+def _may_take_more(spu: SpuChanged, known: SpuChanged) -> bool:
+    """Whether an SPU has more slots than before, more of a resource, or what rules ask for."""
     before = dict(known.resources)
-    return spu.capacity > known.capacity or any(
-        amount > before.get(name, 0) for name, amount in spu.resources
+    described = (spu.rack, spu.labels, spu.taints)
+    return (
+        spu.capacity > known.capacity
+        or described != (known.rack, known.labels, known.taints)
+        or any(amount > before.get(name, 0) for name, amount in spu.resources)
     )
 
 
@@ -97,7 +101,8 @@ def servable(state: ClusterState) -> Iterator[Waiting]:
     free = int(state.ledger.free(ring.ids).sum())
     for waiting in creates:
         # `kraft` may place on offline SPUs too.
-        is_bound = waiting.policy is not Policy.KRAFT
+        # And a topic with constraints on SPUs that it tolerates.
+        is_bound = waiting.policy is not Policy.KRAFT and waiting.constraints is None
         if is_bound and waiting.replication_factor > ring.size:
             continue
         if is_bound and waiting.partitions * waiting.replication_factor > free:
@@ -122,6 +127,7 @@ def request_of(waiting: Waiting) -> TopicCreate:
         shift=waiting.shift,
         demand=None if waiting.need is None else dict(waiting.need.demand),
         leader_demand=None if waiting.need is None else dict(waiting.need.leader_demand),
+        constraints=waiting.constraints,
     )
 
 
@@ -140,4 +146,5 @@ def waiting_create(state: ClusterState, event: TopicCreate, policy: Policy) -> W
         start_index=event.start_index,
         shift=event.shift,
         need=Need.of(event.demand, event.leader_demand),
+        constraints=given_constraints(event.constraints),
     )

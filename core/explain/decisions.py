@@ -22,6 +22,7 @@ from spu_assigner.core.base.records import (
     Wait,
     Waiting,
 )
+from spu_assigner.core.constraints.kept_rules import describe_rules
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
@@ -35,6 +36,7 @@ from spu_assigner.core.explain.replay_placement import (
     explain_list,
     racks_of,
     replay_balanced,
+    replay_constrained,
     replay_placement,
 )
 from spu_assigner.core.explain.replay_striped import (
@@ -63,17 +65,20 @@ ORDER_OF_MODE: Final = {
     Mode.LISTS: Order.ID,
     Mode.ADOPTED: Order.ID,
     Mode.BALANCED: Order.BALANCED,
+    Mode.CONSTRAINED: Order.BALANCED,
     Mode.REPAIR: Order.BALANCED,
     Mode.REBALANCE: Order.BALANCED,
     Mode.REPLICATION: Order.BALANCED,
     Mode.DEMOTION: Order.BALANCED,
     Mode.STRIPED: Order.ALTERNATION,
     Mode.DEMAND: Order.BALANCED,
+    Mode.CONSTRAINTS: Order.BALANCED,
 }
 # Of lists that were there.
 CHANGES: Final = (
     *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
     Mode.DEMAND,
+    Mode.CONSTRAINTS,
 )
 GIVEN: Final = (Mode.LISTS, Mode.ADOPTED)  # lists that the event named, so no ring was asked
 
@@ -104,6 +109,7 @@ class PlacementDecision:
     loads_are_of_then: bool  # that state is the one before the decision
     recomputed: bool  # the placement was repeated and gave the recorded lists
     unknown: tuple[str, ...]
+    rules: tuple[str, ...] = ()  # that bind the topic, as of `KnownOutputs.state`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +230,7 @@ def explain_map(
             lists=lists,
             lists_before=before,
             is_before=outputs.is_before,
-            need=retained.map.need,
+            replica_map=retained.map,
         )
     replayed = None if past is None else _replayed(outputs, retained, past)
     cores = None if retained.map.cores is None else retained.map.cores.tolist()
@@ -297,7 +303,11 @@ def _replayed(
             offline=_offline_then(outputs, retained.map, past),
             demoted=_ever_demoted(outputs),
         )
-    if reason is not None and reason.mode is Mode.BALANCED and outputs.is_before:
+    if not outputs.is_before or reason is None:
+        return None
+    if reason.mode is Mode.CONSTRAINED:
+        return replay_constrained(retained.map, outputs.state)
+    if reason.mode is Mode.BALANCED:
         return replay_balanced(retained.map, outputs.state, past.ring)
     return None
 
@@ -364,7 +374,7 @@ def _decision(
     moves: tuple[MoveStep, ...],
 ) -> PlacementDecision:
     reason = replica_map.reason
-    by_shares = reason is not None and reason.mode in (Mode.BALANCED, *CHANGES)
+    by_shares = reason is not None and reason.mode in (Mode.BALANCED, Mode.CONSTRAINED, *CHANGES)
     unknown: list[str] = []
     if reason is None:
         unknown.append("the release that wrote this revision recorded no reason")
@@ -414,6 +424,7 @@ def _decision(
         loads_are_of_then=outputs.is_before,
         recomputed=is_repeated or (bool(moves) and all(move.is_as_ruled for move in moves)),
         unknown=tuple(unknown),
+        rules=tuple(describe_rules(outputs.state, replica_map, row)),
     )
 
 

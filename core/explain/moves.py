@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
-from spu_assigner.core.base.records import Mode, Move
-from spu_assigner.core.base.resources import Need
+from spu_assigner.core.base.records import Mode, Move, ReplicaMap
+from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.replication import ResizedLists, resize
 from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -62,7 +62,7 @@ def move_steps(
     lists: Sequence[list[int]],
     lists_before: Sequence[list[int]] | None,
     is_before: bool,
-    need: Need | None,
+    replica_map: ReplicaMap,
 ) -> dict[int, list[MoveStep]]:
     """The moves of these partitions, in order.
 
@@ -73,18 +73,23 @@ def move_steps(
         lists: that the map gave.
         lists_before: of the revision before; None: not retained.
         is_before: the state is the one that was decided on; else its counts are those of now.
-        need: of each replica; then shares of resources decide too, and nobody is named as next.
+        replica_map: where it names resources or constraints, they decide too, and nobody is named
+            as next.
     """
     candidates = None
-    if ring is not None and need is None and mode in (Mode.REPAIR, Mode.REPLICATION):
+    is_plain = replica_map.need is None and replica_map.constraints is None
+    if ring is not None and is_plain and mode in (Mode.REPAIR, Mode.REPLICATION):
         is_cut = mode is Mode.REPLICATION and len(moves) == MOVES_REPORTED_MAX
         candidates = _Candidates(state, ring, is_before=is_before and not is_cut)
         if mode is Mode.REPLICATION and candidates.is_before:
             candidates.free_first(state, moves)
     is_repeated = None  # of all moves at once: lists exchange SPUs where there are few
-    if mode is Mode.REPLICATION and is_before and lists_before is not None:
-        again = resize(state, [list(row) for row in lists_before], max(map(len, lists)), need)
+    name = replica_map.topic
+    if mode is Mode.REPLICATION and is_before and name in state.topics:
+        again = resize(state, name, max(map(len, lists)))
         is_repeated = isinstance(again, ResizedLists) and again.rows == list(lists)
+    if mode is Mode.REPAIR and is_before and not is_plain and name in state.topics:
+        is_repeated = _is_repaired_so(state, name, lists)
     rows: dict[int, list[int]] = {}  # where the revision before is retained: as the moves left them
     steps: dict[int, list[MoveStep]] = {}
     for move in moves:
@@ -93,7 +98,7 @@ def move_steps(
             row = rows.get(move.partition, start[move.partition])
             others = [spu_id for spu_id in row if spu_id not in (move.gone, move.taken)]
             step = _step(move, mode, others, racks, candidates, is_exact=lists_before is not None)
-            if mode is Mode.REPLICATION:
+            if candidates is None or mode is Mode.REPLICATION:
                 step = replace(step, is_as_ruled=is_repeated)
             steps.setdefault(move.partition, []).append(step)
             if lists_before is not None:
@@ -101,6 +106,16 @@ def move_steps(
         if candidates is not None and move.taken is not None:
             candidates.add(move.taken)
     return steps
+
+
+def _is_repaired_so(state: ClusterState, name: str, lists: Sequence[list[int]]) -> bool:
+    """Whether the repair of a topic gives these lists."""
+    return any(
+        isinstance(record, ReplicaMap)
+        and record.replicas is not None
+        and record.replicas.tolist() == list(lists)
+        for record in repair(state, name, cause="", is_retry=False)
+    )
 
 
 def _step(

@@ -17,10 +17,14 @@ import numpy as np
 from spu_assigner.core.balanced.by_need import place_by_need
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import TopicCreate
 from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
-from spu_assigner.core.decision.assignment import resource_loads
+from spu_assigner.core.constraints.rule_table import binding_constraints
+from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.decision.assignment import by_constraints, resource_loads
 from spu_assigner.core.decision.requests import balanced_loads
 from spu_assigner.core.explain.ring_history import Passed, RingGroup, Why
 from spu_assigner.core.policies.planner import (
@@ -269,6 +273,26 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
     order_followers(state, again, ignore_rack=replica_map.ignore_rack)
     again = led_by_others(state, ReplicaLists(again)).matrix
     return () if np.array_equal(again, rows) else should_not_be(reason, rows)
+
+
+def replay_constrained(replica_map: ReplicaMap, state: ClusterState) -> Replayed:
+    """Place the step of a map with constraints again, on the state that it was made on."""
+    reason, rows = recorded(replica_map)
+    need = replica_map.need
+    request = TopicCreate(
+        event_id=replica_map.cause,
+        cluster_id=replica_map.cluster_id,
+        topic=replica_map.topic,
+        partitions=len(rows),
+        replication_factor=rows.shape[1],
+        ignore_rack=replica_map.ignore_rack,
+        demand=None if need is None else dict(need.demand),
+        leader_demand=None if need is None else dict(need.leader_demand),
+    )
+    constraints = binding_constraints(state, replica_map.topic, replica_map.constraints)
+    again = by_constraints(state, request, constraints or NO_CONSTRAINTS)
+    is_same = not isinstance(again, Refusal) and np.array_equal(again, rows)
+    return () if is_same else should_not_be(reason, rows)
 
 
 def recorded(replica_map: ReplicaMap) -> tuple[Reason, IdMatrix]:

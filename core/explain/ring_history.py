@@ -244,7 +244,7 @@ def _cuts(state: ClusterState, groups: Sequence[RingGroup], own: int | None) -> 
 
 
 def _place_now(state: ClusterState, spu: SpuChanged) -> RingPlace:
-    if spu.online and spu.cordoned:
+    if spu.online and spu.is_closed:
         return RingPlace.CORDONED
     if spu.online:
         return RingPlace.RING if spu.spu_id in state.ring else RingPlace.SATURATED
@@ -286,7 +286,7 @@ def _places_before(
 def _cordons_after(state: ClusterState, groups: Sequence[RingGroup]) -> list[list[bool]]:
     """For each ring event whether later ones, or the state, say that its SPU is cordoned after
     it."""
-    cordoned = {int(spu_id): spu.cordoned for spu_id, spu in state.spus.items()}
+    cordoned = {int(spu_id): spu.is_closed for spu_id, spu in state.spus.items()}
     found = []
     for group in reversed(groups):
         row = []

@@ -33,11 +33,11 @@ class StripedPlan:
 
 
 def offline_spus(state: ClusterState, *, ignore_rack: bool) -> dict[int, str]:
-    """The SPUs that are offline, neither leaving nor cordoned nor full, each with its rack."""
+    """The SPUs that are offline, neither leaving nor closed nor full, each with its rack."""
     return {
         int(spu_id): "" if ignore_rack else spu.rack or ""
         for spu_id, spu in sorted(state.spus.items())
-        if not (spu.online or spu.leaving or spu.cordoned)
+        if not (spu.online or spu.leaving or spu.is_closed)
         and state.ledger.count(spu_id) < spu.capacity
     }
 

@@ -7,6 +7,7 @@ seen. Who is in the ring follows from these.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, assert_never
@@ -109,8 +110,13 @@ class ClusterState:
         self.spus: dict[SpuId, SpuChanged] = {}
         self.topics: dict[str, Topic] = {}
         self.waiting: dict[str, Waiting] = {}  # by topic
-        self.demoted: set[SpuId] = set()  # lead nothing where another can
+        self.demoted: set[SpuId] = set()  # or tainted so: lead nothing where another can
         self.leaving: set[SpuId] = set()  # decommissioned, still held by some list
+        self.barred: set[SpuId] = set()  # tainted against leading
+        self.evicting: set[SpuId] = set()  # tainted so that replicas are to move away
+        self.constrained: set[str] = set()  # topics that have rules of their own
+        self.apart_from: dict[str, set[str]] = {}  # of a topic those whose rules name it so
+        self.rule_tables: dict[Hashable, object] = {}  # of `core.constraints`, until an SPU changes
         self.chains: dict[Order, Chain] = dict.fromkeys(Order, START)
         self.registration_next = 0
         self.memory = Memory()
@@ -119,7 +125,7 @@ class ClusterState:
         self.core_weights: dict[SpuId, list[int]] = {}
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
-        self.cordoned_count = 0  # online SPUs that are cordoned
+        self.closed_count = 0  # online SPUs that are cordoned, or tainted against new replicas
         self._ring: Ring | None = None  # None: membership changed since it was last asked for
         self._counts_changed = False  # then it may have changed
         self._takeovers: Takeovers | None = None  # None: not asked for yet, or racks changed
@@ -144,7 +150,7 @@ class ClusterState:
     @property
     def saturated_count(self) -> int:
         """Online SPUs that are not in the ring because they have no free slot."""
-        return self.online_count - self.cordoned_count - self.ring.size
+        return self.online_count - self.closed_count - self.ring.size
 
     def takeovers(self) -> Takeovers:
         """Who would take over what. O(lists) the first time, and after an SPU changed its rack.
@@ -251,6 +257,7 @@ class ClusterState:
             cordoned=spu.cordoned,
             demoted=spu.demoted,
             resources=spu.resources,
+            taints=spu.taints,
         )
 
     def restore(self, record: ReplicaMap | Entry) -> None:
@@ -309,17 +316,22 @@ class ClusterState:
         if before is not None and before.online:
             self.online_count -= 1
             self.racked_count -= before.rack is not None
-            self.cordoned_count -= before.cordoned
+            self.closed_count -= before.is_closed
         if spu.online:
             self.online_count += 1
             self.racked_count += spu.rack is not None
-            self.cordoned_count += spu.cordoned
+            self.closed_count += spu.is_closed
         self.spus[SpuId(spu.spu_id)] = spu
         (self.leaving.add if spu.leaving else self.leaving.discard)(SpuId(spu.spu_id))
-        (self.demoted.add if spu.demoted else self.demoted.discard)(SpuId(spu.spu_id))
+        (self.demoted.add if spu.demoted or spu.is_barred else self.demoted.discard)(
+            SpuId(spu.spu_id)
+        )
+        (self.barred.add if spu.is_barred else self.barred.discard)(SpuId(spu.spu_id))
+        (self.evicting.add if spu.evicts else self.evicting.discard)(SpuId(spu.spu_id))
+        self.rule_tables.clear()
         self.core_weights[SpuId(spu.spu_id)] = list(spu.core_weights)
         self.ledger.describe(
-            spu_id=spu.spu_id, capacity=spu.capacity, online=spu.online, cordoned=spu.cordoned
+            spu_id=spu.spu_id, capacity=spu.capacity, online=spu.online, cordoned=spu.is_closed
         )
         self._ring = None
 
@@ -329,9 +341,12 @@ class ClusterState:
         if spu is not None:
             self.online_count -= spu.online
             self.racked_count -= spu.online and spu.rack is not None
-            self.cordoned_count -= spu.online and spu.cordoned
+            self.closed_count -= spu.online and spu.is_closed
             self.leaving.discard(spu_id)
             self.demoted.discard(spu_id)
+            self.barred.discard(spu_id)
+            self.evicting.discard(spu_id)
+            self.rule_tables.clear()
             self.core_weights.pop(spu_id)
             if self.ledger.count(spu_id) == 0:
                 self.ledger.forget(spu_id)
@@ -355,12 +370,17 @@ class ClusterState:
             record.pinned,
             None if record.wanted_lengths is None else bytes(record.wanted_lengths),
             record.need,
+            record.constraints,
         )
         self._counts_changed |= self.ledger.add(record.replicas)
         if self._takeovers is not None:
             self._takeovers.count(record.replicas)
         if record.need is not None:
             self.resource_use.add(record.replicas, record.need)
+        if record.constraints is not None:
+            self.constrained.add(record.topic)
+            for other in record.constraints.apart_from:
+                self.apart_from.setdefault(other, set()).add(record.topic)
 
     def _drop_topic(self, name: str) -> Topic | None:
         topic = self.topics.pop(name, None)
@@ -372,6 +392,11 @@ class ClusterState:
             if topic.need is not None:
                 self.resource_use.subtract(lists, topic.need)
             self._counts_changed = True
+            self.constrained.discard(name)
+            for other in () if topic.constraints is None else topic.constraints.apart_from:
+                self.apart_from[other].discard(name)
+                if not self.apart_from[other]:
+                    del self.apart_from[other]
         return topic
 
 

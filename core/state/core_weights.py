@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import REDPANDA_CORE0_WEIGHT
-from spu_assigner.core.base.replica_lists import PADDING, IdMatrix, tally
+from spu_assigner.core.base.replica_lists import PADDING, IdMatrix, ReplicaLists, tally
+from spu_assigner.core.rules import redpanda
 
 HeldByCores = dict[tuple[SpuId, int], int]  # replicas of one topic, by (SPU, core)
 
@@ -53,3 +54,31 @@ def weights_after(
 
 def _base_weight(core: int) -> int:
     return REDPANDA_CORE0_WEIGHT if core == 0 else 0
+
+
+def first_cores(core_weights: Mapping[SpuId, list[int]], replicas: ReplicaLists) -> ReplicaLists:
+    """On each SPU the first core of least weight, replica after replica."""
+    matrix = replicas.matrix
+    flat = matrix.ravel()
+    cores = np.zeros(len(flat), dtype=np.int32)
+    hosts, counts = tally(flat)
+    weights = [core_weights[SpuId(spu_id)] for spu_id in hosts]
+    if any(len(of_host) > 1 for of_host in weights):
+        # At most SPUS_MAX hosts: their positions fit in 16 bits, which sort in linear time.
+        positions = np.searchsorted(hosts, flat).astype(np.uint16)
+        by_host = np.argsort(positions, kind="stable")
+        ends = np.cumsum(counts).tolist()
+        for of_host, count, end in zip(weights, counts, ends, strict=True):
+            if len(of_host) > 1:
+                cores[by_host[end - count : end]] = redpanda.take_cores(of_host, count)
+    return ReplicaLists(cores.reshape(matrix.shape))
+
+
+def first_core(
+    weights: Mapping[SpuId, list[int]], scratch: dict[SpuId, list[int]], spu_id: SpuId
+) -> int:
+    """The first core of least weight of an SPU; it is counted in `scratch`, a copy of its own."""
+    of_host = scratch.setdefault(spu_id, list(weights[spu_id]))
+    core = of_host.index(min(of_host))
+    of_host[core] += 1
+    return core

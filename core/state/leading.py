@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
+from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
+from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -21,12 +23,16 @@ SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compar
 class LeaderChoice:
     """Chooses list after list, on the counts of the state and of what was chosen before."""
 
-    def __init__(self, state: ClusterState) -> None:
-        self.demoted = sorted(state.demoted)
+    def __init__(self, state: ClusterState, constraints: Constraints | None = None) -> None:
+        """`constraints` are those of the one topic that it is about, which may tolerate taints."""
+        demoted = state.demoted
+        if constraints is not None and constraints.tolerations and state.barred:
+            demoted = {i for i in demoted if _is_demoted(state.spus[i], constraints)}
+        self.demoted = sorted(demoted)
         ids = [
             spu_id
             for spu_id in sorted(state.spus)
-            if state.spus[spu_id].online and spu_id not in state.demoted
+            if state.spus[spu_id].online and spu_id not in demoted
         ]
         leaders = state.ledger.leaders(np.array(ids, dtype=np.int32)).tolist() if ids else []
         self._leaders: dict[int, int] = dict(zip(ids, leaders, strict=True))
@@ -64,6 +70,14 @@ class LeaderChoice:
         _, place = min(able)
         self._leaders[row[place]] += 1
         return place
+
+
+def _is_demoted(spu: SpuChanged, constraints: Constraints) -> bool:
+    """Whether an SPU is to lead nothing of a topic with these constraints."""
+    return spu.demoted or any(
+        taint.effect is TaintEffect.NO_LEADERS
+        for taint in untolerated(spu.taints, constraints.tolerations)
+    )
 
 
 def swap_leaders(matrix: IdMatrix, swaps: Iterable[tuple[int, int]]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
@@ -95,6 +96,7 @@ class Topic:
     pinned: bool = False  # a rebalance leaves it where it is
     wanted_lengths: bytes | None = None  # a byte for each list, where an adopted topic's differ
     need: Need | None = None  # of resources, for each replica
+    constraints: Constraints | None = None
 
     def lengths_wanted(self, partitions: int) -> Sequence[int]:
         """How long each of its lists is to be; it must have so many partitions."""

@@ -11,22 +11,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
-from enum import StrEnum
-from typing import Any, Final, NoReturn, get_args, get_type_hints
+from dataclasses import fields
+from typing import Any, Final, NoReturn, get_args
 
+from spu_assigner.core.base.constraints import (
+    Constraints,
+    Preference,
+    SpreadLevel,
+    Taint,
+    Toleration,
+)
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event
-from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX, is_text
+from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import Answer, Move, Reason, ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.errors import LineError, LineFault, shortened
 from spu_assigner.schemas.json_lines.json_object import members_of, quoted
+from spu_assigner.schemas.json_lines.kinds import FieldKind, kind_of, members_and_required
 
-LABEL_FAULTS_MAX: Final = 100  # of one line that are reported; more help nobody
-MANUAL_DEPTH_MAX: Final = 8  # well-formed manual lists are 4 deep; the core quotes what is not
-
-_Note = Callable[[LineFault, str, str], None]  # takes a fault, its message, and the field
+CONSTRAINTS: Final = kind_of(Constraints)
 
 
 def event_from_json(line: str | bytes) -> Event:
@@ -90,19 +94,33 @@ def event_of_members(
             return None if faults else event
 
 
+def constraints_from_json(text: str | bytes) -> Constraints:
+    """Read the constraints of a topic alone.
+
+    Raises:
+        LineError: BAD_EVENT, the text is no object of them.
+    """
+
+    def note(fault: LineFault, message: str, field: str) -> NoReturn:
+        raise LineError(fault, message, field=field)
+
+    read: Constraints = CONSTRAINTS.read("constraints", members_of(text), note)
+    return read
+
+
+def constraints_to_json(constraints: Constraints) -> str:
+    """Write them; `constraints_from_json` gives them back."""
+    return _dumps(constraints)
+
+
 def _raise(error: LineError) -> NoReturn:
     raise error
 
 
-# Fields that a line does not have where they are null.
+# Fields that a line does not have where they are null, or hold nothing.
 _LEFT_OUT: Final = (
-    "occurred_at",
-    "labels",
-    "resources",
-    "demand",
-    "leader_demand",
-    "max_bytes",
-    "band_percent",
+    *("occurred_at", "labels", "resources", "taints"),
+    *("demand", "leader_demand", "constraints", "max_bytes", "band_percent"),
 )
 
 
@@ -112,7 +130,7 @@ def event_to_json(event: Event) -> str:
     line: dict[str, object] = {"type": type_name}
     for name in _TYPES[type_name][1]:
         value = getattr(event, name)
-        if value is not None or name not in _LEFT_OUT:
+        if name not in _LEFT_OUT or (value is not None and value != ()):
             line[name] = value
     return _dumps(line)
 
@@ -157,19 +175,6 @@ _ANSWERS: Final[dict[type[Answer], tuple[str, tuple[str, ...]]]] = {
 }
 
 
-def is_deeper_than(value: object, depth: int) -> bool:
-    """Whether lists and objects of JSON are nested more than `depth` deep. Cost: O(values)."""
-    level: list[object] = [value]
-    for _ in range(depth):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, (list, dict))
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-    return bool(level)
-
-
 def dead_letter_json(line: int, code: str, message: str, raw: str | bytes) -> str:
     """Write the dead letter of line `line` (from 1); of the raw line the first 64 KiB are kept."""
     if isinstance(raw, bytes):
@@ -197,6 +202,9 @@ def _plain(value: object) -> object:
             if isinstance(value, Reason):  # In hexadecimal: many readers of JSON keep 53 bits.
                 line["ring_fingerprint"] = f"{value.ring_fingerprint:016x}"
             return line
+        case Constraints() | Toleration() | Preference() | SpreadLevel() | Taint():
+            named = {field.name: getattr(value, field.name) for field in fields(value)}
+            return {name: held for name, held in named.items() if held is not None and held != ()}
         case _:
             raise TypeError(f"found {type(value).__name__}; expected what JSON can hold")
 
@@ -204,126 +212,8 @@ def _plain(value: object) -> object:
 _dumps: Final = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
 
 
-# What a field may hold, by the type that its class names.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    expected: str
-    types: tuple[type, ...]  # of a value of JSON
-    finish: Callable[[str, Any, _Note], Any] | None = None  # looks at what is inside
-
-    def read(self, name: str, value: object, note: _Note) -> Any:
-        """The value as the event has it; a fault is noted."""
-        if type(value) not in self.types:  # A bool is an int to Python, not to the contract.
-            note(
-                LineFault.WRONG_VALUE, f"{name} is {quoted(value)}; expected {self.expected}", name
-            )
-        elif self.finish is not None and value is not None:
-            return self.finish(name, value, note)
-        return value
-
-
-def _check_text(name: str, text: str, note: _Note) -> str:
-    if not is_text(text):
-        said = (
-            f"{name} is {quoted(text)}; expected a text in Unicode; half a surrogate pair is none"
-        )
-        note(LineFault.WRONG_VALUE, said, name)
-    return text
-
-
-def _check_labels(name: str, labels: dict[str, Any], note: _Note) -> dict[str, Any]:
-    left = LABEL_FAULTS_MAX
-
-    def note_some(fault: LineFault, message: str, field: str) -> None:
-        nonlocal left
-        left -= 1
-        if left >= 0:
-            note(fault, message, field)
-
-    for key, text in labels.items():
-        _check_text(name, key, note_some)
-        _TEXT.read(f"{name}.{key}", text, note_some)
-    return labels
-
-
-def _check_amounts(name: str, amounts: dict[str, Any], note: _Note) -> dict[str, Any]:
-    """Whole numbers; whether they can be amounts the core judges."""
-    left = LABEL_FAULTS_MAX
-    for key, amount in amounts.items():
-        if type(amount) is not int or not is_text(key):
-            left -= 1
-            field = f"{name}.{key}" if is_text(key) else name
-            said = f"{name}.{quoted(key)} is {quoted(amount)}; expected a whole number"
-            if left >= 0:
-                note(LineFault.WRONG_VALUE, said, field)
-    return amounts
-
-
-def _adopted_lists(name: str, lists: list[Any], note: _Note) -> tuple[tuple[int, ...], ...]:
-    """Lists of numbers; whether these are SPU ids the core judges."""
-    for partition, replicas in enumerate(lists):
-        if type(replicas) is not list or any(type(spu_id) is not int for spu_id in replicas):
-            said = f"{name}[{partition}] is {quoted(replicas)}; expected a list of SPU ids"
-            note(LineFault.WRONG_VALUE, said, name)
-            return ()
-    return tuple(map(tuple, lists))
-
-
-def _check_depth(name: str, lists: object, note: _Note) -> object:
-    """Deeper down the core judges: the requester gets an answer."""
-    if is_deeper_than(lists, MANUAL_DEPTH_MAX):
-        said = f"{name} is nested more than {MANUAL_DEPTH_MAX} deep; expected lists of SPU ids"
-        note(LineFault.TOO_DEEP, said, name)
-    return lists
-
-
-def _choice(words: type[StrEnum]) -> _Kind:
-    by_value = {word.value: word for word in words}
-    expected = f"one of {', '.join(by_value)}"
-
-    def choose(name: str, value: str, note: _Note) -> StrEnum | None:
-        if value not in by_value:
-            said = f"{name} is {quoted(value)}; expected {expected}"
-            note(LineFault.WRONG_VALUE, said, name)
-        return by_value.get(value)
-
-    return _Kind(expected=expected, types=(str,), finish=choose)
-
-
-_TEXT: Final = _Kind(expected="a text", types=(str,), finish=_check_text)
-_KINDS: Final[dict[Any, _Kind]] = {
-    int: _Kind(expected="a whole number", types=(int,)),
-    bool: _Kind(expected="true or false", types=(bool,)),
-    str: _TEXT,
-    Mapping[str, str]: _Kind(
-        expected="an object of texts, or null", types=(dict,), finish=_check_labels
-    ),
-    Mapping[str, int]: _Kind(
-        expected="an object of whole numbers", types=(dict,), finish=_check_amounts
-    ),
-    tuple[tuple[int, ...], ...]: _Kind(
-        expected="a list of lists of SPU ids", types=(list,), finish=_adopted_lists
-    ),
-    Any: _Kind(expected="a list, an object or null", types=(list, dict), finish=_check_depth),
-}
-
-
-def _kind_of(hint: Any) -> _Kind:
-    """The kind of a field by its type, or its type or None."""
-    held, *others = get_args(hint) if type(None) in get_args(hint) else (hint,)
-    kind = _KINDS.get(held) or _choice(held)
-    return replace(kind, types=(*kind.types, *others))
-
-
-def _type_of(event_type: Any) -> tuple[Callable[..., Event], dict[str, _Kind], tuple[str, ...]]:
-    hints = get_type_hints(event_type)
-    return (
-        event_type,
-        {field.name: _kind_of(hints[field.name]) for field in fields(event_type)},
-        tuple(field.name for field in fields(event_type) if field.default is MISSING),
-    )
+def _type_of(event_type: Any) -> tuple[Callable[..., Event], dict[str, FieldKind], tuple[str, ...]]:
+    return event_type, *members_and_required(event_type)
 
 
 _NAMES: Final[dict[type[Event], str]] = {  # `SpuJoined` is "spu_joined"
@@ -343,4 +233,5 @@ _STAND_INS: Final[dict[str, Any]] = {
     "max_moves": 0,
     "replicas": (),
     "demand": {},
+    "constraints": Constraints(),
 }

@@ -66,7 +66,7 @@ _WRITTEN: Final = {
     "TopicAdopted": 1,
     "WaitingState": 1,
 }
-_STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4}
+_STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4, Status.VIOLATED: 5}
 _MODE_VERSIONS: Final = {
     Mode.ADOPTED: 3,
     Mode.REPLICATION: 3,
@@ -95,6 +95,14 @@ _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "TopicCreate": 4,
     "ReplicaMap": 7,
     "WaitingState": 4,
+}
+_CONSTRAINT_MODES: Final = (Mode.CONSTRAINTS, Mode.CONSTRAINED)
+_CONSTRAINT_VERSIONS: Final = {
+    "SpuJoined": 3,
+    "SpuState": 5,
+    "TopicCreate": 5,
+    "ReplicaMap": 8,
+    "WaitingState": 5,
 }
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
@@ -177,10 +185,25 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
 def _encoding(message: Message | Event, wire: Wire) -> tuple[bytes, Writer]:
     """The header and the writer of a message: of the earliest version that can hold it."""
     name = type_name_of(message)
+    if _names_constraints(message):
+        return _LATER[wire][name, _CONSTRAINT_VERSIONS[name]]
     version = _RESOURCE_VERSIONS[name] if _names_resources(message) else _later_version(message)
     if version is None:
         return _ENCODINGS[wire][type(message)]
     return _LATER[wire][name, version]
+
+
+def _names_constraints(message: Message | Event) -> bool:
+    match message:
+        case SpuJoined() | SpuChanged():
+            return bool(message.taints)
+        case TopicCreate() | Waiting():
+            return message.constraints is not None
+        case ReplicaMap():
+            mode = None if message.reason is None else message.reason.mode
+            return message.constraints is not None or mode in _CONSTRAINT_MODES
+        case _:
+            return False
 
 
 def _names_resources(message: Message | Event) -> bool:

@@ -8,6 +8,14 @@ from dataclasses import replace
 from typing import Any, Final, get_args
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.constraints import (
+    Constraints,
+    Preference,
+    SpreadLevel,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
@@ -73,10 +81,11 @@ TYPE_NAMES: Final[dict[type[Event | Message], str]] = {
 _PARTS: Final = (
     *(Reason, Move, Need, PartitionOffsets, PartitionPosition, RecoveredFrom),
     *(MovedPartition, ThrottleValue),
+    *(Taint, Constraints, Toleration, Preference, SpreadLevel),
 )
 _ENUMS: Final = (
     *(LeaveMode, OnShortage, Policy, Status, RingChange, Order, Mode, Wait),
-    *(Origin, MovesState),
+    *(Origin, MovesState, TaintEffect),
 )
 
 

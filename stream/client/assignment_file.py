@@ -15,7 +15,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
 from spu_assigner.schemas.errors import LineError, LineFault
 from spu_assigner.schemas.json_lines.json_object import strict_value
-from spu_assigner.schemas.json_lines.lines import MANUAL_DEPTH_MAX, is_deeper_than
+from spu_assigner.schemas.json_lines.kinds import MANUAL_DEPTH_MAX, is_deeper_than
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 
 FORMS: Final = (

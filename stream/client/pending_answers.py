@@ -139,6 +139,8 @@ class Awaited:
 
     def _note_waiting(self, answer: TopicStatus) -> None:
         topic = f"{answer.cluster_id}/{answer.topic}"
+        if answer.status is Status.VIOLATED:
+            return  # It is no answer to what waits.
         if answer.status is Status.WAITING and answer.cause in self._events:
             self._waiting.setdefault(answer.cause, set()).add(topic)
             return

@@ -28,6 +28,7 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
     TopicDemand,
@@ -36,8 +37,14 @@ from spu_assigner.core.base.events import (
     TopicReplication,
 )
 from spu_assigner.schemas.errors import DecodeError, EncodeError
-from spu_assigner.stream.client.amounts_option import amounts_option
 from spu_assigner.stream.client.assignment_file import read_assignment
+from spu_assigner.stream.client.produce_options import (
+    EFFECTS,
+    amounts,
+    constraints,
+    lists_of,
+    taints_of,
+)
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.config.command_options import (
     BYTE_SIZE,
@@ -114,7 +121,15 @@ _topic = click.option("--topic", required=True, help="The topic.")
 @click.option("--cores", type=int, default=1, show_default=True, help="Its cores.")
 @click.option("--capacity", type=int, help="Its replica slots. [default: cores * 7000 - 2]")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
-@amounts_option("--resources", "What it has of a resource beside replica slots.")
+@amounts("--resources", "What it has of a resource beside replica slots.")
+@click.option(
+    "--taint",
+    "taints",
+    multiple=True,
+    callback=taints_of,
+    metavar="KEY=VALUE:EFFECT",
+    help=f"Which replicas it keeps away; {EFFECTS}. May be repeated.",
+)
 @_common
 def spu_joined(labels: tuple[str, ...], **given: Any) -> int:
     """An SPU is there: new, changed, or back."""
@@ -203,8 +218,9 @@ def spu_undemote(**given: Any) -> int:
     show_default=True,
     help="What to do while there are too few SPUs.",
 )
-@amounts_option("--demand", "What each replica of a partition needs of a resource.")
-@amounts_option("--leader-demand", "What a leader needs of it instead.")
+@amounts("--demand", "What each replica of a partition needs of a resource.")
+@amounts("--leader-demand", "What a leader needs of it instead.")
+@constraints()
 @_common
 def topic_create(
     policy: str | None, replica_assignment: Path | None, on_shortage: str, **given: Any
@@ -237,22 +253,12 @@ def topic_release(**given: Any) -> int:
     return _send_one(TopicRelease, given)
 
 
-def _lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[int, ...], ...]:
-    """The replica lists that an option holds, in the notation of Kafka's own tool."""
-    try:
-        return tuple(tuple(map(int, row.split(":"))) for row in text.split(","))
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is no list of SPU ids for each partition; expected such as 0:1,1:2:0"
-        ) from None
-
-
 @produce.command("topic-adopted")
 @_topic
 @click.option(
     "--replicas",
     required=True,
-    callback=_lists_of,
+    callback=lists_of,
     metavar="0:1,1:2:0",
     help="The SPU ids of each partition, leader first; partitions by commas, SPUs by colons.",
 )
@@ -288,12 +294,21 @@ def topic_replication(**given: Any) -> int:
 
 @produce.command("topic-demand")
 @_topic
-@amounts_option("--demand", "What each replica of a partition needs of a resource.", required=True)
-@amounts_option("--leader-demand", "What a leader needs of it instead.")
+@amounts("--demand", "What each replica of a partition needs of a resource.", required=True)
+@amounts("--leader-demand", "What a leader needs of it instead.")
 @_common
 def topic_demand(**given: Any) -> int:
     """A topic needs other amounts of resources than was known; no replica moves because of it."""
     return _send_one(TopicDemand, given)
+
+
+@produce.command("topic-constraints")
+@_topic
+@constraints(required=True)
+@_common
+def topic_constraints(**given: Any) -> int:
+    """A topic demands something else of its SPUs from now on ({}: nothing); no replica moves."""
+    return _send_one(TopicConstraints, given)
 
 
 @produce.command("cluster-rebalance")

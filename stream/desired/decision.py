@@ -7,7 +7,8 @@ Rules: nothing is ever deleted: a topic that is not in the file is reported. Par
 taken away, and a topic keeps its policy. A topic in Kafka without a map is not created under its
 name. Settings of Kafka are compared, not changed. A replication factor is that of each list, so an
 adopted topic whose lists differ in length is not as desired. Lists that wait for SPUs are reported:
-what they could not be given is not asked for again.
+what they could not be given is not asked for again. A topic that the constraints of another name
+comes first, since the assigner knows no topic of the future.
 
 An event's id is made of what the event asks and of a number: the lowest whose id nobody has
 answered. So the same request sent again, by another run or another machine, is one event for the
@@ -23,11 +24,28 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
-from spu_assigner.core.base.events import Event, TopicCreate, TopicGrow, TopicReplication
+from spu_assigner.core.base.constraints import Constraints, given_constraints
+from spu_assigner.core.base.events import (
+    Event,
+    Policy,
+    TopicConstraints,
+    TopicCreate,
+    TopicGrow,
+    TopicReplication,
+)
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.common.printable import listed
-from spu_assigner.stream.desired.model import DesiredTopic, KnownTopic, KnownTopics, SeenTopics
+from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.common.rule_texts import rule_texts
+from spu_assigner.stream.desired.model import (
+    DesiredTopic,
+    KnownTopic,
+    KnownTopics,
+    SeenTopics,
+    differs_in_constraints,
+)
+
+DesiredEvent = TopicCreate | TopicGrow | TopicReplication | TopicConstraints
 
 ID_PREFIX: Final = "desired-"
 NO_ID: Final = "none-yet"
@@ -55,7 +73,7 @@ class ConfigDifference:
 class DesiredChange:
     """What is to be sent for one topic."""
 
-    event: TopicCreate | TopicGrow | TopicReplication  # without an id of its own yet
+    event: DesiredEvent  # without an id of its own yet
     about: str  # for people
 
 
@@ -98,6 +116,7 @@ def desired_changes(
         if topic.name in reserved:
             refused.append(_refusal(topic, "is called like a topic of the product; rename it"))
         elif mapped is not None:
+            changes += _constraints(cluster_id, topic, mapped)
             if not _waits_for_factor(topic, mapped):
                 changes += _replication(cluster_id, topic, mapped)
                 changes += _growth(cluster_id, topic, mapped)
@@ -113,6 +132,8 @@ def desired_changes(
         else:
             changes.append(_create(cluster_id, topic))
     named = {topic.name for topic in topics}
+    changes, unnamed = _in_order(changes, known)
+    refused += unnamed
     return DesiredChanges(
         changes=tuple(changes),
         refused=tuple(refused),
@@ -134,10 +155,77 @@ def _create(cluster_id: str, topic: DesiredTopic) -> DesiredChange:
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
             policy=topic.policy,
+            constraints=given_constraints(topic.constraints),
         ),
         about=f"{topic.partitions} partitions, replication factor {topic.replication_factor}"
-        f"{policy}",
+        f"{policy}{_rules(topic.constraints)}",
     )
+
+
+def _constraints(
+    cluster_id: str, topic: DesiredTopic, mapped: KnownTopic
+) -> Iterator[DesiredChange]:
+    """Before all else, so that new replicas are placed by them."""
+    rules = topic.constraints
+    if rules is None or not differs_in_constraints(topic, mapped) or not _may_have_rules(mapped):
+        return
+    yield DesiredChange(
+        event=TopicConstraints(
+            event_id=NO_ID, cluster_id=cluster_id, topic=topic.name, constraints=rules
+        ),
+        about=f"other constraints{_rules(rules) or ', none'}",
+    )
+
+
+def _may_have_rules(mapped: KnownTopic) -> bool:
+    return mapped.policy is Policy.BALANCED
+
+
+def _rules(constraints: Constraints | None) -> str:
+    texts = () if constraints is None else tuple(rule_texts(constraints))
+    return f", {'; '.join(map(printable, texts))}" if texts else ""
+
+
+def _in_order(
+    changes: Sequence[DesiredChange], known: KnownTopics
+) -> tuple[list[DesiredChange], list[DesiredRefusal]]:
+    """The changes, those of a topic behind the creates of the topics that they name; and what is
+    said of topics for which there is no such place.
+    """
+    there = set(known.mapped)
+    ordered: list[DesiredChange] = []
+    left: Sequence[DesiredChange] = changes
+    while left:
+        later: list[DesiredChange] = []
+        held: set[str] = set()
+        for change in left:
+            topic = change.event.topic
+            if topic in held or not _named_topics(change.event) <= there:
+                held.add(topic)
+                later.append(change)
+            else:
+                there.add(topic)
+                ordered.append(change)
+        if len(later) == len(left):
+            break
+        left = later
+    events = [change.event for change in left]
+    return ordered, [_unnamed(each, there) for each in events if not _named_topics(each) <= there]
+
+
+def _unnamed(event: DesiredEvent, there: Collection[str]) -> DesiredRefusal:
+    """Of a change that names topics that do not come before it."""
+    names = listed(sorted(_named_topics(event).difference(there)))
+    text = (
+        f"its constraints name {names}, which the cluster has not, and the file does not add before"
+        " it; add that topic, or let only one of two topics name the other"
+    )
+    return DesiredRefusal(topic=event.topic, reason=text)
+
+
+def _named_topics(event: DesiredEvent) -> set[str]:
+    rules = event.constraints if isinstance(event, TopicCreate | TopicConstraints) else None
+    return set() if rules is None else {*rules.apart_from, *rules.together_with}
 
 
 def _replication(
@@ -204,6 +292,12 @@ def _faults(topic: DesiredTopic, mapped: KnownTopic) -> Iterator[DesiredRefusal]
             f"has policy {mapped.policy}, and the file says {topic.policy}; a topic keeps its "
             f"policy: write {mapped.policy}, or leave it out",
         )
+    if differs_in_constraints(topic, mapped) and not _may_have_rules(mapped):
+        yield _refusal(
+            topic,
+            f"has policy {mapped.policy}, and the file names constraints; they are for policy "
+            f"{Policy.BALANCED}: leave them out",
+        )
 
 
 def _is_same(topic: DesiredTopic, waits: KnownTopic) -> bool:
@@ -211,13 +305,15 @@ def _is_same(topic: DesiredTopic, waits: KnownTopic) -> bool:
         topic.partitions == waits.partitions
         and topic.replication_factor == waits.replication_factor
         and topic.policy in (None, waits.policy)
+        and not differs_in_constraints(topic, waits)
     )
 
 
 def _other_create(topic: DesiredTopic, waits: KnownTopic) -> str:
+    rules = " and other constraints" if differs_in_constraints(topic, waits) else ""
     return (
         f"waits as {waits.partitions} partitions of {waits.replication_factor} replicas, and the "
-        f"file says {topic.partitions} of {topic.replication_factor}; withdraw that request "
+        f"file says {topic.partitions} of {topic.replication_factor}{rules}; withdraw that request "
         f"(`spu-assigner produce topic-delete --topic {topic.name}`) and run this again"
     )
 

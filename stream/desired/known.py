@@ -72,6 +72,7 @@ def read_known(connection: Connection, cluster_id: str) -> KnownTopics:
                 partitions=each.partitions,
                 replication_factor=each.replication_factor,
                 policy=each.policy,
+                constraints=each.constraints,
             )
             for each in entries
             if each is not None and each.kind is Wait.CREATE
@@ -87,6 +88,7 @@ def _mapped(found: ReplicaMap, replicas: ReplicaLists) -> KnownTopic:
         replication_factor=found.replication_factor,
         policy=found.policy,
         lengths=found.wanted_lengths,
+        constraints=found.constraints,
         short={number: len(row) for number, (row, length) in pairs if len(row) < length},
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from spu_assigner.core.base.constraints import Constraints, given_constraints
 from spu_assigner.core.base.events import Policy
 
 
@@ -17,6 +18,7 @@ class DesiredTopic:
     replication_factor: int
     policy: Policy | None = None  # None: the job's default for a new topic, any for a known one
     config: Mapping[str, str] = field(default_factory=dict)  # Kafka's settings; only compared
+    constraints: Constraints | None = None  # None: none for a new topic, any for a known one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,13 @@ class KnownTopic:
     policy: Policy | None  # None: of a create that named none
     lengths: tuple[int, ...] | None = None  # of each list, where an adopted topic's differ
     short: Mapping[int, int] = field(default_factory=dict)  # replicas of lists that wait for more
+    constraints: Constraints | None = None  # None: no rules of its own
+
+
+def differs_in_constraints(topic: DesiredTopic, known: KnownTopic) -> bool:
+    """Whether a file names other rules than a known topic has."""
+    named = topic.constraints
+    return named is not None and given_constraints(named) != known.constraints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

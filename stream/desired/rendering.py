@@ -8,14 +8,27 @@ an event that was not planned is an error.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import Event, Policy, TopicCreate, TopicGrow, TopicReplication
-from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.core.base.events import (
+    Event,
+    Policy,
+    TopicConstraints,
+    TopicCreate,
+    TopicGrow,
+    TopicReplication,
+)
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.json_lines.lines import (
+    constraints_from_json,
+    constraints_to_json,
+    event_to_json,
+)
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.release import RELEASE
@@ -97,6 +110,9 @@ def _topic_json(topic: DesiredTopic) -> dict[str, Any]:
         "replication_factor": topic.replication_factor,
         "policy": None if topic.policy is None else topic.policy.value,
         "config": dict(topic.config),
+        "constraints": None
+        if topic.constraints is None
+        else json.loads(constraints_to_json(topic.constraints)),
     }
 
 
@@ -129,7 +145,7 @@ def read_desired_plan(path: Path) -> SavedDesiredPlan:
         raise DesiredPlanError(
             f"the plan {reason}; expected what `spu-assigner plan --desired --out` writes"
         ) from reason
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as reason:
+    except (DecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as reason:
         raise DesiredPlanError(
             f"{str(path)!r} is no plan of this release ({type(reason).__name__}: "
             f"{printable(str(reason))[:80]}); expected what `spu-assigner plan --desired --out` "
@@ -138,13 +154,14 @@ def read_desired_plan(path: Path) -> SavedDesiredPlan:
 
 
 def _topic(found: Mapping[str, Any]) -> DesiredTopic:
-    policy = found["policy"]
+    policy, rules = found["policy"], found.get("constraints")
     return DesiredTopic(
         name=_checked(str, found["name"]),
         partitions=_checked(int, found["partitions"]),
         replication_factor=_checked(int, found["replication_factor"]),
         policy=None if policy is None else Policy(policy),
         config={_checked(str, key): _checked(str, each) for key, each in found["config"].items()},
+        constraints=None if rules is None else constraints_from_json(json.dumps(rules)),
     )
 
 
@@ -172,7 +189,7 @@ def require_planned(plan: DesiredPlan, saved: SavedDesiredPlan) -> None:
 def desired_lines(plan: DesiredPlan) -> Iterator[str]:
     """A line for each topic that is not as desired, and the sum."""
     found = plan.found
-    counts = dict.fromkeys(_KINDS, 0)
+    counts: Counter[type[Event]] = Counter()
     for change in found.changes:
         is_create = isinstance(change.event, TopicCreate)
         counts[type(change.event)] += 1
@@ -195,6 +212,7 @@ def desired_lines(plan: DesiredPlan) -> Iterator[str]:
         yield f"= {found.unchanged} topic{'s' if found.unchanged > 1 else ''} as desired"
     parts = [f"{counts[kind]} {what}" for kind, what in _KINDS.items()]
     for count, what in (
+        (counts[TopicConstraints], "to constrain otherwise"),
         (len(found.refused), "that cannot be as desired"),
         (len(found.waiting), "waiting"),
         (len(found.configs), "settings that differ"),

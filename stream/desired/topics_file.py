@@ -8,6 +8,8 @@
         policy: balanced        # optional
         config:                 # optional: Kafka's settings, compared with the topic's
           retention.ms: 86400000
+        constraints:            # optional: as in JSON Lines; {} for none
+          require: ["tier in (ssd, nvme)"]
 
 Rules: a name that is not in this schema is a fault, not a remark: a typing error must not be taken
 for a topic that is as desired. Numbers are decimal. A name that YAML takes for something else
@@ -17,15 +19,20 @@ for a topic that is as desired. Numbers are decimal. A name that YAML takes for 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, is_legal_name
 from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.schemas.errors import LineFault
+from spu_assigner.schemas.json_lines.kinds import path_of
+from spu_assigner.schemas.json_lines.lines import CONSTRAINTS
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.desired.model import DesiredTopic
@@ -35,6 +42,7 @@ SIZE_MAX: Final = 16 * 1024 * 1024  # a hundred thousand topics
 TOPICS_MAX: Final = 100_000
 DEPTH_MAX: Final = 16  # the schema's is 4; what is a little deeper is reported where it stands
 VALUE_LENGTH_MAX: Final = 8_192  # of a setting
+PARTS_MAX: Final = 1_000  # of the constraints of a topic; those that are granted have fewer
 FAULTS_MAX: Final = 100  # that are reported; more help nobody
 SHOWN_MAX: Final = 60  # characters of a value in a message
 POLICIES: Final = tuple(policy for policy in Policy if policy is not Policy.MANUAL)
@@ -163,13 +171,15 @@ class _DesiredReading:
             node,
             path,
             required=("name", "partitions", "replication_factor"),
-            optional=("policy", "config"),
+            optional=("policy", "config", "constraints"),
         )
         name = self._optional(members, "name", path, self._name) or ""
         partitions = self._optional(members, "partitions", path, self._partitions)
         factor = self._optional(members, "replication_factor", path, self._factor)
         policy = self._optional(members, "policy", path, self._policy)
         config = self._optional(members, "config", path, self._config) or {}
+        rules = members.get("constraints")
+        constraints = None if rules is None else self._constraints(rules, path, name, policy)
         if len(self.faults) > before or partitions is None or factor is None:
             return None
         return DesiredTopic(
@@ -178,6 +188,7 @@ class _DesiredReading:
             replication_factor=factor,
             policy=policy,
             config=config,
+            constraints=constraints,
         )
 
     def _optional(
@@ -267,6 +278,45 @@ class _DesiredReading:
                 found[name] = value.value.lower() if is_truth else value.value
         return found
 
+    def _constraints(
+        self, node: Any, path: str, topic: str, policy: Policy | None
+    ) -> Constraints | None:
+        before = len(self.faults)
+        if not _is_small(node):
+            self.fault(
+                _line(node), path, f"has constraints of more than {PARTS_MAX} parts, or deep ones"
+            )
+            return None
+
+        def note(_: LineFault, message: str, field: str) -> None:
+            self.fault(_line_of(node, path_of(field)[1:]), path, message)
+
+        found: Constraints | None = CONSTRAINTS.read("constraints", self._plain(node, path), note)
+        if len(self.faults) > before or found is None:
+            return None
+        fault = constraints_fault(found, topic=topic)
+        if fault is not None:
+            self.fault(_line(node), path, fault)
+        elif found != NO_CONSTRAINTS and policy not in (None, Policy.BALANCED):
+            self.fault(_line(node), path, f"has constraints, which are for {Policy.BALANCED} only")
+        return found
+
+    def _plain(self, node: Any, path: str) -> Any:
+        """What a small node holds, as JSON would; what is no number and not null is a text."""
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(each, path) for each in node.value]
+        if not isinstance(node, yaml.MappingNode):
+            kind = node.tag.removeprefix(_TAG)
+            is_whole = kind == "int" and _WHOLE.fullmatch(node.value.removeprefix("-"))
+            return None if kind == "null" else int(node.value) if is_whole else node.value
+        members: dict[str, Any] = {}
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else _shown(key)
+            if name in members:
+                self.fault(_line(key), path, f"has `{printable(name)}` twice; expected it once")
+            members[name] = self._plain(value, path)
+        return members
+
     def _text(self, node: Any, path: str) -> str | None:
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}str":
             return str(node.value)
@@ -283,6 +333,36 @@ class _DesiredReading:
 
     def _wrong(self, node: Any, path: str, rule: str) -> None:
         self.fault(_line(node), path, f"found {_shown(node)}, {rule}")
+
+
+def _is_small(node: Any) -> bool:
+    """Whether it has few parts and is flat, with all that aliases stand for: even for itself."""
+    level, parts = [node], 0
+    for _ in range(DEPTH_MAX):
+        level = list(islice(chain.from_iterable(map(_children, level)), PARTS_MAX + 1))
+        parts += len(level)
+        if parts > PARTS_MAX:
+            return False
+    return not level
+
+
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, yaml.MappingNode):
+        return (value for _, value in node.value)
+    return node.value if isinstance(node, yaml.SequenceNode) else ()
+
+
+def _line_of(node: Any, path: Sequence[int | str]) -> int:
+    """The line of what a path leads to, as far as it leads."""
+    for key in path:
+        if isinstance(node, yaml.MappingNode):
+            found = next((value for name, value in node.value if name.value == key), None)
+        else:
+            found = node.value[key] if isinstance(node, yaml.SequenceNode) else None
+        if found is None:
+            break
+        node = found
+    return _line(node)
 
 
 def _line(node: Any) -> int:

@@ -53,6 +53,8 @@ MODE_NAMES: Final = {
     Mode.RACK_SCORED: "rendezvous over racks",
     Mode.STRIPED: "kraft: racks in turn, from drawn places, as Kafka 4",
     Mode.DEMAND: "another demand: the lists stay as they were",
+    Mode.CONSTRAINED: "balanced over the SPUs that the constraints permit",
+    Mode.CONSTRAINTS: "other constraints: the lists stay as they were",
 }
 _ORDERS: Final = {
     Order.ID: "by id",
@@ -104,7 +106,7 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
             lines += _striped(decision, decision.step)
         elif reason.mode in CHANGES:
             lines += _changed(decision)
-        elif reason.mode is Mode.BALANCED:
+        elif reason.mode in (Mode.BALANCED, Mode.CONSTRAINED):
             lines += _balanced(decision, reason)
         elif reason.start_index is not None:
             lines.append(
@@ -119,6 +121,7 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
             f"not in the ring either: {decision.absent_unnamed} SPUs offline, leaving or saturated "
             "whose names the outputs do not contain"
         )
+    lines += [f"rule {rule}" for rule in decision.rules]
     if decision.recomputed:
         lines.append("repeated for this answer: the same comes out")
     return lines + [f"not known: {each}" for each in decision.unknown]

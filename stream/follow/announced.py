@@ -140,6 +140,7 @@ class AnnouncedOfCluster:
                 capacity=spu.capacity,
                 labels=labels,
                 resources=dict(spu.resources),
+                taints=spu.taints,
             ),
             place=self._origin,
         )
@@ -157,6 +158,7 @@ class AnnouncedOfCluster:
                 capacity=capacity,
                 labels=labels,
                 resources=dict(join.resources or {}),
+                taints=join.taints,
             )
         return Announced(
             online=isinstance(event, SpuJoined),

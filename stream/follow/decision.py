@@ -22,10 +22,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from spu_assigner.core.base.constraints import Taint
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import RACK_LENGTH_MAX, default_capacity
 
@@ -44,6 +45,7 @@ class Described:
     capacity: int
     labels: Mapping[str, str]
     resources: Mapping[str, int] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,7 @@ def decide(
                     capacity=described.capacity,
                     labels=described.labels,
                     resources=described.resources or None,
+                    taints=described.taints,
                 )
             )
     wanted = [
@@ -276,7 +279,9 @@ def _described(
         cores=cores,
         capacity=default_capacity(cores) if capacity is None else capacity,
         labels={**({} if before is None else before.labels), LABEL: options.kafka_cluster},
-        resources={} if before is None else before.resources,  # Somebody else names them.
+        # Somebody else names these.
+        resources={} if before is None else before.resources,
+        taints=() if before is None else before.taints,
     )
 
 
@@ -289,4 +294,6 @@ def _digest(described: Described) -> str:
     content: list[Any] = [described.rack, described.cores, described.capacity, labels]
     if described.resources:
         content.append(sorted(described.resources.items()))
+    if described.taints:
+        content.append([astuple(taint) for taint in sorted(described.taints)])
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]

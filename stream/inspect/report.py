@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import Order, Wait, Waiting
@@ -46,7 +47,7 @@ class SpuCounts:
     total: int
     online: int  # the saturated and the cordoned ones included
     saturated: int  # online, but without a free slot: not in the ring
-    cordoned: int  # online, but taking no new replicas: not in the ring either
+    cordoned: int  # online, but taking no new replicas, by an order or a taint: likewise
     leaving: int  # decommissioned, and some list still holds them
     offline: int
 
@@ -57,7 +58,7 @@ class SpuLoad:
 
     spu_id: int
     rack: str | None
-    state: str  # online, saturated, cordoned, leaving, offline
+    state: str  # online, saturated, cordoned (or tainted so), leaving, offline
     capacity: int
     replicas: int
     share_used: float | None  # of its capacity; None: it has none
@@ -71,6 +72,7 @@ class SpuLoad:
     demoted: bool
     resources: Mapping[str, int] = field(default_factory=dict)  # what it has beside slots,
     resources_used: Mapping[str, int] = field(default_factory=dict)  # and what is used of each
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,7 @@ class TopicSummary:
     pinned: bool  # a rebalance leaves it where it is
     demand: Mapping[str, int]  # of resources, for each replica
     leader_demand: Mapping[str, int]  # for a leader, where it needs another amount
+    constraints: Constraints | None  # None: no rules of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +236,7 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
     for spu, replicas, led in zip(spus, counts, leaders, strict=True):
         if spu.online:
             condition = "online" if spu.spu_id in members else "saturated"
-            condition = "cordoned" if spu.cordoned else condition
+            condition = "cordoned" if spu.is_closed else condition
         else:
             condition = "leaving" if spu.leaving else "offline"
         fair = replicas_online * spu.capacity / capacity_online if capacity_online else 0.0
@@ -255,6 +258,7 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
                 demoted=spu.demoted,
                 resources=dict(spu.resources),
                 resources_used=dict(sorted(state.resource_use.of(spu.spu_id).items())),
+                taints=spu.taints,
             )
         )
     return tuple(loads)
@@ -316,6 +320,7 @@ def topic_summary(state: ClusterState, name: str) -> TopicSummary:
         pinned=topic.pinned,
         demand={} if topic.need is None else dict(topic.need.demand),
         leader_demand={} if topic.need is None else dict(topic.need.leader_demand),
+        constraints=topic.constraints,
     )
 
 

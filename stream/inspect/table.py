@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from rich import box
 from rich.table import Table
 from rich.text import Text
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.inspect.checkpoint_reading import Inspection
 from spu_assigner.stream.inspect.report import (
     ClusterDetail,
@@ -51,6 +53,7 @@ _SPUS: Final[Columns] = {
     "#cores": "cores",
 }
 _RESOURCES: Final[Columns] = {"resources used": lambda each: ", ".join(_used(each)) or None}
+_TAINTS: Final[Columns] = {"taints": lambda each: ", ".join(map(taint_text, each.taints)) or None}
 _TOPICS: Final[Columns] = {
     "topic": "topic",
     "policy": "policy",
@@ -150,7 +153,13 @@ def _cluster(cluster: ClusterReport) -> Text:
 def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
     yield _table("racks", detail.racks, _RACKS)
     has_resources = any(each.resources or each.resources_used for each in detail.spus)
-    yield _table("SPUs", detail.spus, {**_SPUS, **_RESOURCES} if has_resources else _SPUS)
+    has_taints = any(each.taints for each in detail.spus)
+    columns = {
+        **_SPUS,
+        **(_RESOURCES if has_resources else {}),
+        **(_TAINTS if has_taints else {}),
+    }
+    yield _table("SPUs", detail.spus, columns)
     yield _table("topics", detail.topics, _TOPICS)
     if detail.waiting:
         yield _table("waiting", detail.waiting, _WAITING)
@@ -171,6 +180,7 @@ def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterato
             "revision": f"{about.revision}",
             "created by": f"event hash {about.created_by}{changed}",
             **({"demand": _demand(about)} if about.demand or about.leader_demand else {}),
+            **({"constraints": _rules(about.constraints)} if about.constraints else {}),
             "lists": f"{about.partitions} of {about.replication_factor} replicas asked for{short}",
         }
         yield Text("\n").append(_lines(lines))
@@ -199,6 +209,10 @@ def _demand(about: TopicSummary) -> str:
     of_leaders = (f"{name} {amount}" for name, amount in about.leader_demand.items())
     leaders = ", ".join(of_leaders)
     return (", ".join(pairs) or "nothing") + (f"; a leader {leaders}" if leaders else "")
+
+
+def _rules(constraints: Constraints) -> str:
+    return "; ".join(rule_texts(constraints))
 
 
 def _lines(lines: Mapping[str, str]) -> Text:

@@ -7,7 +7,7 @@ again with the first fault fixed. What is legal but probably not intended is fou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Final, TypeGuard, get_args
@@ -24,6 +24,7 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
     TopicDemand,
@@ -51,10 +52,14 @@ from spu_assigner.core.policies.manual_lists import (
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.json_lines.json_object import lenient_members
+from spu_assigner.stream.common.rule_texts import taint_text
+from spu_assigner.stream.lint.constraint_checks import contradiction_of, names_unknown_topic
 from spu_assigner.stream.lint.findings import FindingCollector
 from spu_assigner.stream.lint.json_positions import Path, Places, field_of
 from spu_assigner.stream.lint.refusals import (
+    FIXES,
     Refusal,
+    place_of,
     refusal_of,
     refusal_of_factor,
     refusal_of_grow,
@@ -62,52 +67,6 @@ from spu_assigner.stream.lint.refusals import (
 )
 from spu_assigner.stream.lint.rules import name_of, rules
 
-# The field that a refusal is about; and the legal values that the event is decided with again.
-_FIELDS: Final[Mapping[Code, str]] = {
-    Code.INVALID_PARTITIONS: "partitions",
-    Code.INVALID_REPLICATION_FACTOR: "replication_factor",
-    Code.INVALID_START_INDEX: "start_index",
-    Code.INVALID_SHIFT: "shift",
-    Code.INVALID_REPLICAS: "policy",
-    Code.INVALID_SPU_ID: "spu_id",
-    Code.INVALID_CORES: "cores",
-    Code.INVALID_CAPACITY: "capacity",
-    Code.INVALID_RACK: "rack",
-    Code.INVALID_MAX_MOVES: "max_moves",
-    Code.INVALID_MAX_BYTES: "max_bytes",
-    Code.INVALID_BAND_PERCENT: "band_percent",
-    Code.MAP_TOO_LARGE: "partitions",
-    Code.RESERVED_NAME: "topic",
-    Code.TOPIC_EXISTS: "topic",
-    Code.TOPIC_UNKNOWN: "topic",
-    Code.MANUAL_TOPIC: "topic",
-    Code.SPU_UNKNOWN: "spu_id",
-    Code.SPU_UNCHANGED: "spu_id",
-    Code.INSUFFICIENT_SPUS: "replication_factor",
-    Code.INSUFFICIENT_CAPACITY: "replication_factor",
-    Code.RACKS_INCOMPLETE: "policy",
-    Code.TOO_MANY_SPUS: "spu_id",
-    Code.TOO_MANY_WAITING: "on_shortage",
-    Code.INVALID_RESOURCES: "resources",
-    Code.INVALID_DEMAND: "demand",
-    Code.UNKNOWN_RESOURCE: "demand",
-}
-_FIXED: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
-    Code.INVALID_PARTITIONS: [{"partitions": 1}],
-    Code.INVALID_REPLICATION_FACTOR: [{"replication_factor": 1}],
-    Code.INVALID_START_INDEX: [{"start_index": 0}, {"start_index": None}],
-    Code.INVALID_SHIFT: [{"shift": None}],
-    Code.INVALID_SPU_ID: [{"spu_id": 0}],
-    Code.INVALID_CORES: [{"cores": 1}],
-    Code.INVALID_CAPACITY: [{"capacity": None}],
-    Code.INVALID_RACK: [{"rack": None}],
-    Code.INVALID_MAX_MOVES: [{"max_moves": 0}],
-    Code.INVALID_MAX_BYTES: [{"max_bytes": None}],
-    Code.INVALID_BAND_PERCENT: [{"band_percent": None}],
-    Code.INVALID_RESOURCES: [{"resources": None}],
-    Code.INVALID_DEMAND: [{"demand": {}, "leader_demand": None}],
-    Code.UNKNOWN_RESOURCE: [{"demand": {}, "leader_demand": None}],
-}
 OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS)  # the last of what is refused before
 # Refused unless the SPU is known:
 _OF_KNOWN: Final = (SpuLeft, SpuCordon, SpuUncordon, SpuDemote, SpuUndemote)
@@ -184,7 +143,8 @@ class EventLint:
             return
         cluster.ids[event.event_id] = self.line, content
         refusal = refusal_of(event, records)
-        is_certain = refusal is not None and self._report_refused(refusal)
+        can_be_met = self._report_contradictions(event, refusal)
+        is_certain = refusal is not None and self._report_refused(refusal, can_be_met=can_be_met)
         cluster.begins |= isinstance(event, SpuJoined)
         match event:
             case SpuJoined() if refusal is None:
@@ -196,7 +156,9 @@ class EventLint:
                 topics = self.cluster.topics
                 topics[event.topic] = TopicLine(line=self.line)
                 self.cluster.names.setdefault(event.topic.replace(".", "_"), event.topic)
-            case TopicDelete() | TopicRelease() | TopicGrow() | TopicReplication() | TopicDemand():
+            case TopicDelete() | TopicRelease() | TopicGrow() | TopicReplication():
+                self._note_later(event)
+            case TopicDemand() | TopicConstraints():
                 self._note_later(event)
             case _:
                 pass
@@ -227,11 +189,25 @@ class EventLint:
             said = f"line {line} has the same id and other content; this event is skipped"
             self.report("event-id-reused", said, "event_id")
 
-    def _report_refused(self, first: Refusal) -> bool:
-        """Report all that is wrong; returns whether no earlier event could make it acceptable."""
-        event, is_certain = self.event, False
+    def _report_contradictions(self, event: Event, refusal: Refusal | None) -> bool:
+        """What contradicts itself in constraints; returns whether that is nothing."""
+        found = contradiction_of(event, self.cluster.state, refusal)
+        if found is not None:
+            rule, path, message = found
+            self.report(rule, message, field_of(path), path)
+        return found is None
+
+    def _report_refused(self, first: Refusal, *, can_be_met: bool) -> bool:
+        """Report all that is wrong; returns whether no earlier event could make it acceptable.
+
+        Args:
+            can_be_met: whether no contradiction of its constraints was reported.
+        """
+        event, is_certain = self.event, not can_be_met
         for code, message in self._refusals(first):
             rule = name_of(code)
+            if code is Code.UNSATISFIABLE and not can_be_met:
+                continue
             if isinstance(event, TopicAdopted) and _is_of_lists(code):
                 is_certain |= self._report_adopted_lists(event)
                 continue
@@ -242,8 +218,13 @@ class EventLint:
                 continue
             if isinstance(event, TopicGrow) and code is Code.INVALID_PARTITIONS:
                 rule = rule if refusal_of_grow(event.partitions) else "not-more"
+            if code is Code.INVALID_CONSTRAINTS and names_unknown_topic(
+                event, self.cluster.state, self.cluster.default_policy
+            ):
+                rule = "unknown-constraint-topic"
             is_certain |= not rules()[rule].by_history
-            self.report(rule, message + self._hint(code), _FIELDS.get(code, ""))
+            field, path = place_of(code, message)
+            self.report(rule, message + self._hint(code), field, path)
             if _is_manual(event) and code in OF_NAMES:  # The core has not read the lists.
                 is_certain |= self._report_lists(event.replicas)
             if isinstance(event, TopicAdopted) and code in OF_NAMES:
@@ -258,7 +239,7 @@ class EventLint:
         refusal: Refusal | None = first
         while refusal is not None:
             code = refusal[0]
-            fixes = () if isinstance(event, TopicAdopted) else _FIXED.get(code, ())
+            fixes = () if isinstance(event, TopicAdopted) else FIXES.get(code, ())
             if not tried[code] and (refusal is first or fixes or isinstance(event, TopicCreate)):
                 yield refusal
             if tried[code] == len(fixes):
@@ -332,6 +313,7 @@ class EventLint:
             "capacity": known.capacity != default_capacity(known.cores) and event.capacity is None,
             "labels": bool(known.labels) and not event.labels,
             "resources": bool(known.resources) and not event.resources,
+            "taints": bool(known.taints) and not event.taints,
         }
         if not any(is_lost.values()):
             return
@@ -340,6 +322,7 @@ class EventLint:
         for name in (name for name, lost in is_lost.items() if lost and name not in given):
             value = getattr(known, name)
             value = dict(value) if name in ("labels", "resources") else value
+            value = ", ".join(map(taint_text, value)) if name == "taints" else value
             self.report("field-lost", f"left out, so the {value!r} of line {line} is lost", name)
 
     def _note_create(
@@ -365,7 +348,13 @@ class EventLint:
             self.report("colliding-names", said, "topic")
 
     def _note_later(
-        self, event: TopicDelete | TopicRelease | TopicGrow | TopicReplication | TopicDemand
+        self,
+        event: TopicDelete
+        | TopicRelease
+        | TopicGrow
+        | TopicReplication
+        | TopicDemand
+        | TopicConstraints,
     ) -> None:
         """What ends a topic, or changes one that is there."""
         topics, names = self.cluster.topics, self.cluster.names

@@ -14,11 +14,12 @@ from spu_assigner.core.base.records import Wait
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import LineError, LineFault
 from spu_assigner.schemas.json_lines.json_object import lenient_members
+from spu_assigner.schemas.json_lines.kinds import path_of
 from spu_assigner.schemas.json_lines.lines import event_of_members
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from spu_assigner.stream.lint.event_checks import Cluster, EventLint
 from spu_assigner.stream.lint.findings import FindingCollector, LintReport
-from spu_assigner.stream.lint.json_positions import Places
+from spu_assigner.stream.lint.json_positions import Path, Places
 from spu_assigner.stream.lint.rules import name_of
 
 FAULTS_MAX: Final = 1_000  # of one line
@@ -80,7 +81,9 @@ class EventLinter:
         except UnicodeDecodeError:  # The fault knows its position.
             places = None
         labels, dot, label = error.field.partition(".")  # There may be dots in a label.
-        path = (labels, label) if dot and labels in _OBJECTS else (error.field,)
+        path: Path = (labels, label) if dot and labels in _OBJECTS else (error.field,)
+        if error.field.startswith(("taints[", "constraints.")):
+            path = path_of(error.field)
         self._found.report(
             name_of(error.fault),
             error.message,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any, Final
 
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     Event,
@@ -17,8 +20,63 @@ from spu_assigner.core.base.events import (
 from spu_assigner.core.base.records import Record, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.json_lines.kinds import path_of
+from spu_assigner.stream.lint.json_positions import Path
 
 Refusal = tuple[Code, str]
+
+# The field that a refusal is about; and the legal values that the event is decided with again.
+_FIELDS: Final[Mapping[Code, str]] = {
+    Code.INVALID_PARTITIONS: "partitions",
+    Code.INVALID_REPLICATION_FACTOR: "replication_factor",
+    Code.INVALID_START_INDEX: "start_index",
+    Code.INVALID_SHIFT: "shift",
+    Code.INVALID_REPLICAS: "policy",
+    Code.INVALID_SPU_ID: "spu_id",
+    Code.INVALID_CORES: "cores",
+    Code.INVALID_CAPACITY: "capacity",
+    Code.INVALID_RACK: "rack",
+    Code.INVALID_MAX_MOVES: "max_moves",
+    Code.INVALID_MAX_BYTES: "max_bytes",
+    Code.INVALID_BAND_PERCENT: "band_percent",
+    Code.MAP_TOO_LARGE: "partitions",
+    Code.RESERVED_NAME: "topic",
+    Code.TOPIC_EXISTS: "topic",
+    Code.TOPIC_UNKNOWN: "topic",
+    Code.MANUAL_TOPIC: "topic",
+    Code.SPU_UNKNOWN: "spu_id",
+    Code.SPU_UNCHANGED: "spu_id",
+    Code.INSUFFICIENT_SPUS: "replication_factor",
+    Code.INSUFFICIENT_CAPACITY: "replication_factor",
+    Code.RACKS_INCOMPLETE: "policy",
+    Code.TOO_MANY_SPUS: "spu_id",
+    Code.TOO_MANY_WAITING: "on_shortage",
+    Code.INVALID_RESOURCES: "resources",
+    Code.INVALID_DEMAND: "demand",
+    Code.UNKNOWN_RESOURCE: "demand",
+    Code.INVALID_TAINTS: "taints",
+    Code.INVALID_CONSTRAINTS: "constraints",
+    Code.UNSATISFIABLE: "constraints",
+}
+FIXES: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
+    Code.INVALID_PARTITIONS: [{"partitions": 1}],
+    Code.INVALID_REPLICATION_FACTOR: [{"replication_factor": 1}],
+    Code.INVALID_START_INDEX: [{"start_index": 0}, {"start_index": None}],
+    Code.INVALID_SHIFT: [{"shift": None}],
+    Code.INVALID_SPU_ID: [{"spu_id": 0}],
+    Code.INVALID_CORES: [{"cores": 1}],
+    Code.INVALID_CAPACITY: [{"capacity": None}],
+    Code.INVALID_RACK: [{"rack": None}],
+    Code.INVALID_MAX_MOVES: [{"max_moves": 0}],
+    Code.INVALID_MAX_BYTES: [{"max_bytes": None}],
+    Code.INVALID_BAND_PERCENT: [{"band_percent": None}],
+    Code.INVALID_RESOURCES: [{"resources": None}],
+    Code.INVALID_DEMAND: [{"demand": {}, "leader_demand": None}],
+    Code.UNKNOWN_RESOURCE: [{"demand": {}, "leader_demand": None}],
+    Code.INVALID_TAINTS: [{"taints": ()}],
+    Code.INVALID_CONSTRAINTS: [{"constraints": NO_CONSTRAINTS}],
+    Code.UNSATISFIABLE: [{"constraints": NO_CONSTRAINTS}],
+}
 
 
 def refusal_of(event: Event, records: Sequence[Record]) -> Refusal | None:
@@ -34,6 +92,13 @@ def refusal_of(event: Event, records: Sequence[Record]) -> Refusal | None:
             case _:
                 pass
     return None
+
+
+def place_of(code: Code, message: str) -> tuple[str, Path]:
+    """The field that a refusal is about, and the way there: inside it, if the message says so."""
+    field = _FIELDS.get(code, "")
+    found = re.match(rf"{field}[][.\w]+", message) if field in ("taints", "constraints") else None
+    return (field, (field,)) if found is None else (found[0], path_of(found[0]))
 
 
 @cache

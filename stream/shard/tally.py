@@ -29,6 +29,7 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
     TopicDemand,
@@ -52,6 +53,7 @@ class RequestKind(StrEnum):
     GROW = "grow"
     REPLICATION = "replication"
     DEMAND = "demand"
+    CONSTRAINTS = "constraints"
     REBALANCE = "rebalance"
     JOIN = "join"
     LEAVE = "leave"
@@ -70,6 +72,7 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
     TopicGrow: RequestKind.GROW,
     TopicReplication: RequestKind.REPLICATION,
     TopicDemand: RequestKind.DEMAND,
+    TopicConstraints: RequestKind.CONSTRAINTS,
     ClusterRebalance: RequestKind.REBALANCE,
     SpuJoined: RequestKind.JOIN,
     SpuLeft: RequestKind.LEAVE,

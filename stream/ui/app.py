@@ -26,6 +26,7 @@ from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
+from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.explain.rendering import decision_lines
 from spu_assigner.stream.inspect.plot import bars, foreign, style
 from spu_assigner.stream.inspect.report import (
@@ -83,6 +84,7 @@ def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
     app.jinja_options = {"finalize": foreign, "trim_blocks": True, "lstrip_blocks": True}
     app.jinja_env.filters.update(number=_number, share=_share, moment=_moment)
     app.jinja_env.filters.update(size=_size, duration=duration_text)
+    app.jinja_env.filters.update(taint=taint_text, rules=rule_texts)
     app.jinja_env.globals.update(link=_link, lines_of=decision_lines, order_names=ORDER_NAMES)
     _Pages(app, live)
     app.register_error_handler(Exception, _fault)

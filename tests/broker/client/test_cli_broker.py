@@ -257,6 +257,38 @@ def test_resources_are_named_obeyed_and_measured_again(job: list[str]) -> None:
     assert "'disk_bytes=much' is no amount of a resource; expected such as" in done.stderr
 
 
+def test_taints_and_constraints_are_named_obeyed_and_changed(
+    job: list[str], tmp_path: Path
+) -> None:
+    """From the command to the map, the refusal and the violation."""
+    named = ("--cluster", "ruled", WAIT, *job)
+    join_one = ["produce", "spu-joined", "--spu-id"]
+    for spu_id, tier in enumerate(("ssd", "ssd", "hdd")):
+        assert call(*join_one, str(spu_id), "--label", f"tier={tier}", *named).returncode == 0
+    done = call(*join_one, "3", "--label", "tier=ssd", "--taint", "pool=pay:evict", *named)
+    assert "SPU 3 cordoned" in done.stdout
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"require":["tier in (ssd)"]}', encoding="utf-8")
+    create = ["produce", "topic-create", "--partitions", "2", "--replication-factor"]
+    done = call(*create, "2", "--topic", "t", "--constraints", str(rules), *named)
+    assert done.returncode == 0
+    rows = [line.split("  ")[-1] for line in done.stdout.splitlines() if "[" in line]
+    assert sorted(rows) == ["[0, 1]", "[1, 0]"]
+    done = call(*create, "3", "--topic", "u", "--constraints", str(rules), *named)
+    assert done.returncode == 1
+    assert "rejected UNSATISFIABLE" in done.stdout
+    tolerates = '{"require":["tier = ssd"],"tolerations":[{"key":"pool"}]}'
+    change = ["produce", "topic-constraints", "--topic", "t", "--constraints"]
+    done = call(*change, tolerates, *named)
+    assert (done.returncode, "revision 2" in done.stdout) == (0, True)
+    done = call("produce", "topic-replication", "--topic", "t", "--replication-factor", "3", *named)
+    rows = [line.split("  ")[-1] for line in done.stdout.splitlines() if "[" in line]
+    assert [sorted(json.loads(row)) for row in rows] == [[0, 1, 3]] * 2
+    done = call(*change, '{"require":["tier = hdd"]}', *named)
+    assert done.returncode == 0
+    assert "status  ruled/t  violated" in done.stdout
+
+
 @pytest.mark.smoke
 def test_a_cordon_and_a_demotion_are_answered_and_obeyed(job: list[str]) -> None:
     """One takes nothing new, the other leads nothing; said twice, nothing changes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
@@ -15,6 +16,7 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
     TopicDemand,
@@ -79,6 +81,13 @@ class Events:
 
     def demand(self, topic: str = "t", **given: Any) -> TopicDemand:
         return TopicDemand(**self._common(given), topic=topic, **given)
+
+    def constraints(
+        self, topic: str = "t", constraints: Constraints = NO_CONSTRAINTS, **given: Any
+    ) -> TopicConstraints:
+        return TopicConstraints(
+            **self._common(given), topic=topic, constraints=constraints, **given
+        )
 
     def replication(
         self, topic: str = "t", replication_factor: int = 2, **given: Any

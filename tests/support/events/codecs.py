@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 from hypothesis import strategies as st
@@ -72,6 +72,10 @@ def built(cls: type, number: Any = COUNT, **given: Any) -> st.SearchStrategy[Any
     def of(hint: Any) -> st.SearchStrategy[Any]:
         if NoneType in get_args(hint):
             return st.none() | of(get_args(hint)[0])
+        if get_origin(hint) is tuple:
+            return st.lists(of(get_args(hint)[0]), max_size=3).map(tuple)
+        if is_dataclass(hint):
+            return built(hint, INT32)
         return by_type[hint] if hint in by_type else st.sampled_from(hint)
 
     hints = get_type_hints(cls)

@@ -11,13 +11,14 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 import fastavro
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import (
@@ -70,6 +71,7 @@ _CREATE: Final[dict[str, bytes]] = {
     "on_shortage": b"\x00",
     "demand": b"\x00",
     "leader_demand": b"\x00",
+    "constraints": b"\x00",
 }
 _JOIN: Final[dict[str, bytes]] = {
     "event_id": text_bytes("e"),
@@ -81,11 +83,13 @@ _JOIN: Final[dict[str, bytes]] = {
     "capacity": b"\x00",
     "labels": b"\x00",
     "resources": b"\x00",
+    "taints": b"\x00",
 }
-CREATE_HEADER: Final = encode_event(Events().create(demand={"disk_bytes": 1}))[:5]
-JOIN_HEADER: Final = encode_event(Events().join(resources={"disk_bytes": 1}))[:5]
+_TAINT: Final = Taint("k", "", TaintEffect.EVICT)
+CREATE_HEADER: Final = encode_event(Events().create(constraints=NO_CONSTRAINTS))[:5]
+JOIN_HEADER: Final = encode_event(Events().join(taints=(_TAINT,)))[:5]
 HUGE: Final = long_bytes(2**40)
-_FLUVIO, _KAFKA = b"\x02\x00", b"\x02\x02"  # policies
+_FLUVIO, _KAFKA, _BALANCED = b"\x02\x00", b"\x02\x02", b"\x02\x08"  # policies
 _EMPTY_LIST: Final = b"\x00\x00"  # a manual list with id 0 and no replicas
 
 
@@ -245,7 +249,7 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
         "replicas",
         _block(-(2**63)),
     ),
-    ("bytes; 4 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
+    ("bytes; 5 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
     ("a block has -1 bytes", "a block of -1 bytes: an endless loop", "replicas", b"\x02\x01\x01"),
     (
         "size says",
@@ -255,7 +259,47 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
     ),
     ("", "a block that never ends: the end is missing", "replicas", b"\x02\x02\x00\x02\x06"),
 ]
+
+
+def _taint(key: str, value: str = "", effect: int = 0) -> bytes:
+    return text_bytes(key) + text_bytes(value) + long_bytes(effect)
+
+
+_RULES: Final = tuple(field.name for field in fields(Constraints))
+
+
+def _constraints(**entries: list[bytes] | bytes) -> bytes:
+    """Constraints as a field that may be null; a list is of the entries of a rule's kind."""
+    kinds = (entries.get(name, []) for name in _RULES)
+    return b"\x02" + b"".join(
+        kind if isinstance(kind, bytes) else array_bytes(kind) for kind in kinds
+    )
+
+
+_BROKEN_CONSTRAINTS: Final[list[tuple[str, str, bytes]]] = [
+    ("1099511627776 items", "rules of 2^40 items: much memory", _constraints(require=HUGE)),
+    ("no UTF-8", "a selector of no UTF-8: half a letter", _constraints(forbid=[b"\x04\xc3\x28"])),
+    (
+        "int is 2147483648",
+        "a weight of 2^31: no int",
+        _constraints(prefer=[text_bytes("a") + long_bytes(2**31)]),
+    ),
+    (
+        "branch is 2",
+        "a toleration's branch beyond: out of range",
+        _constraints(tolerations=[text_bytes("a") + long_bytes(2)]),
+    ),
+]
 _BROKEN_JOINS: Final[list[tuple[Any, ...]]] = [
+    (
+        _BAD,
+        "an enum's index is 3",
+        "a taint with an effect of tomorrow: who would know what it keeps away",
+        "taints",
+        array_bytes([_taint("k", effect=3)]),
+    ),
+    (_BAD, "index is -1", "a negative effect: from the end", "taints", b"\x02\x02k\x00\x01\x00"),
+    (_BAD, "1099511627776 items", "taints of 2^40 items: much memory", "taints", HUGE),
     (_BAD, "int is 9223372036854775807", "an SPU id of 64 bits: no int", "spu_id", _MOST),
     (_BAD, "1099511627776 items", "labels of 2^40 items: much memory", "labels", b"\x02" + HUGE),
     (
@@ -291,6 +335,10 @@ _BODIES: Final = [
     *(
         _dead(C.UNDECODABLE, says, name, create(**{field: value}))
         for says, name, field, value in _BROKEN_CREATES
+    ),
+    *(
+        _dead(C.UNDECODABLE, says, name, create(constraints=value))
+        for says, name, value in _BROKEN_CONSTRAINTS
     ),
     *(
         _dead(letter, says, name, join(**{field: value}), topic=SPU_EVENTS)
@@ -387,7 +435,53 @@ _BAD_AMOUNTS: Final[list[tuple[str, bytes]]] = [
     ("with an escape sequence: it clears the terminal of who reads", _amounts(("\x1b[2J", 1))),
     ("with a name of 60,000 characters: it is kept with the topic", _amounts(("r" * 60_000, 1))),
 ]
+_BAD_TAINTS: Final[list[tuple[str, list[bytes]]]] = [
+    ("of 17: one too many", [_taint(f"k{number}") for number in range(17)]),
+    ("without a key: nothing to tolerate", [_taint("")]),
+    ("with a key of 60,000 characters: it is kept with the SPU", [_taint("k" * 60_000)]),
+    ("with a value of 257 characters: one too many", [_taint("k", "v" * 257)]),
+    ("twice with one effect: which value holds", [_taint("k", "a"), _taint("k", "b")]),
+]
+_BAD_CONSTRAINTS: Final[list[tuple[str, str, list[bytes]]]] = [
+    ("an empty selector: all SPUs, or none", "require", [text_bytes("")]),
+    ("half a selector: cut", "require", [text_bytes("tier in (ssd")]),
+    ("a selector of another language: read in two ways", "forbid", [text_bytes("tier > 3")]),
+    ("1,000 spaces: slow if looked at again and again", "leaders", [text_bytes(" " * 1_000)]),
+    ("a selector of 60,000 conditions: no end", "require", [text_bytes("a," * 30_000 + "a")]),
+    ("an escape sequence: it clears a terminal", "forbid", [text_bytes("\x1b[2J x")]),
+    ("17 selectors: one too many", "require", [text_bytes("a")] * 17),
+    ("30,000 selectors: much work", "require", [text_bytes("a")] * 30_000),
+    ("a weight of 0: no preference", "prefer", [text_bytes("a") + b"\x00"]),
+    ("a weight of -2^31: over all others", "prefer", [text_bytes("a") + long_bytes(-(2**31))]),
+    ("at most 0 of a list: none fits", "spread", [text_bytes("a") + b"\x02\x00"]),
+    ("at most -1 of a list: likewise", "spread", [text_bytes("a") + b"\x02\x01"]),
+    ("a level twice: which one holds", "spread", [text_bytes("a") + b"\x00"] * 2),
+    ("five levels: one too many", "spread", [text_bytes(x) + b"\x00" for x in "abcde"]),
+    ("a toleration of nothing: of everything", "tolerations", [b"\x00\x00"]),
+    ("a topic apart from itself: nowhere", "apart_from", [text_bytes("t")]),
+    ("a topic that climbs: a file", "together_with", [text_bytes("../t")]),
+    ("a topic that is not there: of tomorrow", "together_with", [text_bytes("u")]),
+]
 _NUMBERS: Final = [
+    *(
+        _ignored(f"taints {what}", Code.INVALID_TAINTS, taints=array_bytes(entries))
+        for what, entries in _BAD_TAINTS
+    ),
+    *(
+        _rejected(
+            f"in constraints {what}",
+            Code.INVALID_CONSTRAINTS,
+            policy=_BALANCED,
+            constraints=_constraints(**{name: entries}),
+        )
+        for what, name, entries in _BAD_CONSTRAINTS
+    ),
+    _rejected(
+        "constraints of another policy: it would pass them over",
+        Code.INVALID_CONSTRAINTS,
+        policy=_KAFKA,
+        constraints=_constraints(require=[text_bytes("a")]),
+    ),
     *(
         _ignored(f"resources {what}", Code.INVALID_RESOURCES, resources=raw)
         for what, raw in _BAD_AMOUNTS
@@ -543,6 +637,31 @@ _BROKEN_MEMBERS: Final[list[tuple[Any, ...]]] = [
     ("found NaN", "NaN: no JSON", b'"start_index":NaN'),
     ("found -Infinity", "-Infinity: no JSON", b'"start_index":-Infinity'),
     ("found 1e999", "1e999: an infinite float", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
+    (
+        "expected a list of texts",
+        "a text for rules: its letters",
+        b'"constraints":{"require":"ab"}',
+    ),
+    (
+        "half a surrogate pair",
+        "half a pair in a rule: no UTF-8",
+        rb'"constraints":{"forbid":["\ud800"]}',
+    ),
+    (
+        "constraints is a list",
+        "constraints 900 deep: it is read",
+        b'"constraints":' + b"[" * 900 + b"]" * 900,
+    ),
+    (
+        '"require" is given more than once',
+        "rules twice: the first would be lost",
+        b'"constraints":{"require":["a"],"require":[]}',
+    ),
+    (
+        "constraints.prefer[0].weight is true",
+        "true for a weight: an int to Python",
+        b'"constraints":{"prefer":[{"select":"a","weight":true}]}',
+    ),
     ("partitions is true", "true for 1: a bool is an int to Python", b'"partitions":true'),
     ("2.0", "2.0 for 2: no whole number", b'"partitions":2.0'),
 ]
@@ -553,6 +672,11 @@ _ANSWERED: Final[list[tuple[Any, ...]]] = [
         b'"replicas":[' + b"[]," * 2_700_000 + b"[]]",
     ),
     (Code.INVALID_PARTITIONS, "4,000 digits: an integer", b'"partitions":1' + b"0" * 4_000),
+    (
+        Code.INVALID_CONSTRAINTS,
+        "10,000 rules: much work",
+        b'"constraints":{"require":[' + b'"a",' * 10_000 + b'"a"]}',
+    ),
     (Code.MANUAL_INVALID_SPU, "true for SPU 1: an int", b'"replicas":[{"id":0,"replicas":[true]}]'),
 ]
 LINES: Final = [

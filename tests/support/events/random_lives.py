@@ -6,10 +6,19 @@ that few are wasted. The same seed gives the same life.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
+from spu_assigner.core.base.constraints import (
+    Constraints,
+    Preference,
+    SpreadLevel,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
@@ -23,6 +32,7 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
     TopicDemand,
@@ -30,13 +40,15 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
+from spu_assigner.schemas.json_lines.lines import event_to_json
 
 CLUSTER: Final = "c1"
 # The oracle places these.
 MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.RENDEZVOUS)
 OTHERS: Final = (Policy.BALANCED, Policy.BALANCED, Policy.KRAFT)
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
-RESOURCE_LIVES: Final = 4  # of so many lives one is of topics that need resources
+RESOURCE_LIVES: Final = 4  # of so many lives one is of topics that need resources,
+RULED_LIVE: Final = 3  # and one of taints and constraints: seeds that leave this remainder
 # u: capacity or rack of one that is there; k: cordon, demote, or the end of either;
 # a: a topic is adopted; f: another factor
 KINDS: Final = "jjjjjuuuooxxxxccccccccccaddggggffbbrrkkkkkk"
@@ -83,6 +95,8 @@ class _Author:
         # Drawn apart, so that other lives are what they were.
         has_resources = not modelled and seed % RESOURCE_LIVES == 1
         self.resources = Random(seed).sample(["cpu", "disk", "net"], 2) if has_resources else []
+        is_ruled = not modelled and seed % RESOURCE_LIVES == RULED_LIVE
+        self.rules = Random(seed) if is_ruled else None
 
     def write(self, seed: int) -> Life:
         random = self.random
@@ -92,6 +106,8 @@ class _Author:
             kind = "j" if number < early else random.choice(KINDS)
             if kind == "g" and self.resources and random.random() < 0.5:
                 kind = "m"  # what a topic needs, as measured
+            if kind == "g" and self.rules and self.rules.random() < 0.5:
+                kind = "l"  # what it demands of its SPUs
             if kind == "r":
                 events.append(random.choice(events))
             else:
@@ -133,6 +149,10 @@ class _Author:
             case "m":
                 topic = self.one_of(list(self.asked), self.topics)
                 return TopicDemand(**common, topic=topic, demand=self.amounts(1, 6) or {})
+            case "l":
+                topic = self.one_of(list(self.asked), self.topics)
+                rules = self.constraints() or Constraints()
+                return TopicConstraints(**common, topic=topic, constraints=rules)
             case "f":
                 topic = self.one_of(list(self.asked), self.topics)
                 factor = self.random.choice([0, 1, 1, 2, 2, 3, 4])
@@ -159,6 +179,38 @@ class _Author:
             if self.random.random() < 0.9
             else None,
             resources=self.amounts(0, 60),
+            labels=self.labels(),
+            taints=self.taints(),
+        )
+
+    def labels(self) -> dict[str, str] | None:
+        """Labels, in a life that has them."""
+        if self.rules is None:
+            return None
+        return {"zone": self.rules.choice("ab"), "tier": self.rules.choice(("ssd", "ssd", "hdd"))}
+
+    def taints(self) -> tuple[Taint, ...]:
+        """Likewise few taints."""
+        if self.rules is None or self.rules.random() < 0.8:
+            return ()
+        return (Taint("pool", self.rules.choice("uv"), self.rules.choice(list(TaintEffect))),)
+
+    def constraints(self) -> Constraints | None:
+        """Likewise constraints."""
+        rules = self.rules
+        if rules is None or rules.random() < 0.4:
+            return None
+        selectors = ("tier=ssd", "zone=a", "zone in (a, b)", "!gpu", "tier != hdd")
+        other = (rules.choice(self.topics),) if rules.random() < 0.3 else ()
+        return Constraints(
+            tolerations=(Toleration("pool", rules.choice(("u", None))),) * rules.randint(0, 1),
+            require=(rules.choice(selectors),) * rules.randint(0, 1),
+            forbid=("spu_id in (0, 1)",) * rules.randint(0, 1),
+            prefer=(Preference(rules.choice(selectors), rules.choice((-1, 5))),),
+            spread=(SpreadLevel("zone", rules.choice((None, 1, 2, 2))),) * rules.randint(0, 1),
+            apart_from=other if rules.random() < 0.5 else (),
+            together_with=other if rules.random() < 0.3 else (),
+            leaders=(rules.choice(selectors),) * rules.randint(0, 1),
         )
 
     def amounts(self, least: int, most: int) -> dict[str, int] | None:
@@ -222,32 +274,11 @@ class _Author:
             ignore_rack=random.random() < 0.2,
             demand=self.amounts(0, 8),
             leader_demand=self.amounts(0, 8) if self.resources and random.random() < 0.3 else None,
+            constraints=self.constraints(),
         )
 
 
 def as_json(event: Event) -> dict[str, Any]:
     """The event as `spu-assigner simulate` reads it."""
-    names = {
-        SpuJoined: ("spu_joined", "spu_id rack cores capacity resources"),
-        SpuLeft: ("spu_left", "spu_id mode"),
-        SpuCordon: ("spu_cordon", "spu_id"),
-        SpuUncordon: ("spu_uncordon", "spu_id"),
-        SpuDemote: ("spu_demote", "spu_id"),
-        SpuUndemote: ("spu_undemote", "spu_id"),
-        TopicCreate: (
-            "topic_create",
-            "topic partitions replication_factor policy ignore_rack start_index shift replicas"
-            " validate_only on_shortage demand leader_demand",
-        ),
-        TopicDelete: ("topic_delete", "topic"),
-        TopicRelease: ("topic_release", "topic"),
-        TopicAdopted: ("topic_adopted", "topic replicas policy pinned"),
-        TopicGrow: ("topic_grow", "topic partitions"),
-        TopicReplication: ("topic_replication", "topic replication_factor"),
-        TopicDemand: ("topic_demand", "topic demand leader_demand"),
-        ClusterRebalance: ("cluster_rebalance", "max_moves"),
-    }
-    kind, fields = names[type(event)]
-    values = {field: getattr(event, field) for field in fields.split()}
-    plain = {name: getattr(value, "value", value) for name, value in values.items()}
-    return {"type": kind, "event_id": event.event_id, "cluster_id": event.cluster_id, **plain}
+    members: dict[str, Any] = json.loads(event_to_json(event))
+    return members

@@ -37,5 +37,5 @@ def picture(state: ClusterState) -> dict[str, Any]:
         "registration_next": state.registration_next,
         "seen": ([state.memory.block(block) for block in range(16)], state.memory.count),
         "racks": (state.online_count, state.racked_count),
-        "cordoned": state.cordoned_count,
+        "cordoned": state.closed_count,
     }

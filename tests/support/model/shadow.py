@@ -10,6 +10,7 @@ from collections import Counter
 from itertools import product
 
 import numpy as np
+from spu_assigner.core.base.constraints import Constraints, TaintEffect
 from spu_assigner.core.base.events import (
     Event,
     LeaveMode,
@@ -35,6 +36,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.state.cluster_state import ClusterState, event_hash
+from support.model.constrained_oracle import holds
 
 Lists = list[list[int]]
 
@@ -55,6 +57,7 @@ class Shadow:
         self.leaving: frozenset[int] = frozenset()
         self.offline: frozenset[int] = frozenset()
         self.demoted: frozenset[int] = frozenset()
+        self.evicting: frozenset[int] = frozenset()
         self.event_ids: set[str] = set()
         self.given: set[str] = set()  # topics whose leaders came with their lists
 
@@ -67,9 +70,12 @@ class Shadow:
             _hold(records == (), "an event that is remembered gives no records")
             return
         before = self.counts.copy()
+        self.evicting = frozenset(map(int, state.evicting))
         for record in records:
             if isinstance(record, ReplicaMap):
+                old = self.lists.get(record.topic, [])
                 self._take(record, event)
+                check_rules(state, record, old)
         if records:
             self._check_answers(state, event, records)
         self._check_state(state, before, is_fact=isinstance(event, TopicAdopted))
@@ -145,7 +151,8 @@ class Shadow:
                 _hold(gone <= {leaver}, f"{name}: {was} became {now}, only {leaver} leaves")
                 _hold(leaver in was, f"{name}: {was} became {now} for nothing")
             else:
-                _hold(gone <= self.leaving, f"{name}: {was} became {now}, {gone} did not leave")
+                may_go = self.leaving | self.evicting
+                _hold(gone <= may_go, f"{name}: {was} became {now}, {gone} did not leave")
 
     def _check_replication(self, name: str, old: Lists, new: Lists, factor: int) -> None:
         """Kept replicas stay in order, and the leader leads on while it is online."""
@@ -230,7 +237,7 @@ class Shadow:
                     is_fact or count <= before[spu_id],
                     f"SPU {spu_id} is cordoned and took a replica",
                 )
-            elif count < spu.capacity:
+            elif count < spu.capacity and not spu.is_closed:
                 ring.append(int(spu_id))
             self.racks[spu_id] = spu.rack
         if state.ring.ids.tolist() != ring:
@@ -275,7 +282,7 @@ class Shadow:
         wanting = set()
         for name, record in self.maps.items():
             for ids, wanted in zip(self.lists[name], wanted_lengths(record), strict=True):
-                is_held = not self.leaving.isdisjoint(ids)
+                is_held = not self.leaving.isdisjoint(ids) or is_evicted(state, record, ids)
                 if len(ids) < wanted or is_held:
                     wanting.add(name)
                     _check_nothing_helps(state, record, ids, is_held=is_held)
@@ -295,7 +302,7 @@ class Shadow:
 
 def _check_leads(state: ClusterState, shadow: Shadow) -> None:
     """A demoted SPU leads nothing where another can, but what was given by hand."""
-    able = {i for i, spu in state.spus.items() if spu.online and not spu.demoted}
+    able = {i for i, spu in state.spus.items() if spu.online and i not in state.demoted}
     for name, lists in shadow.lists.items():
         for ids in lists if name not in shadow.given else ():
             is_passed = state.spus[SpuId(ids[0])].demoted and not able.isdisjoint(ids)
@@ -308,10 +315,25 @@ def wanted_lengths(record: ReplicaMap) -> tuple[int, ...]:
     return record.wanted_lengths or (record.replication_factor,) * count
 
 
+def is_evicted(state: ClusterState, record: ReplicaMap, ids: list[int]) -> bool:
+    """Whether a replica is on an SPU with a taint that is to drive it away."""
+    tolerations = () if record.constraints is None else record.constraints.tolerations
+    return any(
+        taint.effect is TaintEffect.EVICT
+        and not any(
+            each.key == taint.key and each.value in (None, taint.value) for each in tolerations
+        )
+        for spu_id in ids
+        for taint in state.spus[SpuId(spu_id)].taints
+    )
+
+
 def _check_nothing_helps(
     state: ClusterState, record: ReplicaMap, ids: list[int], *, is_held: bool
 ) -> None:
-    """A list waits only as long as it must."""
+    """A list waits only as long as it must; what rules forbid is not looked at."""
+    if record.constraints is not None or record.topic in state.apart_from or state.barred:
+        return
     name, need = record.topic, [] if record.need is None else record.need.by_name()
     takers = [
         spu_id
@@ -326,7 +348,8 @@ def _check_nothing_helps(
     ]
     _hold(not takers, f"{name} has {ids}, and {takers} could take a replica")
     online = [spu_id for spu_id in ids if state.spus[SpuId(spu_id)].online]
-    _hold(not (is_held and online), f"{name} has {ids}, on a leaving SPU, and {online} could serve")
+    may_serve = is_held and online and not is_evicted(state, record, ids)
+    _hold(not may_serve, f"{name} has {ids}, on a leaving SPU, and {online} could serve")
 
 
 def is_remembered(state: ClusterState, event: Event) -> bool:
@@ -337,6 +360,37 @@ def is_remembered(state: ClusterState, event: Event) -> bool:
 def is_decommission(event: Event) -> bool:
     """Whether replicas have to go."""
     return isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
+
+
+def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
+    """No replica comes to an SPU that a rule on single SPUs excludes, or a taint."""
+    if record.replicas is None or (record.reason and record.reason.mode is Mode.ADOPTED):
+        return
+    rules = record.constraints or Constraints()
+    for partition, row in enumerate(record.replicas.tolist()):
+        was = old[partition] if partition < len(old) else []
+        for spu_id in set(row) - set(was):
+            spu = state.spus[SpuId(spu_id)]
+            labels = {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu_id)}
+            effects = {
+                taint.effect
+                for taint in spu.taints
+                if not any(
+                    each.key == taint.key and each.value in (None, taint.value)
+                    for each in rules.tolerations
+                )
+            }
+            where = f"{record.topic} came to SPU {spu_id} against"
+            _hold(effects <= {TaintEffect.NO_LEADERS}, f"{where} its taints {effects}")
+            for text in rules.require:
+                _hold(holds(text, labels), f"{where} require {text}: {labels}")
+            for text in rules.forbid:
+                _hold(not holds(text, labels), f"{where} forbid {text}: {labels}")
+        is_placed = record.reason is not None and record.reason.mode is Mode.CONSTRAINED
+        for level in rules.spread if is_placed and not was else ():
+            values = [dict(state.spus[SpuId(i)].labels).get(level.label, "") for i in row]
+            most = max(map(values.count, values))
+            _hold(level.max is None or most <= level.max, f"{record.topic} has {row} on {values}")
 
 
 def _hold(claim: bool, otherwise: str) -> None:

@@ -282,7 +282,7 @@ def test_only_the_answers_that_are_new_have_a_new_version(status: Status, wire: 
         moves=3,
     )
     versions = Registry.load().versions("TopicStatus")
-    entry = versions[{Status.RELEASED: 3, Status.ADOPTED: 4}.get(status, 2) - 1]
+    entry = versions[{Status.RELEASED: 3, Status.ADOPTED: 4, Status.VIOLATED: 5}.get(status, 2) - 1]
     make = confluent_header if wire is Wire.CONFLUENT else single_object_header
     data = encode_record(answer, wire=wire)
     assert data.startswith(make(entry))

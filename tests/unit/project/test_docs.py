@@ -232,6 +232,7 @@ _NOT_OF_THE_JOB = {
     "OtherProgramError",
     "PartitionUnknownError",
     "SchemaError",  # a check of the sources
+    "SelectorError",  # answered with a rejection
     "SchemaRegistryError",  # schemas
     "SessionError",  # inspect, recover
     "ShardDamagedError",  # told as CheckpointDamagedError

@@ -19,6 +19,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.constraints import (
+    Constraints,
+    Preference,
+    SpreadLevel,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from spu_assigner.core.base.errors import Code, InvalidEventError
 from spu_assigner.core.base.events import Event, Policy, SpuJoined
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
@@ -223,6 +231,16 @@ def test_a_poisoned_message_is_decoded_in_bounded_memory(poison: Poison) -> None
         Events().delete(),
         Events().grow(),
         Events().rebalance(),
+        Events().join(taints=(Taint("k", "v", TaintEffect.EVICT),)),
+        Events().constraints(
+            "t",
+            Constraints(
+                tolerations=(Toleration("k"),),
+                prefer=(Preference("a", -1),),
+                spread=(SpreadLevel("a", 1),),
+                leaders=("a",),
+            ),
+        ),
     ],
     ids=lambda event: type(event).__name__,
 )

@@ -14,6 +14,7 @@ import pytest
 from fastavro.schema import expand_schema
 from fastavro.utils import generate_many
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.events import (
     LeaveMode,
     OnShortage,
@@ -147,6 +148,8 @@ def symbols_of(schema: Any, name: str) -> list[str]:
         ("WaitingState", Wait),
         ("WaitingState", Policy),
         ("AppliedTopic", Origin),
+        ("SpuJoined", TaintEffect),
+        ("SpuState", TaintEffect),
     ],
 )
 def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order(

@@ -72,6 +72,7 @@ def test_every_command_of_the_contract_is_there() -> None:
         "produce events",
         "produce spu-joined",
         "produce spu-left",
+        "produce topic-constraints",
         "produce topic-create",
         "produce topic-delete",
         "produce topic-demand",
@@ -208,6 +209,7 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
             2,
             [
                 "topic-adopted",
+                "topic-constraints",
                 "topic-create",
                 "topic-delete",
                 "topic-demand",

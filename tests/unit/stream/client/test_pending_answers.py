@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
-from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus, plain_records
+from spu_assigner.core.base.records import (
+    ReplicaMap,
+    RingEvent,
+    Status,
+    TopicStatus,
+    plain_records,
+)
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.client.pending_answers import Awaited
@@ -44,6 +50,24 @@ def test_an_spu_that_a_map_still_names_is_not_drained() -> None:
     assert (job.awaited.waiting, job.awaited.drained) == (["c1/t"], {})
     job.send(job.events.join(1))
     assert (job.awaited.waiting, job.awaited.drained) == ([], {"c1": [0]})
+
+
+def test_a_violation_is_no_end_of_what_waits() -> None:
+    """It says what a topic's lists break, not that they were repaired."""
+    job = Answered()
+    job.send(job.events.join(0), job.events.create("t", 1, 1))
+    job.send(job.events.leave(0, mode=LeaveMode.DECOMMISSION))
+    violated = TopicStatus(
+        cluster_id="c1",
+        topic="t",
+        status=Status.VIOLATED,
+        code=None,
+        message="partition 0 is on SPU 0, which is tainted",
+        replicas=None,
+        cause="e1",
+    )
+    assert job.awaited.take(Received(topic="any", key="c1/t", answer=violated))
+    assert job.awaited.waiting == ["c1/t"]
 
 
 def test_an_spu_that_is_offline_back_or_unknown_is_not_drained() -> None:

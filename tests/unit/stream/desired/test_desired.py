@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, SpreadLevel, Toleration
 from spu_assigner.core.base.events import (
     Event,
     Policy,
     SpuJoined,
+    TopicConstraints,
     TopicCreate,
     TopicGrow,
     TopicReplication,
@@ -32,6 +34,8 @@ from spu_assigner.stream.desired.rendering import (
     require_planned,
 )
 from spu_assigner.stream.plan.plan_file import write_json
+
+RULES = Constraints(require=("tier = ssd",), apart_from=("u",))
 
 
 def desired(name: str = "t", partitions: int = 4, factor: int = 2, **more: Any) -> DesiredTopic:
@@ -116,6 +120,54 @@ def planned(
             "! t  has policy balanced, and the file says kafka; a topic keeps its policy: write "
             "balanced, or leave it out",
         ),
+        (
+            desired(constraints=RULES),
+            {"mapped": {"u": known()}},
+            "+ t  4 partitions, replication factor 2, requires tier = ssd; apart from u",
+        ),
+        (desired(), {"mapped": {"t": known(constraints=RULES)}}, "= 1 topic as desired"),
+        (
+            desired(constraints=NO_CONSTRAINTS),
+            {"mapped": {"t": known()}},
+            "= 1 topic as desired",
+        ),
+        (
+            desired(constraints=RULES),
+            {"mapped": {"t": known(constraints=RULES)}},
+            "= 1 topic as desired",
+        ),
+        (
+            desired(constraints=RULES),
+            {"mapped": {"t": known(), "u": known()}},
+            "~ t  other constraints, requires tier = ssd; apart from u",
+        ),
+        (
+            desired(constraints=NO_CONSTRAINTS),
+            {"mapped": {"t": known(constraints=RULES)}},
+            "~ t  other constraints, none",
+        ),
+        (
+            desired(constraints=RULES),
+            {"mapped": {"t": known(policy=Policy.KAFKA), "u": known()}},
+            "! t  has policy kafka, and the file names constraints; they are for policy balanced: ",
+        ),
+        (
+            desired(constraints=RULES),
+            {},
+            "! t  its constraints name u, which the cluster has not, and the file does not add "
+            "before it; add that topic, or let only one of two topics name the other",
+        ),
+        (
+            desired(constraints=RULES),
+            {"waiting": {"t": known(constraints=RULES)}},
+            "? t  its create waits for SPUs or slots",
+        ),
+        (
+            desired(constraints=RULES),
+            {"waiting": {"t": known()}},
+            "! t  waits as 4 partitions of 2 replicas, and the file says 4 of 2 and other "
+            "constraints; withdraw",
+        ),
         (desired(), {"waiting": {"t": known()}}, "? t  its create waits for SPUs or slots"),
         (
             desired(),
@@ -147,6 +199,32 @@ def test_a_topic_is_brought_to_what_is_desired_or_it_is_said_why_not(
     """It is what a review of the file shows."""
     first, *_ = desired_lines(planned(topic, **given))
     assert first.startswith(line)
+
+
+def test_topics_that_others_name_come_first() -> None:
+    """The assigner knows no topic of the future; of two that name each other neither can."""
+    rules = {name: Constraints(apart_from=(name,)) for name in "abcdef"}
+    file = (
+        desired("a", constraints=rules["b"]),
+        desired("b", 9, constraints=rules["c"]),
+        desired("c"),
+        desired("d", constraints=rules["e"]),
+        desired("e", constraints=rules["d"]),
+        desired("f", 9, constraints=rules["d"]),
+    )
+    plan = planned(*file, mapped={"b": known(), "f": known()})
+    assert [(type(each), each.topic) for each in topic_events(plan)] == [
+        (TopicCreate, "a"),
+        (TopicCreate, "c"),
+        (TopicConstraints, "b"),
+        (TopicGrow, "b"),
+    ]
+    assert [each.topic for each in plan.found.refused] == ["d", "e", "f"]
+    assert ", 1 to constrain otherwise" in list(desired_lines(plan))[-1]
+
+
+def topic_events(plan: DesiredPlan) -> list[Any]:
+    return list(plan.events)
 
 
 def test_what_is_not_in_the_file_is_reported_and_never_deleted() -> None:
@@ -247,7 +325,13 @@ def test_the_events_make_the_cluster_as_desired_and_then_there_is_nothing_to_do(
 def test_a_saved_plan_is_read_back_and_refuses_what_was_not_planned(tmp_path: Path) -> None:
     """What is done already is left out; what has changed is planned again, by a person."""
     file = tmp_path / "plan.json"
-    topics = (desired("a", config={"x": "1"}), desired("b", policy=Policy.KAFKA))
+    rules = Constraints(spread=(SpreadLevel("zone", 1),), tolerations=(Toleration("k"),))
+    topics = (
+        desired("a", config={"x": "1"}),
+        desired("b", policy=Policy.KAFKA),
+        desired("c", constraints=rules),
+        desired("d", constraints=NO_CONSTRAINTS),
+    )
     plan = planned(*topics)
     write_json(file, desired_json(plan))
     saved = read_desired_plan(file)
@@ -267,6 +351,7 @@ def test_a_saved_plan_is_read_back_and_refuses_what_was_not_planned(tmp_path: Pa
         lambda document: document["topics"][0].update(partitions="4"),
         lambda document: document["topics"][0].update(policy="best"),
         lambda document: document.update(events=[{}]),
+        lambda document: document["topics"][0].update(constraints={"require": "a"}),
     ],
 )
 def test_a_file_that_is_no_saved_plan_is_refused(change: Any, tmp_path: Path) -> None:

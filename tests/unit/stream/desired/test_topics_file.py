@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints, Preference, SpreadLevel, Toleration
 from spu_assigner.core.base.events import Policy
 from spu_assigner.stream.desired.model import DesiredTopic
 from spu_assigner.stream.desired.topics_file import (
@@ -32,6 +33,11 @@ topics:
       retention.ms: 86400000
       cleanup.policy: compact
       preallocate: True
+    constraints:
+      require: ["tier in (ssd, nvme)"]
+      tolerations: [{key: pool, value: "8"}, {key: spare}]
+      prefer: [{select: "!old", weight: -5}]
+      spread: [{label: zone, max: 1}, {label: rack, max: }]
   - {name: "123", partitions: 1, replication_factor: 1}
 """
 
@@ -59,6 +65,12 @@ def test_a_file_gives_its_topics_in_its_order() -> None:
                 "cleanup.policy": "compact",
                 "preallocate": "true",
             },
+            constraints=Constraints(
+                require=("tier in (ssd, nvme)",),
+                tolerations=(Toleration("pool", "8"), Toleration("spare")),
+                prefer=(Preference("!old", -5),),
+                spread=(SpreadLevel("zone", 1), SpreadLevel("rack")),
+            ),
         ),
         DesiredTopic(name="123", partitions=1, replication_factor=1),
     )
@@ -75,7 +87,9 @@ def topic(**changed: str) -> str:
     return f"topics:\n  -\n{lines}"
 
 
-TOPIC_RULE = "expected a mapping with name, partitions, replication_factor, policy, config"
+TOPIC_RULE = (
+    "expected a mapping with name, partitions, replication_factor, policy, config, constraints"
+)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +128,30 @@ TOPIC_RULE = "expected a mapping with name, partitions, replication_factor, poli
         (topic(config="{a: }"), "config.a: found nothing, expected one value"),
         (topic(config="{A B: 1}"), "config: found 'A B', expected the name of a setting"),
         (topic(config="{a: 1, a: 2}"), "config: has `a` twice; expected it once"),
+        (topic(constraints="[a]"), "6: topics[0]: constraints is a list; expected an object that"),
+        (
+            topic(constraints="\n      spread:\n        - label: a\n          max: many"),
+            '9: topics[0]: constraints.spread[0].max is "many"; expected a whole number',
+        ),
+        (
+            topic(constraints="{require: ['a b']}"),
+            "6: topics[0]: constraints.require[0]: 'a b' is no selector; expected key, ",
+        ),
+        (topic(constraints="{apart_from: [t]}"), "apart_from[0] is 't'; expected the name of anot"),
+        (topic(constraints="{forbid: [a]}", policy="kafka"), "has constraints, which are for bal"),
+        (
+            topic(constraints="{forbid: [a], forbid: [b]}"),
+            "topics[0]: has `forbid` twice; expected",
+        ),
+        (topic(constraints="&c {require: *c}"), "has constraints of more than 1000 parts, or deep"),
+        (
+            topic(
+                constraints="{require: [&a [x, x, x, x, x, x, x, x, x, x], "
+                "&b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a], "
+                "[*b, *b, *b, *b, *b, *b, *b, *b, *b]]}"
+            ),
+            "has constraints of more than 1000 parts, or deep ones",
+        ),
         (topic(name="!!python/object/apply:os.system ['true']"), "found a list, expected a text"),
         (topic(name='"\\e[31m"'), "found '\\\\x1b[31m', expected 1 to 249"),
     ],
@@ -174,10 +212,9 @@ def test_the_documentation_names_what_a_file_and_a_topic_know_and_nothing_else()
     assert "is an error" in of_others.partition(". ")[0]
     named = re.findall(r"`(\w+)`", strict)
     told = [
-        re.search(r"has 'constraints'; expected a mapping with ([\w, ]+)$", fault)
+        re.search(r"has 'racks'; expected a mapping with ([\w, ]+)$", fault)
         for fault in faults(
-            "constraints: {}\n"
-            "topics: [{name: t, partitions: 1, replication_factor: 1, constraints: {}}]\n"
+            "racks: {}\ntopics: [{name: t, partitions: 1, replication_factor: 1, racks: {}}]\n"
         )
     ]
     known = [name for each in told if each is not None for name in each[1].split(", ")]

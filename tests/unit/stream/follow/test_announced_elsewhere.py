@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.schemas.messages.codec import encode_record
@@ -25,7 +28,9 @@ class StateMessage:
         return self._value
 
 
-def state(cluster_id: str, kafka_cluster: str | None, *, gone: bool = False) -> StateMessage:
+def state(
+    cluster_id: str, kafka_cluster: str | None, *, gone: bool = False, **more: Any
+) -> StateMessage:
     """What is kept of SPU 1."""
     spu = SpuChanged(
         cluster_id=cluster_id,
@@ -37,6 +42,7 @@ def state(cluster_id: str, kafka_cluster: str | None, *, gone: bool = False) -> 
         labels=() if kafka_cluster is None else ((LABEL, kafka_cluster),),
         registration=0,
         core_weights=(0,),
+        **more,
     )
     return StateMessage(entry_key(spu)[1:], None if gone else encode_record(spu))
 
@@ -46,6 +52,15 @@ def known(*messages: StateMessage) -> AnnouncedOfCluster:
     for message in messages:
         found.take_state(message)  # type: ignore[arg-type]  # of a message two methods are called
     return found
+
+
+def test_what_an_spu_was_given_is_read_from_the_state_where_its_joins_are_gone() -> None:
+    """`spu-events` keeps its messages for a time only."""
+    taints = (Taint("pool", "pay", TaintEffect.EVICT),)
+    given = state("prdo", "k1", resources=(("disk", 9),), taints=taints)
+    found = known(given).by_spu()[1].described
+    assert found is not None
+    assert (found.resources, found.taints) == ({"disk": 9}, taints)
 
 
 def test_brokers_that_are_spus_of_another_cluster_are_not_those_of_a_new_one() -> None:

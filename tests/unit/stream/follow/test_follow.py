@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.events import LeaveMode, SpuCordon, SpuJoined, SpuLeft, SpuUncordon
 from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.decision import (
@@ -229,6 +230,26 @@ def test_what_is_adopted_keeps_its_size_and_leaves_like_others() -> None:
     assert adopted.labels == {"row": "7", LABEL: "k"}
     life.looks(without(2), 4)
     assert life.announced()[3:] == [("SpuLeft", 2)]
+
+
+def test_what_somebody_gave_an_spu_by_hand_outlives_what_follow_says_of_it() -> None:
+    """A taint that went with a change of the rack would let replicas in."""
+    life = Life()
+    life.looks(ALL, 1)
+    taints = (Taint("pool", "pay", TaintEffect.EVICT), Taint("a", "", TaintEffect.NO_LEADERS))
+    given = {"labels": {LABEL: "k", "tier": "ssd"}, "resources": {"disk": 9}, "taints": taints}
+    life.by_hand(replace(life.sent[1], event_id="by-hand", **given))
+    life.looks({**ALL, 2: "z"}, 2)
+    assert life.announced() == joins([1, 2, 3, 2])
+    again = life.sent[3]
+    assert isinstance(again, SpuJoined)
+    assert again.rack == "z"
+    assert {name: getattr(again, name) for name in given} == given
+    life.restart()
+    life.looks({**ALL, 2: "y"}, 2)
+    kept = life.sent[4]
+    assert isinstance(kept, SpuJoined)
+    assert (kept.rack, sorted(kept.taints)) == ("y", sorted(taints))
 
 
 @pytest.mark.parametrize("adopts", [False, True])

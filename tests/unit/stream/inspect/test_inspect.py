@@ -15,6 +15,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
+from spu_assigner.core.base.constraints import (
+    Constraints,
+    SpreadLevel,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -238,6 +245,35 @@ def test_what_is_used_of_resources_is_shown_where_there_are_any() -> None:
     assert "resources used" not in shown(busy(), cluster_id="c1")
 
 
+def test_taints_and_constraints_are_shown_where_there_are_any() -> None:
+    """A tainted SPU is outside the ring as a cordoned one is."""
+    events = Events()
+    taints = (Taint("pool", "pay", TaintEffect.EVICT), Taint("old", "", TaintEffect.NO_LEADERS))
+    rules = Constraints(tolerations=(Toleration("pool"),), spread=(SpreadLevel("rack", 2),))
+    create = events.create("t", 2, 2, policy=Policy.BALANCED, constraints=rules)
+    state = state_of([*events.joins(0, 1), events.join(2, taints=taints), create])
+    report, detail = reported(state)
+    assert report.spus.cordoned == 1
+    assert [(spu.state, spu.cordoned) for spu in detail.spus] == [
+        *[("online", False)] * 2,
+        ("cordoned", False),
+    ]
+    answer = shown(state, cluster_id="c1")
+    assert "old:no_leaders, pool=pay:evict" in answer
+    assert "constraints  tolerates pool; spread over rack, at most 2" in shown(
+        state, cluster_id="c1", topic="t"
+    )
+    clusters = cluster_reports(inspection(state), cluster_id="c1", topic="t")
+    [cluster] = json.loads(json.dumps(report_json(inspection(state), clusters)))["clusters"]
+    assert cluster["detail"]["spus"][2]["taints"][1] == {
+        "key": "pool",
+        "value": "pay",
+        "effect": "evict",
+    }
+    assert cluster["topic"]["summary"]["constraints"]["spread"] == [{"label": "rack", "max": 2}]
+    assert "taints" not in shown(busy(), cluster_id="c1")
+
+
 def test_the_json_has_every_list_and_stable_names() -> None:
     """Programs read it; a renamed field would break them."""
     found = inspection(busy())
@@ -253,7 +289,7 @@ def test_the_json_has_every_list_and_stable_names() -> None:
         "chain_indexes waiting_creates waiting_repairs replicas_per_spu leaders_per_spu "
         "off_fair_share detail topic",
         "spu_id rack state capacity replicas share_used fair_share leaders cores core_weights "
-        "registration labels cordoned demoted resources resources_used",
+        "registration labels cordoned demoted resources resources_used taints",
         "topic kind sequence cause policy partitions replication_factor",
     ]
     assert cluster["topic"]["lists"] == busy().topics["t"].replicas.lists().tolist()

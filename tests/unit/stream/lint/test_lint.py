@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
@@ -271,6 +272,10 @@ SHORT: Final = [
 ]
 WHOLE_JOIN: Final = E.join(0, rack="a", cores=4, capacity=50, labels={"x": "y"})
 BARE_JOIN: Final = {"type": "spu_joined", "event_id": "e2", "cluster_id": "c1", "spu_id": 0}
+CREATE: Final = {"type": "topic_create", "event_id": "x", "cluster_id": "c1", "topic": "t"}
+ON_SSD: Final = Constraints(require=("tier = ssd",))
+APART: Final = Constraints(apart_from=("gone",))
+NEVER: Final = Constraints(require=("zone", "tier in (ssd)"), forbid=("tier = ssd",))
 BROKEN_LISTS: Final = [
     {"id": 0, "replicas": [0, 0, 7]},
     {"id": 2, "replicas": [1]},
@@ -408,6 +413,62 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
             E.join(1, occurred_at=2**63 - 1),
         ],
         [(1, "W511", "occurred_at"), (2, "W507", "partitions"), (2, "W511", "partitions")],
+    ),
+    "taints and rules that are none, where they are": (
+        [
+            E.join(1),
+            {**BARE_JOIN, "taints": [{"key": "", "value": "", "effect": "evict"}]},
+            {**BARE_JOIN, "taints": [{"key": "k", "value": "", "effect": "NoExecute"}]},
+            {**CREATE, "constraints": {"require": ["a", "b c"]}},
+            {**CREATE, "constraints": {"require": ["a", 7], "x": 1, "spread": [{}]}},
+        ],
+        [
+            (2, "E218", "taints[0].key"),
+            (3, "E108", "taints[0].effect"),
+            (4, "E219", "constraints.require[1]"),
+            (5, "E106", "constraints"),
+            (5, "E108", "constraints.require[1]"),
+            (5, "E105", "constraints.spread[0]"),
+        ],
+    ),
+    "constraints of another policy": (
+        [E.join(0), E.create("t", policy=Policy.KAFKA, constraints=ON_SSD)],
+        [(2, "E219", "constraints")],
+    ),
+    "constraints that name a topic that is not there": (
+        [
+            E.join(0, labels={"tier": "ssd"}),
+            E.create("t", constraints=APART),
+            E.create("u"),
+            E.constraints("u", APART),
+        ],
+        [(2, "E415", "constraints.apart_from"), (4, "E415", "constraints.apart_from")],
+    ),
+    "constraints that contradict each other, whatever the cluster has": (
+        [
+            E.create("t", constraints=NEVER),
+            E.constraints("u", NEVER),
+        ],
+        [(1, "E220", "constraints.forbid[0]"), (2, "W515", "constraints.forbid[0]")],
+    ),
+    "constraints that contradict those of the topics that they name": (
+        [
+            E.join(0),
+            E.create("u"),
+            E.create("v", constraints=Constraints(together_with=("u",))),
+            E.constraints("v", Constraints(apart_from=("u",), together_with=("u",))),
+            E.constraints("v", Constraints(together_with=("u",))),
+            E.create("w"),
+            E.constraints("w", Constraints(apart_from=("u",), together_with=("v",))),
+        ],
+        [
+            (4, "W515", "constraints.together_with[0]"),
+            (7, "W515", "constraints.together_with"),
+        ],
+    ),
+    "a join that leaves out taints": (
+        [E.join(0, taints=(Taint("k", "v", TaintEffect.EVICT),)), BARE_JOIN],
+        [(2, "W506", "taints")],
     ),
     "a file without events": (["", "  "], [(1, "W512", "")]),
     "a file without events, but with a fault": (["nothing"], [(1, "E101", "")]),

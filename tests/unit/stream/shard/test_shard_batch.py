@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import get_args
 
 import pytest
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuEvent
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuEvent, SpuId
 from spu_assigner.core.base.records import SpuChanged, Wait, Waiting
 from spu_assigner.schemas.messages.codec import decode_record, encode_event, encode_record
 from spu_assigner.schemas.messages.wire import Wire
@@ -192,3 +193,21 @@ def test_a_shard_keeps_what_spus_have_and_topics_need() -> None:
         {0: {"disk": 5}, 1: {"disk": 4}},
     )
     assert after.waiting["u"].need == after.topics["t"].need
+
+
+def test_a_shard_keeps_taints_and_constraints() -> None:
+    """A shard that is loaded again keeps replicas away from whom it did before."""
+    runner, events = Runner(), Events()
+    taint = Taint("pool", "pay", TaintEffect.EVICT)
+    runner.send(*events.joins(0, 1), events.join(2, taints=(taint,)))
+    rules = Constraints(require=("spu_id notin (0)",), spread=(SpreadLevel("rack"),))
+    given = {"policy": Policy.BALANCED, "constraints": rules}
+    waits = events.create("u", 1, 2, on_shortage=OnShortage.WAIT, **given)
+    runner.send(events.create("t", 1, 1, **given), waits)
+    before = runner.shard.copy.of("c1")
+    after = runner.reloaded()["c1"]
+    assert picture(after) == picture(before)
+    assert after.spus[SpuId(2)].taints == (taint,)
+    assert after.ring.ids.tolist() == [0, 1]
+    assert after.topics["t"].replicas.lists().tolist() == [[1]]
+    assert after.topics["t"].constraints == rules == after.waiting["u"].constraints

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from flask.testing import FlaskClient
+from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Order
 from spu_assigner.stream.inspect.report import cluster_report, spu_loads
@@ -92,6 +93,27 @@ def test_a_demoted_spu_is_marked_and_stays_in_the_ring() -> None:
     assert [each["data-state"] for each in marked] == ["online"]
     assert "online demoted" in page.text
     assert "2 online" in page.text
+
+
+def test_taints_and_constraints_are_shown() -> None:
+    """They say why an SPU is empty, and what a topic may not have."""
+    events = Events()
+    rules = Constraints(require=("tier in (ssd, nvme)",), apart_from=("u",))
+    batch = [
+        events.join(0, labels={"tier": "ssd"}),
+        events.join(1, taints=(Taint("pool", "<b>", TaintEffect.NO_NEW_REPLICAS),)),
+        events.join(2),
+        events.create("u", policy=Policy.MANUAL, replicas=[{"id": 0, "replicas": [2]}]),
+        events.create("t", policy=Policy.BALANCED, constraints=rules),
+    ]
+    pages = client([batch])
+    page = read(pages, "/clusters/c1")
+    assert "1 cordoned" in page.text
+    assert "cordoned pool=<b>:no_new_replicas" in page.text
+    assert "Constraints requires tier in (ssd, nvme) apart from u Replica map" in (
+        read(pages, "/clusters/c1/topics/t").text
+    )
+    assert "Constraints" not in read(pages, "/clusters/c1/topics/u").text
 
 
 def test_a_map_has_each_partition_with_its_leader_first(pages: FlaskClient) -> None:

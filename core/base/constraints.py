@@ -1,0 +1,180 @@
+"""What a topic demands of the SPUs that it is on, and what SPUs say against new replicas: taints.
+
+Hard, so that a list that breaks one is never given: `require`, `forbid`, `apart_from`,
+`together_with`, a level of `spread` with a `max`, and taints that are not tolerated. Soft, a score:
+the other levels of `spread`, `prefer`, `leaders`.
+
+Values are kept as they came; `constraints_fault` and `taints_fault` say what is wrong with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Final
+
+from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.limits import (
+    LABEL_LENGTH_MAX,
+    PREFERENCE_WEIGHT_MAX,
+    REPLICATION_FACTOR_MAX,
+    RULES_MAX,
+    SPREAD_LEVELS_MAX,
+    TAINTS_MAX,
+    match_legal_name,
+)
+from spu_assigner.core.base.selectors import SelectorError, selector_of
+
+
+class TaintEffect(StrEnum):
+    """What a taint keeps away from an SPU, unless a topic tolerates it."""
+
+    NO_NEW_REPLICAS = "no_new_replicas"  # what is there stays
+    NO_LEADERS = "no_leaders"  # replicas may come, and follow
+    EVICT = "evict"  # nothing comes, and what is there moves away
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Taint:
+    """What an SPU says against replicas."""
+
+    key: str
+    value: str
+    effect: TaintEffect
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint with this key and value does not matter; without a value: with any value."""
+
+    key: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """SPUs that are selected score so much; less than 0: they are avoided."""
+
+    select: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadLevel:
+    """The replicas of a list are as even over the values of a label as can be.
+
+    An SPU without the label counts as having the value "".
+    """
+
+    label: str
+    max: int | None = None  # replicas of a list for each value, at most: a hard rule
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The rules of a topic; each field is empty where there is no such rule."""
+
+    tolerations: tuple[Toleration, ...] = ()
+    require: tuple[str, ...] = ()  # selectors that must all hold
+    forbid: tuple[str, ...] = ()  # selectors of which none may hold
+    prefer: tuple[Preference, ...] = ()
+    spread: tuple[SpreadLevel, ...] = ()  # the outermost first
+    apart_from: tuple[str, ...] = ()  # topics: no SPU in common
+    together_with: tuple[str, ...] = ()  # topics: no SPU that does not hold them
+    leaders: tuple[str, ...] = ()  # selectors: the first that any SPU of a list meets leads it
+
+
+NO_CONSTRAINTS: Final = Constraints()
+_SELECTORS: Final = ("require", "forbid", "leaders")
+_TOPICS: Final = ("apart_from", "together_with")
+
+
+def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> list[Taint]:
+    """The taints that matter to a topic."""
+    return [
+        taint
+        for taint in taints
+        if not any(
+            each.key == taint.key and each.value in (None, taint.value) for each in tolerations
+        )
+    ]
+
+
+def given_constraints(constraints: Constraints | None) -> Constraints | None:
+    """The constraints that an event names; None: it names no rule."""
+    return None if constraints == NO_CONSTRAINTS else constraints
+
+
+def constraints_fault(constraints: Constraints, *, topic: str) -> str | None:
+    """What is wrong with the constraints of a topic as they came; None: nothing."""
+    return next(_faults(constraints, topic), None)
+
+
+def taints_fault(taints: Sequence[Taint]) -> str | None:
+    """What is wrong with the taints of an SPU as they came; None: nothing."""
+    if len(taints) > TAINTS_MAX:
+        return f"taints has {len(taints)} entries; expected at most {TAINTS_MAX}"
+    for at, taint in enumerate(taints):
+        for name, text in (("key", taint.key), ("value", taint.value)):
+            if not 0 < len(text) + (name == "value") <= LABEL_LENGTH_MAX:
+                return _length_fault(f"taints[{at}].{name}", text)
+    if len({(taint.key, taint.effect) for taint in taints}) < len(taints):
+        return "taints names a key twice with one effect; expected each once"
+    return None
+
+
+def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
+    for each in fields(Constraints):
+        entries = getattr(constraints, each.name)
+        most = SPREAD_LEVELS_MAX if each.name == "spread" else RULES_MAX
+        if len(entries) > most:
+            yield f"constraints.{each.name} has {len(entries)} entries; expected at most {most}"
+            return
+    for name in _SELECTORS:
+        for at, text in enumerate(getattr(constraints, name)):
+            yield from _selector_faults(f"constraints.{name}[{at}]", text)
+    for name in _TOPICS:
+        for at, other in enumerate(getattr(constraints, name)):
+            if not match_legal_name(other) or other == topic:
+                yield (
+                    f"constraints.{name}[{at}] is {bounded_repr(other)}; expected the name of "
+                    "another topic"
+                )
+    for at, toleration in enumerate(constraints.tolerations):
+        if not 1 <= len(toleration.key) <= LABEL_LENGTH_MAX:
+            yield _length_fault(f"constraints.tolerations[{at}].key", toleration.key)
+        if toleration.value is not None and len(toleration.value) > LABEL_LENGTH_MAX:
+            yield _length_fault(f"constraints.tolerations[{at}].value", toleration.value)
+    for at, preference in enumerate(constraints.prefer):
+        yield from _selector_faults(f"constraints.prefer[{at}].select", preference.select)
+        if not 1 <= abs(preference.weight) <= PREFERENCE_WEIGHT_MAX:
+            yield (
+                f"constraints.prefer[{at}].weight is {bounded_repr(preference.weight)}; expected "
+                f"1 to {PREFERENCE_WEIGHT_MAX}, or the same below 0"
+            )
+    yield from _spread_faults(constraints.spread)
+
+
+def _spread_faults(spread: Sequence[SpreadLevel]) -> Iterator[str]:
+    for at, level in enumerate(spread):
+        if not 1 <= len(level.label) <= LABEL_LENGTH_MAX:
+            yield _length_fault(f"constraints.spread[{at}].label", level.label)
+        if level.max is not None and not 1 <= level.max <= REPLICATION_FACTOR_MAX:
+            yield (
+                f"constraints.spread[{at}].max is {bounded_repr(level.max)}; expected 1 to "
+                f"{REPLICATION_FACTOR_MAX}, or none"
+            )
+    if len({level.label for level in spread}) < len(spread):
+        yield "constraints.spread names a label twice; expected each once"
+
+
+def _selector_faults(field: str, text: str) -> Iterator[str]:
+    try:
+        selector_of(text)
+    except SelectorError as error:
+        yield f"{field}: {error}"
+
+
+def _length_fault(field: str, text: str) -> str:
+    return f"{field} has {len(text)} characters; expected 1 to {LABEL_LENGTH_MAX}"

@@ -1,0 +1,64 @@
+"""SPUs for lists of a living topic that lost some, or are to be longer: by its rules.
+
+Each is the one with which the list scores best, as `list_choice` has it, beside those that stay.
+Who leads is not asked: a list is led by one of its own that is online.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.list_choice import ListChoice, Steps
+from spu_assigner.core.constraints.placing import SpuRoom
+from spu_assigner.core.constraints.rule_table import rule_table, topic_rules
+from spu_assigner.core.state.cluster_state import ClusterState
+
+
+class RuledCandidates:
+    """The SPUs that the rules of a topic allow, as replicas are handed out.
+
+    Nothing is handed to an SPU that a replica is to leave: it is offline, or tainted.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        constraints: Constraints,
+        need: Need | None,
+        *,
+        ignore_rack: bool,
+        changes: Mapping[int, int] | None = None,
+    ) -> None:
+        """`changes`: replicas that SPUs hold more or fewer than the state says."""
+        self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
+        self._state = state
+        self._table = rule_table(state, constraints, ignore_rack=ignore_rack)
+        mask = self._table.allowed
+        for rule in topic_rules(state, self._table, constraints):
+            mask &= ~rule.excluded
+        self._room = SpuRoom(state, self._table, mask, need)
+        for spu_id, change in (changes or {}).items():
+            place = self._table.place[spu_id]
+            if mask >> place & 1:
+                self._room.give(place, change)
+        self._choice = ListChoice(self._table, self._room.all(), self._room.load, 0)
+        self._steps = Steps()
+
+    def take(self, staying: Sequence[int]) -> int | None:
+        """The best SPU for a list of which these stay; None: no other may have it."""
+        place = self._table.place
+        row = self._choice.best([place[i] for i in staying], len(staying) + 1, self._steps)
+        if row is None:
+            return None
+        taken = row[-1]
+        before = self._room.load(taken)
+        self._room.give(taken)
+        after = self._room.load(taken) if self._room.of(taken) else None
+        self._choice.reload(taken, before, after)
+        spu_id = self._table.ids[taken]
+        if SpuId(spu_id) in self._state.ring and not self._room.slots(taken):
+            self.filled.append(spu_id)
+        return spu_id

@@ -1,0 +1,201 @@
+"""What the rules of a topic say of each SPU of a cluster, whatever the SPUs hold.
+
+Hard rules on single SPUs are bit masks of the SPUs that they exclude: bit i stands for the SPU of
+the i-th lowest id. A level groups SPUs by the value of a label; those of `spread` come first, then
+racks. Levels are nested where each group lies within one group of the level before it: then a list
+that is built from the best SPU each time is the best (see `list_choice`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spu_assigner.core.base.constraints import (
+    NO_CONSTRAINTS,
+    Constraints,
+    TaintEffect,
+    untolerated,
+)
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.records import SpuChanged
+from spu_assigner.core.base.selectors import Selector, selector_of
+from spu_assigner.core.state.cluster_state import ClusterState
+
+RACK = "rack"  # labels that every SPU has: its rack, "" for none,
+SPU_ID = "spu_id"  # and its id
+
+
+@dataclass(frozen=True, slots=True)
+class SpuRule:
+    """A hard rule on single SPUs."""
+
+    name: str
+    excluded: int  # a bit for each SPU
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """SPUs grouped by a label."""
+
+    label: str
+    groups: Sequence[int]  # of each SPU: the number of its value, in order of value
+    size: int  # groups
+    max: int | None  # replicas of a list for each group, at most: a hard rule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTable:
+    """The rules on the SPUs of a cluster; sequences are by ascending id, of all SPUs."""
+
+    ids: Sequence[int]
+    place: Mapping[int, int]  # of each id
+    open: int  # online and not cordoned; a bit for each SPU
+    rules: Sequence[SpuRule]  # in the order given, taints first
+    barred_leaders: int  # tainted against leading; a bit for each SPU
+    demoted: int  # likewise: lead nothing where another of the list can
+    levels: Sequence[Level]
+    weights: Sequence[int]  # sums of what is preferred
+    ranks: Sequence[int]  # the first selector of `leaders` that holds, or how many there are
+    has_ranks: bool
+    is_nested: bool
+
+    @property
+    def allowed(self) -> int:
+        """The open SPUs that no rule excludes."""
+        mask = self.open
+        for rule in self.rules:
+            mask &= ~rule.excluded
+        return mask
+
+
+def rule_table(state: ClusterState, constraints: Constraints, *, ignore_rack: bool) -> RuleTable:
+    """The table of a topic's rules but for those that name topics; kept until an SPU changes."""
+    key = constraints, ignore_rack
+    known = state.rule_tables.get(key)
+    if not isinstance(known, RuleTable):
+        known = state.rule_tables[key] = _table(state, constraints, ignore_rack)
+    return known
+
+
+def topic_rules(state: ClusterState, table: RuleTable, constraints: Constraints) -> list[SpuRule]:
+    """The rules that name topics, as the topics are now; a topic that is gone excludes nobody."""
+    rules = []
+    everybody = (1 << len(table.ids)) - 1
+    for at, name in enumerate(constraints.apart_from):
+        if name in state.topics:
+            rules.append(SpuRule(f"apart_from[{at}] {name!r}", _holders(state, table, name)))
+    for at, name in enumerate(constraints.together_with):
+        if name in state.topics:
+            excluded = everybody & ~_holders(state, table, name)
+            rules.append(SpuRule(f"together_with[{at}] {name!r}", excluded))
+    return rules
+
+
+def labels_of(spu: SpuChanged) -> dict[str, str]:
+    """The labels of an SPU, with its rack and id."""
+    return {**dict(spu.labels), RACK: spu.rack or "", SPU_ID: str(spu.spu_id)}
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The places of a mask's bits, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> RuleTable:
+    spus = [spu for _, spu in sorted(state.spus.items())]
+    labels = [labels_of(spu) for spu in spus]
+    taints = [untolerated(spu.taints, constraints.tolerations) for spu in spus]
+    rules = [
+        SpuRule(f"taint {taint.key}={taint.value}:{taint.effect.value}", excluded)
+        for taint in sorted({taint for each in taints for taint in each})
+        if taint.effect is not TaintEffect.NO_LEADERS
+        and (excluded := _mask(taint in each for each in taints))
+    ]
+    for at, text in enumerate(constraints.require):
+        rules.append(SpuRule(f"require[{at}] {text!r}", _holding(labels, text, value=False)))
+    for at, text in enumerate(constraints.forbid):
+        rules.append(SpuRule(f"forbid[{at}] {text!r}", _holding(labels, text, value=True)))
+    levels = [_level(labels, level.label, level.max) for level in constraints.spread]
+    if not ignore_rack and all(level.label != RACK for level in levels):
+        levels.append(_level(labels, RACK, None))
+    preferred = [(selector_of(each.select), each.weight) for each in constraints.prefer]
+    leading = [selector_of(text) for text in constraints.leaders]
+    ids = [spu.spu_id for spu in spus]
+    return RuleTable(
+        ids=ids,
+        place={spu_id: at for at, spu_id in enumerate(ids)},
+        open=_mask(spu.online and not spu.cordoned for spu in spus),
+        rules=rules,
+        barred_leaders=_mask(
+            any(taint.effect is TaintEffect.NO_LEADERS for taint in each) for each in taints
+        ),
+        demoted=_mask(spu.demoted for spu in spus),
+        levels=levels,
+        weights=[
+            sum(weight for selector, weight in preferred if selector.holds(each)) for each in labels
+        ],
+        ranks=[_rank(leading, each) for each in labels],
+        has_ranks=bool(leading),
+        is_nested=is_nested(levels),
+    )
+
+
+def is_nested(levels: Sequence[Level]) -> bool:
+    """Whether each group lies within one group of the level before."""
+    for outer, inner in itertools.pairwise(levels):
+        if len(set(zip(inner.groups, outer.groups, strict=True))) > inner.size:
+            return False
+    return True
+
+
+def _mask(flags: Iterable[bool]) -> int:
+    mask = 0
+    for at, flag in enumerate(flags):
+        mask |= flag << at
+    return mask
+
+
+def _holding(labels: Sequence[Mapping[str, str]], text: str, *, value: bool) -> int:
+    selector = selector_of(text)
+    return _mask(selector.holds(each) is value for each in labels)
+
+
+def _level(labels: Sequence[Mapping[str, str]], label: str, most: int | None) -> Level:
+    values = [each.get(label, "") for each in labels]
+    number_of = {value: number for number, value in enumerate(sorted(set(values)))}
+    return Level(label, [number_of[value] for value in values], len(number_of), most)
+
+
+def _rank(leading: Sequence[Selector], labels: Mapping[str, str]) -> int:
+    for rank, selector in enumerate(leading):
+        if selector.holds(labels):
+            return rank
+    return len(leading)
+
+
+def _holders(state: ClusterState, table: RuleTable, name: str) -> int:
+    mask = 0
+    for spu_id in set(state.topics[name].replicas.lists().flat().tolist()):
+        mask |= 1 << table.place[SpuId(spu_id)]
+    return mask
+
+
+def binding_constraints(
+    state: ClusterState, topic: str, given: Constraints | None
+) -> Constraints | None:
+    """The rules for new replicas of a topic: its own, to be apart from those that want to be apart
+    from it, and not to be led by tainted SPUs; None: replicas may go to the ring as it is."""
+    apart_from = state.apart_from.get(topic)
+    if apart_from:
+        given = given or NO_CONSTRAINTS
+        missing = tuple(name for name in sorted(apart_from) if name not in given.apart_from)
+        return replace(given, apart_from=given.apart_from + missing)
+    if given is None or given == NO_CONSTRAINTS:
+        is_barred = any(spu_id in state.ring for spu_id in state.barred)
+        return NO_CONSTRAINTS if is_barred else None
+    return given

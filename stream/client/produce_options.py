@@ -1,0 +1,97 @@
+"""Options of `produce` whose values are more than a word: amounts, lists, taints, constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
+from spu_assigner.core.base.limits import MESSAGE_SIZE_MAX
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.json_lines.lines import constraints_from_json
+from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
+
+EFFECTS: Final = ", ".join(effect.value for effect in TaintEffect)
+
+
+def amounts(option: str, what: str, *, required: bool = False) -> Callable[..., Any]:
+    """An option that names amounts of resources."""
+    return click.option(
+        option,
+        multiple=True,
+        required=required,
+        callback=_amounts_of,
+        metavar="NAME=AMOUNT",
+        help=f"{what} May be repeated.",
+    )
+
+
+def _amounts_of(
+    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, int] | None:
+    """The amounts of resources that a repeated option names."""
+    found: dict[str, int] = {}
+    for pair in pairs:
+        name, _equals, amount = pair.partition("=")
+        try:
+            found[name] = int(amount)
+        except ValueError:
+            raise click.BadParameter(
+                f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
+            ) from None
+    return found or None
+
+
+def lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[int, ...], ...]:
+    """The replica lists that an option holds, in the notation of Kafka's own tool."""
+    try:
+        return tuple(tuple(map(int, row.split(":"))) for row in text.split(","))
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no list of SPU ids for each partition; expected such as 0:1,1:2:0"
+        ) from None
+
+
+def taints_of(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[Taint, ...]:
+    """The taints that a repeated option names, as kubectl writes them."""
+    taints = []
+    for text in texts:
+        name, _colon, effect = text.rpartition(":")
+        key, _equals, value = name.partition("=")
+        if not key or effect not in list(TaintEffect):
+            raise click.BadParameter(
+                f"{text!r} is no taint; expected KEY=VALUE:EFFECT or KEY:EFFECT, the effect one of "
+                f"{EFFECTS}"
+            )
+        taints.append(Taint(key, value, TaintEffect(effect)))
+    return tuple(taints)
+
+
+def constraints(*, required: bool = False) -> Callable[..., Any]:
+    """The option that names the constraints of a topic."""
+    return click.option(
+        "--constraints",
+        required=required,
+        callback=_constraints_of,
+        metavar="JSON|FILE",
+        help="What the topic demands of its SPUs: an object as in JSON Lines, or a file that holds "
+        """it, such as '{"require":["tier = ssd"],"spread":[{"label":"zone","max":1}]}'.""",
+    )
+
+
+def _constraints_of(_: click.Context, __: click.Parameter, text: str | None) -> Constraints | None:
+    """The constraints that an option holds or names the file of."""
+    if text is None:
+        return None
+    try:
+        if text.lstrip().startswith("{"):
+            return constraints_from_json(text)
+        data = read_plain_file(Path(text), size_max=MESSAGE_SIZE_MAX)
+        return constraints_from_json(data)
+    except FileRefusedError as reason:
+        said = f"{reason}; expected an object of JSON, or a file that holds one"
+        raise click.BadParameter(said) from reason
+    except DecodeError as reason:
+        raise click.BadParameter(reason.message) from reason

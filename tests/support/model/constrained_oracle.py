@@ -1,0 +1,274 @@
+"""Which lists constraints permit, and which are best: by trying all, from the rules' definitions.
+
+Independent of the product: it parses selectors by itself and knows no table, tree or search.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spu_assigner.core.base.constraints import Constraints, TaintEffect
+from spu_assigner.core.base.events import SpuJoined
+from spu_assigner.schemas.json_lines.lines import event_from_json
+from support.events.builders import Events
+
+List = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ConstrainedCase:
+    """SPUs, topics that are there, and a request."""
+
+    joins: tuple[SpuJoined, ...]
+    others: tuple[tuple[str, List], ...]  # topics of one list
+    constraints: dict[str, Any]
+    partitions: int
+    replicas: int
+
+
+def random_case(seed: int) -> ConstrainedCase:
+    """Up to 8 SPUs and 6 rules; about half of them can be met."""
+    chance = random.Random(seed)
+    count = chance.randint(2, 8)
+    scarce = chance.random() < 0.5
+    events = Events()
+    joins = [_random_join(chance, events, spu_id, scarce) for spu_id in range(count)]
+    others = []
+    for name in ("t2", "t3"):
+        free = [
+            join.spu_id
+            for join in joins
+            if all(taint.effect is not TaintEffect.EVICT for taint in join.taints)
+        ]
+        if len(free) > 1:
+            others.append((name, tuple(chance.sample(free, chance.randint(1, 2)))))
+    names = [name for name, _ in others]
+    constraints: dict[str, Any] = {}
+    for _ in range(chance.randint(0, 6)):
+        _add_rule(chance, constraints, names)
+    return ConstrainedCase(
+        joins=tuple(joins),
+        others=tuple(others),
+        constraints=constraints,
+        partitions=chance.randint(1, 3),
+        replicas=chance.randint(1, 4),
+    )
+
+
+def _random_join(chance: random.Random, events: Events, spu_id: int, scarce: bool) -> SpuJoined:
+    labels = {
+        key: chance.choice(values)
+        for key, values in (("zone", "abc"), ("tier", ("ssd", "hdd")), ("power", "xy"))
+        if chance.random() < 0.85
+    }
+    taints = []
+    for key, effect in (("pool", "no_new_replicas"), ("weak", "no_leaders"), ("old", "evict")):
+        if chance.random() < 0.15:
+            taints.append({"key": key, "value": chance.choice("uv"), "effect": effect})
+    event = event_from_json(
+        json.dumps(
+            {
+                "type": "spu_joined",
+                "event_id": events.join().event_id,
+                "cluster_id": "c1",
+                "spu_id": spu_id,
+                "rack": chance.choice(("r1", "r2", "r3")),
+                "capacity": chance.randint(2, 4) if scarce else 9,
+                "labels": labels,
+                "taints": taints,
+            }
+        )
+    )
+    assert isinstance(event, SpuJoined)
+    return event
+
+
+def _random_selector(chance: random.Random) -> str:
+    key, values = chance.choice((("zone", "abc"), ("tier", ("ssd", "hdd")), ("power", "xy")))
+    some = ", ".join(chance.sample(list(values), chance.randint(1, 2)))
+    forms = (
+        *(key, f"!{key}", f"{key}={values[0]}", f"{key} != {values[1]}"),
+        *(f"{key} in ({some})", f"{key} notin ({some})"),
+        *("spu_id notin (0, 3)", "rack != r1", f"{key},{key}!={values[0]}"),
+    )
+    return chance.choice(forms)
+
+
+def _add_rule(chance: random.Random, constraints: dict[str, Any], names: Sequence[str]) -> None:
+    kind = chance.choice(
+        ("tolerations", "require", "forbid", "prefer", "spread", "spread", "leaders")
+        + (("apart_from", "together_with") if names else ())
+    )
+    rules = constraints.setdefault(kind, [])
+    match kind:
+        case "tolerations":
+            rule: Any = {"key": chance.choice(("pool", "weak", "old"))}
+            if chance.random() < 0.5:
+                rule["value"] = chance.choice("uv")
+        case "prefer":
+            rule = {"select": _random_selector(chance), "weight": chance.choice((-5, 1, 2, 10))}
+        case "spread":
+            label = chance.choice(("zone", "tier", "power", "rack"))
+            rule = {"label": label}
+            if chance.random() < 0.6:
+                rule["max"] = chance.randint(1, 2)
+            if any(known["label"] == label for known in rules):
+                return
+        case "apart_from" | "together_with":
+            rule = chance.choice(names)
+        case _:
+            rule = _random_selector(chance)
+    rules.append(rule)
+
+
+class Oracle:
+    """What a case permits."""
+
+    def __init__(self, case: ConstrainedCase) -> None:
+        self._case = case
+        self._spus = {join.spu_id: join for join in case.joins}
+        self._labels = {
+            spu_id: {**(join.labels or {}), "rack": join.rack or "", "spu_id": str(spu_id)}
+            for spu_id, join in self._spus.items()
+        }
+        self._rules = case.constraints
+        held = Counter(spu_id for _, row in case.others for spu_id in row)
+        self._free = {i: (join.capacity or 0) - held[i] for i, join in self._spus.items()}
+        self.is_ample = all(free >= case.partitions for free in self._free.values())
+        able = [spu_id for spu_id in self._spus if self._may_hold(spu_id)]
+        self.lists = [
+            row for row in itertools.combinations(able, case.replicas) if self._may_be(row)
+        ]
+
+    def is_possible(self) -> bool:
+        """Whether the request can be met."""
+        return next(self._ways(), None) is not None
+
+    def best_score(self) -> tuple[int, ...]:
+        """Of one list, where all SPUs have room."""
+        return min(map(self.score, self.lists))
+
+    def least_scores(self) -> tuple[int, ...]:
+        """The least that the scores of the lists of any way to meet it come to together."""
+        return min(tuple(map(sum, zip(*map(self.score, way), strict=True))) for way in self._ways())
+
+    def is_valid(self, rows: Sequence[Sequence[int]]) -> bool:
+        """Whether the rows hold every hard rule, leaders included, and have room."""
+        held = Counter(spu_id for row in rows for spu_id in row)
+        return all(held[i] <= self._free[i] for i in held) and all(
+            tuple(sorted(row)) in self.lists and self._may_lead(row[0]) for row in rows
+        )
+
+    def score(self, row: Sequence[int]) -> tuple[int, ...]:
+        """Pairs by level, less weights, rank of the best leader."""
+        labels = [level["label"] for level in self._rules.get("spread", ())]
+        if "rack" not in labels:
+            labels.append("rack")
+        pairs = []
+        for label in labels:
+            counts = Counter(self._labels[i].get(label, "") for i in row)
+            pairs.append(sum(count * (count - 1) // 2 for count in counts.values()))
+        weight = sum(
+            each["weight"]
+            for each in self._rules.get("prefer", ())
+            for i in row
+            if holds(each["select"], self._labels[i])
+        )
+        return (*pairs, -weight, min(self.rank(i) for i in row if self._may_lead(i)))
+
+    def rank(self, spu_id: int) -> int:
+        """Of a leader."""
+        selectors = self._rules.get("leaders", ())
+        ranks = [at for at, each in enumerate(selectors) if holds(each, self._labels[spu_id])]
+        return min(ranks, default=len(selectors))
+
+    def _ways(self) -> Iterator[tuple[List, ...]]:
+        for way in itertools.combinations_with_replacement(self.lists, self._case.partitions):
+            held = Counter(spu_id for row in way for spu_id in row)
+            if all(held[i] <= self._free[i] for i in held):
+                yield way
+
+    def _effects(self, spu_id: int) -> list[str]:
+        return [
+            taint.effect.value
+            for taint in self._spus[spu_id].taints
+            if not any(
+                each["key"] == taint.key and each.get("value", taint.value) == taint.value
+                for each in self._rules.get("tolerations", ())
+            )
+        ]
+
+    def _may_lead(self, spu_id: int) -> bool:
+        return "no_leaders" not in self._effects(spu_id)
+
+    def _may_hold(self, spu_id: int) -> bool:
+        labels = self._labels[spu_id]
+        others = dict(self._case.others)
+        return (
+            self._free[spu_id] > 0
+            and not {"no_new_replicas", "evict"} & set(self._effects(spu_id))
+            and all(holds(each, labels) for each in self._rules.get("require", ()))
+            and not any(holds(each, labels) for each in self._rules.get("forbid", ()))
+            and not any(spu_id in others[name] for name in self._rules.get("apart_from", ()))
+            and all(spu_id in others[name] for name in self._rules.get("together_with", ()))
+        )
+
+    def _may_be(self, row: List) -> bool:
+        for level in self._rules.get("spread", ()):
+            counts = Counter(self._labels[i].get(level["label"], "") for i in row)
+            if "max" in level and max(counts.values(), default=0) > level["max"]:
+                return False
+        return any(map(self._may_lead, row))
+
+
+def holds(selector: str, labels: dict[str, str]) -> bool:
+    """Whether a selector holds, read condition by condition."""
+    while selector:
+        head, _, rest = selector.partition("(")
+        if (" in " in f"{head} " or "notin" in head) and "," not in head:
+            inner, _, selector = rest.partition(")")
+            selector = selector.lstrip(" ,")
+            values = [value.strip() for value in inner.split(",")]
+            key, word = head.split()
+            if (labels.get(key) in values) is (word == "notin"):
+                return False
+            continue
+        condition, _, selector = selector.partition(",")
+        selector = selector.strip()
+        condition = condition.strip()
+        if condition.startswith("!"):
+            is_met = condition[1:] not in labels
+        elif "!=" in condition:
+            key, value = (part.strip() for part in condition.split("!="))
+            is_met = labels.get(key) != value
+        elif "=" in condition:
+            key, value = (part.strip() for part in condition.split("="))
+            is_met = labels.get(key) == value
+        else:
+            is_met = condition in labels
+        if not is_met:
+            return False
+    return True
+
+
+def constraints_of(case: ConstrainedCase) -> Constraints:
+    """The constraints as an event has them."""
+    event = event_from_json(
+        json.dumps(
+            {
+                "type": "topic_constraints",
+                "event_id": "e",
+                "cluster_id": "c1",
+                "topic": "t",
+                "constraints": case.constraints,
+            }
+        )
+    )
+    constraints: Constraints = event.constraints  # type: ignore[union-attr]
+    return constraints

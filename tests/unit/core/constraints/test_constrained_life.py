@@ -1,0 +1,316 @@
+"""What becomes of topics with constraints as the cluster changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from spu_assigner.core.base.constraints import (
+    Constraints,
+    Preference,
+    SpreadLevel,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import (
+    PlainRecord,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    Status,
+    TopicStatus,
+    plain_records,
+)
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from support.events.builders import Events
+
+SSD = Constraints(require=("tier=ssd",))
+CLOSED = Taint("pool", "team-a", TaintEffect.NO_NEW_REPLICAS)
+POOL = Constraints(tolerations=(Toleration("pool", "team-a"),), require=("pool",))
+
+
+class Cluster:
+    """A cluster and its events."""
+
+    def __init__(self) -> None:
+        self.events = Events()
+        self.state = ClusterState("c1")
+
+    def apply(self, *events: Event) -> list[PlainRecord]:
+        """The records of the last."""
+        records: Sequence[PlainRecord] = ()
+        for event in events:
+            done = step(self.state, event, default_policy=Policy.BALANCED)
+            records = plain_records(done)
+        return list(records)
+
+    def join(self, *spu_ids: int, **given: Any) -> list[PlainRecord]:
+        return self.apply(*[self.events.join(spu_id, **given) for spu_id in spu_ids])
+
+    def create(self, topic: str, *size: int, **given: Any) -> TopicStatus:
+        return statuses(self.apply(self.events.create(topic, *size, **given)))[0]
+
+    def lists(self, topic: str) -> list[list[int]]:
+        rows: list[list[int]] = self.state.topics[topic].replicas.lists().tolist()
+        return rows
+
+    def spus(self, topic: str) -> set[int]:
+        return {spu_id for row in self.lists(topic) for spu_id in row}
+
+
+def statuses(records: Sequence[PlainRecord]) -> list[TopicStatus]:
+    return [record for record in records if isinstance(record, TopicStatus)]
+
+
+def changes(records: Sequence[PlainRecord]) -> list[RingChange]:
+    return [record.change for record in records if isinstance(record, RingEvent)]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """SPUs 0 to 3 have an SSD, 4 to 7 a disk; two in each of four racks."""
+    cluster = Cluster()
+    for spu_id in range(8):
+        tier = "ssd" if spu_id < 4 else "hdd"
+        cluster.join(spu_id, rack=f"r{spu_id % 4}", labels={"tier": tier}, capacity=100)
+    return cluster
+
+
+def test_a_topic_grows_by_its_rules(cluster: Cluster) -> None:
+    cluster.create("t", 2, 3, constraints=SSD)
+    cluster.apply(cluster.events.grow("t", 8))
+    assert len(cluster.lists("t")) == 8
+    assert cluster.spus("t") == {0, 1, 2, 3}
+
+
+def test_what_leaves_is_replaced_by_the_rules_alone(cluster: Cluster) -> None:
+    cluster.create("t", 4, 3, constraints=SSD)
+    cluster.apply(cluster.events.leave(0, mode=LeaveMode.DECOMMISSION))
+    assert [sorted(row) for row in cluster.lists("t")] == [[1, 2, 3]] * 4
+
+
+def test_a_list_waits_rather_than_break_a_rule(cluster: Cluster) -> None:
+    cluster.create("t", 1, 4, constraints=SSD)
+    records = cluster.apply(cluster.events.leave(0, mode=LeaveMode.DECOMMISSION))
+    assert statuses(records)[0].status is Status.WAITING
+    assert sorted(cluster.lists("t")[0]) == [1, 2, 3]
+    records = cluster.join(9, rack="r0", labels={"tier": "ssd"})
+    assert statuses(records)[0].status is Status.ASSIGNED
+    assert sorted(cluster.lists("t")[0]) == [1, 2, 3, 9]
+
+
+def test_a_higher_factor_is_met_by_the_rules_or_refused(cluster: Cluster) -> None:
+    cluster.create("t", 2, 2, constraints=SSD)
+    cluster.apply(cluster.events.replication("t", 4))
+    assert [sorted(row) for row in cluster.lists("t")] == [[0, 1, 2, 3]] * 2
+    answer = statuses(cluster.apply(cluster.events.replication("t", 5)))[0]
+    assert (answer.status, answer.code) == (Status.REJECTED, Code.INSUFFICIENT_CAPACITY)
+    assert [sorted(row) for row in cluster.lists("t")] == [[0, 1, 2, 3]] * 2
+
+
+def test_a_rebalance_leaves_it_alone_and_says_so(cluster: Cluster) -> None:
+    cluster.create("t", 8, 2, constraints=SSD)
+    before = cluster.lists("t")
+    answer = statuses(cluster.apply(cluster.events.rebalance()))[-1]
+    assert cluster.lists("t") == before
+    assert "1 constrained topic left alone" in (answer.message or "")
+
+
+def test_a_pool_holds_those_alone_that_tolerate_it(cluster: Cluster) -> None:
+    """A pool is a label with a taint: nobody else comes in, and its topics stay within."""
+    records = cluster.join(20, 21, 22, labels={"pool": "a"}, taints=(CLOSED,), capacity=100)
+    assert changes(records) == [RingChange.JOINED, RingChange.CORDONED]
+    for number in range(10):
+        cluster.create(f"other{number}", 8, 3)
+        assert not cluster.spus(f"other{number}") & {20, 21, 22}
+    cluster.create("t", 6, 3, constraints=POOL)
+    assert cluster.spus("t") == {20, 21, 22}
+    assert cluster.state.ring.ids.tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("policy", [each for each in Policy if each is not Policy.MANUAL])
+def test_no_policy_uses_an_spu_with_a_taint(cluster: Cluster, policy: Policy) -> None:
+    cluster.apply(
+        cluster.events.join(0, rack="r0", labels={"tier": "ssd"}, capacity=100, taints=(CLOSED,))
+    )
+    cluster.create("t", 16, 3, policy=policy)
+    assert cluster.spus("t") == set(range(1, 8))
+
+
+def test_an_spu_without_its_taint_is_used_again(cluster: Cluster) -> None:
+    cluster.join(0, rack="r0", taints=(CLOSED,), capacity=100)
+    records = cluster.join(0, rack="r0", capacity=100)
+    assert changes(records) == [RingChange.UPDATED, RingChange.UNCORDONED]
+    cluster.create("t", 8, 3)
+    assert 0 in cluster.spus("t")
+
+
+def test_an_uncordoned_spu_stays_closed_while_it_is_tainted(cluster: Cluster) -> None:
+    cluster.apply(cluster.events.cordon(0))
+    cluster.join(0, rack="r0", taints=(CLOSED,), capacity=100)
+    records = cluster.apply(cluster.events.uncordon(0))
+    assert changes(records) == [RingChange.UNCORDONED, RingChange.CORDONED]
+    assert 0 not in cluster.state.ring
+
+
+def test_what_evicts_is_left_by_the_fewest_moves(cluster: Cluster) -> None:
+    cluster.create("t", 8, 2)
+    cluster.create("kept", 4, 2, constraints=Constraints(tolerations=(Toleration("old"),)))
+    held = sum(row.count(0) for row in cluster.lists("t"))
+    kept, before = cluster.lists("kept"), cluster.lists("t")
+    assert held > 0
+    assert any(0 in row for row in kept)
+    evicting = Taint("old", "", TaintEffect.EVICT)
+    records = cluster.join(0, rack="r0", capacity=100, taints=(evicting,))
+    maps = [record for record in records if isinstance(record, ReplicaMap)]
+    assert [(each.topic, len(each.reason.moves)) for each in maps if each.reason] == [("t", held)]
+    assert 0 not in cluster.spus("t")
+    unchanged = [row for row in before if 0 not in row]
+    assert [row for row in cluster.lists("t") if row in unchanged] == unchanged
+    assert cluster.lists("kept") == kept
+
+
+def test_what_cannot_be_evicted_stays_until_it_can() -> None:
+    cluster = Cluster()
+    cluster.join(0, 1)
+    cluster.create("t", 1, 2)
+    records = cluster.join(0, taints=(Taint("old", "", TaintEffect.EVICT),))
+    assert statuses(records)[0].status is Status.WAITING
+    assert cluster.lists("t") == [[0, 1]]
+    cluster.join(2)
+    assert sorted(cluster.lists("t")[0]) == [1, 2]
+
+
+def test_what_tolerates_no_longer_is_evicted(cluster: Cluster) -> None:
+    tolerant = Constraints(tolerations=(Toleration("old"),), require=("spu_id in (0, 1, 2)",))
+    cluster.join(0, rack="r0", capacity=100, taints=(Taint("old", "", TaintEffect.EVICT),))
+    cluster.create("t", 2, 3, constraints=tolerant)
+    assert cluster.spus("t") == {0, 1, 2}
+    cluster.apply(cluster.events.constraints("t", Constraints()))
+    assert 0 not in cluster.spus("t")
+
+
+def test_an_spu_tainted_against_leading_leads_nothing(cluster: Cluster) -> None:
+    cluster.create("before", 8, 3)
+    barred = Taint("weak", "", TaintEffect.NO_LEADERS)
+    cluster.join(0, rack="r0", capacity=100, taints=(barred,))
+    cluster.create("after", 16, 3)
+    tolerant = Constraints(tolerations=(Toleration("weak"),), leaders=("spu_id=0",))
+    cluster.create("tolerant", 2, 3, constraints=tolerant)
+    assert all(row[0] != 0 for name in ("before", "after") for row in cluster.lists(name))
+    assert any(0 in row for row in cluster.lists("after"))
+    assert [row[0] for row in cluster.lists("tolerant")] == [0, 0]
+
+
+def test_where_nobody_may_lead_nothing_is_given() -> None:
+    cluster = Cluster()
+    cluster.join(0, 1, taints=(Taint("weak", "", TaintEffect.NO_LEADERS),))
+    answer = cluster.create("t", 1, 2)
+    assert (answer.code, answer.message) == (
+        Code.UNSATISFIABLE,
+        "1 lists of 2 replicas cannot hold taints against leading (2 SPUs may not lead), with 2 "
+        "SPUs online; relax one of these, or add SPUs that hold them",
+    )
+
+
+def test_a_changed_label_that_breaks_a_rule_is_reported_once(cluster: Cluster) -> None:
+    cluster.create("t", 1, 4, constraints=SSD)
+    records = cluster.join(0, rack="r0", labels={"tier": "hdd"}, capacity=100)
+    assert [(each.status, each.topic, each.message) for each in statuses(records)] == [
+        (
+            Status.VIOLATED,
+            "t",
+            "lists break require[0] 'tier=ssd' (1 lists); they stay as they are",
+        )
+    ]
+    assert 0 in cluster.spus("t")
+    again = cluster.join(0, rack="r0", labels={"tier": "hdd", "more": "x"}, capacity=100)
+    assert statuses(again) == []
+
+
+def test_other_constraints_are_answered_and_bind_from_then_on(cluster: Cluster) -> None:
+    cluster.create("t", 4, 2)
+    records = cluster.apply(cluster.events.constraints("t", SSD))
+    assert [each.status for each in statuses(records)] == [Status.ASSIGNED, Status.VIOLATED]
+    lists = cluster.lists("t")
+    cluster.apply(cluster.events.grow("t", 12))
+    assert cluster.lists("t")[:4] == lists
+    assert {spu_id for row in cluster.lists("t")[4:] for spu_id in row} <= {0, 1, 2, 3}
+    revision = cluster.state.topics["t"].revision
+    cluster.apply(cluster.events.constraints("t", SSD))
+    assert cluster.state.topics["t"].revision == revision
+
+
+def test_topics_stay_apart_and_together_both_ways(cluster: Cluster) -> None:
+    cluster.create("a", 1, 2)
+    cluster.create("b", 4, 2, constraints=Constraints(apart_from=("a",)))
+    cluster.create("c", 2, 2, constraints=Constraints(together_with=("a",)))
+    cluster.apply(cluster.events.grow("a", 4))
+    assert not cluster.spus("a") & cluster.spus("b")
+    assert cluster.spus("c") <= cluster.spus("a")
+
+
+def test_a_request_waits_until_a_label_lets_it_in(cluster: Cluster) -> None:
+    constraints = Constraints(require=("tier=nvme",))
+    wait = OnShortage.WAIT
+    answer = cluster.create("t", 1, 1, constraints=constraints, on_shortage=wait)
+    assert (answer.status, answer.code) == (Status.WAITING, Code.UNSATISFIABLE)
+    records = cluster.join(5, rack="r1", labels={"tier": "nvme"}, capacity=100)
+    assert statuses(records)[0].status is Status.ASSIGNED
+    assert cluster.lists("t") == [[5]]
+
+
+def test_preferences_are_below_racks_and_above_load(cluster: Cluster) -> None:
+    prefer = (Preference("rack=r0", 10), Preference("tier=hdd", 1))
+    cluster.create("full", 20, 1, constraints=Constraints(require=("tier=hdd",)))
+    cluster.create("t", 4, 3, constraints=Constraints(prefer=prefer))
+    for row in cluster.lists("t"):
+        assert len({spu_id % 4 for spu_id in row}) == 3
+        assert set(row) & {0, 4} == {4}
+        assert all(spu_id >= 4 for spu_id in row)
+
+
+def test_zones_come_before_racks(cluster: Cluster) -> None:
+    """Zones as even as can be, then racks: two zones of two racks each."""
+    zoned = Cluster()
+    for spu_id in range(8):
+        zone = "a" if spu_id % 4 < 2 else "b"
+        zoned.join(spu_id, rack=f"r{spu_id % 4}", labels={"zone": zone})
+    spread = (SpreadLevel("zone"), SpreadLevel("rack"))
+    zoned.create("t", 8, 4, constraints=Constraints(spread=spread))
+    for row in zoned.lists("t"):
+        assert sorted(spu_id % 4 for spu_id in row) == [0, 1, 2, 3]
+    zoned.create("u", 8, 2, constraints=Constraints(spread=spread))
+    for row in zoned.lists("u"):
+        assert {spu_id % 4 < 2 for spu_id in row} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("constraints", "said"),
+    [
+        (Constraints(require=("tier in ssd",)), "constraints.require[0]: 'tier in ssd' is no"),
+        (Constraints(apart_from=("gone",)), "constraints.apart_from names 'gone', which is no"),
+        (Constraints(apart_from=("t",)), "constraints.apart_from[0] is 't'; expected the name of"),
+        (Constraints(prefer=(Preference("a", 0),)), "constraints.prefer[0].weight is 0; expected"),
+        (Constraints(spread=(SpreadLevel("zone", 0),)), "constraints.spread[0].max is 0; expected"),
+        (Constraints(forbid=("a",) * 17), "constraints.forbid has 17 entries; expected at most 16"),
+    ],
+)
+def test_constraints_that_are_none_are_refused(
+    cluster: Cluster, constraints: Constraints, said: str
+) -> None:
+    answer = cluster.create("t", 1, 1, constraints=constraints)
+    assert answer.code is Code.INVALID_CONSTRAINTS
+    assert (answer.message or "").startswith(said)
+    assert "t" not in cluster.state.topics
+
+
+def test_other_policies_take_no_constraints(cluster: Cluster) -> None:
+    answer = cluster.create("t", 1, 1, constraints=SSD, policy=Policy.KAFKA)
+    assert answer.code is Code.INVALID_CONSTRAINTS
+    assert "'balanced' only" in (answer.message or "")

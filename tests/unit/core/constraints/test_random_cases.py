@@ -1,0 +1,162 @@
+"""Random clusters and rules, held against all ways to place a request."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from spu_assigner.core.base.constraints import TaintEffect
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import Record, ReplicaMap, TopicStatus, plain_records
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from support.events.builders import Events
+from support.model.constrained_oracle import (
+    ConstrainedCase,
+    Oracle,
+    constraints_of,
+    random_case,
+)
+
+SEEDS = 200  # of each part; `tests/bench/core/constraints.py` does 100,000
+PARTS = 6
+
+
+def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus]:
+    """The lists that the request of a case gets, and its status."""
+    state, events = ClusterState("c1"), Events(first=100)
+    for join in case.joins:
+        apply(state, join)
+    for name, row in case.others:
+        apply(state, events.adopt(name, list(row)))
+    constraints = constraints_of(case)
+    records = apply(
+        state, events.create("t", case.partitions, case.replicas, constraints=constraints)
+    )
+    rows = [each.replicas.tolist() for each in records if isinstance(each, ReplicaMap)]
+    status = next(each for each in records if isinstance(each, TopicStatus))
+    return (rows[0] if rows else None), status
+
+
+def apply(state: ClusterState, event: object) -> list[Record]:
+    return list(plain_records(step(state, event, default_policy=Policy.BALANCED)))
+
+
+def cases(part: int) -> Iterator[tuple[int, ConstrainedCase]]:
+    for seed in range(part * SEEDS, (part + 1) * SEEDS):
+        case = random_case(seed)
+        if case.constraints:
+            yield seed, case
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_is_possible_is_given_and_nothing_else(part: int) -> None:
+    """And what is given holds every hard rule, and is led by who meets the first selector."""
+    for seed, case in cases(part):
+        oracle = Oracle(case)
+        rows, status = answered(case)
+        assert (rows is not None) is oracle.is_possible(), (seed, status)
+        if rows is not None:
+            assert oracle.is_valid(rows), (seed, rows)
+            led = [oracle.rank(row[0]) for row in rows]
+            assert led == [oracle.score(row)[-1] for row in rows], (seed, rows)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_each_list_has_the_best_score_where_there_is_room(part: int) -> None:
+    compared = 0
+    for seed, case in cases(part):
+        oracle = Oracle(case)
+        rows, _ = answered(case)
+        if rows is not None and oracle.is_ample:
+            compared += 1
+            best = oracle.best_score()
+            assert [oracle.score(row) for row in rows] == [best] * len(rows), seed
+    assert compared > SEEDS / 8
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_refusal_names_as_few_rules_as_conflict(part: int) -> None:
+    """On empty SPUs: what only lacks room is another answer."""
+    compared = 0
+    for seed, case in cases(part):
+        rows, status = answered(case)
+        if rows is not None:
+            continue
+        fewest = fewest_rules(emptied(case))
+        if fewest is None or fewest == 0:
+            assert status.code in (Code.INSUFFICIENT_CAPACITY, Code.INSUFFICIENT_SPUS), seed
+            continue
+        compared += 1
+        assert status.code is Code.UNSATISFIABLE, (seed, status)
+        assert len(named_rules(status.message or "")) == fewest, (seed, status.message)
+    assert compared > SEEDS / 8
+
+
+def emptied(case: ConstrainedCase) -> ConstrainedCase:
+    """The case with as many free slots as if no topic were there."""
+    held = Counter(spu_id for _, row in case.others for spu_id in row)
+    joins = [
+        replace(each, capacity=(each.capacity or 0) + held[each.spu_id]) for each in case.joins
+    ]
+    return replace(case, joins=tuple(joins))
+
+
+def named_rules(message: str) -> list[str]:
+    return re.findall(r"\((?:excludes \d+ SPUs|\d+ values|\d+ SPUs may not lead)\)", message)
+
+
+def fewest_rules(case: ConstrainedCase) -> int | None:
+    """How many rules at least cannot be met together; None: all can."""
+    rules = list(rules_of(case))
+    for size in range(len(rules) + 1):
+        for kept in itertools.combinations(rules, size):
+            if not Oracle(with_rules(case, kept)).is_possible():
+                return size
+    return None
+
+
+Rule = tuple[str, object]
+
+
+def rules_of(case: ConstrainedCase) -> Iterator[Rule]:
+    """The hard rules of a case, one by one."""
+    for name in ("require", "forbid", "apart_from", "together_with"):
+        yield from ((name, each) for each in case.constraints.get(name, ()))
+    for level in case.constraints.get("spread", ()):
+        if "max" in level:
+            yield "spread", level["label"]
+    effects = {taint for join in case.joins for taint in join.taints}
+    yield from (("taint", each) for each in effects if each.effect is not TaintEffect.NO_LEADERS)
+    if any(each.effect is TaintEffect.NO_LEADERS for each in effects):
+        yield "no_leaders", None
+
+
+def with_rules(case: ConstrainedCase, kept: tuple[Rule, ...]) -> ConstrainedCase:
+    """The case with these hard rules alone."""
+    constraints = {
+        name: [each for each in case.constraints.get(name, ()) if (name, each) in kept]
+        for name in ("require", "forbid", "apart_from", "together_with")
+    }
+    constraints["tolerations"] = case.constraints.get("tolerations", [])
+    constraints["spread"] = [
+        level for level in case.constraints.get("spread", ()) if ("spread", level["label"]) in kept
+    ]
+    joins = [
+        replace(
+            join,
+            taints=tuple(
+                taint
+                for taint in join.taints
+                if ("taint", taint) in kept
+                or (taint.effect is TaintEffect.NO_LEADERS and ("no_leaders", None) in kept)
+            ),
+        )
+        for join in case.joins
+    ]
+    return replace(case, joins=tuple(joins), constraints=constraints)

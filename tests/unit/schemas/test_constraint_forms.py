@@ -1,0 +1,267 @@
+"""Taints and constraints as messages and as lines: their forms, their versions, their faults."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from spu_assigner.core.base.constraints import (
+    NO_CONSTRAINTS,
+    Constraints,
+    Preference,
+    SpreadLevel,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
+from spu_assigner.core.base.events import Event, Policy, SpuJoined, TopicConstraints, TopicCreate
+from spu_assigner.core.base.records import (
+    Mode,
+    Reason,
+    ReplicaMap,
+    SpuChanged,
+    Status,
+    TopicStatus,
+    Wait,
+    Waiting,
+)
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
+from spu_assigner.schemas.messages.codec import (
+    confluent_header,
+    decode_event,
+    decode_record,
+    encode_event,
+    encode_record,
+    type_name_of,
+)
+from support.events.builders import Events
+
+REGISTRY = Registry.load()
+WHOLE = Constraints(
+    tolerations=(Toleration("k", "v"), Toleration("k")),
+    require=("tier in (ssd,nvme)", "!spot"),
+    forbid=("zone in (c)",),
+    prefer=(Preference("tier in (nvme)", 10),),
+    spread=(SpreadLevel("zone", 1), SpreadLevel("rack")),
+    apart_from=("t2",),
+    together_with=("t3",),
+    leaders=("zone in (a)", "zone in (b)"),
+)
+WHOLE_JSON = (
+    '{"tolerations":[{"key":"k","value":"v"},{"key":"k"}],"require":["tier in (ssd,nvme)","!spot"],'
+    '"forbid":["zone in (c)"],"prefer":[{"select":"tier in (nvme)","weight":10}],'
+    '"spread":[{"label":"zone","max":1},{"label":"rack"}],"apart_from":["t2"],'
+    '"together_with":["t3"],"leaders":["zone in (a)","zone in (b)"]}'
+)
+TAINT = Taint("k", "v", TaintEffect.NO_NEW_REPLICAS)
+COMMON = {"event_id": "e1", "cluster_id": "c1"}
+
+CONTRACT: list[tuple[str, Event]] = [
+    (
+        '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0,"rack":null,"cores":1,'
+        '"capacity":null,"labels":{"zone":"a"},'
+        '"taints":[{"key":"k","value":"v","effect":"no_new_replicas"}]}',
+        SpuJoined(**COMMON, spu_id=0, labels={"zone": "a"}, taints=(TAINT,)),
+    ),
+    (
+        '{"type":"topic_create","event_id":"e1","cluster_id":"c1","topic":"t","partitions":1,'
+        '"replication_factor":1,"policy":null,"ignore_rack":false,"start_index":null,'
+        '"shift":null,"replicas":null,"validate_only":false,"on_shortage":"reject",'
+        f'"constraints":{WHOLE_JSON}}}',
+        TopicCreate(**COMMON, topic="t", constraints=WHOLE),
+    ),
+    (
+        '{"type":"topic_constraints","event_id":"e1","cluster_id":"c1","topic":"t",'
+        f'"constraints":{WHOLE_JSON}}}',
+        TopicConstraints(**COMMON, topic="t", constraints=WHOLE),
+    ),
+    (
+        '{"type":"topic_constraints","event_id":"e1","cluster_id":"c1","topic":"t","constraints":{}}',
+        TopicConstraints(**COMMON, topic="t", constraints=NO_CONSTRAINTS),
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "event"), CONTRACT, ids=lambda value: type(value).__name__)
+def test_a_line_of_the_contract_is_read_and_written_as_it_stands(line: str, event: Event) -> None:
+    """Names, spelling and order are promised."""
+    assert event_from_json(line) == event
+    assert event_to_json(event) == line
+
+
+def line_of(**members: Any) -> str:
+    """A create, or a join if it has taints."""
+    event = {"spu_id": 0} if "taints" in members else {"topic": "t"}
+    type_ = "spu_joined" if "taints" in members else "topic_create"
+    return json.dumps({"type": type_, **COMMON, **event, **members})
+
+
+@pytest.mark.parametrize("taints", [None, []])
+def test_no_taints_may_be_null_or_empty(taints: object) -> None:
+    """Null and absent mean none, as for labels."""
+    assert event_from_json(line_of(taints=taints)) == SpuJoined(**COMMON, spu_id=0)
+
+
+def test_rules_that_are_null_or_absent_are_none() -> None:
+    asked = event_from_json(line_of(constraints={"require": None, "spread": [{"label": "zone"}]}))
+    assert asked == TopicCreate(
+        **COMMON, topic="t", constraints=Constraints(spread=(SpreadLevel("zone"),))
+    )
+    assert event_from_json(line_of(constraints=None)) == TopicCreate(**COMMON, topic="t")
+
+
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    (
+        {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+        'taints[0].effect is "NoSchedule"; expected one of no_new_replicas, no_leaders, evict',
+    ),
+    ({"taints": [{"key": "k", "effect": "evict"}]}, "taints[0].value is absent"),
+    ({"taints": [{"key": 1, "value": "", "effect": "evict"}]}, "taints[0].key is 1; expected a"),
+    ({"taints": ["k=v:evict"]}, 'taints[0] is "k=v:evict"; expected an object'),
+    ({"taints": {}}, "taints is an object; expected a list of objects with key, value, effect"),
+    ({"constraints": []}, "constraints is a list; expected an object that may have tolerations"),
+    ({"constraints": {"requires": []}}, 'constraints has an unknown field "requires"'),
+    ({"constraints": {"require": "a"}}, 'constraints.require is "a"; expected a list of texts'),
+    ({"constraints": {"require": [["a"]]}}, "constraints.require[0] is a list; expected a text"),
+    ({"constraints": {"require": ["\ud800"]}}, "half a surrogate pair is none"),
+    ({"constraints": {"prefer": [{"select": "a"}]}}, "constraints.prefer[0].weight is absent"),
+    (
+        {"constraints": {"prefer": [{"select": "a", "weight": 1.5}]}},
+        "constraints.prefer[0].weight is 1.5; expected a whole number",
+    ),
+    (
+        {"constraints": {"prefer": [{"select": "a", "weight": True}]}},
+        "constraints.prefer[0].weight is true; expected a whole number",
+    ),
+    ({"constraints": {"spread": [{"label": "a", "max": "1"}]}}, 'spread[0].max is "1"; expected'),
+    ({"constraints": {"spread": ["zone"]}}, 'constraints.spread[0] is "zone"; expected an object'),
+    ({"constraints": {"tolerations": [{}]}}, "constraints.tolerations[0].key is absent"),
+]
+
+
+@pytest.mark.parametrize(("members", "says"), BROKEN)
+def test_what_is_no_rule_or_taint_is_refused_with_its_place(
+    members: dict[str, Any], says: str
+) -> None:
+    """One clear dead letter."""
+    with pytest.raises(DecodeError) as caught:
+        event_from_json(line_of(**members))
+    assert caught.value.code is DeadLetterCode.BAD_EVENT
+    assert says in caught.value.message
+
+
+def test_a_topics_constraints_must_be_there() -> None:
+    """What replaces the rules of a living topic is said, be it nothing."""
+    line = json.dumps({"type": "topic_constraints", **COMMON, "topic": "t"})
+    with pytest.raises(DecodeError, match="constraints is absent; a topic_constraints needs"):
+        event_from_json(line)
+    with pytest.raises(DecodeError, match="constraints is null; expected an object"):
+        event_from_json(line[:-1] + ',"constraints":null}')
+
+
+# Messages.
+
+
+MAP = ReplicaMap(
+    cluster_id="c1",
+    topic="t",
+    revision=1,
+    policy=Policy.BALANCED,
+    replicas=ReplicaLists.of_lists([[1]]),
+    cores=None,
+    chain_index=1,
+    cause="e5",
+    replication_factor=1,
+)
+CHANGED = Reason(mode=Mode.CONSTRAINTS, ring_size=1, ring_fingerprint=7)
+SPU = SpuChanged(
+    cluster_id="c1",
+    spu_id=7,
+    online=True,
+    rack=None,
+    cores=1,
+    capacity=9,
+    labels=(),
+    registration=4,
+    core_weights=(),
+    leaving=False,
+)
+WAITS = Waiting(
+    cluster_id="c1",
+    topic="t",
+    sequence=1,
+    kind=Wait.CREATE,
+    cause="e",
+    policy=Policy.KRAFT,
+    partitions=1,
+    replication_factor=1,
+    ignore_rack=False,
+)
+STATUS = TopicStatus(
+    cluster_id="c1",
+    topic="t",
+    status=Status.VIOLATED,
+    code=None,
+    message="m",
+    replicas=None,
+    cause="e5",
+)
+NEED = Need(demand=(("disk_bytes", 1),), leader_demand=())
+events = Events()
+VERSIONS: list[tuple[Any, int]] = [
+    (events.join(), 1),
+    (events.join(resources={"disk_bytes": 1}), 2),
+    (events.join(resources={"disk_bytes": 1}, taints=(TAINT,)), 3),
+    (events.create(), 1),
+    (events.create(demand={"disk_bytes": 1}), 4),
+    (events.create(demand={"disk_bytes": 1}, policy=Policy.KRAFT, constraints=WHOLE), 5),
+    (events.create(constraints=NO_CONSTRAINTS), 5),
+    (events.constraints("t", WHOLE), 1),
+    (SPU, 2),
+    (replace(SPU, resources=(("disk_bytes", 1),)), 4),
+    (replace(SPU, resources=(("disk_bytes", 1),), taints=(TAINT,)), 5),
+    (WAITS, 3),
+    (replace(WAITS, need=NEED), 4),
+    (replace(WAITS, need=NEED, constraints=WHOLE), 5),
+    (MAP, 2),
+    (replace(MAP, need=NEED), 7),
+    (replace(MAP, need=NEED, pinned=True, constraints=WHOLE), 8),
+    (replace(MAP, need=NEED, reason=CHANGED), 8),  # They were taken away.
+    (replace(MAP, need=NEED, reason=replace(CHANGED, mode=Mode.CONSTRAINED)), 8),
+    (replace(STATUS, status=Status.ADOPTED), 4),
+    (STATUS, 5),
+]
+
+
+@pytest.mark.parametrize(("value", "version"), VERSIONS)
+def test_a_new_version_is_written_only_where_it_is_needed(value: Any, version: int) -> None:
+    """Else a batch of the previous release that this one repeats would have other bytes."""
+    name = type_name_of(value)
+    if isinstance(value, (TopicCreate, SpuJoined, TopicConstraints)):
+        data = encode_event(value)
+        read: Any = decode_event(data, kind="spu" if name == "SpuJoined" else "topic")
+    else:
+        data = encode_record(value)
+        read = decode_record(data)
+    assert read == value
+    assert data[:5] == confluent_header(REGISTRY.versions(name)[version - 1])
+
+
+def test_an_effect_of_tomorrow_is_refused() -> None:
+    """It would keep away nobody knows what."""
+    data = encode_event(events.join(taints=(TAINT,)))
+    assert data.endswith(b"\x02k\x02v\x00\x00")  # the effect, and the end of the taints
+    with pytest.raises(DecodeError, match="an enum's index is 3; expected 0 to 2"):
+        decode_event(data[:-2] + b"\x06\x00", kind="spu")
+
+
+def test_a_number_that_no_message_can_hold_is_not_sent() -> None:
+    asked = events.create(constraints=Constraints(prefer=(Preference("a", 2**31),)))
+    with pytest.raises(EncodeError, match="2147483648"):
+        encode_event(asked)
