@@ -251,7 +251,7 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
 
 def _rules_before(state: ClusterState, event: Event) -> Mapping[str, Broken]:
     """What is broken already of the topics that an event may make break a rule."""
-    if isinstance(event, SpuJoined) and state.constrained:
+    if isinstance(event, SpuJoined) and state.constrained and event.spu_id in state.spus:
         return broken_rules(state, topics_on(state, event.spu_id))
     if isinstance(event, TopicConstraints) and event.topic in state.topics:
         return {event.topic: {}}

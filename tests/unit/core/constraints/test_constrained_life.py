@@ -314,3 +314,13 @@ def test_other_policies_take_no_constraints(cluster: Cluster) -> None:
     answer = cluster.create("t", 1, 1, constraints=SSD, policy=Policy.KAFKA)
     assert answer.code is Code.INVALID_CONSTRAINTS
     assert "'balanced' only" in (answer.message or "")
+
+
+@pytest.mark.parametrize("spu_id", [-1, -(2**31), 2**31, 2**63])
+def test_an_id_that_no_spu_can_have_is_ignored_beside_topics_with_constraints(spu_id: int) -> None:
+    """Their lists are not asked for it: they cannot hold such a number."""
+    cluster = Cluster()
+    cluster.join(0, labels={"tier": "ssd"})
+    cluster.create("t", 1, 1, constraints=SSD)
+    answers = [each for each in cluster.join(spu_id) if isinstance(each, RingEvent)]
+    assert [each.code for each in answers] == [Code.INVALID_SPU_ID]
