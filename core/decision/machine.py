@@ -145,7 +145,8 @@ def step(
         for record in records:
             evolve(state, record)
         return records  # A create frees nothing, so nothing follows.
-    frees = makes_room(state, records)
+    # With other constraints, what waits may fit where it did not.
+    frees = makes_room(state, records) or isinstance(event, TopicConstraints)
     rules_before = _rules_before(state, event)
     for record in records:
         evolve(state, record)

@@ -324,3 +324,17 @@ def test_an_id_that_no_spu_can_have_is_ignored_beside_topics_with_constraints(sp
     cluster.create("t", 1, 1, constraints=SSD)
     answers = [each for each in cluster.join(spu_id) if isinstance(each, RingEvent)]
     assert [each.code for each in answers] == [Code.INVALID_SPU_ID]
+
+
+def test_a_topic_that_comes_to_tolerate_what_evicts_it_waits_no_more() -> None:
+    """Nothing is to be repaired then."""
+    cluster = Cluster()
+    cluster.join(0, 1)
+    cluster.create("t", 1, 2, constraints=Constraints(require=("spu_id",)))
+    cluster.join(1, taints=(Taint("k", "v", TaintEffect.EVICT),))
+    assert "t" in cluster.state.waiting
+    tolerates = Constraints(tolerations=(Toleration("k"),))
+    answers = statuses(cluster.apply(cluster.events.constraints("t", tolerates)))
+    assert [each.status for each in answers] == [Status.ASSIGNED, Status.ASSIGNED]
+    assert cluster.state.waiting == {}
+    assert sorted(cluster.lists("t")[0]) == [0, 1]
