@@ -11,11 +11,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO, StringIO
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 import fastavro
+from spu_assigner.core.base.constraints import (
+    Constraints,
+    Preference,
+    SpreadLevel,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
@@ -30,6 +38,7 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
     TopicGrow,
@@ -266,7 +275,12 @@ def _manual_file_seeds() -> list[bytes]:
 # The core.
 
 _NUMBERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 17, 33, -1, -(2**31), 2**31 - 1, 2**31, 100_001)
-_LETTERS = "jjjjuoxcccccmdgbrkaf"
+_LETTERS = "jjjjuoxcccccmdgbrkaftnq"
+_SELECTORS = (
+    *("tier", "!tier", "tier=ssd", "tier in (ssd, hdd)", "tier notin (hdd), zone", "rack=a"),
+    *("rack != b", "spu_id notin (0, 3)", "spu_id in (1, 2, 3, 4)", "zone=", "tier in (ssd"),
+)
+_VALUES = (None, "ssd", "hdd", "x")
 _EVENTS_MAX = 24
 
 
@@ -310,6 +324,55 @@ def _topic(byte: int) -> str:
     return ("__t", "replica-map")[byte % 2] if byte >= 240 else f"t{byte % 5}"
 
 
+def _constraints(source: _Bytes) -> Constraints:
+    """Rules of some kinds, one of each; selectors that are none among them."""
+    kinds = source.byte()
+
+    def some(kind: int, choices: Any) -> tuple[Any, ...]:
+        return (source.one_of(choices),) if kinds >> kind & 1 else ()
+
+    topics = [f"t{number}" for number in range(5)]
+    levels = [SpreadLevel(*each) for each in product(("zone", "rack", "spu_id"), (None, 1, 2, 0))]
+    return Constraints(
+        tolerations=some(0, [Toleration("k"), Toleration("k", "v")]),
+        require=some(1, _SELECTORS),
+        forbid=some(2, _SELECTORS),
+        prefer=some(3, [Preference(each, 10 - 4 * at) for at, each in enumerate(_SELECTORS)]),
+        spread=some(4, levels),
+        apart_from=some(5, topics),
+        together_with=some(6, topics),
+        leaders=some(7, _SELECTORS),
+    )
+
+
+def _ruled_event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
+    """One of taints and constraints."""
+    match letter:
+        case "t":
+            named = {"tier": source.one_of(_VALUES), "zone": source.one_of(_VALUES)}
+            taints = [Taint("k", value, effect) for effect in TaintEffect for value in ("v", "w")]
+            return SpuJoined(
+                **common,
+                spu_id=source.number(7),
+                rack=source.one_of((None, "a", "b", "c")),
+                capacity=source.one_of((None, 3, 6, 12)),
+                labels={name: value for name, value in named.items() if value is not None},
+                taints=tuple(source.one_of(taints) for _ in range(source.byte() % 3)),
+            )
+        case "n":
+            return TopicCreate(
+                **common,
+                topic=_topic(source.byte()),
+                partitions=source.number(9),
+                replication_factor=source.number(4),
+                on_shortage=source.one_of(tuple(OnShortage)),
+                constraints=_constraints(source),
+            )
+        case _:
+            topic = f"t{source.byte() % 5}"
+            return TopicConstraints(**common, topic=topic, constraints=_constraints(source))
+
+
 def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
     match letter:
         case "j":
@@ -327,6 +390,8 @@ def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
         case "k":
             change = (SpuCordon, SpuUncordon, SpuDemote, SpuUndemote)[source.byte() & 3]
             return change(**common, spu_id=source.number(7))
+        case "t" | "n" | "q":
+            return _ruled_event(letter, common, source)
         case "d":
             kind = source.byte()
             forget = TopicRelease if kind & 8 else TopicDelete
@@ -387,7 +452,16 @@ def _core_seeds() -> list[bytes]:
     joins = bytes(chain.from_iterable((0, spu_id, 1 + spu_id % 3, 0, 4) for spu_id in range(5)))
     creates = bytes(chain.from_iterable((7, 16, topic, 4, 2, 1 + topic, 0) for topic in range(5)))
     later = bytes((6, 1, 14, 0, 14, 8, 9, 15, 20, 13, 1, 5, 2, 11, 2, 1, 1, 2, 3, 2))
-    return [joins, joins + creates, joins + creates + later, joins + creates + later + joins]
+    ruled = bytes(chain.from_iterable((20, 1, 2, spu_id, 1, 0, 1, spu_id) for spu_id in range(5)))
+    bound = bytes((21, 1, 3, 2, 1, 22, 2, 3, 1, 22, 1, 7, 0, 6, 7, 21, 2, 2, 2, 0, 144, 1, 6))
+    return [
+        joins,
+        joins + creates,
+        joins + creates + later,
+        joins + creates + later + joins,
+        joins + creates + ruled + bound,
+        ruled + bound + later + joins,
+    ]
 
 
 # Messages from Kafka.
@@ -506,7 +580,7 @@ TARGETS = {
     target.name: target
     for target in (
         Target(name="decoder", one=decoder, seeds=_decoder_seeds, size_max=512, share=48),
-        Target(name="jsonl", one=jsonl, seeds=_jsonl_seeds, size_max=512, share=20),
+        Target(name="jsonl", one=jsonl, seeds=_jsonl_seeds, size_max=1024, share=20),
         Target(
             name="manual_file", one=manual_file, seeds=_manual_file_seeds, size_max=512, share=20
         ),

@@ -370,8 +370,7 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
     for partition, row in enumerate(record.replicas.tolist()):
         was = old[partition] if partition < len(old) else []
         for spu_id in set(row) - set(was):
-            spu = state.spus[SpuId(spu_id)]
-            labels = {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu_id)}
+            spu, labels = state.spus[SpuId(spu_id)], _labels_of(state, spu_id)
             effects = {
                 taint.effect
                 for taint in spu.taints
@@ -388,9 +387,15 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
                 _hold(not holds(text, labels), f"{where} forbid {text}: {labels}")
         is_placed = record.reason is not None and record.reason.mode is Mode.CONSTRAINED
         for level in rules.spread if is_placed and not was else ():
-            values = [dict(state.spus[SpuId(i)].labels).get(level.label, "") for i in row]
+            values = [_labels_of(state, spu_id).get(level.label, "") for spu_id in row]
             most = max(map(values.count, values))
             _hold(level.max is None or most <= level.max, f"{record.topic} has {row} on {values}")
+
+
+def _labels_of(state: ClusterState, spu_id: int) -> dict[str, str]:
+    """With those that every SPU has."""
+    spu = state.spus[SpuId(spu_id)]
+    return {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu_id)}
 
 
 def _hold(claim: bool, otherwise: str) -> None:
