@@ -239,7 +239,8 @@ class EventLint:
         refusal: Refusal | None = first
         while refusal is not None:
             code = refusal[0]
-            fixes = () if isinstance(event, TopicAdopted) else FIXES.get(code, ())
+            known = () if isinstance(event, TopicAdopted) else FIXES.get(code, ())
+            fixes = [each for each in known if all(hasattr(event, name) for name in each)]
             if not tried[code] and (refusal is first or fixes or isinstance(event, TopicCreate)):
                 yield refusal
             if tried[code] == len(fixes):

@@ -444,6 +444,15 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
         ],
         [(2, "E415", "constraints.apart_from"), (4, "E415", "constraints.apart_from")],
     ),
+    "a grow that constraints do not permit": (
+        [
+            E.join(0, labels={"tier": "ssd"}, capacity=9),
+            E.create("t", constraints=ON_SSD),
+            E.join(0),
+            E.grow("t", 2),
+        ],
+        [(3, "W506", "labels"), (4, "E414", "constraints")],
+    ),
     "constraints that contradict each other, whatever the cluster has": (
         [
             E.create("t", constraints=NEVER),
