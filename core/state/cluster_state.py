@@ -15,7 +15,6 @@ from typing import Final, assert_never
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
 from spu_assigner.core.base.records import (
     Chain,
     ChainEntry,
@@ -40,13 +39,13 @@ from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.memory import Memory
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import Takeovers
 from spu_assigner.core.state.topic import PackedLists, Topic, new_topic
 
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
-SEEN_BLOCK: Final = 16  # slots of the memory that are published together
 
 
 def new_event_hash(event_id: str) -> int:
@@ -63,43 +62,6 @@ def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
     if topic is None:
         return ()
     return (topic.created_by, *(*topic.changed_by, event_hash(event_id))[1 - OWN_EVENTS_MAX :])
-
-
-class Memory:
-    """The last EVENT_IDS_REMEMBERED event hashes of a cluster, in slots used in turn."""
-
-    __slots__ = ("_slots", "count", "known")
-
-    def __init__(self) -> None:
-        self._slots: list[int | None] = [None] * EVENT_IDS_REMEMBERED
-        self.known: set[int | None] = set()  # the same hashes, for a look-up
-        self.count = 0  # ever remembered
-
-    def add(self, hashed: int) -> int:
-        """Remember, and forget what was in the slot.
-
-        Returns the number of the block that changed.
-        """
-        slot = self.count % EVENT_IDS_REMEMBERED
-        slots, known = self._slots, self.known
-        known.discard(slots[slot])
-        slots[slot] = hashed
-        known.add(hashed)
-        self.count += 1
-        return slot // SEEN_BLOCK
-
-    def block(self, block: int) -> tuple[int, ...]:
-        """What is in the slots of a block, in order."""
-        slots = self._slots[block * SEEN_BLOCK : (block + 1) * SEEN_BLOCK]
-        return tuple(hashed for hashed in slots if hashed is not None)
-
-    def restore(self, block: int, hashes: tuple[int, ...]) -> None:
-        """Put a block back."""
-        first = block * SEEN_BLOCK
-        slots = slice(first, first + len(hashes))
-        self.known.difference_update(self._slots[slots])
-        self._slots[slots] = hashes
-        self.known.update(hashes)
 
 
 class ClusterState:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED, REDPANDA_CORE0_WEIGHT
 from spu_assigner.core.base.records import Wait
 from spu_assigner.core.base.replica_lists import PADDING
-from spu_assigner.core.state.cluster_state import SEEN_BLOCK, ClusterState
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.memory import SEEN_BLOCK
 
 
 def faults(state: ClusterState) -> Iterator[str]:

@@ -37,7 +37,7 @@ from spu_assigner.core.base.records import (
     plain_records,
 )
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.state import cluster_state as state_module
+from spu_assigner.core.state import memory as state_module
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from support.events.random_lives import CLUSTER, Life, as_json, life_of
 from support.model.pictures import picture
