@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spu_assigner.core.base.constraints import Constraints, TaintEffect
-from spu_assigner.core.base.events import SpuJoined
+from spu_assigner.core.base.events import Event, Policy, SpuJoined
+from spu_assigner.core.base.records import Record, ReplicaMap, TopicStatus, plain_records
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from support.events.builders import Events
 
@@ -141,7 +144,7 @@ class Oracle:
         held = Counter(spu_id for _, row in case.others for spu_id in row)
         self._free = {i: (join.capacity or 0) - held[i] for i, join in self._spus.items()}
         self.is_ample = all(free >= case.partitions for free in self._free.values())
-        able = [spu_id for spu_id in self._spus if self._may_hold(spu_id)]
+        able = [spu_id for spu_id in self._spus if self.may_hold(spu_id)]
         self.lists = [
             row for row in itertools.combinations(able, case.replicas) if self._may_be(row)
         ]
@@ -162,25 +165,42 @@ class Oracle:
         """Whether the rows hold every hard rule, leaders included, and have room."""
         held = Counter(spu_id for row in rows for spu_id in row)
         return all(held[i] <= self._free[i] for i in held) and all(
-            tuple(sorted(row)) in self.lists and self._may_lead(row[0]) for row in rows
+            tuple(sorted(row)) in self.lists and self.may_lead(row[0]) for row in rows
         )
 
     def score(self, row: Sequence[int]) -> tuple[int, ...]:
         """Pairs by level, less weights, rank of the best leader."""
-        labels = [level["label"] for level in self._rules.get("spread", ())]
-        if "rack" not in labels:
-            labels.append("rack")
         pairs = []
-        for label in labels:
-            counts = Counter(self._labels[i].get(label, "") for i in row)
+        for label, _ in self.levels():
+            counts = Counter(self.value(i, label) for i in row)
             pairs.append(sum(count * (count - 1) // 2 for count in counts.values()))
-        weight = sum(
+        weight = sum(map(self.weight, row))
+        return (*pairs, -weight, min(self.rank(i) for i in row if self.may_lead(i)))
+
+    def levels(self) -> list[tuple[str, int | None]]:
+        """Labels that lists are spread over, the outermost first, each with its maximum."""
+        levels = [(each["label"], each.get("max")) for each in self._rules.get("spread", ())]
+        if all(label != "rack" for label, _ in levels):
+            levels.append(("rack", None))
+        return levels
+
+    def value(self, spu_id: int, label: str) -> str:
+        return self._labels[spu_id].get(label, "")
+
+    def weight(self, spu_id: int) -> int:
+        """Of all preferences that hold."""
+        return sum(
             each["weight"]
             for each in self._rules.get("prefer", ())
-            for i in row
-            if holds(each["select"], self._labels[i])
+            if holds(each["select"], self._labels[spu_id])
         )
-        return (*pairs, -weight, min(self.rank(i) for i in row if self._may_lead(i)))
+
+    def free(self, spu_id: int) -> int:
+        return self._free[spu_id]
+
+    @property
+    def spu_ids(self) -> list[int]:
+        return sorted(self._spus)
 
     def rank(self, spu_id: int) -> int:
         """Of a leader."""
@@ -204,10 +224,10 @@ class Oracle:
             )
         ]
 
-    def _may_lead(self, spu_id: int) -> bool:
+    def may_lead(self, spu_id: int) -> bool:
         return "no_leaders" not in self._effects(spu_id)
 
-    def _may_hold(self, spu_id: int) -> bool:
+    def may_hold(self, spu_id: int) -> bool:
         labels = self._labels[spu_id]
         others = dict(self._case.others)
         return (
@@ -224,7 +244,7 @@ class Oracle:
             counts = Counter(self._labels[i].get(level["label"], "") for i in row)
             if "max" in level and max(counts.values(), default=0) > level["max"]:
                 return False
-        return any(map(self._may_lead, row))
+        return any(map(self.may_lead, row))
 
 
 def holds(selector: str, labels: dict[str, str]) -> bool:
@@ -272,3 +292,25 @@ def constraints_of(case: ConstrainedCase) -> Constraints:
     )
     constraints: Constraints = event.constraints  # type: ignore[union-attr]
     return constraints
+
+
+def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus]:
+    """The lists that the core gives to the request of a case, and its status."""
+    state, events = ClusterState("c1"), Events(first=100)
+
+    def apply(event: Event) -> Sequence[Record]:
+        return plain_records(step(state, event, default_policy=Policy.BALANCED))
+
+    for join in case.joins:
+        apply(join)
+    for name, row in case.others:
+        apply(events.adopt(name, list(row)))
+    constraints = constraints_of(case)
+    records = apply(events.create("t", case.partitions, case.replicas, constraints=constraints))
+    rows = [
+        each.replicas.tolist()
+        for each in records
+        if isinstance(each, ReplicaMap) and each.replicas is not None
+    ]
+    status = next(each for each in records if isinstance(each, TopicStatus))
+    return (rows[0] if rows else None), status

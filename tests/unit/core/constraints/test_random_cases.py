@@ -11,40 +11,16 @@ from dataclasses import replace
 import pytest
 from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Record, ReplicaMap, TopicStatus, plain_records
-from spu_assigner.core.decision.machine import step
-from spu_assigner.core.state.cluster_state import ClusterState
-from support.events.builders import Events
 from support.model.constrained_oracle import (
     ConstrainedCase,
     Oracle,
-    constraints_of,
+    answered,
     random_case,
 )
+from support.model.exact_constraints import least_scores
 
-SEEDS = 200  # of each part; `tests/bench/core/constraints.py` does 100,000
+SEEDS = 200  # of each part; `tests/bench/scale/constraints.py` does 100,000
 PARTS = 6
-
-
-def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus]:
-    """The lists that the request of a case gets, and its status."""
-    state, events = ClusterState("c1"), Events(first=100)
-    for join in case.joins:
-        apply(state, join)
-    for name, row in case.others:
-        apply(state, events.adopt(name, list(row)))
-    constraints = constraints_of(case)
-    records = apply(
-        state, events.create("t", case.partitions, case.replicas, constraints=constraints)
-    )
-    rows = [each.replicas.tolist() for each in records if isinstance(each, ReplicaMap)]
-    status = next(each for each in records if isinstance(each, TopicStatus))
-    return (rows[0] if rows else None), status
-
-
-def apply(state: ClusterState, event: object) -> list[Record]:
-    return list(plain_records(step(state, event, default_policy=Policy.BALANCED)))
 
 
 def cases(part: int) -> Iterator[tuple[int, ConstrainedCase]]:
@@ -78,6 +54,23 @@ def test_each_list_has_the_best_score_where_there_is_room(part: int) -> None:
             best = oracle.best_score()
             assert [oracle.score(row) for row in rows] == [best] * len(rows), seed
     assert compared > SEEDS / 8
+
+
+def test_an_exact_solver_finds_no_more_and_no_better_lists() -> None:
+    """HiGHS minimises the score of all lists together, level by level."""
+    compared = 0
+    for seed in range(SEEDS // 2):
+        case = random_case(seed)
+        rows, _ = answered(case)
+        best = least_scores(case)
+        if not case.constraints:
+            continue
+        assert (rows is not None) is (best is not None), seed
+        if rows is not None and Oracle(case).is_ample:
+            compared += 1
+            scores = zip(*map(Oracle(case).score, rows), strict=True)
+            assert tuple(map(sum, scores)) == best, seed
+    assert compared > SEEDS / 16
 
 
 @pytest.mark.parametrize("part", range(PARTS))
