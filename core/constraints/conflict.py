@@ -8,7 +8,7 @@ the set can be spared, but another set may be smaller.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
@@ -50,7 +50,7 @@ class RuledRequest:
         if all(room >= lists for room in rooms.values()):
             lists = 1  # What can be given once can be given again.
         levels = [rule.level for rule in rules if rule.level is not None]
-        table = replace(self.table, levels=levels, has_ranks=False)
+        table = self.table.with_levels(levels)
         fitting = Fitting(table, barred, self.replicas, Steps())
         found = fitting.by_count(rooms, lists)
         return fitting.leaving_room(rooms, lists) is not None if found is None else found

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spu_assigner.core.constraints.list_choice import ListChoice, Load, Row, Steps
+from spu_assigner.core.constraints.list_choice import ListChoice, Row, Steps
 from spu_assigner.core.constraints.rule_table import RuleTable, is_nested
 
 LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not tell whether they fit
@@ -59,10 +59,12 @@ class Fitting:
                 return False
         return True if nested and not following else None
 
-    def leaving_room(self, rooms: Rooms, lists: int, load: Load | None = None) -> Row | None:
+    def leaving_room(
+        self, rooms: Rooms, lists: int, loads: Mapping[int, float] | None = None
+    ) -> Row | None:
         """The best list after which the others still fit; None: there is none, or none was found.
 
-        `load` decides between lists that are as good; None: who has most room is preferred.
+        `loads` decide between lists that are as good; None: who has most room is preferred.
         """
 
         def accept(row: Row) -> bool:
@@ -74,10 +76,9 @@ class Fitting:
 
         choice = ListChoice(
             self.table,
-            rooms,
-            load or (lambda place: -rooms[place]),
+            {place: -room for place, room in rooms.items()} if loads is None else loads,
             self.barred,
-            apart=lambda place: min(rooms[place], lists),
+            apart={place: min(room, lists) for place, room in rooms.items()},
         )
         return choice.search((), self.replicas, None, accept, self.steps)
 

@@ -15,8 +15,9 @@ search looks for a better one, through at most SEARCH_STEPS_MAX partial lists.
 
 from __future__ import annotations
 
+import math
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,9 +25,10 @@ from spu_assigner.core.constraints.rule_table import RuleTable
 
 SEARCH_STEPS_MAX: Final = 20_000  # partial lists looked at for one request; some 0.2 s
 
+NO_ROOM: Final = math.inf  # the load of an SPU that has to give what it has not
+
 Score = tuple[int, ...]
 Row = list[int]  # places in the table
-Load = Callable[[int], int]  # the smaller, the better
 
 
 @dataclass(slots=True)
@@ -40,54 +42,64 @@ class Steps:
 class SpuKind:
     """SPUs that are alike to the rules."""
 
-    groups: tuple[int, ...]  # at each level
+    cells: tuple[int, ...]  # their group at each level, groups of all levels numbered on
     weight: int
     rank: int  # as a leader; of those that may not lead behind all others
-    apart: int  # what else tells them from others
-    members: list[tuple[int, int]]  # load and place, ascending
+    members: list[tuple[float, int]]  # load and place, ascending
 
 
 class ListChoice:
     """Chooses lists among SPUs with room; where there is none it says so by None.
 
-    `load` decides between SPUs that are alike to the rules. `barred` SPUs (a bit for each) may not
-    lead. `apart` tells SPUs apart that are alike to the rules but not to who accepts lists.
+    `loads` decide between SPUs that are alike to the rules, the smaller is the better. `barred`
+    SPUs (a bit for each) may not lead. `apart` tells SPUs apart that are alike to the rules but not
+    to who accepts lists. With `taken_max`, no more SPUs than that will be asked for.
     """
 
     def __init__(
         self,
         table: RuleTable,
-        able: Iterable[int],
-        load: Load,
+        loads: Mapping[int, float],
         barred: int,
-        apart: Load | None = None,
+        *,
+        apart: Mapping[int, int] | None = None,
+        taken_max: int | None = None,
     ) -> None:
         self._table = table
         self._barred = barred
-        self._last_rank = 1 + max(table.ranks, default=0)
-        kinds: dict[tuple[tuple[int, ...], int, int, int], SpuKind] = {}
+        self._last_rank = table.last_rank
+        kinds: dict[tuple[tuple[int, ...], int, int, int], list[tuple[float, int]]] = {}
+        cells, weights = table.cells, table.weights
+        for place, load in loads.items():
+            key = (
+                cells[place],
+                -weights[place],
+                self._rank(place),
+                0 if apart is None else apart[place],
+            )
+            members = kinds.get(key)
+            if members is None:
+                kinds[key] = [(load, place)]
+            else:
+                members.append((load, place))
+        self._kinds: list[SpuKind] = []
         self._kind_of: dict[int, SpuKind] = {}
-        for place in able:
-            groups = tuple([level.groups[place] for level in table.levels])
-            other = 0 if apart is None else apart(place)
-            key = groups, table.weights[place], self._rank(place), other
-            kind = kinds.get(key)
-            if kind is None:
-                kind = kinds[key] = SpuKind(*key, [])
-            kind.members.append((load(place), place))
-            self._kind_of[place] = kind
-        for kind in kinds.values():
-            kind.members.sort()
-        self._kinds = sorted(kinds.values(), key=_by_rules)
+        for key in sorted(kinds):
+            # Who is asked for grows heavier, so no more than the lightest can come to be chosen.
+            members = sorted(kinds[key])[:taken_max]
+            kind = SpuKind(key[0], -key[1], key[2], members)
+            self._kinds.append(kind)
+            self._kind_of.update((place, kind) for _, place in members)
         self._first_rank = min((kind.rank for kind in self._kinds), default=self._last_rank)
-        self._maxes = [level.max for level in table.levels]
+        self._maxes = table.cell_maxes
 
-    def reload(self, place: int, before: int, after: int | None) -> None:
-        """Let an SPU have another load; None: no room any more."""
+    def reload(self, place: int, load: float) -> None:
+        """Let an SPU that was chosen have another load; `NO_ROOM`: it is not chosen again."""
         members = self._kind_of[place].members
-        members.remove((before, place))
-        if after is not None:
-            insort(members, (after, place))
+        at = next(at for at, member in enumerate(members) if member[1] == place)
+        del members[at]
+        if load != NO_ROOM:
+            insort(members, (load, place))
 
     def best(self, base: Sequence[int], length: int, steps: Steps) -> Row | None:
         """The best list of this length that begins with `base`, whichever SPUs those are.
@@ -114,61 +126,52 @@ class ListChoice:
         return min(map(self._rank, row))
 
     def _upper_score(self, row: Sequence[int]) -> Score:
-        pairs = []
-        for level in self._table.levels:
-            counts: dict[int, int] = {}
-            cost = 0
-            for place in row:
-                group = level.groups[place]
-                known = counts.get(group, 0)
-                cost += known
-                counts[group] = known + 1
-            pairs.append(cost)
+        counts = [0] * len(self._maxes)
+        pairs = [0] * len(self._table.levels)
+        for place in row:
+            for level, cell in enumerate(self._table.cells[place]):
+                pairs[level] += counts[cell]
+                counts[cell] += 1
         return (*pairs, -sum([self._table.weights[place] for place in row]))
 
-    def _counted(self, row: Sequence[int]) -> list[dict[int, int]]:
-        """How many of a list are in each group, at each level."""
-        counts: list[dict[int, int]] = [{} for _ in self._table.levels]
+    def _counted(self, row: Sequence[int]) -> list[int]:
+        """How many of a list are in each group."""
+        counts = [0] * len(self._maxes)
         for place in row:
-            for level, of_level in zip(self._table.levels, counts, strict=True):
-                group = level.groups[place]
-                of_level[group] = of_level.get(group, 0) + 1
+            for cell in self._table.cells[place]:
+                counts[cell] += 1
         return counts
-
-    def _marginal(self, kind: SpuKind, counts: list[dict[int, int]]) -> list[int] | None:
-        """What one more of a kind adds at each level, less its weight; None: a level is full."""
-        costs = []
-        for group, of_level, most in zip(kind.groups, counts, self._maxes, strict=True):
-            count = of_level.get(group, 0)
-            if most is not None and count >= most:
-                return None
-            costs.append(count)
-        costs.append(-kind.weight)
-        return costs
 
     def _greedy(self, base: Sequence[int], length: int, first: int | None) -> Row | None:
         row = [*base] if first is None else [*base, first]
         counts = self._counted(row)
         heads = [0] * len(self._kinds)
         while len(row) < length:
-            best: tuple[list[int], tuple[int, int], int] | None = None
+            best: tuple[list[int], int, tuple[float, int], int] | None = None
             for number, kind in enumerate(self._kinds):
-                members = kind.members
-                while heads[number] < len(members) and members[heads[number]][1] in row:
-                    heads[number] += 1
-                if heads[number] == len(members):
+                members, head = kind.members, heads[number]
+                while head < len(members) and members[head][1] in row:
+                    head += 1
+                heads[number] = head
+                if head == len(members):
                     continue
-                costs = self._marginal(kind, counts)
-                if costs is not None:
-                    option = costs, members[heads[number]], number
-                    if best is None or option < best:
-                        best = option
+                costs = [counts[cell] for cell in kind.cells]
+                if best is not None and costs > best[0]:
+                    continue
+                option = costs, -kind.weight, members[head], number
+                if (best is None or option < best) and self._is_open(kind, counts):
+                    best = option
             if best is None:
                 return None
-            row.append(best[1][1])
-            for group, of_level in zip(self._kinds[best[2]].groups, counts, strict=True):
-                of_level[group] = of_level.get(group, 0) + 1
+            row.append(best[2][1])
+            for cell in self._kinds[best[3]].cells:
+                counts[cell] += 1
         return row
+
+    def _is_open(self, kind: SpuKind, counts: Sequence[int]) -> bool:
+        """Whether no hard level is full."""
+        maxes = self._maxes
+        return not self._table.is_hard or all(counts[cell] < maxes[cell] for cell in kind.cells)
 
     def _led_better(self, base: Sequence[int], length: int, found: Row) -> Row | None:
         """A list as good at the levels above, of which a better leader is a member.
@@ -214,10 +217,10 @@ class ListChoice:
             counts = self._counted(row)
             options = []
             for number in range(kind_number, len(self._kinds)):
-                start = used if number == kind_number else 0
-                costs = self._marginal(self._kinds[number], counts)
-                if start < len(members[number]) and costs is not None:
-                    options.append((costs, number, start))
+                kind, start = self._kinds[number], used if number == kind_number else 0
+                if start < len(members[number]) and self._is_open(kind, counts):
+                    costs = [counts[cell] for cell in kind.cells]
+                    options.append(((costs, -kind.weight), number, start))
             # The most promising is on top.
             for _, number, start in sorted(options, reverse=True):
                 stack.append(([*row, members[number][start]], number, start + 1))
@@ -227,12 +230,13 @@ class ListChoice:
         """A bound: no list of this length that begins so scores less."""
         missing = length - len(row)
         upper = list(self._upper_score(row)) if row else [0] * (len(self._table.levels) + 1)
-        for number, (level, of_level) in enumerate(
-            zip(self._table.levels, self._counted(row), strict=True)
-        ):
+        counts, first = self._counted(row), 0
+        for number, level in enumerate(self._table.levels):
+            of_level = counts[first : first + level.size]
+            first += level.size
             left, cost = missing, 0
             while left:
-                room = level.size - sum(count > cost for count in of_level.values())
+                room = sum(count <= cost for count in of_level)
                 upper[number] += cost * min(left, room)
                 left -= min(left, room)
                 cost += 1
@@ -240,7 +244,3 @@ class ListChoice:
             upper[-1] -= missing * max(kind.weight for kind in self._kinds)
         rank = min(map(self._rank, row), default=self._last_rank)
         return (*upper, min(rank, self._first_rank) if missing else rank)
-
-
-def _by_rules(kind: SpuKind) -> tuple[tuple[int, ...], int, int, int]:
-    return kind.groups, -kind.weight, kind.rank, kind.apart

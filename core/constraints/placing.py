@@ -15,21 +15,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.fitting import Fitting, Rooms, without
-from spu_assigner.core.constraints.list_choice import ListChoice, Row, Steps
+from spu_assigner.core.constraints.list_choice import NO_ROOM, ListChoice, Row, Steps
 from spu_assigner.core.constraints.rule_table import RuleTable, bits
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.resource_use import FloatArray
 
-# Amounts are below 2**53, so different shares differ by more than 2**-106.
-SHARE_BITS: Final = 107
-FULL: Final = 2**200  # the share of an SPU that has to give what it has not
+TINY: Final = 2.0**-1000  # in place of a capacity of 0, to divide by
 
 
 class SpuRoom:
-    """What these SPUs have and what is used of it, replica slots first."""
+    """What these SPUs have and what is used of it, replica slots first.
+
+    Amounts are whole numbers below 2**53, which floating point holds; shares are rounded to the
+    nearest number that it has, so equal ones stay equal, and a smaller one is never the larger.
+    """
 
     def __init__(
         self,
@@ -40,88 +45,161 @@ class SpuRoom:
         *,
         as_empty: bool = False,
     ) -> None:
-        amounts = [] if need is None else need.by_name()
-        self._follower = [1, *[follower for _, follower, _ in amounts]]
-        self._leader = [1, *[leader for _, _, leader in amounts]]
+        amounts = {} if need is None else {name: each for name, *each in need.by_name()}
+        room = _room_table(state, table, mask, tuple(amounts))
+        each = [amounts.get(name, [0, 0]) for name in room.names]
+        self._follower = [1, *[follower for follower, _ in each]]
+        self._leader = [1, *[leader for _, leader in each]]
         self.leads_alike = self._follower == self._leader
-        self._capacities: dict[int, list[int]] = {}
-        self._used: dict[int, list[int]] = {}
-        needed = [name for name, _, _ in amounts]
-        for place in bits(mask):
-            spu_id = SpuId(table.ids[place])
-            spu = state.spus[spu_id]
-            has, uses = dict(spu.resources), state.resource_use.of(spu_id)
-            names = [*needed, *(name for name in has if name not in needed)] if has else needed
-            self._capacities[place] = [spu.capacity, *[has.get(name, 0) for name in names]]
-            self._used[place] = [0] * (len(names) + 1)
-            if not as_empty:
-                count = state.ledger.count(spu_id)
-                self._used[place] = [count, *[uses.get(name, 0) for name in names]]
+        self._at = room.at
+        self._touched: dict[int, tuple[list[float], list[float]]] = {}
+        self._places = room.places
+        self._capacities = room.capacities
+        self._used = np.zeros_like(room.capacities)
+        if not as_empty and len(room.ids):
+            self._used[0] = state.ledger.counts(room.ids)
+            self._used[1:] = state.resource_use.of_each(room.ids, room.names)
+
+    def loads(self) -> dict[int, float]:
+        """Of each SPU with room its dominant share with one follower more."""
+        return self._loads_of(self._follower)
+
+    def rooms(self) -> dict[int, int]:
+        """Of each SPU with room how many followers it has room for."""
+        if not self._places:
+            return {}
+        self._settle()
+        amounts = np.array(self._follower, dtype=np.float64)
+        is_asked = amounts > 0
+        free = self._capacities[is_asked] - self._used[is_asked]
+        rooms = np.floor_divide(free, amounts[is_asked, np.newaxis]).min(axis=0).tolist()
+        return {
+            place: int(room) for place, room in zip(self._places, rooms, strict=True) if room > 0
+        }
 
     def of(self, place: int) -> int:
-        """How many followers an SPU has room for."""
+        """How many followers one has room for."""
+        capacities, of_each = self._of(place)
         return max(
             0,
             min(
-                [
-                    (capacity - used) // amount
-                    for capacity, used, amount in zip(
-                        self._capacities[place], self._used[place], self._follower, strict=False
-                    )
-                    if amount
-                ]
+                int((capacity - used) // amount)
+                for capacity, used, amount in zip(capacities, of_each, self._follower, strict=True)
+                if amount
             ),
         )
 
-    def all(self) -> dict[int, int]:
-        """Of each SPU with room how many followers it has room for."""
-        return {place: room for place in self._used if (room := self.of(place))}
-
-    def load(self, place: int) -> int:
-        """The dominant share of an SPU with one follower more, in units of 2**-SHARE_BITS."""
-        return self._share(place, self._follower)
-
-    def lead_load(self, place: int) -> int:
-        """Likewise with one of its followers leading."""
-        more = [a - b for a, b in zip(self._leader, self._follower, strict=True)]
-        return self._share(place, more)
-
     def slots(self, place: int) -> int:
         """How many replica slots it has left."""
-        return self._capacities[place][0] - self._used[place][0]
+        capacities, used = self._of(place)
+        return int(capacities[0] - used[0])
+
+    def load(self, place: int) -> float:
+        """The dominant share of one with one follower more; `NO_ROOM`: it has none for it."""
+        return self._share(place, self._follower)
+
+    def lead_load(self, place: int) -> float:
+        """Likewise with one of its followers leading."""
+        return self._share(
+            place, [a - b for a, b in zip(self._leader, self._follower, strict=True)]
+        )
 
     def give(self, place: int, count: int = 1) -> None:
         """Give it followers; fewer than 0: take them away."""
-        used = self._used[place]
-        for at, amount in enumerate(self._follower):
-            used[at] += count * amount
+        self._add(place, [count * amount for amount in self._follower])
 
     def let_lead(self, place: int) -> None:
         """Let one of its followers lead."""
-        used = self._used[place]
-        for at, (leader, follower) in enumerate(zip(self._leader, self._follower, strict=True)):
-            used[at] += leader - follower
+        if not self.leads_alike:
+            more = [a - b for a, b in zip(self._leader, self._follower, strict=True)]
+            self._add(place, more)
 
     def barred_leaders(self) -> int:
         """The SPUs, a bit for each, that have room for a follower and none for a leader."""
         if self.leads_alike:
             return 0
-        return sum(
-            1 << place
-            for place in self._used
-            if self.of(place) and self._share(place, self._leader) == FULL
-        )
+        able = self._loads_of(self._leader)
+        return sum(1 << place for place in self.loads() if place not in able)
 
-    def _share(self, place: int, amounts: Sequence[int]) -> int:
-        largest = 0
-        capacities, used = self._capacities[place], self._used[place]
-        for at, capacity in enumerate(capacities):
-            after = used[at] + amounts[at] if at < len(amounts) else used[at]
-            if at < len(amounts) and amounts[at] and after > capacity:
-                return FULL
-            if after:
-                largest = max(largest, (after << SHARE_BITS) // capacity if capacity else FULL)
+    def _of(self, place: int) -> tuple[list[float], list[float]]:
+        """Capacities and use of one, as lists: they are faster, for few."""
+        known = self._touched.get(place)
+        if known is None:
+            at = self._at[place]
+            known = self._capacities[:, at].tolist(), self._used[:, at].tolist()
+            self._touched[place] = known
+        return known
+
+    def _add(self, place: int, amounts: Sequence[int]) -> None:
+        _, used = self._of(place)
+        for at, amount in enumerate(amounts):
+            used[at] += amount
+
+    def _settle(self) -> None:
+        """Take what the lists say into the arrays."""
+        for place, (_, used) in self._touched.items():
+            self._used[:, self._at[place]] = used
+        self._touched.clear()
+
+    def _loads_of(self, amounts: Sequence[int]) -> dict[int, float]:
+        if not self._places:
+            return {}
+        self._settle()
+        asked = np.array(amounts, dtype=np.float64)[:, np.newaxis]
+        after = self._used + asked
+        fits = np.logical_or(after <= self._capacities, asked <= 0)
+        is_able: list[bool] = np.all(fits, axis=0).tolist()
+        shares = (after / np.maximum(self._capacities, TINY)).max(axis=0)
+        pairs = zip(self._places, shares.tolist(), is_able, strict=True)
+        return {place: share for place, share, able in pairs if able}
+
+    def _share(self, place: int, amounts: Sequence[int]) -> float:
+        largest = 0.0
+        capacities, of_each = self._of(place)
+        for capacity, used, amount in zip(capacities, of_each, amounts, strict=True):
+            after = used + amount
+            if amount > 0 and after > capacity:
+                return NO_ROOM
+            share = after / (capacity or TINY)
+            largest = max(largest, share)
         return largest
+
+
+@dataclass(frozen=True, slots=True)
+class _RoomTable:
+    """What some SPUs have; kept until an SPU changes."""
+
+    names: tuple[str, ...]  # of resources
+    places: list[int]
+    at: dict[int, int]  # of each place, where it stands among these
+    ids: IdArray
+    capacities: FloatArray  # shape (1 + resources, SPUs)
+
+
+def _room_table(
+    state: ClusterState, table: RuleTable, mask: int, needed: tuple[str, ...]
+) -> _RoomTable:
+    key = "room", id(table.place), mask, needed
+    known = state.rule_tables.get(key)
+    if isinstance(known, _RoomTable):
+        return known
+    places = list(bits(mask))
+    spus = [state.spus[SpuId(table.ids[place])] for place in places]
+    has = [dict(spu.resources) for spu in spus]
+    names = tuple(sorted({*needed, *(name for each in has for name in each)}))
+    capacities = np.zeros((1 + len(names), len(places)))
+    if places:
+        capacities[0] = [spu.capacity for spu in spus]
+    for row, name in enumerate(names, start=1):
+        capacities[row] = [each.get(name, 0) for each in has]
+    made = state.rule_tables[key] = _RoomTable(
+        names=names,
+        places=places,
+        at={place: at for at, place in enumerate(places)},
+        ids=np.array([spu.spu_id for spu in spus], dtype=np.int32),
+        capacities=capacities,
+    )
+    return made
 
 
 @dataclass(slots=True)
@@ -139,39 +217,40 @@ class Placing:
         table, steps = self.table, Steps()
         room = SpuRoom(self.state, table, self.mask, self.need)
         barred = table.barred_leaders | room.barred_leaders()
-        choice = ListChoice(table, room.all(), room.load, barred)
+        most = (partitions + 1) * self.replicas
+        choice = ListChoice(table, room.loads(), barred, taken_max=most)
         leads = _Leads(self.state, table, room)
+        is_scarce = min(room.rooms().values(), default=0) < partitions
         given: list[Row] = []
         while len(given) < partitions:
             left = partitions - len(given)
             row = choice.best((), self.replicas, steps)
             if row is None:
                 return None
-            if left > 1 and min(map(room.of, row)) < left:
+            if is_scarce and left > 1 and min(map(room.of, row)) < left:
                 rest = self._scarce(room, barred, row, left, steps)
                 if rest is None:
                     return None
                 if len(rest) == left:
                     return given + [leads.ordered(each, barred, len(given)) for each in rest]
                 row = rest[0]
-            before = [(place, room.load(place)) for place in row]
             for place in row:
                 room.give(place)
             given.append(leads.ordered(row, barred, len(given)))
-            for place, load in before:
-                choice.reload(place, load, room.load(place) if room.of(place) else None)
+            for place in row:
+                choice.reload(place, room.load(place))
             if not room.leads_alike:
                 now = table.barred_leaders | room.barred_leaders()
                 if now != barred:
                     barred = now
-                    choice = ListChoice(table, room.all(), room.load, barred)
+                    choice = ListChoice(table, room.loads(), barred, taken_max=most)
         return given
 
     def _scarce(
         self, room: SpuRoom, barred: int, row: Row, lists: int, steps: Steps
     ) -> list[Row] | None:
         """The list if it leaves room for so many, itself included, or another, or all of them."""
-        rooms = room.all()
+        rooms = room.rooms()
         fitting = Fitting(self.table, barred, self.replicas, steps)
         if fitting.by_count(without(rooms, row), lists - 1):
             return [row]
@@ -180,7 +259,7 @@ class Placing:
             return None
         if whole and self.table.is_nested and not any(barred >> place & 1 for place in rooms):
             return dealt(self.table, rooms, room, lists, self.replicas)
-        found = fitting.leaving_room(rooms, lists, room.load)
+        found = fitting.leaving_room(rooms, lists, room.loads())
         return None if found is None else [found]
 
 
@@ -191,6 +270,8 @@ class _Leads:
         self._state = state
         self._table = table
         self._room = room
+        ids = np.array(table.ids, dtype=np.int32)
+        self._before: list[int] = state.ledger.leaders(ids).tolist()
         self._led: dict[int, int] = {}
 
     def ordered(self, row: Row, barred: int, number: int) -> Row:
@@ -204,16 +285,13 @@ class _Leads:
         return [self._table.ids[place] for place in (leader, *others[turn:], *others[:turn])]
 
     def _count(self, place: int) -> int:
-        known = self._led.get(place)
-        if known is None:
-            known = self._led[place] = self._state.ledger.leader_count(self._table.ids[place])
-        return known
+        return self._led.get(place) or self._before[place]
 
-    def _cost(self, place: int) -> tuple[int, int, int, int, int]:
+    def _cost(self, place: int) -> tuple[int, int, float, float, int]:
         table = self._table
         capacity = max(self._state.spus[SpuId(table.ids[place])].capacity, 1)
-        share = (self._count(place) + 1 << SHARE_BITS) // capacity
-        load = 0 if self._room.leads_alike else self._room.lead_load(place)
+        share = (self._count(place) + 1) / capacity
+        load = 0.0 if self._room.leads_alike else self._room.lead_load(place)
         return table.demoted >> place & 1, table.ranks[place], load, share, place
 
 

@@ -44,7 +44,7 @@ class RuledCandidates:
             place = self._table.place[spu_id]
             if mask >> place & 1:
                 self._room.give(place, change)
-        self._choice = ListChoice(self._table, self._room.all(), self._room.load, 0)
+        self._choice = ListChoice(self._table, self._room.loads(), 0)
         self._steps = Steps()
 
     def take(self, staying: Sequence[int]) -> int | None:
@@ -54,10 +54,8 @@ class RuledCandidates:
         if row is None:
             return None
         taken = row[-1]
-        before = self._room.load(taken)
         self._room.give(taken)
-        after = self._room.load(taken) if self._room.of(taken) else None
-        self._choice.reload(taken, before, after)
+        self._choice.reload(taken, self._room.load(taken))
         spu_id = self._table.ids[taken]
         if SpuId(spu_id) in self._state.ring and not self._room.slots(taken):
             self.filled.append(spu_id)

@@ -19,6 +19,7 @@ from spu_assigner.core.base.constraints import (
     untolerated,
 )
 from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.selectors import Selector, selector_of
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -60,6 +61,26 @@ class RuleTable:
     ranks: Sequence[int]  # the first selector of `leaders` that holds, or how many there are
     has_ranks: bool
     is_nested: bool
+    # Of each SPU its group at each level, groups of all levels numbered on; and of each group how
+    # many replicas of a list it takes.
+    cells: Sequence[tuple[int, ...]]
+    cell_maxes: Sequence[int]
+    is_hard: bool  # a level limits lists
+    last_rank: int  # behind that of any SPU that may lead
+
+    def with_levels(self, levels: Sequence[Level]) -> RuleTable:
+        """The same with other levels."""
+        cells, maxes = _cells_of(levels, len(self.ids))
+        nested = is_nested(levels)
+        is_hard = any(level.max is not None for level in levels)
+        return replace(
+            self,
+            levels=levels,
+            cells=cells,
+            cell_maxes=maxes,
+            is_hard=is_hard,
+            is_nested=nested,
+        )
 
     @property
     def allowed(self) -> int:
@@ -126,6 +147,7 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
     preferred = [(selector_of(each.select), each.weight) for each in constraints.prefer]
     leading = [selector_of(text) for text in constraints.leaders]
     ids = [spu.spu_id for spu in spus]
+    cells, maxes = _cells_of(levels, len(ids))
     return RuleTable(
         ids=ids,
         place={spu_id: at for at, spu_id in enumerate(ids)},
@@ -142,7 +164,25 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
         ranks=[_rank(leading, each) for each in labels],
         has_ranks=bool(leading),
         is_nested=is_nested(levels),
+        cells=cells,
+        cell_maxes=maxes,
+        is_hard=any(level.max is not None for level in levels),
+        last_rank=len(leading) + 1,
     )
+
+
+def _cells_of(levels: Sequence[Level], spus: int) -> tuple[list[tuple[int, ...]], list[int]]:
+    first = [sum(level.size for level in levels[:at]) for at in range(len(levels))]
+    cells = [
+        tuple([start + level.groups[place] for start, level in zip(first, levels, strict=True)])
+        for place in range(spus)
+    ]
+    maxes = [
+        REPLICATION_FACTOR_MAX if level.max is None else level.max
+        for level in levels
+        for _ in range(level.size)
+    ]
+    return cells, maxes
 
 
 def is_nested(levels: Sequence[Level]) -> bool:

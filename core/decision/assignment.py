@@ -219,11 +219,11 @@ def by_constraints(
     rows = placing.rows(event.partitions)
     if rows is not None:
         return np.array(rows, dtype=np.int32)
-    rooms = SpuRoom(state, table, table.open, need, as_empty=True).all()
+    rooms = SpuRoom(state, table, table.open, need, as_empty=True).rooms()
     request = RuledRequest(table, rooms, event.partitions, event.replication_factor)
     rules = hard_rules(table, of_topics)
     if request.fits(rules) or not request.fits(()):
-        left = SpuRoom(state, table, mask, need).all()
+        left = SpuRoom(state, table, mask, need).rooms()
         return _short_under_rules(event, len(rooms), len(left), mask.bit_count())
     names = " and ".join(_named(rule, table) for rule in smallest_conflict(request, rules))
     return Refusal(

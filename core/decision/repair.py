@@ -253,7 +253,7 @@ def _repair_list(
         else:
             taken = candidates.take([spu_id for spu_id in row if spu_id not in leaving])
         online = _online(state, survivors)
-        if taken is None and (not online or state.spus[SpuId(gone)].online):
+        if taken is None and (not online or SpuId(gone) not in state.leaving):
             continue  # It keeps its place: nobody else could serve, or would hold, this partition.
         lead = None
         if not online:

@@ -164,10 +164,6 @@ class Ledger:
         self._settle()
         return int(self._counts[np.searchsorted(self._ids, spu_id)])
 
-    def leader_count(self, spu_id: int) -> int:
-        """How many lists an SPU leads."""
-        return int(self.leaders(np.array([spu_id], dtype=np.int32))[0])
-
     def counts(self, ids: IdArray) -> CountArray:
         """Replicas held by each of these SPUs, which must have been described."""
         self._settle()

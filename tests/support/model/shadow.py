@@ -148,8 +148,14 @@ class Shadow:
                 racks = [len({self.racks[i] for i in ids}) for ids in (was, now)]
                 _hold(racks[0] <= racks[1], f"{name}: {was} became {now}, on fewer racks")
             elif leaver is not None:
-                _hold(gone <= {leaver}, f"{name}: {was} became {now}, only {leaver} leaves")
-                _hold(leaver in was, f"{name}: {was} became {now} for nothing")
+                _hold(
+                    gone <= {leaver} | self.evicting,
+                    f"{name}: {was} became {now}, only {leaver} leaves",
+                )
+                _hold(
+                    leaver in was or bool(gone & self.evicting),
+                    f"{name}: {was} became {now} for nothing",
+                )
             else:
                 may_go = self.leaving | self.evicting
                 _hold(gone <= may_go, f"{name}: {was} became {now}, {gone} did not leave")

@@ -186,6 +186,17 @@ def test_what_cannot_be_evicted_stays_until_it_can() -> None:
     assert sorted(cluster.lists("t")[0]) == [1, 2]
 
 
+def test_what_cannot_be_evicted_stays_though_it_is_offline() -> None:
+    """Found by seed 25279: another repair of the list dropped it, with nobody in its place."""
+    cluster = Cluster()
+    cluster.join(0, 1, 2)
+    cluster.create("t", 1, 3)
+    cluster.join(0, taints=(Taint("old", "", TaintEffect.EVICT),))
+    cluster.apply(cluster.events.leave(0))
+    cluster.apply(cluster.events.leave(1, mode=LeaveMode.DECOMMISSION))
+    assert sorted(cluster.lists("t")[0]) == [0, 2]
+
+
 def test_what_tolerates_no_longer_is_evicted(cluster: Cluster) -> None:
     tolerant = Constraints(tolerations=(Toleration("old"),), require=("spu_id in (0, 1, 2)",))
     cluster.join(0, rack="r0", capacity=100, taints=(Taint("old", "", TaintEffect.EVICT),))
