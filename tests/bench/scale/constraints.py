@@ -1,6 +1,6 @@
 """Placing by constraints: held against exact solutions, and what it costs in the core.
 
-    python tests/bench/scale/constraints.py [--cases 100000] [--solver-cases 5000] [--write]
+    python tests/bench/scale/constraints.py [--cases 118000] [--solver-cases 5000] [--write]
 
 Random cases of up to 8 SPUs and 6 rules: what the core answers, beside all ways to place them, and
 for the first of them beside HiGHS too. Then creates of 16 partitions × 3 replicas through
@@ -126,7 +126,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--cases", type=int, default=118_000)
     parser.add_argument("--solver-cases", type=int, default=5_000)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args(None if arguments is None else list(arguments))
