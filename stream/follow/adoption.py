@@ -43,8 +43,11 @@ from spu_assigner.stream.plan.model import Rows, TopicReason
 
 ADOPT_MARK: Final = "adopt"  # the ids of its events begin so
 PLACE_MARK: Final = "place"  # those of creates of new topics; then comes Kafka's id of the topic
-CHANGED_HERE: Final = frozenset(  # A demand changes no list, but may follow what did.
-    {Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION, Mode.DEMAND}
+CHANGED_HERE: Final = frozenset(  # The last two change no list, but may follow what did.
+    {
+        *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
+        *(Mode.DEMAND, Mode.CONSTRAINTS),
+    }
 )
 
 AdoptionEvent = TopicAdopted | TopicRelease

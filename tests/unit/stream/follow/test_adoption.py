@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import (
     LeaveMode,
     Policy,
@@ -235,6 +236,22 @@ def test_a_repair_is_not_taken_back_when_the_demand_has_changed_since(world: Ins
     )
     assert world.published["a"].reason is not None
     assert world.published["a"].reason.mode is Mode.DEMAND
+    assert [each.topic for each in world.decide().pending] == ["a"]
+
+
+def test_a_repair_is_not_taken_back_when_the_constraints_have_changed_since(
+    world: Installation,
+) -> None:
+    """New constraints change no list, and hide what did."""
+    world.kafka("a", [[1, 2]])
+    world.adopt()
+    world.answer(
+        *(world.events.join(spu_id, resources={"disk": 9}) for spu_id in (1, 2, 3, 4)),
+        world.events.leave(1, mode=LeaveMode.DECOMMISSION),
+        world.events.constraints("a", Constraints(leaders=("spu_id=1",))),
+    )
+    assert world.published["a"].reason is not None
+    assert world.published["a"].reason.mode is Mode.CONSTRAINTS
     assert [each.topic for each in world.decide().pending] == ["a"]
 
 
