@@ -265,7 +265,7 @@ screenshots: $(READY) ## picture the pages of `spu-assigner ui` for the document
 	@$(BIN)/python tests/support/pages/ui_screenshots.py
 
 .PHONY: lock
-lock: ## resolve the dependencies anew and write the lock files
+lock: ## resolve the dependencies again and write the lock files
 	@test -x $(BIN)/uv || { echo 'lock: needs uv: run `make setup` first' >&2; exit 1; }
 	@compile() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --custom-compile-command 'make lock' "$$@"; }; \

@@ -37,7 +37,7 @@ _COMMANDS: Final = {
     "inspect": ("inspect.command", "Show what a job knows, from its checkpoint."),
     "recover": ("recover.command", "Make a new checkpoint out of what the job has published."),
     "verify": ("verify.command", "Audit what the job has written."),
-    "explain": ("explain.command", "Tell why a topic's replicas are where they are."),
+    "explain": ("explain.command", "Explain why a topic's replicas are where they are."),
     "ui": ("ui.command", "Show clusters, rings, loads and maps in a browser."),
     "follow": ("follow.command", "Follow the brokers of a Kafka cluster, and its topics."),
     "follow-brokers": ("follow.command", "The old name of `follow`."),

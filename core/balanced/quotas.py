@@ -26,7 +26,7 @@ from spu_assigner.core.state.ledger import CountArray
 BoolArray = NDArray[np.bool_]
 
 COARSE_BITS: Final = 31  # a level times a capacity fits in 62 bits, and an SPU has one key a level
-FINE_BITS: Final = 32  # together all 63 that tell two keys apart
+FINE_BITS: Final = 32  # together all 63 that distinguish two keys
 KEY_NONE: Final = 2**63 - 1  # after every key
 KEYS_BETWEEN: Final = 2  # of an SPU, about, between levels that a search leaves
 

@@ -14,7 +14,7 @@ from typing import Final
 from spu_assigner.core.constraints.list_choice import ListChoice, Row, Steps
 from spu_assigner.core.constraints.rule_table import RuleTable, is_nested
 
-LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not tell whether they fit
+LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
 
 Rooms = Mapping[int, int]  # replicas that SPUs have room for; those without room are not there
 
@@ -29,7 +29,7 @@ class Fitting:
     steps: Steps
 
     def by_count(self, rooms: Rooms, lists: int) -> bool | None:
-        """Whether so many lists fit; None: a count does not tell."""
+        """Whether so many lists fit; None: a count does not decide it."""
         wanted = lists * self.replicas
         leading = following = 0
         for place, room in rooms.items():

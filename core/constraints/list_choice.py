@@ -52,8 +52,8 @@ class ListChoice:
     """Chooses lists among SPUs with room; where there is none it says so by None.
 
     `loads` decide between SPUs that are alike to the rules, the smaller is the better. `barred`
-    SPUs (a bit for each) may not lead. `apart` tells SPUs apart that are alike to the rules but not
-    to who accepts lists. With `taken_max`, no more SPUs than that will be asked for.
+    SPUs (a bit for each) may not lead. `apart` separates SPUs that are alike to the rules but not
+    to what accepts lists. With `taken_max`, no more SPUs than that will be asked for.
     """
 
     def __init__(

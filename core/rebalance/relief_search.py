@@ -5,7 +5,7 @@ Rules:
   that has to follow, to the SPU of the least share that may take it. A taker may come to be over
   its own ceiling, but not over its capacity; then it gives in turn.
 - Then other choices are looked at: first those that differ least from the best (limited discrepancy
-  search). In the end the steps of one, two or three SPUs are taken back and looked for anew.
+  search). In the end the steps of one, two or three SPUs are undone and searched for again.
 - A plan is better if less is left over the goals, first of the SPU furthest beyond, then in all;
   then if it moves fewer bytes, then if it has fewer steps. Ties go to the lowest ids.
 - The number of states looked at is limited: it is good for all choices of some SPUs with tens of
@@ -135,8 +135,10 @@ class _Search:
                     has_found |= self._replace(group, is_wide=is_wide)
 
     def _replace(self, group: Sequence[int], *, is_wide: bool) -> bool:
-        """Look anew for the steps by which these SPUs give, or, if wide, take; whether a better
-        plan was found."""
+        """Search again for the steps by which these SPUs give, or, if wide, take.
+
+        Returns whether a better plan was found.
+        """
         state, before = self._state, list(self._state.steps)
         kept = [
             step

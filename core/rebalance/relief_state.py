@@ -14,7 +14,7 @@ from spu_assigner.core.rebalance.resource_loads import (
     TopicNeed,
 )
 
-SHARE_BITS: Final = 107  # tell any two shares apart, as in `balanced.by_need`
+SHARE_BITS: Final = 107  # distinguish any two shares, as in `balanced.by_need`
 ROWS: Final = 16  # of alike replicas, that are asked which racks they may go to
 NEVER: Final = 2**200
 

@@ -78,8 +78,8 @@ class _Wheel:
     def next(self, round_: int) -> int | None:
         """The next SPU of this round; None: it has given all.
 
-        A wheel that is asked in round 0 alone is not turned when the rounds begin anew, and goes on
-        where it was: so does Kafka's.
+        A wheel that is asked in round 0 alone is not turned when the rounds begin again, and goes
+        on where it was: so does Kafka's.
         """
         if self.round != round_:
             self.round, self.given = round_, 0

@@ -110,10 +110,10 @@ class FailureAnalysis:
         gone = is_failed[lists]
         kept = (lists != PADDING) & ~gone
         is_alive = kept.any(axis=1)
-        is_led_anew = gone[:, 0] & is_alive
-        at = kept.argmax(axis=1)[is_led_anew]
+        has_new_leader = gone[:, 0] & is_alive
+        at = kept.argmax(axis=1)[has_new_leader]
         leaders = self.leaders - self._tally(lists[gone[:, 0], 0])
-        leaders += self._tally(lists[is_led_anew, at])
+        leaders += self._tally(lists[has_new_leader, at])
         takers = self.takers & ~is_failed[:-1]
         return FailureOutcome(
             failed=failed,

@@ -373,7 +373,7 @@ def _send(
     failures = 0
     awaited = Awaited()
 
-    def tell_sent(sent: SentMessage) -> None:
+    def report_sent(sent: SentMessage) -> None:
         nonlocal failures
         if wait is not None:
             awaited.sent(sent)
@@ -387,7 +387,7 @@ def _send(
         click.echo(received_line(received, output))
 
     with ExitStack() as stack:
-        sender = Sender(connection, tell_sent)
+        sender = Sender(connection, report_sent)
         # Made before anything is sent, so that it sees every answer.
         reader = None
         if wait is not None:

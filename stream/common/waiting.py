@@ -1,8 +1,8 @@
-"""That a command waits, said by what waits, which does not know the command.
+"""A command reports what it waits for; the code that waits does not know the command.
 
-with waits_told(say):       # the command
+with reporting_waits(report):  # the command
     …
-    tell_wait("for Kafka")  # somewhere below: said once, and nowhere else
+    report_wait("for Kafka")   # the code that waits: reported once
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-_SAY: Final = ContextVar[Callable[[str], None] | None]("say", default=None)
+_REPORT: Final = ContextVar[Callable[[str], None] | None]("report", default=None)
 
 
 @contextmanager
-def waits_told(say: Callable[[str], None]) -> Iterator[None]:
-    """Inside, the first wait that is told of is said."""
-    token = _SAY.set(say)
+def reporting_waits(report: Callable[[str], None]) -> Iterator[None]:
+    """Pass the first wait inside this context to `report`."""
+    token = _REPORT.set(report)
     try:
         yield
     finally:
-        _SAY.reset(token)
+        _REPORT.reset(token)
 
 
-def tell_wait(text: str) -> None:
-    """Say what is waited for, if a command wants it said and nothing was said before."""
-    say = _SAY.get()
-    if say is not None:
-        _SAY.set(None)
-        say(text)
+def report_wait(text: str) -> None:
+    """Report what is waited for: the first time, and only inside `reporting_waits`."""
+    report = _REPORT.get()
+    if report is not None:
+        _REPORT.set(None)
+        report(text)

@@ -17,7 +17,7 @@ import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import is_legal_name
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
-from spu_assigner.stream.common.waiting import waits_told
+from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
 
@@ -130,7 +130,7 @@ def target_options(command: Command) -> Command:
         *, target_bootstrap_servers: str | None, target_config: Path | None, **given: Any
     ) -> Any:
         target = _target(target_bootstrap_servers, target_config)
-        with waits_told(lambda text: click.echo(f"waits    {text}", err=True)):
+        with reporting_waits(lambda text: click.echo(f"waits    {text}", err=True)):
             return command(target_connection=target, **given)
 
     return targeted

@@ -66,7 +66,7 @@ class Settings:
         satisfying(lambda text: not text or is_legal_name(f"{text}assigner-commits")),
         expected=f"{_LEGAL}, short enough that the topics' names have at most 249",
         what="what precedes the name of each topic",
-        reason="the names are telling by themselves",
+        reason="the names are clear without a prefix",
     )
     checkpoint: str = setting(
         matching(r"\S(.*\S)?"),

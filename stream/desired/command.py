@@ -168,7 +168,7 @@ def apply_desired(
     elif not plan.events:
         for line in desired_lines(plan):
             click.echo(line)
-    return _told(plan, report, seconds=seconds, is_json=is_json)
+    return _report_rest(plan, report, seconds=seconds, is_json=is_json)
 
 
 def _report_json(plan: DesiredPlan, report: SendReport, answers: list[Any]) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def _report_json(plan: DesiredPlan, report: SendReport, answers: list[Any]) -> d
     }
 
 
-def _told(plan: DesiredPlan, report: SendReport, *, seconds: float, is_json: bool) -> int:
-    """Say what was not done, and return the exit status."""
+def _report_rest(plan: DesiredPlan, report: SendReport, *, seconds: float, is_json: bool) -> int:
+    """Report what was not done, and return the exit status."""
     for failure in report.failed:
         click.echo(f"apply: {failure}; run it again", err=True)
     if plan.events and not is_json:

@@ -36,7 +36,7 @@ from spu_assigner.stream.desired.decision import DesiredChanges, DesiredRefusal
 from spu_assigner.stream.desired.model import DesiredTopic
 
 FORMAT: Final = 1
-KIND: Final = "desired-topics"  # what tells this plan from one of `plan` without --desired
+KIND: Final = "desired-topics"  # distinguishes this plan from one of `plan` without --desired
 HEAD_SIZE: Final = 256  # bytes of the file's beginning in which it stands
 SIZE_MAX: Final = 256 * 1024 * 1024
 NAMES_MAX: Final = 10

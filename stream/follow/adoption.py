@@ -9,7 +9,7 @@ Rules:
 - A topic without a map is adopted, and one whose lists in Kafka differ from its map, unless they
   differ because the map was changed here and Kafka has not followed yet: a repair, a rebalance, a
   demotion, another replication factor, new partitions (Kafka takes none away, so what has fewer
-  than its map has not followed, whatever else differs). A map tells of its last change alone: what
+  than its map has not followed, whatever else differs). A map shows its last change alone: what
   was yet to move when `apply` let the topic grow is recorded. That is for `plan` and `apply` to
   carry out, and adopting it would take it back. Likewise a topic whose map was deleted or released
   here stays without one. `overwrite` takes Kafka's side in both cases.

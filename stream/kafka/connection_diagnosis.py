@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.common.waiting import tell_wait
+from spu_assigner.stream.common.waiting import report_wait
 from spu_assigner.stream.config.connection import address
 from spu_assigner.stream.config.security import tls_context
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, error_text
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 REFUSED_SECONDS_MAX: Final = 3.0  # a broker that has just started may not know its users yet
 PROBE_SECONDS_MAX: Final = 3.0
-TOLD_SECONDS: Final = 1.5  # then a command says what it waits for
+REPORT_SECONDS: Final = 1.5  # then a command says what it waits for
 ANSWER_SECONDS_LEAST: Final = 0.05  # with less left there is no point in asking again
 _ERRORS_MAX: Final = 100  # a client reports several a second
 _PROTOCOL: Final = "SPU_ASSIGNER_SECURITY_PROTOCOL"
@@ -130,17 +130,17 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
         limits = limits or WAIT_LIMITS
         begun = time.monotonic()
         deadline = begun + limits.request
-        seconds = told = min(limits.refused, TOLD_SECONDS)
+        seconds = first = min(limits.refused, REPORT_SECONDS)
         while True:
             try:
                 return self.list_topics(timeout=seconds)
             except KafkaException as reason:
                 self.poll(0)  # The client reports its errors here.
                 now = time.monotonic()
-                if seconds == told and told <= now - begun + ANSWER_SECONDS_LEAST < limits.refused:
+                if seconds == first <= now - begun + ANSWER_SECONDS_LEAST < limits.refused:
                     servers = address(self._settings)
                     most = f"{limits.request:.0f} s at most"
-                    tell_wait(f"for Kafka at {servers}, which does not answer yet; {most}")
+                    report_wait(f"for Kafka at {servers}, which does not answer yet; {most}")
                     seconds = begun + limits.refused - now
                     continue
                 seconds = deadline - now

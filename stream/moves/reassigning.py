@@ -260,9 +260,9 @@ class Reassigner:
                 continue
             for where, names in part.items():
                 kind = "broker" if isinstance(where, int) else "topic"
-                told = found.get(kind, {}).get(str(where), {})
+                entries = found.get(kind, {}).get(str(where), {})
                 for name in names:
-                    entry = told.get(name, {})
+                    entry = entries.get(name, {})
                     is_set = with_defaults or entry.get("config_source") in _BY_HAND
                     values[where, name] = (entry.get("value") or None) if is_set else None
         return values

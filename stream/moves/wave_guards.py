@@ -71,8 +71,8 @@ def require_health(
     """
     ongoing, shapes = kafka.ongoing(), kafka.shapes()
     places: list[Place] = [(topic, MIN_IN_SYNC) for topic in lagging_topics(shapes)]
-    told = kafka.settings(places, with_defaults=True)
-    least = {str(where): int(value) for (where, _), value in told.items() if value}
+    settings = kafka.settings(places, with_defaults=True)
+    least = {str(where): int(value) for (where, _), value in settings.items() if value}
     health = health_of(shapes, ongoing, least_in_sync=least, planned=planned)
     fault = health.fault()
     if fault is not None and not force:

@@ -196,7 +196,7 @@ def _refusal(
     """Why a change is not made; None: it is, unless the topic is gone.
 
     Args:
-        collision: a name from which Kafka cannot tell that of the new topic.
+        collision: a name that Kafka cannot distinguish from that of the new topic.
     """
     if (reason := cluster.reserved(change.topic)) is not None:
         return reason
@@ -243,7 +243,7 @@ def _clash(change: TopicChange) -> str:
 
 
 def _collisions(maps: Maps, cluster: KafkaCluster) -> dict[str, str]:
-    """Of new names that Kafka cannot tell apart in its metrics, whom each collides with."""
+    """The new names that collide with another one in Kafka's metrics, each with that one."""
     first = {name.replace(".", "_"): name for name in sorted(cluster.topics)}
     found: dict[str, str] = {}
     for name, wanted in sorted(maps.topics.items()):

@@ -117,7 +117,7 @@ def out_of_sync(maps: Maps, cluster: KafkaCluster) -> dict[str, int]:
     """How many partitions, by topic, have their lists and a replica that is not in sync.
 
     Where Kafka only adds replicas, its list is the new one from the first moment on: nothing else
-    tells a client that they are still being copied.
+    shows a client that they are still being copied.
     """
     counts = {
         name: sum(

@@ -8,7 +8,7 @@ topics are there; then 30 are decommissioned, 300 topics are deleted, 300 create
 Ours go through the whole core. Kafka's are called in their jars: `AdminUtils` and the placer of the
 KRaft controller draw at random, so each has three runs (seeds 1 to 3), and a cell shows the lowest
 and the highest figure of them. Neither knows capacities, nor the topics before. Neither can repair:
-in a life, each topic that a decommissioned SPU held is placed anew as a whole.
+in a life, each topic that a decommissioned SPU held is placed again as a whole.
 
 An SPU's fair share is what capacity alone would give it, as far as the rule about racks allows: a
 list is on as many racks as can be. With as many racks as replicas each rack must hold a third of

@@ -2,8 +2,8 @@
 
     python tests/bench/core_growth.py [--write]
 
-The core decides and applies (`machine.step`), all checks on; events are made beforehand. For each
-curve it is told how many there are of what grows, and what an event costs: the least, median and
+The core decides and applies (`machine.step`), all checks on; events are made beforehand. Each
+curve shows how many there are of what grows, and what an event costs: the least, median and
 largest of some rounds. An event may cost in proportion to what it touches (its map's lists, the
 ring that it changes or weighs, the replicas that have to move), never more, and nothing for what it
 does not touch. `slope` is that between the smallest and the largest size on logarithmic scales, or
@@ -273,7 +273,7 @@ def joined(passes: Sequence[Costs]) -> Costs:
     }
 
 
-def told(sizes: Sequence[int], costs: Costs) -> dict[str, Any]:
+def curve(sizes: Sequence[int], costs: Costs) -> dict[str, Any]:
     """What is kept of a curve."""
     found: dict[str, Any] = {"sizes": list(sizes)}
     for kind, rounds in costs.items():
@@ -303,7 +303,7 @@ def main() -> None:
             passes[-1][name] = curve()
     for name in CURVES:
         sizes = passes[0][name][0]
-        figures[name] = told(sizes, joined([each[name][1] for each in passes]))
+        figures[name] = curve(sizes, joined([each[name][1] for each in passes]))
         for kind, cost_ in figures[name].items():
             if kind != "sizes":
                 medians = [f"{each['median']:,.1f}" for each in cost_["us"]]

@@ -17,7 +17,7 @@ TIMEOUT_S = 30
 
 
 def main(bootstrap: str, source: str, target: str) -> None:
-    """Echo until told to end."""
+    """Echo until the request to end."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     consumer = Consumer(

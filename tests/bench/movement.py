@@ -64,7 +64,7 @@ class Row:
 
 
 class Cluster:
-    """One cluster in the core, and the lists of its topics as the records tell them."""
+    """One cluster in the core, and the lists of its topics as the records give them."""
 
     def __init__(self, policy: Policy, racks: dict[int, str]) -> None:
         self.policy = policy

@@ -10,8 +10,8 @@ is kept.
 With --quick sizes are small, some parts are left out, and nothing is kept: it shows roughly where
 things stand. With --stored nothing is measured: all that is made of results is made of those kept.
 
-Exit status: 1 if a part failed, else 3 if something could not be run here, else 0. A target that is
-missed is told, and is no failure.
+Exit status: 1 if a part failed, else 3 if something could not be run here, else 0. A missed
+target is reported, and is no failure.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def run_parts(
         say(f"[{number}/{len(parts)}] {part.name}{about}")
         try:
             outcome = run(part, folder, quick=quick)
-        except KeyboardInterrupt:  # The part was told as well. What the others gave is kept.
+        except KeyboardInterrupt:  # The part was interrupted as well. What the others gave is kept.
             say("stopped")
             outcomes.append(Outcome(part=part, status=FAILED, seconds=0.0, log=folder))
             break

@@ -65,9 +65,9 @@ def test_the_doctor_from_start_to_end(tmp_path: Path) -> None:
             folder.mkdir()
             installation = seed.prepare(factory, folder)
             for _ in range(ROUNDS):
-                taken, told = examined(installation, byte_code)
+                taken, report = examined(installation, byte_code)
                 seconds.setdefault(slug(seed), []).append(taken)
-                codes = {each["code"] for check in told["checks"] for each in check["findings"]}
+                codes = {each["code"] for check in report["checks"] for each in check["findings"]}
                 if not {*seed.codes.split()} <= codes:
                     missed.append(slug(seed))
     slowest = {name: max(values) for name, values in seconds.items()}

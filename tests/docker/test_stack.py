@@ -90,7 +90,7 @@ def test_the_build_has_left_no_image_without_a_name(stack: Stack) -> None:
 
 
 def test_every_lasting_container_is_healthy(stack: Stack) -> None:
-    """A health check that nobody passes, or that is not there, would tell nothing."""
+    """A health check that nobody passes, or that is not there, would say nothing."""
     assert {service: stack.health(service) for service in LASTING} == dict.fromkeys(
         LASTING, "healthy"
     )
@@ -192,7 +192,7 @@ def test_the_data_outlive_the_containers(stack: Stack, streams: Streams) -> None
 
 
 def test_a_port_that_is_in_use_is_named_before_anything_starts() -> None:
-    """The engine would tell of it when half of the containers run."""
+    """The engine would report it when half of the containers run."""
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = str(taken.getsockname()[1])
         other = Stack.fresh(COMPOSE_PROJECT_NAME="spu-assigner-refused", KAFKA_PORT=port)

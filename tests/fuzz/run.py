@@ -3,7 +3,7 @@
     python tests/fuzz/run.py --runs 1000000 --keep     # what `make fuzz` does
 
 Each target gets its share of the runs in processes of its own, with their memory limited; the seeds
-are made anew from the examples beside the schemas, so that nothing is needed but the sources. A
+are made again from the examples beside the schemas, so that nothing is needed but the sources. A
 finding ends its target: the input is kept under `tests/fuzz/findings/`, and the exit status is 1.
 The random seed is fixed and can be chosen with --seed.
 
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 RSS_MB_MAX = 512  # of a process: 100 MB are Python, numpy and pyarrow, the rest is the corpus
 ROUND_INPUTS = 10_000  # of one process
 INPUT_SECONDS_MAX = 20  # one input takes milliseconds; what takes so long hangs
-TOLD_EVERY_SECONDS = 10.0
+REPORT_SECONDS = 10.0
 FINDING_STATUS = 77  # of libFuzzer
 
 _PROGRESS = re.compile(
@@ -55,28 +55,28 @@ class Outcome:
     seconds: float = 0.0
     peak_rss_mb: int = 0
     crashes: int = 0
-    finding: str | None = None  # the last lines that told of a crash
+    finding: str | None = None  # the last lines that reported a crash
     artifact: str | None = None  # the input, hexadecimal
 
 
-class Teller:
-    """Tells of a target's progress, every ten seconds."""
+class Progress:
+    """Reports a target's progress, every ten seconds."""
 
     def __init__(self, target: str) -> None:
-        self.began = self._told = time.monotonic()
+        self.began = self._reported = time.monotonic()
         self._target = target
 
-    def tell(self, inputs: int, branches: int) -> None:
+    def report(self, inputs: int, branches: int) -> None:
         now = time.monotonic()
-        if now - self._told > TOLD_EVERY_SECONDS:
-            self._told, rate = now, inputs / (now - self.began)
-            told = f"{self._target}: {inputs} inputs, {branches} branches, {rate:.0f}/s"
-            print(told, file=sys.stderr, flush=True)
+        if now - self._reported > REPORT_SECONDS:
+            self._reported, rate = now, inputs / (now - self.began)
+            line = f"{self._target}: {inputs} inputs, {branches} branches, {rate:.0f}/s"
+            print(line, file=sys.stderr, flush=True)
 
 
 def fuzz(target: Target, runs: int, seed: int, *, plant: str | None = None) -> Outcome:
     """Give a target so many inputs, or fewer if one of them breaks its promise."""
-    outcome, teller = Outcome(target=target.name), Teller(target.name)
+    outcome, progress = Outcome(target=target.name), Progress(target.name)
     with tempfile.TemporaryDirectory() as folder:
         corpus, artifacts = Path(folder, "corpus"), Path(folder, "artifacts")
         corpus.mkdir()
@@ -96,24 +96,24 @@ def fuzz(target: Target, runs: int, seed: int, *, plant: str | None = None) -> O
             command = [sys.executable, str(HERE / "child.py"), target.name, *options]
             command += [f"-runs={count}", f"-seed={seed}", str(corpus)]
             seed += 1
-            status, lines = _round(command, outcome, teller)
+            status, lines = _round(command, outcome, progress)
             found = next(iter(sorted(artifacts.iterdir())), None)
             if status or found is not None:
                 outcome.crashes = 1
                 outcome.finding = "\n".join(lines[-30:])
                 outcome.artifact = found and found.read_bytes().hex()
-    outcome.seconds = round(time.monotonic() - teller.began, 1)
+    outcome.seconds = round(time.monotonic() - progress.began, 1)
     return outcome
 
 
-def _round(command: Sequence[str], outcome: Outcome, teller: Teller) -> tuple[int, list[str]]:
+def _round(command: Sequence[str], outcome: Outcome, progress: Progress) -> tuple[int, list[str]]:
     """One process: its status, and what it said besides of its progress."""
     part = Outcome(target=outcome.target)
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     with process:
-        lines = _follow(process.stdout, part, before=outcome.inputs, teller=teller)
+        lines = _follow(process.stdout, part, before=outcome.inputs, progress=progress)
     outcome.inputs += part.inputs
     outcome.coverage = max(outcome.coverage, part.coverage)
     outcome.features = max(outcome.features, part.features)
@@ -122,8 +122,10 @@ def _round(command: Sequence[str], outcome: Outcome, teller: Teller) -> tuple[in
     return process.returncode, lines
 
 
-def _follow(output: TextIO | None, outcome: Outcome, *, before: int, teller: Teller) -> list[str]:
-    """Read libFuzzer's lines, tell of its progress, and give back all others."""
+def _follow(
+    output: TextIO | None, outcome: Outcome, *, before: int, progress: Progress
+) -> list[str]:
+    """Read libFuzzer's lines, report its progress, and return all others."""
     others: list[str] = []
     for line in output or ():
         progress, stat = _PROGRESS.match(line), _STAT.match(line)
@@ -136,7 +138,7 @@ def _follow(output: TextIO | None, outcome: Outcome, *, before: int, teller: Tel
             outcome.peak_rss_mb = int(stat["value"])
         elif stat is None:
             others.append(line.rstrip())
-        teller.tell(before + outcome.inputs, outcome.coverage)
+        progress.report(before + outcome.inputs, outcome.coverage)
     return others
 
 

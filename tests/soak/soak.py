@@ -182,12 +182,12 @@ class Soak:
             if is_looking:
                 trial.judge.look()
             if not self._is_alive() and not self._was_killed():
-                if "start the job again" not in trial.told():
-                    raise SoakError(f"{what}: the job ended: {trial.told()}")
+                if "start the job again" not in trial.log_end():
+                    raise SoakError(f"{what}: the job ended: {trial.log_end()}")
                 self.ended += 1
                 trial.start_again()
             if time.monotonic() > deadline:
-                raise SoakError(f"{what}: not within {PATIENCE_SECONDS:.0f} s: {trial.told()}")
+                raise SoakError(f"{what}: not within {PATIENCE_SECONDS:.0f} s: {trial.log_end()}")
             time.sleep(0.1)
 
 
@@ -233,8 +233,8 @@ def figures_of(soak: Soak, trial: Trial, left: dict[int, str], seconds: float) -
 def keep_report(report: dict[str, Any]) -> None:
     """What `spu-assigner verify --strict` says of the run, without what it was of."""
     names = ("right", "messages", "batches", "checked", "not_checked", "finding_count", "findings")
-    told = {name: report[name] for name in names}
-    figures.keep("verify", sizes={}, figures=told, show=False, folder=RESULTS)
+    kept = {name: report[name] for name in names}
+    figures.keep("verify", sizes={}, figures=kept, show=False, folder=RESULTS)
 
 
 def main() -> int:
@@ -271,8 +271,8 @@ def main() -> int:
             trial.close()
     sizes = {"kills": given.kills, "broker kills": given.broker_kills, "seed": seed}
     figures.keep("soak", sizes=sizes, figures=found, folder=RESULTS)
-    for told in [*trial.judge.faults, *left.values(), *([problem] if problem else [])]:
-        print(f"fault: {told}")
+    for fault in [*trial.judge.faults, *left.values(), *([problem] if problem else [])]:
+        print(f"fault: {fault}")
     return 1 if found["faults"] or left or problem else 0
 
 

@@ -117,10 +117,10 @@ def test_sparks_classes_are_archived_on_the_packaged_java(package: Path, tmp_pat
         "PYSPARK_PYTHON": sys.executable,
     }
     jars = ensure_all(["spark-local"], environ=environ)["spark-local"]
-    told: list[str] = []
+    reported: list[str] = []
     prepare(environ)
-    ensure_spark_image(java, jars, environ, told.append)
-    assert told == [
+    ensure_spark_image(java, jars, environ, reported.append)
+    assert reported == [
         "running the job once, so that Spark starts in half the time from now on (30 s)"
     ]
     archive = jvm_options(java, jars, environ)[0].removeprefix("-XX:SharedArchiveFile=")

@@ -171,7 +171,7 @@ def test_clusters_do_not_influence_each_other(tester: TwsTester) -> None:
 
 
 def test_a_batch_of_nothing_but_poison_says_what_it_read(tester: TwsTester) -> None:
-    """The marker tells offsets also when nobody is answered."""
+    """The marker has offsets also when nobody is answered."""
     bad = row(key=None, value=b"?")
     out = tester.testInPandas(LABEL, pd.DataFrame([bad, row(key=b"c1", value=None)]))
     [read] = Bundle(out["bundle"].iloc[-1]).ranges

@@ -237,7 +237,7 @@ class QuixStreams(Contestant):
         return {"PYTHONPATH": ""}  # The environment's own packages, and no others.
 
 
-REFERENCE: Final = "spu-assigner fluvio"  # to which ratios are told
+REFERENCE: Final = "spu-assigner fluvio"  # the denominator of ratios
 
 CONTESTANTS: Final[tuple[Contestant, ...]] = (
     Product(Policy.FLUVIO),

@@ -122,7 +122,7 @@ def restore(consumer: Any, topic: str, assigner: Assigner) -> None:
 
 
 def run(bootstrap: str, prefix: str, table: bool, ended: threading.Event) -> None:
-    """Answer until told to end."""
+    """Answer until the request to end."""
     events, maps, state = (f"{prefix}{name}" for name in ("events", "maps", "state"))
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": f"{prefix}loop", "linger.ms": 0}

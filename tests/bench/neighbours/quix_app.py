@@ -56,7 +56,7 @@ def answer(message: tuple[str, Fields], state: State) -> Fields | None:
 
 
 def main(bootstrap: str, prefix: str, folder: str) -> None:
-    """Answer until told to end."""
+    """Answer until the request to end."""
     application = Application(
         broker_address=bootstrap,
         consumer_group=f"{prefix}quix",

@@ -3,9 +3,9 @@
     python tests/bench/neighbours/run.py [--only a,b] [--backlog 100000] [--backlogs 2]
         [--rounds 2] [--latencies 100] [--write]
 
-Rounds: in each, every contestant is started anew on topics of its own, one after the other, on one
+Rounds: in each, every contestant is started again on topics of its own, one after the other, on one
 embedded broker; every second round goes backwards. Each answers the same events and every answer is
-checked against the core. What is measured, and how, is told in `measuring.py`; ratios are those to
+checked against the core. `measuring.py` describes what is measured, and how; ratios are those to
 `spu-assigner fluvio` of the same round. With --write the figures go to results/neighbours.json.
 
 What the work leaves out is to the neighbours' favour: they know joins and creates alone, no racks,

@@ -53,7 +53,7 @@ class Bench:
         }
 
     def make_topics(self, topics: int, partitions: int) -> float:
-        """Seconds until a broker tells of all."""
+        """Seconds until a broker reports all."""
         begun = time.monotonic()
         with AdminClient(self._cluster.client) as admin:
             for first in range(0, topics, BATCH):
@@ -108,15 +108,15 @@ class Bench:
 def measure(bench: Bench, topics: int) -> dict[str, Any]:
     """The four commands."""
     adopt = ("adopt", "--cluster", "c1", "--json")
-    seconds, told = bench.run(*adopt, "--capacity", str(CAPACITY))
-    report = json.loads(told)
+    seconds, output = bench.run(*adopt, "--capacity", str(CAPACITY))
+    report = json.loads(output)
     if len(report["adopted"]) != topics:
         raise SystemExit(f"adopted {len(report['adopted'])} of {topics} topics")
     say(f"adopted in {seconds:.1f} s")
-    plan_seconds, told = bench.run("plan", "--cluster", "c1", "--json")
-    plan = json.loads(told)
-    again_seconds, told = bench.run(*adopt)
-    again = json.loads(told)
+    plan_seconds, output = bench.run("plan", "--cluster", "c1", "--json")
+    plan = json.loads(output)
+    again_seconds, output = bench.run(*adopt)
+    again = json.loads(output)
     if again["events"] or again["as_mapped"] != topics or plan["changes"]:
         raise SystemExit("there was something left to do")
     verify_seconds, _ = bench.run("verify", "--strict")

@@ -142,7 +142,7 @@ def live(run: RunningLoad, clusters: list[Cluster], *, minutes: float, rate: int
     """Send at a fixed rate, whether the job keeps up or not, and take the answers."""
     chance = random.Random(SEED)
     watch = Watch(run)
-    begun = told = time.monotonic()
+    begun = reported = time.monotonic()
     sent = 0
     while (passed := time.monotonic() - begun) < minutes * 60:
         due: list[Event] = []
@@ -153,8 +153,8 @@ def live(run: RunningLoad, clusters: list[Cluster], *, minutes: float, rate: int
         run.load.collect(TICK_SECONDS)
         if run.process.poll() is not None:
             raise RuntimeError(f"the job ended with status {run.process.returncode}")
-        if time.monotonic() - told >= 5:
-            told = time.monotonic()
+        if time.monotonic() - reported >= 5:
+            reported = time.monotonic()
             watch.look()
             if len(watch.sizes) % 6 == 0:
                 size, files = watch.sizes[-1][1] / MB, watch.files[-1][1]

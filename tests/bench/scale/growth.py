@@ -3,7 +3,7 @@
     python tests/bench/scale/growth.py [--quick] [--write] [--topics 1000000] [--rounds 3]
 
 Two jobs on one broker, never at once: 50 clusters of 64 SPUs, topics of 16 partitions × 3 replicas,
-placed by `fluvio`. Each is filled, then started anew in every round; what is measured there:
+placed by `fluvio`. Each is filled, then started again in every round; what is measured there:
 
 - restart: from the start of the process to the first answer, read committed;
 - latency: one create at a time, from before it is produced until its answer is read;
@@ -74,7 +74,7 @@ class Side:
             next(self.numbers)
         return creates(first, number)
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """All figures."""
         steps = self.restarts[0]
         return {
@@ -160,8 +160,8 @@ def run(sizes: Sizes, folder: Path) -> tuple[dict[str, Any], int]:
         for side in sides:
             side.job.close()
     return {
-        "few": few.told(),
-        "many": many.told(),
+        "few": few.summary(),
+        "many": many.summary(),
         "many_of_few": {
             "latency_p50": ratio(many.latencies, few.latencies),
             "seconds_per_create": ratio(
@@ -201,8 +201,8 @@ def main() -> int:
             say(f"  {side:<5} {figure:<28} {value}")
     say(f"  {figures['many_of_few']}  wrong answers: {wrong}")
     if asked.write:
-        told = {**SIZES, "few": FEW, "many": sizes.many, "backlog": sizes.backlog}
-        keep("growth", sizes=told, figures=figures, show=False)
+        measured = {**SIZES, "few": FEW, "many": sizes.many, "backlog": sizes.backlog}
+        keep("growth", sizes=measured, figures=figures, show=False)
     return 1 if wrong else 0
 
 

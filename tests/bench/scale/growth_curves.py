@@ -2,7 +2,7 @@
 
     python tests/bench/scale/growth_curves.py [--quick] [--write] [--policy fluvio,balanced]
 
-One job on a broker of its own, for each policy anew. At each point, once its SPUs have joined and a
+One job on a broker of its own, one for each policy. At each point, once its SPUs have joined and a
 few creates have warmed it up: the latency of single creates, from before one is produced until its
 answer is read, then the rate of a backlog and the processor time of all of the job's processes.
 

@@ -71,7 +71,7 @@ def judged(run: RunningLoad, events: list[Event], figures: Figures) -> Figures:
         "events": run.load.sent,
         "answers": run.load.tally.answers,
         **figures,
-        **_told(verdict),
+        **_figures(verdict),
         "batches": len(markers),
         "events_in_the_largest_batch": max(sizes),
         "checkpoint_mb": round(checkpoint.bytes_ / 1e6, 1),
@@ -80,16 +80,16 @@ def judged(run: RunningLoad, events: list[Event], figures: Figures) -> Figures:
     }
 
 
-def _told(verdict: Verdict) -> Figures:
-    told: Figures = {
+def _figures(verdict: Verdict) -> Figures:
+    reported: Figures = {
         "lost": verdict.lost,
         "repeated": verdict.repeated,
         "different_from_the_core": verdict.different,
         "dead_letters": verdict.dead_letters,
     }
     if verdict.first:
-        told["first_difference"] = verdict.first
-    return told
+        reported["first_difference"] = verdict.first
+    return reported
 
 
 def timed(run: RunningLoad, events: list[Event]) -> float:
@@ -134,7 +134,7 @@ def ten_thousand_spus(folder: Path, scale: float) -> Figures:
 
 
 def hundred_thousand_partitions(folder: Path, scale: float) -> Figures:
-    """One topic as large as one may be: created, grown to that, deleted, created anew."""
+    """One topic as large as one may be: created, grown to that, deleted, created again."""
     rounds, partitions = 5, max(1_000, round(100_000 * scale))
     joins: list[Event] = [join("c", s, f"rack-{s % 3}") for s in range(100)]
     seconds: dict[str, list[float]] = {"create": [], "grow": [], "delete": []}

@@ -232,10 +232,10 @@ class Bench:
         )
 
     def require_end(self, process: subprocess.Popen[str]) -> str:
-        told, _ = process.communicate(timeout=600)
+        output, _ = process.communicate(timeout=600)
         if process.returncode:
-            raise SystemExit(f"apply ended with {process.returncode}: {told}")
-        return told
+            raise SystemExit(f"apply ended with {process.returncode}: {output}")
+        return output
 
     def require_whole(self, lists: Lists, file: Path) -> None:
         """All is as mapped, nothing else was changed, nothing is left behind."""
@@ -243,12 +243,12 @@ class Bench:
             self.operator.until(topic, lists)
         left = self.mover.throttles(*self.topics, LIVE)
         listing = self.tool("--list")
-        told = self.tool("--verify", "--preserve-throttles", "--reassignment-json-file", file)
+        output = self.tool("--verify", "--preserve-throttles", "--reassignment-json-file", file)
         count = len(lists) * (TOPICS + 1)
         if left or "No partition reassignments found." not in listing:
             raise SystemExit(f"left behind: {left}; {listing}")
-        if told.count("is completed") != count:
-            raise SystemExit(f"Kafka does not verify {count} moves: {told}")
+        if output.count("is completed") != count:
+            raise SystemExit(f"Kafka does not verify {count} moves: {output}")
         if self._sums() != self._checksums:
             raise SystemExit("records were lost or changed")
 
@@ -310,8 +310,8 @@ def with_tool(bench: Bench, file: Path, _: Watch) -> tuple[int, float]:
     """
     bench.tool("--execute", "--throttle", RATE, "--reassignment-json-file", file)
     while True:
-        told = bench.tool("--verify", "--reassignment-json-file", file)
-        if "still in progress" not in told:
+        output = bench.tool("--verify", "--reassignment-json-file", file)
+        if "still in progress" not in output:
             return 4, time.monotonic()
         time.sleep(1.0)
 

@@ -74,8 +74,8 @@ def faults(bench: Bench) -> dict[str, Any]:
         check=False,
     )
     found["cancel_s"] = round(time.monotonic() - begun, 1)
-    told, _ = process.communicate(timeout=60)
-    say(f"  {done.stdout.strip()} {found}; {told.splitlines()[-1]}")
+    output, _ = process.communicate(timeout=60)
+    say(f"  {done.stdout.strip()} {found}; {output.splitlines()[-1]}")
     with bench.mover.kafka() as kafka:
         is_quiet = kafka.ongoing() == {}
     if done.returncode or not is_quiet or bench.mover.throttles(*bench.topics, LIVE):

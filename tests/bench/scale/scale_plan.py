@@ -2,8 +2,8 @@
 
     python tests/bench/scale/scale_plan.py [--write]
 
-Reads results/growth.json, sink.json and scaling.json, and tells for three designs how many creates
-of 16 partitions × 3 replicas a second each part could take, and so what saturates first:
+Reads results/growth.json, sink.json and scaling.json, and computes for three designs how many
+creates of 16 partitions × 3 replicas a second each part could take, and so what saturates first:
 
 - one job, as it is: executors decide, then one producer in the driver sends;
 - several jobs, each on the clusters of its topic prefix, each with its own driver and producer;
@@ -124,7 +124,7 @@ def rates(costs: Costs) -> dict[str, Any]:
     brokers = BROKERS * BROKER_CORES / (costs.broker * COPIES)
 
     def design(jobs: int, *, driver_sends: bool) -> dict[str, Any]:
-        # As much for each executor as now, up to what a job may be told to take.
+        # As much for each executor as now, up to the largest limit of a job.
         batch = min(TOPIC_EVENTS_PER_BATCH_MAX, BATCH * max(1, cores // jobs // CORES))
         steps = batch_seconds(costs, batch, cores=cores // jobs, driver_sends=driver_sends)
         rate = jobs * batch / sum(steps.values())

@@ -4,7 +4,7 @@
 of the largest), in a drawn order, on SPUs of three sizes in racks of 500, 300 and 200. The bound is
 the optimum of the linear programme, in which replicas may be divided, and of which SPUs alike are
 one; beside it stands what the largest replica takes of the largest SPU, which no placement beats.
-For the rebalance a tenth of the topics is measured anew, at twice or half the size.
+For the rebalance a tenth of the topics is measured again, at twice or half the size.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Cluster:
         assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
         return float(highs.getInfo().objective_function_value)
 
-    def measure_anew(self) -> None:
+    def change_demands(self) -> None:
         random = Random(2)
         for number in random.sample(range(TOPICS), TOPICS // 10):
             self.sizes[number] = max(1, int(self.sizes[number] * random.choice([0.5, 2])))
@@ -141,7 +141,7 @@ def figures_of(exponent: float) -> dict[str, Any]:
 
 
 def rebalanced(cluster: Cluster) -> dict[str, Any]:
-    cluster.measure_anew()
+    cluster.change_demands()
     bound, before, used = cluster.bound(), dict(cluster.maps), cluster.used()
     share_before = cluster.largest()
     ceilings = [max(bound, 0) * 1.05 * capacity for capacity in cluster.capacities]

@@ -187,7 +187,7 @@ def test_a_terminal_s_interrupt_does_not_reach_the_broker() -> None:
 
 
 def test_a_taken_port_is_named(kafka: SharedBroker, tmp_path: Path) -> None:
-    """The user who asked for a port is told what is wrong with it."""
+    """The error says what is wrong with the port that the user chose."""
     port = int(kafka.bootstrap_servers.split(":")[1])
     with pytest.raises(BrokerError, match=f"port {port} of 127.0.0.1 is taken"):
         EmbeddedBroker(tmp_path, port=port).start()

@@ -281,10 +281,10 @@ def test_a_damaged_checkpoint_is_refused_by_name(world: World, name: str, kind: 
     before = world.ends()
     with pytest.raises(CheckpointDamagedError) as refused:
         world.run()
-    told = str(refused.value)
-    assert f"checkpoint {world.checkpoint} is damaged: " in told
-    assert "Bring back the latest copy of the checkpoint" in told
-    assert "spu-assigner recover --checkpoint NEW" in told
+    reported = str(refused.value)
+    assert f"checkpoint {world.checkpoint} is damaged: " in reported
+    assert "Bring back the latest copy of the checkpoint" in reported
+    assert "spu-assigner recover --checkpoint NEW" in reported
     assert world.ends() == before
 
 
@@ -340,7 +340,7 @@ def test_no_flipped_bits_ever_give_a_wrong_output(world: World) -> None:
     assert {*outcomes} == {"refused", "as it was"}
 
 
-def test_a_deleted_checkpoint_is_not_begun_anew(world: World) -> None:
+def test_a_deleted_checkpoint_is_not_begun_again(world: World) -> None:
     """All events would be answered a second time."""
     shutil.rmtree(world.checkpoint, ignore_errors=True)
     before = world.ends()
@@ -379,26 +379,26 @@ def test_the_checkpoint_of_another_query_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "told"),
+    ("release", "reported"),
     [
         ("0.3.1", "was sent by release .*, this is 0.3.1.*start once with release .*recover"),
         (RELEASE, "default_policy balanced, now it is fluvio; start once with the former"),
     ],
 )
 def test_a_repeated_batch_that_comes_out_otherwise_is_refused(
-    world: World, monkeypatch: pytest.MonkeyPatch, release: str, told: str
+    world: World, monkeypatch: pytest.MonkeyPatch, release: str, reported: str
 ) -> None:
-    """Another release or setting between sending and repeating: it is told which."""
+    """Another release or setting between sending and repeating: the error names it."""
     world.bring_back()
     before = world.ends()
     monkeypatch.setattr(sink, "RELEASE", release)
-    with pytest.raises(DigestMismatchError, match=told):
+    with pytest.raises(DigestMismatchError, match=reported):
         world.run(replace(world.settings, default_policy=Policy.FLUVIO))
     assert world.ends() == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_checkpoint_that_may_not_be_read_is_told(world: World) -> None:
+def test_a_checkpoint_that_may_not_be_read_is_reported(world: World) -> None:
     """It is whole, only of another user: nothing is to be brought back."""
     world.bring_back()
     (world.checkpoint / "metadata").chmod(0)

@@ -51,7 +51,7 @@ class Input:
             for future in admin.delete_topics([self.name]).values():
                 future.result()
 
-    def make_anew(self, partitions: int = 4) -> None:
+    def recreate(self, partitions: int = 4) -> None:
         before = self._id()
         self.remove()
         topic = NewTopic(
@@ -125,7 +125,7 @@ def stopped(settings: Settings, begin: Callable[[], Job]) -> tuple[Kafka, Events
 def test_records_deleted_before_they_were_read_stop_the_job(
     settings: Settings, begin: Callable[[], Job], stopped: tuple[Kafka, Events]
 ) -> None:
-    """Retention was shorter than the job's rest: the gap is told to the message."""
+    """Retention was shorter than the job's rest: the gap is reported to the message."""
     kafka, events = stopped
     kafka.send([events.create(f"u{number}") for number in range(6)])
     topic = Input(settings)
@@ -134,14 +134,14 @@ def test_records_deleted_before_they_were_read_stop_the_job(
         begin()
     error = lost.value
     assert (error.topic, error.partition, error.following, error.earliest) == (topic.name, 0, 5, 8)
-    told = str(error)
+    message = str(error)
     assert (
         f"partition 0 of {topic.name} has a gap, 3 offsets are gone: 5 was to be read next, "
-        in told
+        in message
     )
-    assert "the first one there is 8" in told
+    assert "the first one there is 8" in message
     for way in ("mirror", "spu-assigner recover --checkpoint NEW --skip-lost", "retention.ms"):
-        assert way in told
+        assert way in message
     assert len(kafka.read("topic-status")) == 5
 
 
@@ -150,7 +150,7 @@ def test_records_deleted_while_the_job_runs_stop_it(
     begin: Callable[[], Job],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told with the same words, though it is Spark that finds it."""
+    """Reported in the same words, though it is Spark that finds it."""
     go_on, waits = threading.Event(), threading.Event()
     send = TransactionalSink.__call__
 
@@ -177,22 +177,22 @@ def test_records_deleted_while_the_job_runs_stop_it(
     assert kafka.read("dead-letter") == []
 
 
-def test_a_topic_made_anew_is_not_taken_for_the_old_one(
+def test_a_recreated_topic_is_not_taken_for_the_old_one(
     settings: Settings, begin: Callable[[], Job], stopped: tuple[Kafka, Events]
 ) -> None:
     """Also when it has grown past the old offset: by offsets alone five would be passed over."""
     kafka, events = stopped
     topic = Input(settings)
-    topic.make_anew()
+    topic.recreate()
     kafka.send([events.create(f"u{number}") for number in range(9)])
     with pytest.raises(TopicReplacedError, match=r"recreated.*its id is .*--skip-lost"):
         begin()
     Path(settings.checkpoint, "input-topics").unlink()  # as of a release that did not note it
-    topic.make_anew()
+    topic.recreate()
     kafka.send([events.create(f"v{number}") for number in range(2)])
     with pytest.raises(TopicReplacedError, match="ends at offset 2, and was read to 5"):
         begin()
-    topic.make_anew(partitions=2)
+    topic.recreate(partitions=2)
     with pytest.raises(PartitionsGoneError, match=r"2 partitions, and 2, 3 .* fewer"):
         begin()
     assert len(kafka.read("topic-status")) == 5

@@ -462,30 +462,30 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
         )
         file.write_text(f"topics:\n{''.join(lines)}", "utf-8")
 
-    def told(command: str, *arguments: object) -> tuple[int, str, str]:
+    def call(command: str, *arguments: object) -> tuple[int, str, str]:
         done = call(command, *map(str, arguments), *job)
         return done.returncode, done.stdout, done.stderr
 
     of_file = ("--cluster", "gitops", "--desired", file)
     desire(("gitops-a", 4, 2), ("gitops-b", 1, 1))
-    planned = told("plan", *of_file, "--out", saved)
+    planned = call("plan", *of_file, "--out", saved)
     assert planned[0] == 2, planned
     assert "+ gitops-a  4 partitions, replication factor 2\n" in planned[1]
-    applied = told("apply", saved, WAIT)
+    applied = call("apply", saved, WAIT)
     assert (applied[0], applied[2]) == (0, "")
     assert "map     gitops/gitops-a  revision 1, policy balanced" in applied[1]
-    for again in (told("apply", saved), told("apply", *of_file)):
+    for again in (call("apply", saved), call("apply", *of_file)):
         assert (again[0], again[2]) == (0, "")
         assert "nothing to do: 0 to create, 0 to grow, " in again[1]
-    assert told("plan", *of_file)[0] == 0
+    assert call("plan", *of_file)[0] == 0
 
     desire(("gitops-a", 6, 3), ("gitops-c", 1, 4))
-    planned = told("plan", *of_file, "--json")
+    planned = call("plan", *of_file, "--json")
     document = json.loads(planned[1])
     assert (planned[0], document["extra"]) == (2, ["gitops-b"])
     asked = ["topic_replication", "topic_grow", "topic_create"]  # new partitions of the new factor
     assert [event["type"] for event in document["events"]] == asked
-    refused = told("apply", *of_file, WAIT)
+    refused = call("apply", *of_file, WAIT)
     assert refused[0] == 1
     assert "status  gitops/gitops-a  assigned" in refused[1]
     maps = [each for each in refused[1].splitlines() if each.startswith("map     gitops/gitops-a")]
@@ -493,13 +493,13 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     assert "status  gitops/gitops-c  rejected" in refused[1]
     added = ("--cluster", "gitops", "--spu-id", "3", WAIT)
     assert call("produce", "spu-joined", *added, *job).returncode == 0
-    granted = told("apply", *of_file, WAIT, "--json")
+    granted = call("apply", *of_file, WAIT, "--json")
     report = json.loads(granted[1])
     assert (granted[0], len(report["sent"]), report["unchanged"]) == (0, 1, 1)
     assert {each["status"] for each in report["answers"] if "status" in each} == {"assigned"}
 
     desire(("gitops-a", 5, 3))
-    fewer = told("plan", *of_file)
+    fewer = call("plan", *of_file)
     assert fewer[0] == 1
     assert "! gitops-a  has 6 partitions, and the file says 5; partitions are never" in fewer[1]
 
@@ -518,7 +518,7 @@ def test_a_bad_line_is_reported_and_the_others_are_sent(topics: list[str]) -> No
 
 @pytest.mark.smoke
 def test_no_answer_in_time_is_status_3(topics: list[str]) -> None:
-    """No job runs on these topics: this must be told from a refusal."""
+    """No job runs on these topics: this must differ from a refusal."""
     create = ["produce", "topic-create", "--cluster", "c1", "--topic", "t", "--event-id", "e1"]
     done = call(*create, "--wait=0.5", *topics)
     assert done.returncode == 3

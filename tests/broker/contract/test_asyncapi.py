@@ -36,7 +36,7 @@ def listed(replicas: ReplicaLists | None) -> list[list[int]] | None:
     return None if replicas is None else replicas.tolist()
 
 
-def told(record: ReplicaMap | TopicStatus | RingEvent) -> dict[str, Any] | None:
+def seen_of(record: ReplicaMap | TopicStatus | RingEvent) -> dict[str, Any] | None:
     """What a consumer is to see of an answer of the core, the reason of a map left out."""
     match record:
         case ReplicaMap(replicas=None):
@@ -86,7 +86,7 @@ def answered(events: Iterable[Event]) -> dict[str, dict[str, list[Any]]]:
         for record in assigner.apply(event):
             is_of_the_ring = isinstance(record, RingEvent)
             key = record.cluster_id if is_of_the_ring else f"{record.cluster_id}/{record.topic}"
-            found[type(record).__name__][key].append(told(record))
+            found[type(record).__name__][key].append(seen_of(record))
     return found
 
 
@@ -197,5 +197,5 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
         message.name for messages in [applied, markers, *read.values()] for message in messages
     }
     outputs = contract.operations("receive").values()
-    told_of = {each["name"] for operation in outputs for each in operation["messages"]}
-    assert told_of - names == {"SpuStateTombstone"}  # only a decommission leads to one
+    described = {each["name"] for operation in outputs for each in operation["messages"]}
+    assert described - names == {"SpuStateTombstone"}  # only a decommission leads to one

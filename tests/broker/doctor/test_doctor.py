@@ -71,9 +71,9 @@ def call(
         )
 
 
-def findings(told: Result) -> list[dict[str, Any]]:
-    assert told.exception is None, told.output
-    return [each for check in json.loads(told.stdout)["checks"] for each in check["findings"]]
+def findings(result: Result) -> list[dict[str, Any]]:
+    assert result.exception is None, result.output
+    return [each for check in json.loads(result.stdout)["checks"] for each in check["findings"]]
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=slug)
@@ -82,12 +82,14 @@ def test_a_seeded_fault_is_found_and_no_other(
 ) -> None:
     """With its code, what to do about it, and the exit status that a script goes by."""
     installation = seed.prepare(factory, tmp_path)
-    told = call(installation, monkeypatch, "--json", seconds=FEW_SECONDS if seed.waits else SECONDS)
-    found = findings(told)
+    result = call(
+        installation, monkeypatch, "--json", seconds=FEW_SECONDS if seed.waits else SECONDS
+    )
+    found = findings(result)
     assert sorted({each["code"] for each in found}) == seed.codes.split(), found
     first = next(each for each in found if each["code"] == seed.codes[:4])
     assert (seed.fix or rules()[first["code"]].fix) in first["mend"]
-    assert told.return_value == any(each["severity"] == "fault" for each in found)
+    assert result.return_value == any(each["severity"] == "fault" for each in found)
 
 
 def traces(factory: InstallationFactory, folder: Path) -> dict[str, Any]:
@@ -121,8 +123,8 @@ def test_of_a_cluster_that_is_new_no_topic_is_made(
     """Kafka makes its own topics when a consumer or a producer of transactions comes first."""
     with AdminClient(factory.secured.plain) as admin:
         before = {*admin.list_topics(timeout=30).topics}
-        told = call(factory.user(tmp_path), monkeypatch, "--json", "--strict")
-        assert findings(told) == []
+        result = call(factory.user(tmp_path), monkeypatch, "--json", "--strict")
+        assert findings(result) == []
         assert {*admin.list_topics(timeout=30).topics} == before
 
 
@@ -136,10 +138,10 @@ def test_a_sound_installation_has_no_findings_and_is_left_as_it_was(
     # As the job does at its start: the first consumer of a cluster makes Kafka's topic of groups.
     read_marker(settings, topic=f"{PREFIX}assigner-commits", seconds_max=float(SECONDS))
     before = traces(factory, tmp_path)
-    told = call(installation, monkeypatch, "--json", "--strict")
-    assert findings(told) == []
-    assert told.return_value == 0
-    checks = json.loads(told.stdout)["checks"]
+    result = call(installation, monkeypatch, "--json", "--strict")
+    assert findings(result) == []
+    assert result.return_value == 0
+    checks = json.loads(result.stdout)["checks"]
     assert {each["check"]: each["state"] for each in checks if each["state"] != "ok"} == {}
     assert [each["left_out"] for each in checks if each["left_out"]] == []
     assert traces(factory, tmp_path) == before
@@ -154,9 +156,9 @@ def test_a_user_with_the_jobs_rights_has_no_findings_over_tls(
 ) -> None:
     """Exactly those of the table are enough for every check; another role's are missing."""
     installation = factory.user(tmp_path)
-    told = call(installation, monkeypatch, "--json", "--strict")
-    assert findings(told) == []
-    (broker,) = [each for each in json.loads(told.stdout)["checks"] if each["check"] == "broker"]
+    result = call(installation, monkeypatch, "--json", "--strict")
+    assert findings(result) == []
+    (broker,) = [each for each in json.loads(result.stdout)["checks"] if each["check"] == "broker"]
     assert "1 broker, SASL_SSL, metadata.version" in broker["found"]
     found = findings(call(installation, monkeypatch, "--json", "--role", "auditor"))
     assert {each["code"] for each in found} == {"D301"}
@@ -178,9 +180,9 @@ def test_a_plain_consumer_is_not_asked_for_what_pages_of_moves_need(
         factory.secured.add_user(user, PASSWORD)
     factory.secured.allow(given)
     role = ("--json", "--strict", "--role", "consumer")
-    told = call(factory.user(tmp_path, "doctor-plain"), monkeypatch, *role)
-    assert (findings(told), told.return_value) == ([], 0)
-    (rights_of_plain,) = sections(told, "rights")
+    result = call(factory.user(tmp_path, "doctor-plain"), monkeypatch, *role)
+    assert (findings(result), result.return_value) == ([], 0)
+    (rights_of_plain,) = sections(result, "rights")
     assert rights_of_plain["found"] == (
         "those of consumer on 5 topics; without what moves in `ui` and `explain` alone needs "
         f"({PREFIX}applied-topics)"
@@ -199,10 +201,10 @@ def test_a_mover_is_not_asked_for_what_other_commands_need(
     factory.secured.add_user("doctor-mover", PASSWORD)
     factory.secured.allow({"doctor-mover": {*given, *described}})
     role = ("--json", "--strict", "--role", "mover")
-    told = call(factory.user(tmp_path, "doctor-mover"), monkeypatch, *role)
+    result = call(factory.user(tmp_path, "doctor-mover"), monkeypatch, *role)
     # Another test of the cluster's may have left a throttle.
-    assert [each for each in findings(told) if each["check"] != "target"] == []
-    (rights,) = sections(told, "rights")
+    assert [each for each in findings(result) if each["check"] != "target"] == []
+    (rights,) = sections(result, "rights")
     assert rights["found"].startswith(
         f"those of mover on 1 topic; without what `drain` alone needs ({PREFIX}spu-events); "
         f"without what `rebalance` alone needs ({PREFIX}topic-events, {PREFIX}topic-status, "
@@ -232,11 +234,11 @@ def test_a_throttle_that_a_move_left_behind_is_reported(
         }
         alter(admin, places, AlterConfigOpType.SET)
         try:
-            told = call(installation, monkeypatch, *role)
+            result = call(installation, monkeypatch, *role)
         finally:
             alter(admin, places, AlterConfigOpType.DELETE)
-    (left,) = findings(told)
-    assert (left["code"], left["severity"], told.return_value) == ("D603", "warning", 0)
+    (left,) = findings(result)
+    assert (left["code"], left["severity"], result.return_value) == ("D603", "warning", 0)
     assert left["message"] == (
         f"no partition is being moved, and replication is limited: broker {broker}: "
         f"leader.replication.throttled.rate={10**12}; replicas of topics {topic} are limited"
@@ -246,7 +248,7 @@ def test_a_throttle_that_a_move_left_behind_is_reported(
 def alter(
     admin: AdminClient, places: dict[ConfigResource, tuple[str, str]], deed: AlterConfigOpType
 ) -> None:
-    """Set or remove one setting of each; back when the broker tells so."""
+    """Set or remove one setting of each; back when the broker reports it."""
     for place, (name, value) in places.items():
         entry = ConfigEntry(name, value, incremental_operation=deed)
         asked = ConfigResource(place.restype, place.name, incremental_configs=[entry])
@@ -262,9 +264,9 @@ def set_at(admin: AdminClient, place: ConfigResource) -> dict[str, str]:
     return {name: entry.value for name, entry in future.result(timeout=60).items()}
 
 
-def sections(told: Result, name: str) -> list[dict[str, Any]]:
+def sections(result: Result, name: str) -> list[dict[str, Any]]:
     """What a check has found."""
-    return [each for each in json.loads(told.stdout)["checks"] if each["check"] == name]
+    return [each for each in json.loads(result.stdout)["checks"] if each["check"] == name]
 
 
 @pytest.mark.smoke
@@ -280,10 +282,10 @@ def test_what_apply_has_not_made_yet_is_no_fault(
             time.sleep(0.02)
     try:
         assert findings(call(installation, monkeypatch, "--json", "--strict")) == []
-        told = call(installation, monkeypatch, "--json", "--strict", "--role", "applier")
-        assert findings(told) == []
+        result = call(installation, monkeypatch, "--json", "--strict", "--role", "applier")
+        assert findings(result) == []
         (topics,) = (
-            each for each in json.loads(told.stdout)["checks"] if each["check"] == "topics"
+            each for each in json.loads(result.stdout)["checks"] if each["check"] == "topics"
         )
         assert topics["left_out"] == [f"{name}: not there yet; the first `apply` creates it"]
     finally:

@@ -202,12 +202,12 @@ def test_a_topic_that_is_deleted_or_changed_meanwhile_is_reported_and_the_next_r
     monkeypatch.setattr(adopt_run.WatchedTopics, "look", disturbed)
     done = adopt(operator)
     assert done.exit_code == 1, done.output
-    told = done.stdout.splitlines()
+    lines = done.stdout.splitlines()
     assert (
         f"! {operator.name('a')}  was deleted while it was adopted; run this again with"
-        in (told[3])
+        in (lines[3])
     )
-    assert told[4] == f"! {operator.name('b')}  was changed by others while it was adopted; " + (
+    assert lines[4] == f"! {operator.name('b')}  was changed by others while it was adopted; " + (
         "run this again"
     )
     assert set(operator.recorded()) == {"c"}

@@ -1,6 +1,6 @@
 """A password and a key's password that are found nowhere: not in what the job says, shows or keeps.
 
-The job runs with everything that tells much: log level DEBUG, Spark's UI, its event log.
+The job runs with everything that logs much: log level DEBUG, Spark's UI, its event log.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _THREADS = tuple(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Outcome:
     """All that a job said, showed and left, up to its end by an error."""
 
     folder: Path  # where it ran: log, checkpoint, event log
@@ -160,7 +160,7 @@ def send(secured: Secured, prefix: str) -> None:
 
 
 def look_at_ui(said: Path) -> dict[str, bytes]:
-    """Every page of the UI, and what its REST interface tells."""
+    """Every page of the UI, and what its REST interface returns."""
     text = said.read_text(encoding="utf-8")
     base = next(line.split()[-1] for line in text.splitlines() if line.startswith("Spark UI"))
     with urllib.request.urlopen(f"{base}/api/v1/applications", timeout=60) as answer:
@@ -170,7 +170,7 @@ def look_at_ui(said: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def told(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def outcome(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     folder = tmp_path_factory.mktemp("canary")
     secret_folder = tmp_path_factory.mktemp("secrets")
     temporary = Path(tempfile.mkdtemp(prefix="spu-"))  # short: a socket's path has 108 bytes
@@ -203,7 +203,7 @@ def told(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator
                 future.result(timeout=30)
         until(lambda: process.poll() is not None, "the end by an error")
         assert process.returncode not in (0, -signal.SIGTERM)
-    yield Told(
+    yield Outcome(
         folder=folder,
         temporary=temporary,
         pages=pages,
@@ -219,51 +219,53 @@ def holding(texts: Mapping[str, bytes]) -> list[str]:
     return [name for name, text in texts.items() if any(canary.is_in(text) for canary in CANARIES)]
 
 
-def test_no_secret_is_in_logs_event_log_checkpoint_or_temporary_files(told: Told) -> None:
+def test_no_secret_is_in_logs_event_log_checkpoint_or_temporary_files(outcome: Outcome) -> None:
     """The job ended by an error of Spark's, at log level DEBUG: more it never says."""
-    names = {path.relative_to(told.folder).parts[0] for path in every_file(told.folder)}
+    names = {path.relative_to(outcome.folder).parts[0] for path in every_file(outcome.folder)}
     assert {"said", "events", "checkpoint", ".spu-assigner"} <= names
-    log = (told.folder / ".spu-assigner" / "spark.log").read_text(errors="replace")
-    assert "sasl.jaas.config = [hidden]" in log  # Kafka's clients did tell their settings there.
+    log = (outcome.folder / ".spu-assigner" / "spark.log").read_text(errors="replace")
+    assert "sasl.jaas.config = [hidden]" in log  # Kafka's clients did log their settings there.
     assert " DEBUG " in log
     assert any(
         "SparkListenerApplicationStart" in path.read_text(errors="replace")
-        for path in every_file(told.folder / "events")
+        for path in every_file(outcome.folder / "events")
     )
-    found = {path for canary in CANARIES for path in canary.files(told.folder, told.temporary)}
+    found = {
+        path for canary in CANARIES for path in canary.files(outcome.folder, outcome.temporary)
+    }
     assert found == set()
 
 
-def test_no_secret_is_on_a_page_of_the_ui_or_its_rest_interface(told: Told) -> None:
+def test_no_secret_is_on_a_page_of_the_ui_or_its_rest_interface(outcome: Outcome) -> None:
     """It is on the loopback, where every user of the machine can look."""
-    assert len(told.pages) >= 15
-    environment = [text for url, text in told.pages.items() if url.endswith("/environment/")]
+    assert len(outcome.pages) >= 15
+    environment = [text for url, text in outcome.pages.items() if url.endswith("/environment/")]
     assert [b"spark.eventLog.enabled" in text for text in environment] == [True]
-    assert any(b"StreamingQuery" in text for text in told.pages.values())
-    assert holding(told.pages) == []
+    assert any(b"StreamingQuery" in text for text in outcome.pages.values())
+    assert holding(outcome.pages) == []
 
 
-def test_no_secret_is_on_a_command_line(told: Told) -> None:
+def test_no_secret_is_on_a_command_line(outcome: Outcome) -> None:
     """Every user of the machine can read those, of the JVM, its workers and the shard servers."""
-    lines = {f"{number} {line}": line.encode() for number, line in told.command_lines.items()}
+    lines = {f"{number} {line}": line.encode() for number, line in outcome.command_lines.items()}
     for program in ("SparkSubmit", "pyspark.daemon", "stream.shard.server", "stream.cli"):
         assert any(program in line for line in lines)
     assert holding(lines) == []
 
 
-def test_no_secret_is_in_an_error(told: Told) -> None:
+def test_no_secret_is_in_an_error(outcome: Outcome) -> None:
     """Of a wrong password the message says whose it is, and what to look at; so does the end."""
-    refusals = {str(number): text.encode() for number, text in enumerate(told.refusals)}
+    refusals = {str(number): text.encode() for number, text in enumerate(outcome.refusals)}
     assert all(b"SPU_ASSIGNER_SASL_PASSWORD" in text for text in refusals.values())
-    said = told.said.read_bytes()
+    said = outcome.said.read_bytes()
     assert b"spu-assigner: " in said
     assert holding({**refusals, "the job": said}) == []
 
 
-def test_no_pickle_is_in_the_checkpoint_or_in_kafka(told: Told, secured: Secured) -> None:
+def test_no_pickle_is_in_the_checkpoint_or_in_kafka(outcome: Outcome, secured: Secured) -> None:
     """Who could write there could else run programs in the job."""
     assert _PICKLE.search(b"." + pickle.dumps(["a"] * 9)), "the search itself finds one"
-    files = every_file(told.folder / "checkpoint")
+    files = every_file(outcome.folder / "checkpoint")
     assert any(path.suffix == ".changelog" for path in files)
     assert [path for path in files if _PICKLE.search(path.read_bytes())] == []
     for topic in (*OUTPUTS, *MARKERS):

@@ -128,7 +128,7 @@ def maps_in_kafka(streams: Streams) -> dict[bytes, list[ReplicaMap]]:
 
 
 def check_all(streams: Streams, events: list[Event]) -> None:
-    """Every map equals the core's and is there once; the markers tell of each batch once."""
+    """Every map equals the core's and is there once; the markers have each batch once."""
     assert maps_in_kafka(streams) == maps_of_core(events)
     markers = streams.markers()
     assert [marker.batch for marker in markers] == list(range(len(markers)))
@@ -155,7 +155,7 @@ def test_executors_answer_as_the_core_does(local_cluster: Running) -> None:
 def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
     local_cluster: Running,
 ) -> None:
-    """What an executor held is decided anew on another; what was sent is not sent again."""
+    """What an executor held is decided again on another; what was sent is not sent again."""
     streams, process = local_cluster.streams, local_cluster.process
     known = [decode_event(read.value, kind=KINDS[read.topic]) for read in streams.applied()]
     events = [*known, *in_turn([joins(f"killed-{cluster_id}") for cluster_id in CLUSTERS])]
@@ -180,7 +180,7 @@ def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
 def test_spark_submit_runs_it_on_a_standalone_cluster(
     kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
 ) -> None:
-    """The command that `stream/submit.py` tells; SIGTERM ends it and all that it started."""
+    """The command that `stream/submit.py` prints; SIGTERM ends it and all that it started."""
     streams = prepared(kafka, topic_prefix)
     environ = environ_of(kafka, topic_prefix, tmp_path / "checkpoint")
     ring = in_turn([joins(cluster_id) for cluster_id in CLUSTERS])
@@ -196,13 +196,13 @@ def test_spark_submit_runs_it_on_a_standalone_cluster(
             options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder), url]
             worker = daemon("worker.Worker", *options)
             stack.enter_context(running(worker, tmp_path / f"worker-{number}.log", environ))
-        told = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "spu_assigner.stream.submit"],
             capture_output=True,
             text=True,
             check=True,
         )
-        command = [str(SPARK / "bin" / "spark-submit"), "--master", url, *told.stdout.split()]
+        command = [str(SPARK / "bin" / "spark-submit"), "--master", url, *result.stdout.split()]
         job = stack.enter_context(running(command, tmp_path / "job.log", environ))
         streams.wait(lambda: streams.applied_count() == len(ring + topics), job)
         check_all(streams, ring + topics)

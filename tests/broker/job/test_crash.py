@@ -143,7 +143,7 @@ def test_a_broker_that_is_killed_and_comes_back_is_waited_for(
 
 
 def test_a_broker_that_stands_still_loses_nothing(trial: Trial, broker: EmbeddedBroker) -> None:
-    """Longer than a transaction may be open: Kafka aborts it, and the batch is sent anew."""
+    """Longer than a transaction may be open: Kafka aborts it, and the batch is sent again."""
     trial.ensure(command=SHORT)
     trial.send(200)
     assert broker.pid is not None
@@ -164,7 +164,7 @@ def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
         trial.send(5)
         trial.judge.look()
     assert older.returncode == 1
-    assert "another process has taken over query 'spu-assigner'" in trial.told(older)
+    assert "another process has taken over query 'spu-assigner'" in trial.log_end(older)
     trial.check()
 
 
@@ -209,11 +209,11 @@ def test_a_transaction_that_was_open_too_long_is_no_other_process(
         settled(broker.bootstrap_servers, [f"{topic_prefix}{name}" for name in WRITTEN])
 
     sink.happens = stand_still
-    told = (
+    message = (
         rf"transaction of batch 1 was open for \d+ s and Kafka permits {OPEN_SECONDS} s"
         r".*start the job again"
     )
-    with pytest.raises(TransactionExpiredError, match=told):
+    with pytest.raises(TransactionExpiredError, match=message):
         sink._send_once(batch_buffer(b"b", first=1), 1)
     sink.open("one")
     sink._send_once(batch_buffer(b"b", first=1), 1)

@@ -207,7 +207,7 @@ def test_a_new_checkpoint_for_answered_events_is_refused(
 def test_a_query_that_is_shut_out_stops_by_name(
     settings: Settings, run: Callable[..., Job]
 ) -> None:
-    """What stops a query is told as itself, not as a Java stack trace."""
+    """What stops a query is reported as itself, not as a Java stack trace."""
     kafka, events = Kafka(settings), Events()
     kafka.send([events.join(0), events.create("a")])
     job = run()
@@ -221,7 +221,7 @@ def test_a_query_that_is_shut_out_stops_by_name(
 
 
 @pytest.mark.smoke
-def test_missing_topics_are_told_before_anything_starts(
+def test_missing_topics_are_reported_before_anything_starts(
     kafka: SharedBroker, topic_prefix: str
 ) -> None:
     """One line, and what to do."""
@@ -230,7 +230,7 @@ def test_missing_topics_are_told_before_anything_starts(
         start(Settings.load(flags=flags, environ=ENVIRON))
 
 
-def test_a_broker_that_does_not_answer_is_told() -> None:
+def test_a_broker_that_does_not_answer_is_reported() -> None:
     """One line, no stack trace."""
     with pytest.raises(ClientError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
         start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ=ENVIRON))

@@ -1,4 +1,4 @@
-"""A create never overtakes a join, and Spark's UI tells whose query it is."""
+"""A create never overtakes a join, and Spark's UI shows whose query it is."""
 
 from __future__ import annotations
 

@@ -66,14 +66,14 @@ def answers_in_kafka(streams: Streams) -> dict[str, ByKey]:
 
 def simulated(events: Iterable[Event]) -> list[str]:
     """What `spu-assigner simulate` prints."""
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "spu_assigner.stream.cli", "simulate"],
         input="".join(f"{event_to_json(event)}\n" for event in events),
         capture_output=True,
         text=True,
         check=True,
     )
-    return told.stdout.splitlines()
+    return result.stdout.splitlines()
 
 
 def check_dead_letters(streams: Streams, applied: list[Read], story: Story) -> None:
@@ -181,8 +181,8 @@ def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(
         os.kill(jvm, signal.SIGKILL)
         assert job.wait(90) == 1
         assert left_after(job) == {}
-    told = "spu-assigner: Spark's JVM has ended: killed, or out of memory; start the job again"
-    assert told in log.read_text(encoding="utf-8")
+    message = "spu-assigner: Spark's JVM has ended: killed, or out of memory; start the job again"
+    assert message in log.read_text(encoding="utf-8")
 
     applied = streams.applied()
     events = [event for read in applied if (event := event_of(read)) is not None]

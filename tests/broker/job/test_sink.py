@@ -86,7 +86,7 @@ def sent_values(settings: Settings) -> list[bytes | None]:
 
 @pytest.mark.smoke
 def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink: MakeSink) -> None:
-    """The marker tells what was read and what was written."""
+    """The marker says what was read and what was written."""
     make_sink()._send_once(batch_buffer(b"a", None, first=4), 0)
     assert sent_values(settings) == [b"a", None]
     prefix = settings.topic_prefix
@@ -101,7 +101,7 @@ def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink:
         assert message.key() == b"spu-assigner"
 
 
-def test_a_marker_tells_how_far_the_input_has_been_read(
+def test_a_marker_says_how_far_the_input_has_been_read(
     settings: Settings, make_sink: MakeSink
 ) -> None:
     """From the last marker alone another checkpoint can go on, also in partitions long silent."""
@@ -121,7 +121,7 @@ def test_a_marker_tells_how_far_the_input_has_been_read(
     assert (found.release, found.shards, found.default_policy) == (RELEASE, 2, "balanced")
 
 
-def test_after_a_marker_of_an_older_release_the_checkpoint_tells_how_far(
+def test_after_a_marker_of_an_older_release_the_checkpoint_says_how_far(
     settings: Settings, make_sink: MakeSink
 ) -> None:
     """Releases before 0.3 wrote no positions."""
@@ -154,7 +154,7 @@ def test_after_a_marker_of_an_older_release_the_checkpoint_tells_how_far(
 
 
 def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
-    """What they are can be told without decoding them."""
+    """What they are is known without decoding them."""
     make_sink()._send_once(batch_buffer(b"a"), 0)
     [message] = read_output(settings, "replica-map")
     assert dict(message.headers() or []) == {
@@ -281,10 +281,10 @@ def test_one_that_is_shut_out_while_it_sends_says_the_same(
     with suppress(KafkaException), raise_fatal_cause(producer):  # Afterwards the client knows it.
         producer.produce(topic, b"b", b"key")
         producer.flush(30)
-    with pytest.raises(KafkaException) as told, raise_fatal_cause(producer):
+    with pytest.raises(KafkaException) as caught, raise_fatal_cause(producer):
         producer.produce(topic, b"c", b"key")
     with pytest.raises(FencedError, match="another process has taken over"):
-        older._give_up(told.value, batch=1, attempt=1)
+        older._give_up(caught.value, batch=1, attempt=1)
     assert sent_values(settings) == []
 
 
@@ -356,10 +356,10 @@ def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeS
 def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
     settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a fixed time a batch that takes longer would be sent anew for ever."""
-    patience = 8.0
+    """By a fixed time a batch that takes longer would be sent again for ever."""
+    limit_seconds = 8.0
     sink = make_sink()
-    monkeypatch.setattr(retry, "RETRY_SECONDS_MAX", patience)
+    monkeypatch.setattr(retry, "RETRY_SECONDS_MAX", limit_seconds)
     values = [random.Random(number).randbytes(500_000) for number in range(24)]
     client_id = settings.topic_prefix + settings.query_name
     with throttle(settings.bootstrap_servers) as quotas:
@@ -370,4 +370,4 @@ def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
         quotas.set(client_id, None)
     assert sink.last == SentBatch(batch=0, count=24, repeated=False)
     assert len(sent_values(settings)) == 24
-    assert seconds > patience
+    assert seconds > limit_seconds

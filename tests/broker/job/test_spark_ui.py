@@ -94,18 +94,18 @@ def test_the_structured_streaming_page_names_the_query_and_its_batches(shown: Sh
     assert int(completed[1]) == len(shown.kafka.markers())
 
 
-def test_the_jobs_page_tells_clusters_and_counts(shown: Shown) -> None:
+def test_the_jobs_page_shows_clusters_and_counts(shown: Shown) -> None:
     """What is known when a batch begins: who was in the one before, and what was answered."""
     page = shown.open("/jobs/")
-    told = page.locator("#completedJob-table tbody tr").first.inner_text()
-    assert QUERY in told
+    output = page.locator("#completedJob-table tbody tr").first.inner_text()
+    assert QUERY in output
     before = shown.kafka.markers()[-1].batch
-    assert f"batch = {before}" in told
-    assert "answered before = " in told
-    found = re.findall(r"clusters of the batch before = ([^\n]*?),? *(?:\n|answered)", told)
-    assert found, told
+    assert f"batch = {before}" in output
+    assert "answered before = " in output
+    found = re.findall(r"clusters of the batch before = ([^\n]*?),? *(?:\n|answered)", output)
+    assert found, output
     assert set(found[0].split(", ")) <= set(CLUSTERS)
-    assert re.search(r"answered before = \d+ assigned(, \d+ rejected)?", told)
+    assert re.search(r"answered before = \d+ assigned(, \d+ rejected)?", output)
 
 
 def test_the_pictures_that_readme_shows_can_be_made(

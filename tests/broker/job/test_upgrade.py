@@ -74,7 +74,7 @@ def settings(own_kafka: EmbeddedBroker, java: Java, tmp_path: Path) -> Settings:
 
 
 def state_of(messages: list[Left]) -> Clusters:
-    """What the outputs of then tell."""
+    """What the older release's outputs say."""
     keys = {"replica-map": map_key, "assigner-state": state_key}
     latest = {
         keys[left.topic](left.key or b""): left.value for left in messages if left.topic in keys

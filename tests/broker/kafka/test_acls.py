@@ -332,7 +332,7 @@ MAPPED = {Role.APPLIER: mapped, Role.ADOPTER: adopted, Role.MOVER: mapped}
 
 
 def mark_as_before_0_3(secured: Secured) -> None:
-    """A marker that does not tell how far the input was read: `assigner-audit` must be asked."""
+    """A marker that does not say how far the input was read: `assigner-audit` must be asked."""
     sink = TransactionalSink(settings_of_everybody(secured, RECOVERED_PREFIX), shards=1)
     try:
         sink.take_over()
@@ -499,8 +499,8 @@ def test_each_right_of_the_table_is_needed(users: Secured, role: Role, number: i
     )
     with pytest.raises((AssignerError, KafkaException, AssertionError)) as caught:
         WORK[role](settings)
-    told = str(caught.value)
-    assert re.search("uthoriz|user may not|is missing", told), told
+    message = str(caught.value)
+    assert re.search("uthoriz|user may not|is missing", message), message
     is_spark_s = role is Role.JOB and missing.operation == "Read" and missing.name in inputs
     if role is not Role.GROUP and not is_spark_s:  # Those are read by a consumer of the test's.
         assert isinstance(caught.value, AssignerError | AssertionError)
@@ -522,7 +522,7 @@ def require_rights_of(settings: Settings) -> None:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    ("work", "told"),
+    ("work", "reported"),
     [
         (look, "not Describe mapped at "),
         (
@@ -537,10 +537,12 @@ def require_rights_of(settings: Settings) -> None:
         (require_rights_of, "not do what the follower does: acls.spu-events: "),
     ],
 )
-def test_who_has_no_rights_at_all_is_told_so(
-    users: Secured, work: Callable[[Settings], None], told: str, tmp_path: Path
+def test_a_user_without_any_rights_is_refused_by_name(
+    users: Secured, work: Callable[[Settings], None], reported: str, tmp_path: Path
 ) -> None:
     """Kafka hides the topics from him: they must not look missing."""
     settings = replace(settings_of(users, "nobody"), checkpoint=str(tmp_path / "new"))
-    with pytest.raises(AssignerError, match=f"^this user may {told}.*grant what `spu-assigner top"):
+    with pytest.raises(
+        AssignerError, match=f"^this user may {reported}.*grant what `spu-assigner top"
+    ):
         work(settings)

@@ -1,4 +1,4 @@
-"""The cluster that tests share: real brokers in racks, which come and go as they are told to."""
+"""The cluster that tests share: real brokers in racks, which start and stop on request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _create(cluster: KafkaCluster, topic: str) -> None:
 def _await_partition(
     cluster: KafkaCluster, topic: str, claim: Callable[[PartitionMetadata], bool]
 ) -> None:
-    """A broker tells of a change when it has heard of it: some milliseconds after the answer."""
+    """A broker reports a change when it has heard of it: some milliseconds after the answer."""
     with AdminClient(cluster.client) as admin:
         deadline = time.monotonic() + 60
         while True:
@@ -58,13 +58,13 @@ def _read(cluster: KafkaCluster, topic: str, count: int) -> list[bytes | None]:
         consumer.close()
 
 
-def test_each_broker_tells_its_rack(kafka_cluster: KafkaCluster) -> None:
+def test_each_broker_reports_its_rack(kafka_cluster: KafkaCluster) -> None:
     """What follows membership reads ids and racks from the cluster's own description."""
     assert kafka_cluster.seen() == RACKS
     assert kafka_cluster.ids == (1, 2, 3)
 
 
-def test_a_stopped_broker_is_not_told_of_until_it_is_back(
+def test_a_stopped_broker_is_not_reported_until_it_is_back(
     kafka_cluster: KafkaCluster, topic_prefix: str
 ) -> None:
     """Another one leads meanwhile: two of three replicas take a transaction, and nothing is lost.
@@ -84,7 +84,7 @@ def test_a_stopped_broker_is_not_told_of_until_it_is_back(
 
 
 def test_a_broker_that_died_by_itself_is_named_with_its_log(kafka_cluster: KafkaCluster) -> None:
-    """A test that waits for a dead broker would only tell of its own deadline.
+    """A test that waits for a dead broker would only report its own deadline.
 
     The cluster fences it by the missing heartbeat alone.
     """
@@ -110,7 +110,7 @@ def _check_for(cluster: KafkaCluster, seconds: float) -> None:
 
 
 def test_what_cannot_be_done_is_refused(kafka_cluster: KafkaCluster) -> None:
-    """A slip in a test is told at once, not by a cluster that never looks as expected."""
+    """A slip in a test is reported at once, not by a cluster that never looks as expected."""
     with pytest.raises(BrokerError, match=r"there is no broker 4, only \[1, 2, 3\]"):
         kafka_cluster.stop(4)
     with pytest.raises(BrokerError, match="broker 2 already runs on"):

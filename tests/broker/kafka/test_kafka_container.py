@@ -1,4 +1,4 @@
-"""The broker in a container: it goes with the tests, however they end, and says what ails it."""
+"""The broker in a container: it goes with the tests, however they end, and says why it fails."""
 
 from __future__ import annotations
 
@@ -112,11 +112,11 @@ def test_an_operators_tools_work_in_the_container(image: str) -> None:
         shell.tool("kafka-configs", f"{entity} --alter --add-config retention.ms=1000000")
         assert "retention.ms=1000000" in shell.tool("kafka-configs", f"{entity} --describe")
         shell(
-            f"echo told | /opt/kafka/bin/kafka-console-producer.sh --topic t "
+            f"echo sent | /opt/kafka/bin/kafka-console-producer.sh --topic t "
             f"--bootstrap-server {_INSIDE}"
         )
         read = "--topic t --from-beginning --max-messages 1 --group g --timeout-ms 60000"
-        assert shell.tool("kafka-console-consumer", read).splitlines() == ["told"]
+        assert shell.tool("kafka-console-consumer", read).splitlines() == ["sent"]
         assert shell.tool("kafka-consumer-groups", "--list").splitlines() == ["g"]
         dirs = json.loads(shell.tool("kafka-log-dirs", "--describe").splitlines()[-1])
         [broker] = dirs["brokers"]

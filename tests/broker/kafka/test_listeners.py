@@ -88,7 +88,7 @@ def test_a_port_on_all_addresses_would_be_found() -> None:
 
 
 def test_sockets_in_the_file_system_are_for_this_user_alone(product: Product) -> None:
-    """Spark's workers run what such a socket tells them: no other user may speak into it."""
+    """Spark's workers run what such a socket sends them: no other user may speak into it."""
     # One whose file is gone already, as Spark removes some, can be reached by nobody.
     sockets = [path for path in listening_files(product.processes()) if path.exists()]
     assert len(sockets) >= 2  # of shard servers, of Spark's daemon
@@ -112,7 +112,9 @@ def test_no_port_between_python_and_java_answers_a_stranger(product: Product) ->
     ]
     assert len(ports) >= 5
     answers = {port: (answer_to(port, call), answer_to(port, create)) for port in ports}
-    assert [port for port, told in answers.items() if any(b"!y" in each for each in told)] == []
+    assert [
+        port for port, replies in answers.items() if any(b"!y" in each for each in replies)
+    ] == []
     assert product.process.poll() is None
 
 

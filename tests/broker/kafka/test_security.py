@@ -204,7 +204,7 @@ def test_spark_s_plan_holds_the_place_of_a_secret_and_not_the_secret(
     assert "canary" not in plan
 
 
-def test_a_secret_that_spark_s_jvm_does_not_have_is_told(
+def test_a_secret_that_spark_s_jvm_does_not_have_is_reported(
     secured: Secured, spark: SparkSession
 ) -> None:
     """It would pass for a wrong password: the reference itself would be sent."""
@@ -220,15 +220,15 @@ def refusal(environ: Mapping[str, str], begin: str = "Kafka at localhost:") -> s
         patch.setattr(connection_diagnosis, "WAIT_LIMITS", WaitLimits(refused=REFUSED_SECONDS))
         with pytest.raises(ClientError) as caught:
             check_topics(client)
-    told = str(caught.value)
-    assert "\n" not in told
-    assert told.startswith(begin)
-    return told
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(begin)
+    return message
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         (
             {"SPU_ASSIGNER_SASL_PASSWORD": "wrong"},
@@ -265,7 +265,7 @@ def refusal(environ: Mapping[str, str], begin: str = "Kafka at localhost:") -> s
     ],
 )
 def test_a_refusal_is_one_line_that_says_what_to_do(
-    secured: Secured, changed: dict[str, str], told: str
+    secured: Secured, changed: dict[str, str], reported: str
 ) -> None:
     """librdkafka says the same of a wrong name and a wrong authority, and little of the rest."""
     secured.add_user("known", "right")
@@ -276,11 +276,11 @@ def test_a_refusal_is_one_line_that_says_what_to_do(
     if changed.get("SPU_ASSIGNER_SSL_CA_FILE"):
         environ["SPU_ASSIGNER_SSL_CA_FILE"] = str(secured.certificates.path("stranger.pem"))
     found = refusal(environ)
-    assert re.search(told, found), found
+    assert re.search(reported, found), found
     assert "right" not in found
 
 
-def test_a_client_without_tls_or_user_is_told_what_the_port_wants(secured: Secured) -> None:
+def test_a_client_without_tls_or_user_learns_what_the_port_wants(secured: Secured) -> None:
     """A plain client gets no word from a port that speaks TLS."""
     port = {"KAFKA_BOOTSTRAP_SERVERS": secured.address("SASL_SSL")}
     assert refusal(port).endswith(

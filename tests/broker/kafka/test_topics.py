@@ -1,4 +1,4 @@
-"""The product's topics on a real broker: made once, checked at start, mended where they can be."""
+"""The product's topics on a real broker: made once, checked at start, repaired where possible."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def test_missing_topics_are_named_in_one_line(kafka: SharedBroker, topic_prefix:
 
 
 @pytest.mark.smoke
-def test_a_wrong_setting_is_found_told_and_mended(kafka: SharedBroker, topic_prefix: str) -> None:
+def test_a_wrong_setting_is_found_reported_and_repaired(
+    kafka: SharedBroker, topic_prefix: str
+) -> None:
     """A topic made by hand has Kafka's defaults: the merge would go by the producers' clocks."""
     topic = f"{topic_prefix}spu-events"
     _create(kafka, NewTopic(topic, 2))
@@ -146,7 +148,7 @@ def test_a_larger_message_limit_is_left_alone(kafka: SharedBroker, topic_prefix:
 
 
 @pytest.mark.smoke
-def test_too_many_partitions_for_the_markers_cannot_be_mended(
+def test_too_many_partitions_for_the_markers_cannot_be_repaired(
     kafka: SharedBroker, topic_prefix: str
 ) -> None:
     """Kafka takes no partition away: the user must decide."""

@@ -59,8 +59,8 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
     file.write_text(json.dumps({"version": 1, "partitions": moves}), "utf-8")
     servers = operator.cluster.bootstrap_servers
     assert "No partition reassignments found." in run_tool(servers, "--list")
-    told = run_tool(servers, "--verify", "--reassignment-json-file", file)
-    assert told.count("is completed") == 4, told
+    output = run_tool(servers, "--verify", "--reassignment-json-file", file)
+    assert output.count("is completed") == 4, output
     record = mover.record()
     assert record is not None
     assert (record.state, record.moves, record.throttles) == (MovesState.DONE, (), ())
@@ -142,9 +142,9 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
         assert cancelled.stdout == (
             "cancelled 3 moves, their lists are as before, and the throttle is removed\n"
         )
-        _, told = process.communicate(timeout=120)
+        _, output = process.communicate(timeout=120)
         assert process.returncode == 1
-        assert told.startswith("spu-assigner: the moves were cancelled by process "), told
+        assert output.startswith("spu-assigner: the moves were cancelled by process "), output
     operator.until("orders", [BEFORE[0], BEFORE[1], AFTER[2], BEFORE[3]])
     assert mover.throttles("orders") == {}
     with mover.kafka() as kafka:
@@ -163,9 +163,9 @@ def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
     mover.map({"orders": [[3, 2]]})
     with mover.running("--throttle", "1kB/s") as process:
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=120)
-        assert process.returncode == 130, told
-        assert "apply: interrupted; Kafka goes on with 1 move: run again to finish" in told
+        _, output = process.communicate(timeout=120)
+        assert process.returncode == 130, output
+        assert "apply: interrupted; Kafka goes on with 1 move: run again to finish" in output
     assert mover.throttles("orders")
     cancelled = operator("apply", "--cancel")
     assert (cancelled.exit_code, cancelled.stderr) == (0, "")
@@ -174,7 +174,7 @@ def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
     assert mover.throttles("orders") == {}
 
 
-def test_who_was_overtaken_notes_nothing_and_goes_on_until_told(mover: Mover) -> None:
+def test_an_overtaken_run_notes_nothing_and_goes_on_until_it_reads_so(mover: Mover) -> None:
     """Else a cancel could end as a failure to record, before its own word is read."""
     connection = mover.operator.settings().connection()
     run = begun_run("c1")
@@ -258,16 +258,16 @@ def test_topics_that_others_delete_or_move_meanwhile_have_a_line_each(mover: Mov
         operator.remove("gone")
         assert kafka.reassign({(operator.name("stolen"), 0): (2, 1)}) == {}
         assert kafka.change({(id_, name): None for id_ in (1, 2, 3) for name in RATES}) == {}
-        _, told = process.communicate(timeout=240)
+        _, output = process.communicate(timeout=240)
         assert process.returncode == 1
-    assert f"{operator.name('gone')}-0: the topic was deleted, or made again, meanwhile" in told
-    assert f"{operator.name('stolen')}-0: " in told
+    assert f"{operator.name('gone')}-0: the topic was deleted, or made again, meanwhile" in output
+    assert f"{operator.name('stolen')}-0: " in output
     record = mover.record()
     assert record is not None
     assert record.state is MovesState.STOPPED
     assert record.moves_by_state() == {"pending": 0, "done": 1, "failed": 2}
     assert all(count > 0 for count in (record.bytes_done, record.bytes_failed))
-    assert all(f"apply: {line}" in told for line in record.failures), told
+    assert all(f"apply: {line}" in output for line in record.failures), output
     assert len(record.failures) == 2
     operator.until("kept", [[1, 3]])
     assert mover.throttles("kept", "stolen") == {}

@@ -46,10 +46,10 @@ def move_while_it_dies(mover: Mover, *options: object) -> str:
     with mover.running("--throttle", "1kB/s", *options) as process, mover.kafka() as kafka:
         operator.cluster.kill(LEAVES)
         assert kafka.change({(topic, LEADERS): None, (topic, FOLLOWERS): None}) == {}
-        _, told = process.communicate(timeout=240)
-    assert process.returncode == 1, told
+        _, output = process.communicate(timeout=240)
+    assert process.returncode == 1, output
     operator.until("orders", [[1, 2]])
-    return told
+    return output
 
 
 @pytest.mark.long("a broker is killed, and started again")
@@ -58,10 +58,10 @@ def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover
     operator = mover.operator
     with mover.kafka() as kafka:
         assert kafka.change(rates(THEIRS, 1, 2, 3)) == {}
-        told = move_while_it_dies(mover, "--force")
-        assert "somebody else has changed" not in told
+        output = move_while_it_dies(mover, "--force")
+        assert "somebody else has changed" not in output
         owed = " and ".join(f"{name}=1000 (before: {THEIRS})" for name in RATES)
-        assert told.splitlines()[-1] == (
+        assert output.splitlines()[-1] == (
             f"apply: broker {LEAVES} is not alive and may still have {owed}; start it and run "
             f"again, which sets them as before, or give --forget-throttle {LEAVES} if it never "
             "comes back"

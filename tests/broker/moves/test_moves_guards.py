@@ -43,10 +43,10 @@ def test_no_further_wave_is_begun_when_the_cluster_becomes_unhealthy(mover: Move
     with mover.running(*limits) as process, mover.kafka() as kafka:
         with operator.cluster.stopped(3):
             assert kafka.change({(topic, LEADERS): None, (topic, FOLLOWERS): None}) == {}
-            lines, told = process.communicate(timeout=240)
-        assert process.returncode == 1, told
+            lines, output = process.communicate(timeout=240)
+        assert process.returncode == 1, output
     assert [line for line in lines.splitlines() if line.startswith("wave ")][1:] == []
-    assert told == (
+    assert output == (
         "apply: stops with 2 partitions to move: Kafka is not healthy: 1 partition has no leader "
         f"({operator.name('alone')}-0); start the brokers that are missing, or give --force; run "
         "again\n"
@@ -159,7 +159,7 @@ def rights(prefix: str, *roles: Role) -> set[Acl]:
 
 
 @pytest.mark.long("a cluster of its own, where users have rights")
-def test_who_lacks_a_right_is_told_which_before_anything_is_changed(
+def test_a_missing_right_is_named_before_anything_is_changed(
     topic_prefix: str,
 ) -> None:
     """One line, and no decommission: one that cannot be carried out is hard to take back."""
@@ -178,7 +178,7 @@ def test_who_lacks_a_right_is_told_which_before_anything_is_changed(
         },
         "whole": whole,
     }
-    told = {
+    output = {
         "adopter": "this user may not Alter and AlterConfigs the cluster; grant what ",
         "mover": "cannot read PREFIXreplica-map: ",
         "unmoving": "this user may not Alter and AlterConfigs the cluster; grant what ",
@@ -197,7 +197,7 @@ def test_who_lacks_a_right_is_told_which_before_anything_is_changed(
             job.apply([operator.events.create(operator.name("orders"), 4, 2)])
             assert operator.apply().exit_code == 0
             before = len(committed(cluster.bootstrap_servers, operator.name("spu-events")))
-            for user, why in told.items():
+            for user, why in output.items():
                 done = called(user, "drain", "3")
                 assert (done.exit_code, done.stdout) == (1, ""), (user, done.stderr)
                 warning, line = done.stderr.splitlines()

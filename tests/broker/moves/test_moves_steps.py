@@ -49,7 +49,7 @@ def let_go(mover: Mover) -> None:
 
 @dataclass(kw_only=True)
 class Comparing:
-    """Stands where a run may be killed, and compares its record with what Kafka's tool tells."""
+    """Stands where a run may be killed, and compares its record with what Kafka's tool prints."""
 
     mover: Mover
     file: Path
@@ -75,10 +75,10 @@ class Comparing:
 
     def listed(self) -> Mapping[str, tuple[set[int], set[int]]]:
         """What the tool says is under way: added and removed brokers."""
-        told = run_tool(self.mover.operator.cluster.bootstrap_servers, "--list")
+        output = run_tool(self.mover.operator.cluster.bootstrap_servers, "--list")
         return {
             each["place"]: (ids(each["adding"]), ids(each["removing"]))
-            for each in LISTED.finditer(told)
+            for each in LISTED.finditer(output)
         }
 
     def verified(self) -> str:
@@ -140,8 +140,8 @@ def test_a_change_of_controller_in_a_wave_loses_nothing(topic_prefix: str, tmp_p
             with mover.kafka() as kafka:
                 assert len(kafka.ongoing()) > 0  # The wave is still under way.
             let_go(mover)
-            _, told = process.communicate(timeout=240)
-            assert process.returncode == 0, told
+            _, output = process.communicate(timeout=240)
+            assert process.returncode == 0, output
             operator.until("orders", AFTER)
             assert mover.throttles("orders") == {}
             assert mover.checksums("orders", 4) == before

@@ -56,7 +56,7 @@ def test_a_cluster_without_racks_is_placed_too(kraft_placer: KraftPlacer) -> Non
 
 
 def test_a_seed_gives_the_same_lists_again(kraft_placer: KraftPlacer) -> None:
-    """Figures of a comparison can be made anew."""
+    """Figures of a comparison can be made again."""
     runs = []
     for seed in (1, 1, 2):
         kraft_placer.seed(seed)
@@ -82,10 +82,10 @@ def test_a_seed_gives_adminutils_lists_again() -> None:
         assert runs[0] == runs[1] != runs[2]
 
 
-def test_the_loop_within_java_places_as_many_topics_as_it_is_told(
+def test_the_loop_within_java_places_as_many_topics_as_requested(
     kraft_placer: KraftPlacer,
 ) -> None:
-    """A bench measures it. What is drawn after it tells how much was drawn in it."""
+    """A bench measures it. What is drawn after it shows how much was drawn in it."""
     kraft_placer.seed(1)
     kraft_placer.topics_in_java(UNEVEN, topics=2, partitions=30, replicas=3)()
     after = kraft_placer.assign(UNEVEN, partitions=30, replicas=3)

@@ -56,10 +56,10 @@ def reassign(operator: Operator, file: Path, *options: str) -> str:
 
 def verified(operator: Operator, file: Path) -> None:
     deadline = time.monotonic() + 90
-    while "is still in progress" in (told := reassign(operator, file, "--verify")):
-        assert time.monotonic() < deadline, told
-    assert "is completed" in told
-    assert "failed" not in told.casefold()
+    while "is still in progress" in (output := reassign(operator, file, "--verify")):
+        assert time.monotonic() < deadline, output
+    assert "is completed" in output
+    assert "failed" not in output.casefold()
 
 
 @pytest.mark.smoke
@@ -216,8 +216,8 @@ def of_our_own_it_says_nothing(operator: Operator, topic: str) -> None:
 
 def target_findings(operator: Operator) -> list[dict[str, str]]:
     """What `doctor` says of the Kafka cluster whose topics are moved."""
-    told = operator("doctor", "--role", "applier", "--json", "--timeout", 60)
-    checks = {each["check"]: each for each in json.loads(told.stdout)["checks"]}
+    result = operator("doctor", "--role", "applier", "--json", "--timeout", 60)
+    checks = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
     assert checks["target"]["left_out"] == []
     return [*checks["target"]["findings"]]
 
@@ -280,9 +280,9 @@ def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: P
     with operator.cluster.stopped(3):
         planned = operator.plan("--maps", file, "--out", tmp_path / "plan.json")
         assert planned.exit_code == 1
-        told = operator.apply("--maps", file)
-        assert told.exit_code == 1
-        lines = told.stderr.splitlines()
+        result = operator.apply("--maps", file)
+        assert result.exit_code == 1
+        lines = result.stderr.splitlines()
         assert lines[0].startswith(f"apply: {vast}: was not created: ")
         assert lines[0].endswith("; fix that and run again")
         assert lines[1:] == [
@@ -344,7 +344,7 @@ def test_a_saved_plan_is_refused_when_the_cluster_has_changed(
 def test_a_thousand_topics_are_made_exactly_as_mapped(
     operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each list, in its order, as the brokers tell it."""
+    """Each list, in its order, as the brokers report it."""
     monkeypatch.setattr(apply, "SEEN_SECONDS_MAX", SEEN_SECONDS_MAX)
     events, file = operator.events, tmp_path / "maps.jsonl"
     names = [operator.name(f"t{number:04}") for number in range(TOPICS)]

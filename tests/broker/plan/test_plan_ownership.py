@@ -281,9 +281,9 @@ def test_a_topic_that_only_a_plan_has_seen_is_missed_when_it_is_gone(
     operator.remove("gone")
     for done in (operator.plan(), operator.apply()):
         assert done.exit_code == 1
-        told = done.stdout + done.stderr
-        assert f"{operator.name('gone')}" in told
-        assert "was in Kafka before; its data are gone" in told
+        output = done.stdout + done.stderr
+        assert f"{operator.name('gone')}" in output
+        assert "was in Kafka before; its data are gone" in output
     assert list(operator.lists("gone", "kept")) == ["kept"]
 
 
@@ -368,7 +368,7 @@ def test_what_was_made_is_printed_and_recorded_though_apply_is_killed(
 def test_a_creation_that_could_not_be_recorded_is_resolved_by_the_next_run(
     operator: Operator, job: SmallJob, is_used: bool
 ) -> None:
-    """Kafka had made it. It is ours while nothing was written to it; else nobody can tell."""
+    """Kafka had made it. It is ours while nothing was written to it; else nobody knows."""
     name = operator.name("t")
     job.apply([operator.events.create(name, 2, 1)])
     assert killed(operator, BEFORE_THE_RECORD) == []

@@ -1,4 +1,4 @@
-"""A checkpoint is lost, and made anew out of what the job has published."""
+"""A checkpoint is lost, and made again out of what the job has published."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Deleted, made anew in other shards, its first batch repeated, and again while a job runs."""
+    """Deleted, made again in other shards, its first batch repeated, and again while a job runs."""
     streams = Streams(settings.bootstrap_servers, settings.topic_prefix)
     first = run()
     spark = first.spark
@@ -272,11 +272,11 @@ def test_a_recovery_that_is_killed_is_run_again(settings: Settings) -> None:
     assert last_marker(settings).checkpoint_id == "old"
     done = command({})
     assert (done.returncode, done.stderr) == (0, "")
-    told, marker = json.loads(done.stdout), last_marker(settings)
-    assert told["recovered_from"] == {"checkpoint_id": "old", "batch": 0}
+    reported, marker = json.loads(done.stdout), last_marker(settings)
+    assert reported["recovered_from"] == {"checkpoint_id": "old", "batch": 0}
     assert (marker.batch, marker.count, marker.shards) == (-1, 0, SHARDS_LEFT)
     assert marker.recovered_from == RecoveredFrom(checkpoint_id="old", batch=0)
     written = json.loads(Path(settings.checkpoint, "metadata").read_text(encoding="utf-8"))
-    assert told["checkpoint_id"] == marker.checkpoint_id == written["id"]
+    assert reported["checkpoint_id"] == marker.checkpoint_id == written["id"]
     with pytest.raises(NoCheckpointError, match="was recovered and has no committed batch yet"):
         inspect_checkpoint(settings.checkpoint)

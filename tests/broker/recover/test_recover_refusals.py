@@ -1,4 +1,4 @@
-"""What `recover` refuses, and what it tells before it does anything: real outputs, no Spark."""
+"""What `recover` refuses, and what it reports before it does anything: real outputs, no Spark."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def drop(settings: Settings, topic: str, before: int) -> None:
 
 @pytest.mark.smoke
 @pytest.mark.usefixtures("job")
-def test_a_dry_run_tells_and_does_nothing(settings: Settings, tmp_path: Path) -> None:
+def test_a_dry_run_reports_and_does_nothing(settings: Settings, tmp_path: Path) -> None:
     """What would be done, as text and as JSON."""
     before = last_marker(settings)
     report = survey(settings)
@@ -96,20 +96,20 @@ def test_a_dry_run_tells_and_does_nothing(settings: Settings, tmp_path: Path) ->
         f"{prefix}topic-events": (PartitionPosition(partition=0, next=3),),
     }
     flags = ["-b", settings.bootstrap_servers, "--prefix", prefix, "--checkpoint"]
-    told = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run", "-o", "json"])
-    assert json.loads(told.stdout)["positions"] == {
+    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run", "-o", "json"])
+    assert json.loads(result.stdout)["positions"] == {
         f"{prefix}spu-events": {"0": 5},
         f"{prefix}topic-events": {"0": 3},
     }
-    told = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run"])
-    assert "2 clusters, 5 SPUs, 2 topics (5 partitions), 0 waiting" in told.stdout
-    told = CliRunner().invoke(command, [*flags, str(tmp_path / "new")])
-    assert "no terminal to confirm on; give --yes" in told.stderr
+    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run"])
+    assert "2 clusters, 5 SPUs, 2 topics (5 partitions), 0 waiting" in result.stdout
+    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new")])
+    assert "no terminal to confirm on; give --yes" in result.stderr
     assert not (tmp_path / "new").exists()
     assert last_marker(settings) == before
 
 
-def test_a_query_that_never_answered_is_told(settings: Settings) -> None:
+def test_a_query_that_never_answered_is_reported(settings: Settings) -> None:
     """Mostly a prefix or a name that was mistyped."""
     with pytest.raises(NothingToRecoverError, match="no marker of query 'spu-assigner'"):
         recover(settings)
@@ -128,7 +128,7 @@ def test_a_folder_that_holds_something_is_not_touched(settings: Settings, tmp_pa
 
 
 @pytest.mark.usefixtures("job")
-def test_a_value_that_does_not_decode_is_told_with_its_place(settings: Settings) -> None:
+def test_a_value_that_does_not_decode_is_reported_with_its_place(settings: Settings) -> None:
     """Somebody else has written into the topic, or a disk has."""
     write(settings, "replica-map", b"c2/b", b"\x00\x00\x00\x00\x00no map")
     prefix = settings.topic_prefix
@@ -143,7 +143,7 @@ def test_a_value_that_does_not_decode_is_told_with_its_place(settings: Settings)
     assert (error.key, error.partition, error.offset) == (b"c2/b", *place)
 
 
-def test_a_value_under_the_key_of_another_is_told(settings: Settings, job: SmallJob) -> None:
+def test_a_value_under_the_key_of_another_is_reported(settings: Settings, job: SmallJob) -> None:
     """And so is one of another kind."""
     values = {
         message.key(): message.value() for message in committed(*_place(settings, "replica-map"))
@@ -172,14 +172,16 @@ def test_an_entry_that_is_missing_shows(settings: Settings) -> None:
     assert caught.value.cluster_id == "c1"
 
 
-def test_input_that_is_gone_is_told_and_may_be_skipped(settings: Settings, job: SmallJob) -> None:
+def test_input_that_is_gone_is_reported_and_may_be_skipped(
+    settings: Settings, job: SmallJob
+) -> None:
     """What retention took before it was read is lost: that is for somebody to decide."""
     prefix, events = settings.topic_prefix, Events("c1", first=50)
     job.streams.send([Outgoing.of_event(events.create(f"x{n}"), 0) for n in range(5)])
     drop(settings, "topic-events", 6)
-    told = f"{prefix}topic-events, partition 0: read up to offset 3, kept from 6: 3 offsets are"
+    reported = f"{prefix}topic-events, partition 0: read up to offset 3, kept from 6: 3 offsets are"
     for attempt in (recover, survey):
-        with pytest.raises(LostInputError, match=told) as caught:
+        with pytest.raises(LostInputError, match=reported) as caught:
             attempt(settings)
         [lost] = caught.value.lost
         assert (lost.position, lost.to, lost.earliest, lost.end) == (3, 6, 6, 8)
@@ -189,7 +191,7 @@ def test_input_that_is_gone_is_told_and_may_be_skipped(settings: Settings, job: 
     assert report.positions[f"{prefix}spu-events"] == (PartitionPosition(partition=0, next=5),)
 
 
-def test_input_that_was_made_anew_is_told(settings: Settings, job: SmallJob) -> None:
+def test_recreated_input_is_reported(settings: Settings, job: SmallJob) -> None:
     """Its offsets begin at 0 again, before those that were read."""
     job.answer([Outgoing.of_event(Events("c1", first=50).create("y"), 0)])  # never sent there
     with pytest.raises(LostInputError, match="to offset 4, and it ends at 3: it was recreated"):
@@ -199,7 +201,7 @@ def test_input_that_was_made_anew_is_told(settings: Settings, job: SmallJob) -> 
     assert report.positions[topic] == (PartitionPosition(partition=0, next=3),)
 
 
-def test_markers_of_an_older_release_tell_positions_together(
+def test_markers_of_an_older_release_give_positions_together(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has what its batch read; one that is missing leaves it open."""

@@ -1,6 +1,6 @@
-"""How fast the core is, told so that it can be compared between machines and over time.
+"""How fast the core is, measured so that it can be compared between machines and over time.
 
-Each case is measured beside a fixed piece of work in the same process, in turns: what is told is
+Each case is measured beside a fixed piece of work in the same process, in turns: the figure is
 the ratio of the two. CPU time of this thread is taken, the least of some rounds, and Python's
 collector is off meanwhile, so that neither other processes nor what the tests before have left
 behind, threads too, count.

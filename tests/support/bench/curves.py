@@ -19,7 +19,7 @@ mpl.use("agg")  # no screen is needed
 DOTS: Final = 110  # an inch
 GREY: Final = "#777777"
 COLOURS: Final = {
-    "balanced": "#0072b2",  # told apart by all eyes
+    "balanced": "#0072b2",  # distinct to all eyes
     "fluvio": "#d55e00",
     "kafka": "#009e73",
     "kafka's placer": GREY,
@@ -195,7 +195,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
     files = []
     for name, picture in drawable(results).items():
         file = folder / f"{name}.png"
-        # The same results give the same file: it does not tell what drew it.
+        # The same results give the same file: it does not show what drew it.
         picture.figure(results).savefig(file, dpi=DOTS, metadata={"Software": None})
         files.append(file)
     return files

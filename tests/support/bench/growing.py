@@ -25,7 +25,7 @@ from support.bench.memory import Sampler
 from support.bench.workload import Client
 from support.job.programs import cpu_seconds, running
 
-POLICY: Final = Policy.FLUVIO  # as the neighbours are told
+POLICY: Final = Policy.FLUVIO  # as the neighbours are set
 PIECE: Final = 100_000  # events that are under way at once, at most
 CPU_UNIT: Final = 100_000  # events
 END_SECONDS: Final = 60.0  # for a million maps to be read to their end, between two messages
@@ -106,8 +106,8 @@ class GrowingJob:
         """Ask at once, and wait: seconds since the process was started, by what was reached."""
         self._ask(event)
         seconds = time.perf_counter() - self._begun
-        told = self.log.read_text(encoding="utf-8", errors="replace")
-        reached = {what.replace(" ", "_"): float(at) for at, what in _PROGRESS.findall(told)}
+        output = self.log.read_text(encoding="utf-8", errors="replace")
+        reached = {what.replace(" ", "_"): float(at) for at, what in _PROGRESS.findall(output)}
         return {**reached, "first_answer": round(seconds, 2)}
 
     def join(self, events: Sequence[Event]) -> float:

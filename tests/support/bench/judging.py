@@ -135,7 +135,7 @@ def flatness(samples: Sequence[tuple[float, float]], allowance: Allowance) -> Fl
     """Judge (seconds, size) samples over the time they span; the first fifth is the warming up.
 
     Raises:
-        ValueError: a fifth without a sample tells nothing.
+        ValueError: a fifth is without a sample.
     """
     if not samples:
         raise ValueError("no sample")

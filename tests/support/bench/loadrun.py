@@ -31,7 +31,7 @@ from support.job.streams import Read, Streams
 CLIENT_ID: Final = "bench"  # whom a throttle leaves alone
 PATIENCE_SECONDS: Final = 300.0  # without a single new answer
 QUIET_SECONDS: Final = 2.0  # a transaction's end shows in one partition earlier than in another
-TELL_SECONDS: Final = 10.0
+REPORT_SECONDS: Final = 10.0
 LINGERING_SECONDS: Final = 300.0  # Spark clears away what is two or three minutes old
 _QUEUED_KIB: Final = 64 * 1024
 
@@ -118,7 +118,7 @@ class Load:
             key, value = event.cluster_id.encode(), encode_event(event)
             while True:
                 try:
-                    self._producer.produce(topic, value, key, on_delivery=self._told)
+                    self._producer.produce(topic, value, key, on_delivery=self._on_delivery)
                 except BufferError:
                     self._producer.poll(0.1)
                 else:
@@ -130,7 +130,7 @@ class Load:
         if self._failures:
             raise LoadError(f"not sent: {self._failures[0]}")
 
-    def _told(self, error: object, message: object) -> None:
+    def _on_delivery(self, error: object, message: object) -> None:
         if error is not None:
             self._failures.append(error)
 
@@ -215,7 +215,7 @@ class RunningLoad:
             LoadError: the job ended, or for long nothing came.
         """
         load = self.load
-        heard = told = time.monotonic()
+        heard = reported = time.monotonic()
         while not (is_enough or self.is_all_answered)():
             now = time.monotonic()
             if load.collect():
@@ -224,8 +224,8 @@ class RunningLoad:
                 raise LoadError(f"the job ended with status {self.process.returncode}")
             if now - heard > PATIENCE_SECONDS:
                 raise LoadError(f"no answer for {PATIENCE_SECONDS:.0f} s, {self.standing()}")
-            if now - told >= TELL_SECONDS:
-                told = now
+            if now - reported >= REPORT_SECONDS:
+                reported = now
                 say(f"    {now - self.begun:5.0f} s  {self.standing()}")
 
     def is_all_answered(self) -> bool:

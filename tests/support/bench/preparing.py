@@ -117,5 +117,7 @@ def _run(command: Sequence[str | Path]) -> None:
     except subprocess.TimeoutExpired as reason:
         raise CannotRunError(f"{command[0]} took longer than {_SECONDS_MAX:.0f} s") from reason
     if done.returncode:
-        told = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise CannotRunError(f"{Path(command[0]).name} ended with {done.returncode}: {told}")
+        last_line = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[
+            -1
+        ]
+        raise CannotRunError(f"{Path(command[0]).name} ended with {done.returncode}: {last_line}")

@@ -1,7 +1,7 @@
 """What the product is held to, and what a run of the benches says of it.
 
 `reach` is what must be; `moonshot` is what would be more than anybody asks for. A figure without
-its neighbour tells little, so most are ratios of two of the same run.
+its neighbour says little, so most are ratios of two of the same run.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ SIZES: Final = {
     "replicas": REPLICAS,
 }
 LOG_ERRORS: Final = 3  # of syslog's levels: not that a new broker is still loading
-TOPIC_SECONDS: Final = 30.0  # for the broker to tell of a topic that was just made
+TOPIC_SECONDS: Final = 30.0  # for the broker to report a topic that was just made
 ANSWER_SECONDS: Final = 120.0  # for all that was asked for at once
 
 

@@ -245,9 +245,9 @@ def clock(factory: InstallationFactory, folder: Path) -> Installation:
     topic = f"{prefix}topic-events"
     factory.set(topic, "message.timestamp.type", "CreateTime")
     later = int((time.time() + AHEAD_SECONDS) * 1000)
-    times: list[int] = []  # that the log has given, as the broker tells them
+    times: list[int] = []  # that the log has given, as the broker reports them
     deadline = time.monotonic() + 60
-    while later not in times:  # A log hears of its setting after the broker tells of it.
+    while later not in times:  # A log hears of its setting after the broker reports it.
         assert time.monotonic() < deadline, f"{topic} has {times}, never {later}"
         factory.send(
             topic,

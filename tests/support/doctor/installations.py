@@ -162,7 +162,7 @@ class InstallationFactory:
         assert producer.flush(60) == 0
 
     def until_topics(self, is_so: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Until the broker tells it."""
+        """Until the broker reports it."""
         deadline = time.monotonic() + 60
         with AdminClient(self.client) as admin:
             while not is_so(admin.list_topics(timeout=60).topics):

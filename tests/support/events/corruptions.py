@@ -2,8 +2,8 @@
 
 What these two do is no damage and is never done here: dropping an older value of a compacted key or
 its last tombstone, the oldest messages of another topic, an older marker of `assigner-commits`.
-Without the inputs nobody can tell a compacted message from a lost one, nor whether an event that
-was not answered was ever there; where they have expired, such damage is not done either.
+Without the inputs nobody can distinguish a compacted message from a lost one, nor know whether an
+event that was not answered was ever there; where they have expired, such damage is not done either.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def altered(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
         return None
     if part == "header":
         number = draw.randrange(len(read.headers))
-        name, told = read.headers[number]
+        name, value = read.headers[number]
         changed = [*read.headers]
-        changed[number] = (name, _flipped(told or b"", draw))
+        changed[number] = (name, _flipped(value or b"", draw))
         read = read._replace(headers=tuple(changed))
     else:
         given = read.value if part == "value" else read.key
@@ -195,12 +195,13 @@ def _otherwise(
             return replace(marker, offsets={**marker.offsets, topic: tuple(parts)})
         case "positions" if marker.positions:
             topic = draw.choice(sorted(marker.positions))
-            told = [*marker.positions[topic]]
-            number = draw.randrange(len(told))
-            told[number] = PartitionPosition(
-                partition=told[number].partition, next=told[number].next + draw.choice([-1, 1])
+            positions = [*marker.positions[topic]]
+            number = draw.randrange(len(positions))
+            positions[number] = PartitionPosition(
+                partition=positions[number].partition,
+                next=positions[number].next + draw.choice([-1, 1]),
             )
-            return replace(marker, positions={**marker.positions, topic: tuple(told)})
+            return replace(marker, positions={**marker.positions, topic: tuple(positions)})
     return None
 
 

@@ -164,7 +164,7 @@ class Writer:
                 digest=summary.digest,
                 offsets=offsets,
                 positions=positions_moved({} if before is None else before.positions, offsets),
-                **self._told(),
+                **self._common(),
             )
             written = set()
             for topic, key, value, headers in self._sink._outgoing(buffer):
@@ -192,11 +192,11 @@ class Writer:
                 offsets={},
                 positions=self._marker.positions,
                 recovered_from=lost,
-                **self._told(),
+                **self._common(),
             )
         )
 
-    def _told(self) -> dict[str, object]:
+    def _common(self) -> dict[str, object]:
         from spu_assigner.stream.common.release import RELEASE
 
         return {

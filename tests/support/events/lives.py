@@ -216,7 +216,7 @@ def lives(draw: st.DrawFn, *, length_max: int = 40) -> list[Json]:
 def flooded_lives(draw: st.DrawFn) -> list[Json]:
     """A life in whose middle all that came before is forgotten, so that copies of it are late.
 
-    Copies of membership events are left out: they are applied anew, as the contract has it.
+    Copies of membership events are left out: they are applied again, as the contract has it.
     """
     flavour = draw(st.sampled_from([_LIVING, _TIGHT]))
     life = _Life(draw, flavour, racked=draw(st.booleans()))

@@ -1,4 +1,4 @@
-"""A cluster whose life is told event by event: each call gives the answers to its event."""
+"""A cluster whose life is given event by event: each call gives the answers to its event."""
 
 from __future__ import annotations
 

@@ -431,7 +431,7 @@ _BAD_AMOUNTS: Final[list[tuple[str, bytes]]] = [
     ("of 2^53: no longer whole to every reader of JSON", _amounts(("disk_bytes", 2**53))),
     ("of 2^63 - 1: twice as much is negative", _amounts(("disk_bytes", 2**63 - 1))),
     ("of nine resources: one too many", _amounts(*_NINE)),
-    ("without a name: nothing to tell it by", _amounts(("", 1))),
+    ("without a name: nothing identifies it", _amounts(("", 1))),
     ("with an escape sequence: it clears the terminal of who reads", _amounts(("\x1b[2J", 1))),
     ("with a name of 60,000 characters: it is kept with the topic", _amounts(("r" * 60_000, 1))),
 ]

@@ -56,7 +56,7 @@ KINDS: Final = "jjjjjuuuooxxxxccccccccccaddggggffbbrrkkkkkk"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """Events in order; after those with an id in `crashes` the state is built anew."""
+    """Events in order; after those with an id in `crashes` the state is rebuilt."""
 
     seed: int
     events: tuple[Event, ...]

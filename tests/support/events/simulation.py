@@ -128,7 +128,7 @@ def _key(entry: SpuChanged | Waiting | ChainEntry | SeenEntry) -> tuple[str, str
 
 
 def restored_from(published: Published, random: Random) -> ClusterState:
-    """A state built anew from the latest values, which come in any order."""
+    """A state rebuilt from the latest values, which come in any order."""
     restored = ClusterState(CLUSTER)
     values = list(published.values())
     random.shuffle(values)
@@ -213,13 +213,13 @@ def _kind(fault: str | None) -> str:
     return re.sub(r"\[.*?\]|\{.*?\}|'.*?'|set\(\)|t?\d+", "…", fault or "")[:80]
 
 
-def told(seed: int) -> str:
+def report_of(seed: int) -> str:
     """A failing seed for a person: the smallest life, why it fails, and its settings."""
     life = minimised(life_of(seed))
     lines = [
         f"seed {seed}: {fault_of(life)}",
         f"default policy {life.default_policy.value}, memory of {life.memory} event ids, "
-        f"built anew after {sorted(life.crashes & {event.event_id for event in life.events})}",
+        f"rebuilt after {sorted(life.crashes & {event.event_id for event in life.events})}",
         *(json.dumps(as_json(event)) for event in life.events),
     ]
     return "\n".join(lines)
@@ -258,7 +258,7 @@ def main() -> int:
         if sys.stderr.isatty() or done % (40 * CHUNK) == 0 or done == asked.seeds:
             print(f"{done} of {asked.seeds} lives, {seconds:.0f} s", file=sys.stderr, flush=True)
         if fault is not None:
-            print(told(fault[0]))
+            print(report_of(fault[0]))
             return 1
     return 0
 

@@ -2,7 +2,7 @@
 
 The order in which events were applied is taken from the markers, the messages from the input
 topics; the core says what each event is answered, and at the end `spu-assigner simulate` too. What
-does not fit is told in `faults` and counted by kind; nothing is raised, since a run that is to
+does not fit is listed in `faults` and counted by kind; nothing is raised, since a run that is to
 fail is judged by the same judge.
 
 Memory: the present state, what is in flight, and about 70 bytes for each output message (its id).
@@ -121,11 +121,13 @@ class Judge:
             left.clear()
         for (topic, partition), reads in self._unread.items():
             if reads:
-                told = f"{topic}/{partition} from offset {reads[0].offset}: {len(reads)} messages"
-                self._fault("in no marker", told)
+                message = (
+                    f"{topic}/{partition} from offset {reads[0].offset}: {len(reads)} messages"
+                )
+                self._fault("in no marker", message)
         if self.counts["messages"] != self.counts["messages due"]:
             due, found = self.counts["messages due"], self.counts["messages"]
-            self._fault("count", f"the markers tell of {due} messages, there are {found}")
+            self._fault("count", f"the markers have {due} messages, there are {found}")
         own = {name: picture(state) for name, state in self.assigner.clusters.items()}
         if restored(self.assigner.clusters, self._latest.values()) != own:
             self._fault("state", "the outputs give another state than the core has")
@@ -154,16 +156,18 @@ class Judge:
             for position in marker.positions.get(f"{self._prefix}{topic}", ()):
                 following = self._following[topic, position.partition]
                 if position.next != following:
-                    told = f"{topic}/{position.partition} at {position.next}, read to {following}"
-                    self._fault("positions", f"batch {marker.batch}: {told}")
+                    message = (
+                        f"{topic}/{position.partition} at {position.next}, read to {following}"
+                    )
+                    self._fault("positions", f"batch {marker.batch}: {message}")
         for read in merged(parts, marker.shards):
             self._answer(read)
 
     def _read_part(self, topic: str, partition: int, first: int, last: int) -> Iterator[Read]:
         place = topic, partition
         if first != self._following[place]:
-            told = f"{topic}/{partition}: {first} follows on {self._following[place] - 1}"
-            self._fault("gaps" if first > self._following[place] else "duplicates", told)
+            message = f"{topic}/{partition}: {first} follows on {self._following[place] - 1}"
+            self._fault("gaps" if first > self._following[place] else "duplicates", message)
         unread = self._unread[place]
         while unread and unread[0].offset <= last:
             read = unread.popleft()
@@ -223,8 +227,8 @@ class Judge:
         while expected and given:
             due, found = expected.popleft(), given.popleft()
             if due != found:
-                told = f"{place}: {_short(found)}, expected {_short(due)}"
-                self._fault("other than the core's", told)
+                message = f"{place}: {_short(found)}, expected {_short(due)}"
+                self._fault("other than the core's", message)
         for left in (self._expected, self._given):
             if not left[place]:
                 del left[place]
@@ -243,11 +247,11 @@ class Judge:
         if program.returncode != 0 or answers.digest() != self._answers.digest():
             self._fault("simulate", f"status {program.returncode}, other lines than the core's")
 
-    def _fault(self, kind: str, told: str) -> None:
+    def _fault(self, kind: str, message: str) -> None:
         self.counts["faults"] += 1
         self.counts[kind] += 1
         if len(self.faults) < FAULTS_REPORTED_MAX:
-            self.faults.append(f"{kind}: {told}")
+            self.faults.append(f"{kind}: {message}")
 
 
 def _letter_of(topic: str, partition: int, offset: int) -> Place:

@@ -27,7 +27,7 @@ from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
 from support.kafka.kafka_cluster import KafkaCluster
 
-SEEN_SECONDS_MAX = 240.0  # until brokers tell of what was done: milliseconds
+SEEN_SECONDS_MAX = 240.0  # until brokers report what was done: milliseconds
 Lists = list[list[int]]
 
 
@@ -70,28 +70,28 @@ class Operator:
         return Settings.load(flags=flags, environ=ENVIRON)
 
     def lists(self, *topics: str) -> dict[str, Lists]:
-        """What the brokers tell of topics, now."""
+        """What the brokers report of topics, now."""
         return self._lists(self._admin.list_topics(timeout=20), topics)
 
     def each(self, *topics: str) -> list[dict[str, Lists] | None]:
-        """What each running broker tells of topics by itself, now; None: it does not answer."""
-        told = [self.cluster.told_by(each) for each in self.cluster.running]
-        return [None if found is None else self._lists(found, topics) for found in told]
+        """What each running broker reports of topics by itself, now; None: it does not answer."""
+        reported = [self.cluster.reported_by(each) for each in self.cluster.running]
+        return [None if found is None else self._lists(found, topics) for found in reported]
 
     def make(self, topic: str, lists: Lists) -> None:
-        """A topic that is none of the product's; back when every broker tells of it."""
+        """A topic that is none of the product's; back when every broker reports it."""
         new = NewTopic(self.name(topic), len(lists), replica_assignment=lists)
         self._admin.create_topics([new])[self.name(topic)].result(timeout=20)
         self.until(topic, lists)
 
     def remove(self, *topics: str) -> None:
-        """Back when no broker tells of them any more."""
+        """Back when no broker reports them any more."""
         for future in self._admin.delete_topics([self.name(each) for each in topics]).values():
             future.result(timeout=20)
         self.wait(topics, lambda found: found == {})
 
     def reassign(self, topics: dict[str, Lists]) -> None:
-        """Have Kafka move partitions; back when that is done and every broker tells of it."""
+        """Have Kafka move partitions; back when that is done and every broker reports it."""
         client = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers.split(","))
         try:
             client.alter_partition_reassignments(
@@ -113,20 +113,20 @@ class Operator:
         self.wait([topic], lambda found: found == {topic: lists})
 
     def wait(self, topics: Sequence[str], is_so: Callable[[dict[str, Lists]], bool]) -> None:
-        """Until each running broker tells so by itself: a command may ask any of them."""
+        """Until each running broker reports it by itself: a command may ask any of them."""
         deadline = time.monotonic() + SEEN_SECONDS_MAX
-        told = self.each(*topics)
-        while not all(found is not None and is_so(found) for found in told):
-            assert time.monotonic() < deadline, told
+        reported = self.each(*topics)
+        while not all(found is not None and is_so(found) for found in reported):
+            assert time.monotonic() < deadline, reported
             time.sleep(0.1)
-            told = self.each(*topics)
+            reported = self.each(*topics)
 
-    def _lists(self, told: ClusterMetadata, topics: Sequence[str]) -> dict[str, Lists]:
+    def _lists(self, metadata: ClusterMetadata, topics: Sequence[str]) -> dict[str, Lists]:
         return {
             topic: [list(parts[number].replicas) for number in sorted(parts)]
             for topic in topics
-            if self.name(topic) in told.topics
-            for parts in [told.topics[self.name(topic)].partitions]
+            if self.name(topic) in metadata.topics
+            for parts in [metadata.topics[self.name(topic)].partitions]
         }
 
     @property

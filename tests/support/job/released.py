@@ -62,15 +62,15 @@ def note_ids(bootstrap_servers: str, checkpoint: Path) -> None:
         note.write_text(json.dumps(ids, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _left(told: dict[str, Any]) -> Left:
+def _left(row: dict[str, Any]) -> Left:
     return Left(
-        topic=told["topic"].removeprefix(PREFIX),
-        partition=told["partition"],
-        offset=told["offset"],
-        time_ms=told["time_ms"],
-        key=_bytes(told["key"]),
-        value=_bytes(told["value"]),
-        headers=[(name, _bytes(value)) for name, value in told["headers"]],
+        topic=row["topic"].removeprefix(PREFIX),
+        partition=row["partition"],
+        offset=row["offset"],
+        time_ms=row["time_ms"],
+        key=_bytes(row["key"]),
+        value=_bytes(row["value"]),
+        headers=[(name, _bytes(value)) for name, value in row["headers"]],
     )
 
 

@@ -140,7 +140,7 @@ class Tail:
         """Go on with another client: one that saw a broker come back remembers what it said then.
 
         A partition that had no leader, or was not yet known, may be refused from memory for
-        minutes, also after the client has looked for all topics anew.
+        minutes, also after the client has requested all topics again.
         """
         self._consumer.close()
         self._consumer = Consumer(self._settings)
@@ -166,7 +166,7 @@ class Streams:
         """Send all, and return when all are acknowledged."""
         failures: list[object] = []
 
-        def told(error: object, message: object) -> None:
+        def delivered(error: object, message: object) -> None:
             if error is not None:
                 failures.append(error)
 
@@ -176,7 +176,9 @@ class Streams:
             if message.partition is not None:
                 given["partition"] = message.partition
             topic = f"{self._prefix}{message.topic}"
-            self._producer.produce(topic, message.value, message.key, on_delivery=told, **given)
+            self._producer.produce(
+                topic, message.value, message.key, on_delivery=delivered, **given
+            )
         assert self._producer.flush(90) == 0
         assert not failures
 
@@ -264,7 +266,7 @@ def _read(topic: str, message: Any) -> Read:
 
 def merged(parts: Sequence[Sequence[Read]], shards: int) -> Iterator[Read]:
     """The parts of a batch, SPU events first, in the order they are applied: shard by shard, in
-    each always the least time; among equals the first part. Shards 0: not told, before 0.3.
+    each always the least time; among equals the first part. Shards 0: unknown, before 0.3.
     """
     for shard in range(max(1, shards)):
         own = [[read for read in reads if _shard_of(read, shards) == shard] for reads in parts]

@@ -101,8 +101,10 @@ class Trial:
         deadline = time.monotonic() + WAIT_SECONDS
         while not is_so():
             assert self.job is not None
-            assert self.job.poll() is None, f"{what}: ended: {self.job.returncode}, {self.told()}"
-            assert time.monotonic() < deadline, f"{what}: not in {WAIT_SECONDS} s: {self.told()}"
+            assert self.job.poll() is None, (
+                f"{what}: ended: {self.job.returncode}, {self.log_end()}"
+            )
+            assert time.monotonic() < deadline, f"{what}: not in {WAIT_SECONDS} s: {self.log_end()}"
             time.sleep(0.05)
 
     def is_applied(self) -> bool:
@@ -123,9 +125,9 @@ class Trial:
         self.send()
         deadline = time.monotonic() + WAIT_SECONDS
         while not self.is_applied():
-            assert time.monotonic() < deadline, f"not applied: {self.told()}"
+            assert time.monotonic() < deadline, f"not applied: {self.log_end()}"
             if self.job.poll() is not None:
-                assert "start the job again" in self.told(), self.told()
+                assert "start the job again" in self.log_end(), self.log_end()
                 self.start(command=command)
             time.sleep(0.05)
         self.check()
@@ -135,11 +137,11 @@ class Trial:
         assert self.job is not None
         deadline = time.monotonic() + WAIT_SECONDS
         while self.job.poll() is None:
-            assert time.monotonic() < deadline, f"it did not die: {self.told()}"
+            assert time.monotonic() < deadline, f"it did not die: {self.log_end()}"
             self.send()
             before = self.judge.batch
             while self.judge.batch == before and self.job.poll() is None:
-                assert time.monotonic() < deadline, f"it did not die: {self.told()}"
+                assert time.monotonic() < deadline, f"it did not die: {self.log_end()}"
                 self.judge.look()
                 time.sleep(0.02)
         return self.job.returncode
@@ -175,7 +177,7 @@ class Trial:
             time.sleep(0.1)
         return self.judge.batch - noted
 
-    def told(self, job: subprocess.Popen[bytes] | None = None) -> str:
+    def log_end(self, job: subprocess.Popen[bytes] | None = None) -> str:
         """The end of what a job has said, the present one by default."""
         job = job or self.job
         assert job is not None

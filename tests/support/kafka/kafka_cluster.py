@@ -202,7 +202,7 @@ class KafkaCluster:
             self.wait_seen()
 
     def active_controller(self) -> int:
-        """The controller that leads, as a broker tells."""
+        """The controller that leads, as a broker reports."""
         client = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers.split(","))
         try:
             found = client.describe_metadata_quorum()
@@ -212,7 +212,7 @@ class KafkaCluster:
         return int(topic["partitions"][0]["leader_id"])
 
     def seen(self) -> dict[int, str | None]:
-        """The brokers that the cluster tells its clients of, with their racks; by id.
+        """The brokers that the cluster reports to its clients, with their racks; by id.
 
         Raises:
             BrokerError: no broker answers.
@@ -227,10 +227,10 @@ class KafkaCluster:
                 ) from None
             return {node.id: node.rack for node in sorted(nodes, key=lambda node: node.id)}
 
-    def told_by(self, broker_id: int) -> ClusterMetadata | None:
-        """What a broker tells of brokers and topics by itself; None if it does not answer.
+    def reported_by(self, broker_id: int) -> ClusterMetadata | None:
+        """What a broker reports of brokers and topics by itself; None if it does not answer.
 
-        A client soon knows of all brokers and asks any: what another one has told does not count.
+        A client soon knows all brokers and asks any: what another one has reported does not count.
         """
         address = self._broker(broker_id).bootstrap_servers
         deadline = time.monotonic() + _ANSWER_SECONDS_MAX
@@ -243,7 +243,7 @@ class KafkaCluster:
         return None
 
     def wait_seen(self) -> None:
-        """Wait until every running broker tells of the running brokers, and of no other.
+        """Wait until every running broker reports the running brokers, and no other.
 
         Raises:
             BrokerError: a process died, or SEEN_SECONDS_MAX passed.
@@ -254,7 +254,7 @@ class KafkaCluster:
             self.check()
             if time.monotonic() > deadline:
                 raise BrokerError(
-                    f"after {SEEN_SECONDS_MAX:.0f} s a broker tells of {list(found)}, expected "
+                    f"after {SEEN_SECONDS_MAX:.0f} s a broker reports {list(found)}, expected "
                     f"{list(expected)}; the logs are in {self._folder}"
                 )
             time.sleep(_POLL_SECONDS)
@@ -365,8 +365,8 @@ class KafkaCluster:
         self.wait_seen()
 
     def _seen_by(self, broker_id: int) -> tuple[int, ...]:
-        """The brokers that one of them tells of; none while it does not answer."""
-        found = self.told_by(broker_id)
+        """The brokers that one of them reports; none while it does not answer."""
+        found = self.reported_by(broker_id)
         return () if found is None else tuple(sorted(found.brokers))
 
     def _broker(self, broker_id: int) -> BrokerProcess:

@@ -3,7 +3,7 @@
 It has the embedded broker's settings and runs in any image that is started and configured as
 apache/kafka is. Three things are done our own way:
 - nothing is pulled or built behind the user's back: an image has to be there;
-- its clients are told the port that the engine chose, so the broker starts when that is known: the
+- its clients are given the port that the engine chose, so the broker starts when that is known: the
   container waits for it on its standard input;
 - that input is held open as long as the tests run. When they end, however they end, it closes, the
   broker ends and the engine removes the container; testcontainers' reaper, an image of its own, is
@@ -180,8 +180,8 @@ class KafkaContainer(DockerContainer):
 
     def _last_words(self) -> str:
         lines = self._said.decode(errors="replace").splitlines()
-        told = [line for line in lines if "Exception" in line or line.startswith("kafka: ")]
-        words = next(iter(told or lines[-1:]), "it said nothing")
+        errors = [line for line in lines if "Exception" in line or line.startswith("kafka: ")]
+        words = next(iter(errors or lines[-1:]), "it said nothing")
         return f": {words.strip()[:300]}"
 
 

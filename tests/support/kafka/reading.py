@@ -30,7 +30,7 @@ def committed(bootstrap_servers: str, topic: str) -> list[Message]:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # the end of a partition is told after it
+            "fetch.wait.max.ms": 10,  # the end of a partition is reported after it
             "auto.offset.reset": "earliest",
         }
     )

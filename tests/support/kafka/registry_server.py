@@ -74,9 +74,9 @@ def registry_server(state: RegistryState) -> Iterator[str]:
             if state.auth is not None:
                 token = "Basic " + base64.b64encode(state.auth.encode()).decode()
                 if self.headers.get("Authorization") != token:
-                    self._tell(401, {"error_code": 401, "message": "Unauthorized"})
+                    self._reply(401, {"error_code": 401, "message": "Unauthorized"})
                     return
-            self._tell(*state.answer(self.command, self.path, body))
+            self._reply(*state.answer(self.command, self.path, body))
 
         def do_GET(self) -> None:
             self._handle()
@@ -87,8 +87,8 @@ def registry_server(state: RegistryState) -> Iterator[str]:
         def do_POST(self) -> None:
             self._handle()
 
-        def _tell(self, status: int, told: Any) -> None:
-            data = json.dumps(told).encode()
+        def _reply(self, status: int, answer: Any) -> None:
+            data = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(data)))

@@ -247,8 +247,8 @@ def _wait_until_whole(broker: EmbeddedBroker) -> None:
     deadline = time.monotonic() + 60
     while "Kafka Server started" not in (log := broker.log_path.read_text(encoding="utf-8")):
         if not broker.is_running or time.monotonic() > deadline:
-            told = [line for line in log.splitlines() if " ERROR " in line or "in use" in line]
-            raise BrokerError(f"the broker did not come up whole: {told}")
+            errors = [line for line in log.splitlines() if " ERROR " in line or "in use" in line]
+            raise BrokerError(f"the broker did not come up whole: {errors}")
         time.sleep(0.05)
 
 

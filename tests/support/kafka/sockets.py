@@ -1,4 +1,4 @@
-"""What a program's processes listen on, as the kernel tells it (Linux)."""
+"""What a program's processes listen on, as the kernel reports it (Linux)."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Talk:
         elif spu_id not in cluster.spus and len(cluster.spus) >= 10_000:
             code = "TOO_MANY_SPUS"
         if code is not None:
-            cluster.tell(spu_id, "ignored", code)
+            cluster.report(spu_id, "ignored", code)
             return
         before = cluster.spus.get(spu_id)
         spu = Spu(rack=rack, capacity=capacity, weights=resized([2], cores))
@@ -116,7 +116,7 @@ class Talk:
             spu.cordoned, spu.demoted = before.cordoned, before.demoted
         cluster.spus[spu_id] = spu
         is_update = before is not None and before.online
-        cluster.tell(spu_id, "updated" if is_update else "joined")
+        cluster.report(spu_id, "updated" if is_update else "joined")
         cluster.refresh()
         if not is_update:
             self._relead()
@@ -126,10 +126,10 @@ class Talk:
     def spu_left(self) -> None:
         cluster, spu_id = self.cluster, self.event["spu_id"]
         if spu_id not in cluster.spus:
-            cluster.tell(spu_id, "ignored", "SPU_UNKNOWN")
+            cluster.report(spu_id, "ignored", "SPU_UNKNOWN")
             return
         cluster.spus[spu_id].online = False
-        cluster.tell(spu_id, "left")
+        cluster.report(spu_id, "left")
         cluster.refresh()
         if self.event.get("mode", "offline") == "decommission":
             cluster.spus[spu_id].leaving = True
@@ -155,10 +155,10 @@ class Talk:
         spu = cluster.spus.get(spu_id)
         if spu is None or getattr(spu, flag) is value:
             code = "SPU_UNKNOWN" if spu is None else "SPU_UNCHANGED"
-            cluster.tell(spu_id, "ignored", code)
+            cluster.report(spu_id, "ignored", code)
             return False
         setattr(spu, flag, value)
-        cluster.tell(spu_id, change)
+        cluster.report(spu_id, change)
         cluster.refresh()
         return True
 
@@ -176,10 +176,12 @@ class Talk:
         for name, topic in sorted(cluster.topics.items()):
             if not any(spu_id in ids for ids in topic.replicas):
                 continue
-            self._mend(name, topic, cause, only=spu_id)
+            self._repair_lists(name, topic, cause, only=spu_id)
         cluster.forget_the_gone()
 
-    def _mend(self, name: str, topic: Topic, cause: str, *, only: int | None = None) -> None:
+    def _repair_lists(
+        self, name: str, topic: Topic, cause: str, *, only: int | None = None
+    ) -> None:
         """Repair a topic that lies on leaving SPUs, and say so."""
         cluster = self.cluster
         if repair_topic(cluster, topic, only=only):
@@ -319,7 +321,7 @@ class Talk:
         if waits is not None:
             self._say(name, "rejected", waits["event_id"], code="TOPIC_EXISTS")
         if any(cluster.spus[spu_id].leaving for ids in lists for spu_id in ids):
-            self._mend(name, topic, cause)
+            self._repair_lists(name, topic, cause)
         elif name in cluster.repairs:
             self._say(name, "assigned", cluster.repairs.pop(name))
         cluster.forget_the_gone()
@@ -389,7 +391,7 @@ class Talk:
             self._keep(after, name, topic, event["event_id"])
 
     def _keep(self, after: Cluster, name: str, topic: Topic, cause: str) -> None:
-        """Go on with the changed copy, and tell of the topic that is new in it."""
+        """Go on with the changed copy, and report the topic that is new in it."""
         self.cluster = after
         after.topics[name] = topic
         self._say_map(name, topic, cause)

@@ -121,13 +121,13 @@ class Cluster:
         saturated = [i for i, spu in self.spus.items() if spu.is_saturated]
         for spu_id in saturated:
             if spu_id not in self.saturated:
-                self.tell(spu_id, "saturated")
+                self.report(spu_id, "saturated")
         for spu_id in self.saturated:
             if spu_id in ring:
-                self.tell(spu_id, "restored")
+                self.report(spu_id, "restored")
         self.saturated = saturated
 
-    def tell(self, spu_id: int, change: str, code: str | None = None) -> None:
+    def report(self, spu_id: int, change: str, code: str | None = None) -> None:
         """What became of an SPU's place in the ring."""
         line = {"type": "ring_event", "spu_id": spu_id, "change": change, "code": code}
         self.ring_events.append({**line, "cause": self.cause})

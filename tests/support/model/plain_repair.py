@@ -1,4 +1,4 @@
-"""How the oracle mends the lists of a topic that a decommission hit, replica by replica.
+"""How the oracle repairs the lists of a topic that a decommission hit, replica by replica.
 
 Imports nothing of the product, which is held against it.
 """

@@ -179,15 +179,15 @@ class Shadow:
     def _check_answers(
         self, state: ClusterState, event: Event, records: tuple[Record, ...]
     ) -> None:
-        told = answers(records)
-        statuses = [record for record in told if isinstance(record, TopicStatus)]
-        rings = [record for record in told if isinstance(record, RingEvent)]
-        maps = [(r.topic, r.revision) for r in told if isinstance(r, ReplicaMap)]
+        reported = answers(records)
+        statuses = [record for record in reported if isinstance(record, TopicStatus)]
+        rings = [record for record in reported if isinstance(record, RingEvent)]
+        maps = [(r.topic, r.revision) for r in reported if isinstance(r, ReplicaMap)]
         _hold(maps == sorted(maps), "maps are not by topic and revision")
         ids = [record.spu_id for record in rings]
         _hold(ids == sorted(ids), "ring events are not by SPU")
         sizes = {record.ring_size for record in rings}
-        _hold(sizes <= {state.ring.size}, f"ring sizes {sizes} told, it is {state.ring.size}")
+        _hold(sizes <= {state.ring.size}, f"ring sizes {sizes} reported, it is {state.ring.size}")
         if hasattr(event, "spu_id"):
             changes = [r.change for r in rings if r.spu_id == event.spu_id]
             _hold(bool(changes), "an SPU event has no answer")
@@ -216,7 +216,7 @@ class Shadow:
             and record.reason is not None
             and record.cause == event.event_id
         ]
-        _hold(status.moves == sum(made), f"{status.moves} moves told, {sum(made)} made")
+        _hold(status.moves == sum(made), f"{status.moves} moves reported, {sum(made)} made")
         _hold(sum(made) <= getattr(event, "max_moves", 0), "more moves than were allowed")
 
     def _check_state(

@@ -27,7 +27,7 @@ class KraftPlacer:
         self.seed(0)
 
     def seed(self, seed: int) -> None:
-        """A placer anew, whose draws are the same in every run."""
+        """A new placer, whose draws are the same in every run."""
         placement = self._jvm.org.apache.kafka.metadata.placement
         self._placer = placement.StripedReplicaPlacer(self._jvm.java.util.Random(seed))
 

@@ -1,4 +1,4 @@
-"""Clusters whose lists are ours or Kafka's, all told the same events."""
+"""Clusters whose lists are ours or Kafka's, all given the same events."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class OurCluster:
 class TheirCluster:
     """A placer of Kafka's. It looks at one topic at a time and knows no capacity.
 
-    When SPUs are decommissioned, each topic that one of them holds is placed anew as a whole: that
+    When SPUs are decommissioned, each topic that one of them holds is placed again as a whole: that
     is all that a placer offers.
     """
 

@@ -162,7 +162,7 @@ def licence_faults(name: str, words: Sequence[str], decided: Mapping[str, Any]) 
 
 
 def jar_licence_faults(jars: Iterable[Jar], decided: Mapping[str, Any]) -> list[str]:
-    """The jars of which the table tells no licence, or one that nobody has agreed to."""
+    """The jars of which the table has no licence, or one that nobody has agreed to."""
     faults = []
     for coordinate in sorted({jar.coordinate for jar in jars}):
         fits = [each for each in decided["jars"] if coordinate.startswith(each)]
@@ -328,10 +328,10 @@ def _advisories(
     try:
         found = ask_advisories(sorted(packages))
     except (OSError, ValueError, KeyError) as reason:
-        told = f"advisories not looked at: cannot reach {ADVISORIES} ({reason})"
+        line = f"advisories not looked at: cannot reach {ADVISORIES} ({reason})"
         if os.environ.get("AUDIT") == "strict":
-            return [told]
-        print(f"audit: {told}")
+            return [line]
+        print(f"audit: {line}")
         return []
     print(f"audit: {len(packages)} packages and jars held against {ADVISORIES}")
     return advisory_faults(found, decided["advisories"], datetime.now(UTC).date())

@@ -121,17 +121,19 @@ def received(
     for message in _all(servers, topic, operation["x-kafka-consumer"]):
         headers = {name: value.decode() for name, value in message.headers() or []}
         key, value = message.key(), message.value()
-        told = contract.message_of(operation, value, headers)
-        if "headers" in told:
-            assert set(headers) == set(told["headers"]["allOf"][0]["required"])
-            assert _fits(headers, told["headers"]), f"{headers} of {told['name']}"
+        described = contract.message_of(operation, value, headers)
+        if "headers" in described:
+            assert set(headers) == set(described["headers"]["allOf"][0]["required"])
+            assert _fits(headers, described["headers"]), f"{headers} of {described['name']}"
         else:
             assert headers == {}
-        key_schema = told["bindings"]["kafka"]["key"]
+        key_schema = described["bindings"]["kafka"]["key"]
         assert "type" not in key_schema or _fits((key or b"").decode(), key_schema)
         context = SerializationContext(topic, MessageField.VALUE, message.headers())
         found.append(
-            Received(name=told["name"], key=key, headers=headers, value=deserialize(value, context))
+            Received(
+                name=described["name"], key=key, headers=headers, value=deserialize(value, context)
+            )
         )
     return found
 

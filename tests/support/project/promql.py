@@ -54,17 +54,21 @@ def expressions(dashboard: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def dashboard_faults(dashboard: Mapping[str, Any], samples: Sequence[Sample]) -> list[str]:
     """What a dashboard asks for that no sample has."""
-    told = []
+    found_faults = []
     for title, expression, legend in expressions(dashboard):
-        told += [f"{title}: {fault}" for fault in faults(expression, samples, legend=legend)]
+        found_faults += [
+            f"{title}: {fault}" for fault in faults(expression, samples, legend=legend)
+        ]
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             asked = _LABEL_VALUES.fullmatch(variable["query"])
             if asked is None:
-                told.append(f"variable {variable['name']}: {variable['query']} is not understood")
+                found_faults.append(
+                    f"variable {variable['name']}: {variable['query']} is not understood"
+                )
             elif not any(each.name == asked[1] and asked[2] in each.labels for each in samples):
-                told.append(f"variable {variable['name']}: no {asked[1]} has a {asked[2]}")
-    return told
+                found_faults.append(f"variable {variable['name']}: no {asked[1]} has a {asked[2]}")
+    return found_faults
 
 
 def alert_rules(file: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -81,10 +85,12 @@ def alert_faults(file: Mapping[str, Any], samples: Sequence[Sample], *, job: str
     """
     there = [Sample(each.name, {**each.labels, "job": job}) for each in samples]
     there.append(Sample("up", {**dict.fromkeys(TARGET_LABELS, "somewhere:1"), "job": job}))
-    told = []
+    found_faults = []
     for rule in alert_rules(file):
         if rule.keys() != _RULE_PARTS:
-            told.append(f"{rule.get('alert')}: has {sorted(rule)}; expected {sorted(_RULE_PARTS)}")
+            found_faults.append(
+                f"{rule.get('alert')}: has {sorted(rule)}; expected {sorted(_RULE_PARTS)}"
+            )
             continue
         found = faults(rule["expr"], there)
         if re.fullmatch(r"[0-9]+[smhd]", rule["for"]) is None:
@@ -101,8 +107,8 @@ def alert_faults(file: Mapping[str, Any], samples: Sequence[Sample], *, job: str
                 found.append(f"has no {part}")
             if lacking := asked - set.intersection(*kept):
                 found.append(f"no result has the labels {sorted(lacking)} of its {part}")
-        told += [f"{rule['alert']}: {fault}" for fault in found]
-    return told
+        found_faults += [f"{rule['alert']}: {fault}" for fault in found]
+    return found_faults
 
 
 def with_values(expression: str) -> str:
@@ -118,7 +124,7 @@ def faults(expression: str, samples: Sequence[Sample], *, legend: str = "") -> l
         parsed = promql_parser.parse(with_values(expression))
     except ValueError as reason:
         return [f"{expression!r} is no PromQL: {reason}"]
-    told: list[str] = []
+    found_faults: list[str] = []
     selected: list[Sample] = []
     named: set[str] = set(re.findall(r"\{\{(\w+)\}\}", legend)) - {"__name__"}
 
@@ -133,14 +139,14 @@ def faults(expression: str, samples: Sequence[Sample], *, legend: str = "") -> l
                 found = [sample for sample in samples if _is_selected(sample, part)]
                 selected.extend(found)
                 if not found:
-                    told.append(f"no sample is selected by {part}")
+                    found_faults.append(f"no sample is selected by {part}")
             case _:
                 pass
 
     promql_parser.walk(parsed, pre_visit=visit)
     there = {label for sample in selected for label in sample.labels}
-    told += [f"no sample of it has the label {label!r}" for label in sorted(named - there)]
-    return told if selected or told else [f"{expression!r} selects nothing"]
+    found_faults += [f"no sample of it has the label {label!r}" for label in sorted(named - there)]
+    return found_faults if selected or found_faults else [f"{expression!r} selects nothing"]
 
 
 def _is_selected(sample: Sample, selector: VectorSelector) -> bool:

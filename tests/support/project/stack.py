@@ -42,7 +42,7 @@ def eventually(is_so: Callable[[], bool], what: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A project; `environ` is what its commands are told beside this process's environment."""
+    """A project; `environ` is what its commands are given beside this process's environment."""
 
     project: str
     environ: Mapping[str, str]

@@ -75,21 +75,21 @@ def test_what_was_published_is_sound(whole: Parts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "told"),
+    ("lost", "message"),
     [
         (SpuChanged, "topic r is on SPU 0, which is not known"),
         (ChainEntry, r"block 0 of the remembered events has 8; expected 0 after 0 events"),
         (SeenEntry, r"block 0 of the remembered events has 0; expected 8 after 8 events"),
     ],
 )
-def test_a_lost_part_shows(whole: Parts, lost: type[Entry], told: str) -> None:
-    """Each part is told of by another one."""
+def test_a_lost_part_shows(whole: Parts, lost: type[Entry], message: str) -> None:
+    """Each part is known from another one."""
     gone = next(part for part in whole if isinstance(part, lost))
-    assert any(each.startswith(told) for each in found([p for p in whole if p is not gone]))
+    assert any(each.startswith(message) for each in found([p for p in whole if p is not gone]))
 
 
 def test_a_lost_map_shows_in_the_weights_of_cores(whole: Parts) -> None:
-    """An SPU tells how many replicas of `redpanda` its cores hold."""
+    """An SPU says how many replicas of `redpanda` its cores hold."""
     parts = [part for part in whole if not (isinstance(part, ReplicaMap) and part.topic == "r")]
     assert any("has core weights" in each for each in found(parts))
 
@@ -99,7 +99,7 @@ def test_an_old_part_shows(whole: Parts) -> None:
     spus = [part for part in whole if isinstance(part, SpuChanged)]
     create = next(part for part in whole if isinstance(part, Waiting) and part.kind is Wait.CREATE)
     one = next(part for part in whole if isinstance(part, ReplicaMap))
-    for other, told in (
+    for other, message in (
         (replace(spus[0], registration=spus[1].registration), "registered as one"),
         (replace(spus[0], registration=99), "expected less than 3"),
         (replace(spus[0], leaving=True), "is leaving, and is online"),
@@ -107,4 +107,4 @@ def test_an_old_part_shows(whole: Parts) -> None:
         (replace(create, topic="x"), "wait at one place"),
         (replace(one, revision=0), "has revision 0"),
     ):
-        assert any(told in each for each in found([*whole, other])), told
+        assert any(message in each for each in found([*whole, other])), message

@@ -34,7 +34,7 @@ from support.events.lives import lives
 from support.model.pictures import picture
 
 
-def told(records: tuple[Any, ...]) -> list[Any]:
+def emitted(records: tuple[Any, ...]) -> list[Any]:
     """Records to compare, with the bytes of the answers."""
     for record in records:
         if isinstance(record, GrantedCreate):
@@ -62,7 +62,7 @@ def lived(events: list[Event], default: Policy, *, with_care: bool) -> tuple[lis
         for event in events:
             found = step(state, event, default_policy=default)
             usual_count += isinstance(next(iter(found), None), GrantedCreate)
-            records.append(told(found))
+            records.append(emitted(found))
         return records, picture(state), usual_count
 
 
@@ -88,7 +88,7 @@ def test_a_usual_create_is_decided_as_with_care(life: list[Any], default: str) -
 def test_nearly_all_creates_are_usual_and_go_through_windows_and_tables(
     policy: str, racks: int
 ) -> None:
-    """Rows made ahead end, begin anew, and become a table of the whole period; rings change."""
+    """Rows made ahead end, begin again, and become a table of the whole period; rings change."""
     random, build = Random(racks), Events()
     events: list[Event] = [
         build.join(spu_id, rack=f"r{spu_id % racks}" if racks > 1 else None) for spu_id in range(13)

@@ -23,27 +23,29 @@ from support.model.pictures import picture
 GONE = LeaveMode.DECOMMISSION
 
 
-def maps(told: list[Answer]) -> dict[str, list[list[int]] | None]:
+def maps(answers: list[Answer]) -> dict[str, list[list[int]] | None]:
     return {
         each.topic: None if each.replicas is None else each.replicas.tolist()
-        for each in told
+        for each in answers
         if isinstance(each, ReplicaMap)
     }
 
 
-def the_map(told: list[Answer]) -> ReplicaMap:
-    [found] = [each for each in told if isinstance(each, ReplicaMap)]
+def the_map(answers: list[Answer]) -> ReplicaMap:
+    [found] = [each for each in answers if isinstance(each, ReplicaMap)]
     return found
 
 
-def the_lists(told: list[Answer]) -> list[list[int]]:
-    replicas = the_map(told).replicas
+def the_lists(answers: list[Answer]) -> list[list[int]]:
+    replicas = the_map(answers).replicas
     assert replicas is not None
     return replicas.tolist()
 
 
-def statuses(told: list[Answer]) -> list[tuple[str, Status, Code | None]]:
-    return [(each.topic, each.status, each.code) for each in told if isinstance(each, TopicStatus)]
+def statuses(answers: list[Answer]) -> list[tuple[str, Status, Code | None]]:
+    return [
+        (each.topic, each.status, each.code) for each in answers if isinstance(each, TopicStatus)
+    ]
 
 
 # Leaving.
@@ -53,11 +55,11 @@ def test_a_decommission_moves_the_replicas_of_the_leaving_spu_and_no_other() -> 
     """Every other place in every list stays as it was."""
     life = OneCluster(*Events().joins(0, 1, 2, 3))
     life.create("a", 4, 3)  # 012 123 230 301
-    told = life.leave(1, GONE)
-    assert maps(told) == {"a": [[0, 2, 3], [2, 3, 0], [2, 3, 0], [3, 0, 2]]}
-    assert the_map(told).revision == 2
-    assert the_map(told).cause == "e1001"
-    reason = the_map(told).reason
+    answers = life.leave(1, GONE)
+    assert maps(answers) == {"a": [[0, 2, 3], [2, 3, 0], [2, 3, 0], [3, 0, 2]]}
+    assert the_map(answers).revision == 2
+    assert the_map(answers).cause == "e1001"
+    reason = the_map(answers).reason
     assert reason is not None
     assert (reason.mode, reason.moves) == (
         Mode.REPAIR,
@@ -67,12 +69,12 @@ def test_a_decommission_moves_the_replicas_of_the_leaving_spu_and_no_other() -> 
             Move(partition=3, gone=1, taken=2),
         ),
     )
-    assert statuses(told) == []
-    assert ring_changes(told) == [(1, RingChange.LEFT, 3)]
+    assert statuses(answers) == []
+    assert ring_changes(answers) == [(1, RingChange.LEFT, 3)]
     assert SpuId(1) not in life.state.spus
 
 
-def test_topics_that_the_leaving_spu_does_not_hold_are_not_told_of() -> None:
+def test_topics_that_the_leaving_spu_does_not_hold_are_not_reported() -> None:
     """Only what changed is emitted."""
     life = OneCluster(*Events().joins(0, 1, 2))
     life.apply(life.build.manual("with", [0, 1]))
@@ -131,11 +133,11 @@ def test_a_moved_replica_of_redpanda_takes_the_least_loaded_core() -> None:
     life.join(0, 1, cores=2)
     life.create("a", 2, 2, policy=Policy.REDPANDA)
     life.join(2, cores=2)
-    told = the_map(life.leave(0, GONE))
-    assert told.replicas is not None
-    assert told.cores is not None
-    assert told.replicas.tolist() == [[1, 2], [1, 2]]
-    assert told.cores.tolist() == [[1, 1], [1, 1]]
+    answers = the_map(life.leave(0, GONE))
+    assert answers.replicas is not None
+    assert answers.cores is not None
+    assert answers.replicas.tolist() == [[1, 2], [1, 2]]
+    assert answers.cores.tolist() == [[1, 1], [1, 1]]
     assert life.state.core_weights == {1: [2, 2], 2: [2, 2]}
 
 
@@ -143,13 +145,13 @@ def test_a_list_without_a_replacement_stays_short_and_waits() -> None:
     """The status says so; when an SPU comes the list is filled, for the cause that asked."""
     life = OneCluster(*Events().joins(0, 1, 2))
     life.create("a", 2, 3)
-    told = life.leave(2, GONE)
-    assert maps(told) == {"a": [[0, 1], [1, 0]]}
-    assert statuses(told) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
+    answers = life.leave(2, GONE)
+    assert maps(answers) == {"a": [[0, 1], [1, 0]]}
+    assert statuses(answers) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
     assert SpuId(2) not in life.state.spus
     filled = life.join(7)
     assert maps(filled) == {"a": [[0, 1, 7], [1, 0, 7]]}
-    assert (the_map(filled).revision, the_map(filled).cause) == (3, the_map(told).cause)
+    assert (the_map(filled).revision, the_map(filled).cause) == (3, the_map(answers).cause)
     assert statuses(filled) == [("a", Status.ASSIGNED, None)]
     assert not life.state.waiting
 
@@ -158,9 +160,9 @@ def test_the_last_replica_stays_on_the_leaving_spu_until_it_is_replaced() -> Non
     """Dropping it would drop the data. The SPU is forgotten once it holds nothing."""
     life = OneCluster(*Events().joins(0))
     life.create("a", 1, 1)
-    told = life.leave(0, GONE)
-    assert maps(told) == {}
-    assert statuses(told) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
+    answers = life.leave(0, GONE)
+    assert maps(answers) == {}
+    assert statuses(answers) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
     assert life.state.spus[SpuId(0)].leaving
     assert maps(life.join(5)) == {"a": [[5]]}
     assert list(life.state.spus) == [5]
@@ -171,9 +173,9 @@ def test_a_leaving_spu_is_kept_where_all_others_are_offline() -> None:
     life = OneCluster(*Events().joins(0, 1))
     life.create("a", 1, 2)
     life.leave(1)
-    told = life.leave(0, GONE)
-    assert maps(told) == {}
-    assert statuses(told) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
+    answers = life.leave(0, GONE)
+    assert maps(answers) == {}
+    assert statuses(answers) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
     assert life.lists("a") == [[0, 1]]
 
 
@@ -190,9 +192,9 @@ def test_a_join_in_the_middle_of_a_repair_ends_the_leaving() -> None:
     life.leave(0, GONE)
     life.leave(1, GONE)
     assert life.state.leaving == {1}
-    told = life.join(1)
-    assert ring_changes(told) == [(1, RingChange.JOINED, 1)]
-    assert statuses(told) == [("one", Status.ASSIGNED, None)]
+    answers = life.join(1)
+    assert ring_changes(answers) == [(1, RingChange.JOINED, 1)]
+    assert statuses(answers) == [("one", Status.ASSIGNED, None)]
     assert list(life.state.waiting) == ["two"]
 
 
@@ -201,8 +203,8 @@ def test_a_return_without_a_free_slot_ends_the_wait_for_a_replacement() -> None:
     life = OneCluster(*Events().joins(3))
     life.create("a", 3, 1)
     life.leave(3, GONE)
-    told = life.join(3, capacity=1)
-    assert statuses(told) == [("a", Status.ASSIGNED, None)]
+    answers = life.join(3, capacity=1)
+    assert statuses(answers) == [("a", Status.ASSIGNED, None)]
     assert not life.state.waiting
 
 
@@ -213,9 +215,9 @@ def test_an_spu_that_fills_up_in_a_repair_leaves_the_ring_at_that_replica() -> N
     life.join(2)
     life.apply(life.build.manual("a", [0], [0]))
     life.apply(life.build.manual("load", [2]))
-    told = life.leave(0, GONE)
-    assert maps(told) == {"a": [[1], [2]]}
-    assert ring_changes(told) == [(0, RingChange.LEFT, 1), (1, RingChange.SATURATED, 1)]
+    answers = life.leave(0, GONE)
+    assert maps(answers) == {"a": [[1], [2]]}
+    assert ring_changes(answers) == [(0, RingChange.LEFT, 1), (1, RingChange.SATURATED, 1)]
 
 
 def test_a_leaving_spu_takes_no_manual_map() -> None:
@@ -223,8 +225,8 @@ def test_a_leaving_spu_takes_no_manual_map() -> None:
     life = OneCluster(*Events().joins(0))
     life.create("a", 1, 1)
     life.leave(0, GONE)
-    told = life.apply(life.build.manual("b", [0]))
-    assert statuses(told) == [("b", Status.REJECTED, Code.MANUAL_SPU_LEAVING)]
+    answers = life.apply(life.build.manual("b", [0]))
+    assert statuses(answers) == [("b", Status.REJECTED, Code.MANUAL_SPU_LEAVING)]
 
 
 def test_an_spu_that_holds_nothing_is_forgotten_at_once() -> None:
@@ -256,8 +258,8 @@ def test_a_capacity_below_the_count_saturates_and_breaks_nothing() -> None:
         (1, RingChange.UPDATED, 1),
         (1, RingChange.SATURATED, 1),
     ]
-    told = life.create("b", 1, 2)
-    assert statuses(told) == [("b", Status.REJECTED, Code.INSUFFICIENT_CAPACITY)]
+    answers = life.create("b", 1, 2)
+    assert statuses(answers) == [("b", Status.REJECTED, Code.INSUFFICIENT_CAPACITY)]
     assert ring_changes(life.join(1, capacity=5)) == [
         (1, RingChange.UPDATED, 2),
         (1, RingChange.RESTORED, 2),
@@ -271,8 +273,8 @@ def test_a_capacity_below_the_count_saturates_and_breaks_nothing() -> None:
 def test_a_create_that_waits_is_served_when_the_ring_has_grown() -> None:
     """Its cause is the create, its answers come with the join."""
     life = OneCluster(*Events().joins(0))
-    told = life.wait("a", 2, 2, policy=Policy.KAFKA)
-    assert statuses(told) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
+    answers = life.wait("a", 2, 2, policy=Policy.KAFKA)
+    assert statuses(answers) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
     served = life.join(1)
     assert maps(served) == {"a": [[0, 1], [1, 0]]}
     assert (the_map(served).policy, the_map(served).revision) == (Policy.KAFKA, 1)
@@ -296,10 +298,10 @@ def test_waiting_creates_are_served_when_slots_free() -> None:
     life.join(0, 1, capacity=1)
     life.create("a", 1, 2)
     life.wait("b", 1, 2)
-    told = life.apply(life.build.delete("a"))
-    assert maps(told) == {"a": None, "b": [[0, 1]]}
-    assert statuses(told) == [("a", Status.DELETED, None), ("b", Status.ASSIGNED, None)]
-    assert ring_changes(told) == [
+    answers = life.apply(life.build.delete("a"))
+    assert maps(answers) == {"a": None, "b": [[0, 1]]}
+    assert statuses(answers) == [("a", Status.DELETED, None), ("b", Status.ASSIGNED, None)]
+    assert ring_changes(answers) == [
         (0, RingChange.RESTORED, 0),
         (0, RingChange.SATURATED, 0),
         (1, RingChange.RESTORED, 0),
@@ -322,8 +324,8 @@ def test_short_lists_come_before_waiting_creates() -> None:
     life.create("a", 1, 2)
     life.leave(1, GONE)
     life.wait("b", 1, 2)
-    told = life.join(2, capacity=1)
-    assert maps(told) == {"a": [[0, 2]]}
+    answers = life.join(2, capacity=1)
+    assert maps(answers) == {"a": [[0, 2]]}
     assert list(life.state.waiting) == ["b"]
 
 
@@ -331,8 +333,8 @@ def test_a_delete_withdraws_a_waiting_create() -> None:
     """There was no map, so there is no tombstone."""
     life = OneCluster(*Events().joins(0))
     life.wait("a", 1, 2)
-    told = life.apply(life.build.delete("a"))
-    assert (maps(told), statuses(told)) == ({}, [("a", Status.DELETED, None)])
+    answers = life.apply(life.build.delete("a"))
+    assert (maps(answers), statuses(answers)) == ({}, [("a", Status.DELETED, None)])
     assert maps(life.join(1)) == {}
 
 
@@ -351,8 +353,8 @@ def test_only_a_shortage_is_waited_for() -> None:
     life.join(0, rack="a")
     life.join(1)
     assert statuses(life.wait("a", 1, 2)) == [("a", Status.REJECTED, Code.RACKS_INCOMPLETE)]
-    told = life.wait("b", 1, 3, validate_only=True, ignore_rack=True)
-    assert statuses(told) == [("b", Status.REJECTED, Code.INSUFFICIENT_SPUS)]
+    answers = life.wait("b", 1, 3, validate_only=True, ignore_rack=True)
+    assert statuses(answers) == [("b", Status.REJECTED, Code.INSUFFICIENT_SPUS)]
     assert not life.state.waiting
 
 
@@ -373,8 +375,8 @@ def test_no_more_creates_wait_than_the_limit() -> None:
     life = OneCluster()
     for number in range(WAITING_MAX):
         life.wait(f"t{number}", 1, 1)
-    told = life.wait("one-more", 1, 1)
-    assert statuses(told) == [("one-more", Status.REJECTED, Code.TOO_MANY_WAITING)]
+    answers = life.wait("one-more", 1, 1)
+    assert statuses(answers) == [("one-more", Status.REJECTED, Code.TOO_MANY_WAITING)]
     assert len(life.join(0)) == 2 * 6998 + 2  # maps, statuses; joined, saturated
     assert len(life.state.waiting) == WAITING_MAX - 6998
 
@@ -391,10 +393,10 @@ def test_in_any_interleaving_with_joins_each_create_is_granted_once(
     for number, policy in enumerate(policies):
         events.append(build.create(f"t{number}", 2, 3, policy=policy, on_shortage=OnShortage.WAIT))
     life = OneCluster()
-    told = [each for index in [*order, *copies] for each in life.apply(events[index])]
-    granted = [each.topic for each in told if isinstance(each, ReplicaMap)]
+    answers = [each for index in [*order, *copies] for each in life.apply(events[index])]
+    granted = [each.topic for each in answers if isinstance(each, ReplicaMap)]
     assert sorted(granted) == [f"t{number}" for number in range(8)]
-    assert [status for _, status, _ in statuses(told)].count(Status.ASSIGNED) == 8
+    assert [status for _, status, _ in statuses(answers)].count(Status.ASSIGNED) == 8
     assert not life.state.waiting
     assert sum(life.state.ledger.count(spu_id) for spu_id in range(4)) == 8 * 2 * 3
 
@@ -406,12 +408,12 @@ def test_a_topic_grows_from_the_chain_index_and_keeps_its_partitions() -> None:
     """As if it had been created larger, if nobody came between."""
     life = OneCluster(*Events().joins(0, 1, 2, 3, 4))
     life.create("a", 9, 3)
-    told = life.apply(life.build.grow("a", 11))
-    assert the_map(told).replicas is not None
-    assert maps(told)["a"][9:] == [[4, 1, 2], [0, 3, 4]]  # type: ignore[index]
-    assert (the_map(told).revision, the_map(told).chain_index) == (2, 11)
-    assert statuses(told) == [("a", Status.ASSIGNED, None)]
-    reason = the_map(told).reason
+    answers = life.apply(life.build.grow("a", 11))
+    assert the_map(answers).replicas is not None
+    assert maps(answers)["a"][9:] == [[4, 1, 2], [0, 3, 4]]  # type: ignore[index]
+    assert (the_map(answers).revision, the_map(answers).chain_index) == (2, 11)
+    assert statuses(answers) == [("a", Status.ASSIGNED, None)]
+    reason = the_map(answers).reason
     assert reason is not None
     assert (reason.first_partition, reason.start_index) == (9, 9)
 
@@ -428,8 +430,8 @@ def test_a_topic_does_not_shrink_or_outgrow_the_limit(partitions: int) -> None:
     """The answer names what would be legal."""
     life = OneCluster(*Events().joins(0))
     life.create("a", 2, 1)
-    told = life.apply(life.build.grow("a", partitions))
-    assert statuses(told) == [("a", Status.REJECTED, Code.INVALID_PARTITIONS)]
+    answers = life.apply(life.build.grow("a", partitions))
+    assert statuses(answers) == [("a", Status.REJECTED, Code.INVALID_PARTITIONS)]
 
 
 def test_a_manual_topic_and_an_unknown_one_do_not_grow() -> None:
@@ -437,8 +439,8 @@ def test_a_manual_topic_and_an_unknown_one_do_not_grow() -> None:
     life = OneCluster(*Events().joins(0))
     life.apply(life.build.manual("a", [0]))
     for topic, code in (("a", Code.MANUAL_TOPIC), ("b", Code.TOPIC_UNKNOWN)):
-        told = life.apply(life.build.grow(topic, 5))
-        assert statuses(told) == [(topic, Status.REJECTED, code)]
+        answers = life.apply(life.build.grow(topic, 5))
+        assert statuses(answers) == [(topic, Status.REJECTED, code)]
 
 
 def test_a_short_topic_grows_with_whole_lists() -> None:
@@ -446,13 +448,13 @@ def test_a_short_topic_grows_with_whole_lists() -> None:
     life = OneCluster(*Events().joins(0, 1, 2))
     life.create("a", 1, 3)
     life.leave(2, GONE)
-    told = life.apply(life.build.grow("a", 2))
-    assert statuses(told) == [("a", Status.REJECTED, Code.INSUFFICIENT_SPUS)]
+    answers = life.apply(life.build.grow("a", 2))
+    assert statuses(answers) == [("a", Status.REJECTED, Code.INSUFFICIENT_SPUS)]
     life.leave(1)
     life.join(3, 4)
     assert life.lists("a") == [[0, 1, 3]]
-    told = life.apply(life.build.grow("a", 2))
-    assert maps(told) == {"a": [[0, 1, 3], [0, 3, 4]]}
+    answers = life.apply(life.build.grow("a", 2))
+    assert maps(answers) == {"a": [[0, 1, 3], [0, 3, 4]]}
 
 
 def test_late_copies_of_a_topics_own_events_change_nothing() -> None:
@@ -479,12 +481,12 @@ def test_a_balanced_topic_may_ignore_racks() -> None:
     life.join(0, 1, rack="a", capacity=1000)
     life.join(2, rack="b", capacity=10)
     life.create("full", 4, 1, policy=Policy.BALANCED)
-    told = life.create("apart", 1, 2, policy=Policy.BALANCED)
-    assert {spu_id // 2 for spu_id in the_lists(told)[0]} == {0, 1}
-    told = life.create("a", 2, 2, policy=Policy.BALANCED, ignore_rack=True)
-    assert [sorted(row) for row in the_lists(told)] == [[0, 1], [0, 1]]
-    told = life.apply(life.build.grow("a", 3))
-    assert sorted(the_lists(told)[2]) == [0, 1]
+    answers = life.create("apart", 1, 2, policy=Policy.BALANCED)
+    assert {spu_id // 2 for spu_id in the_lists(answers)[0]} == {0, 1}
+    answers = life.create("a", 2, 2, policy=Policy.BALANCED, ignore_rack=True)
+    assert [sorted(row) for row in the_lists(answers)] == [[0, 1], [0, 1]]
+    answers = life.apply(life.build.grow("a", 3))
+    assert sorted(the_lists(answers)[2]) == [0, 1]
 
 
 # Evening out.
@@ -495,8 +497,8 @@ def test_a_rebalance_brings_an_empty_spu_its_share_and_no_more() -> None:
     life = OneCluster(*Events().joins(0, 1, 2))
     life.create("a", 12, 2)
     life.join(3)
-    told = life.apply(life.build.rebalance(100))
-    [status] = [each for each in told if isinstance(each, TopicStatus)]
+    answers = life.apply(life.build.rebalance(100))
+    [status] = [each for each in answers if isinstance(each, TopicStatus)]
     assert (status.topic, status.status, status.moves) == ("", Status.ASSIGNED, 5)
     counts = [life.state.ledger.count(spu_id) for spu_id in range(4)]
     assert max(counts) - min(counts) <= 2
@@ -512,8 +514,8 @@ def test_a_rebalance_makes_no_more_moves_than_it_may() -> None:
     life = OneCluster(*Events().joins(0, 1, 2))
     life.create("a", 12, 2)
     life.join(3)
-    told = life.apply(life.build.rebalance(2))
-    [status] = [each for each in told if isinstance(each, TopicStatus)]
+    answers = life.apply(life.build.rebalance(2))
+    [status] = [each for each in answers if isinstance(each, TopicStatus)]
     assert status.moves == 2
     assert life.state.ledger.count(3) == 2
 
@@ -522,8 +524,8 @@ def test_a_rebalance_leaves_manual_topics_alone() -> None:
     """Whoever placed them by hand meant it."""
     life = OneCluster(*Events().joins(0, 1))
     life.apply(life.build.manual("a", [0], [0], [0], [0], [0], [0]))
-    told = life.apply(life.build.rebalance(100))
-    assert maps(told) == {}
+    answers = life.apply(life.build.rebalance(100))
+    assert maps(answers) == {}
 
 
 @pytest.mark.parametrize(
@@ -578,17 +580,17 @@ def test_a_rebalance_frees_a_saturated_spu_and_serves_who_waits() -> None:
     life.wait("b", 1, 2)
     life.leave(1)
     life.join(2, capacity=12)
-    told = life.apply(life.build.rebalance(100))
-    assert (0, RingChange.RESTORED) in [event[:2] for event in ring_changes(told)]
-    assert ("b", Status.ASSIGNED, None) in statuses(told)
+    answers = life.apply(life.build.rebalance(100))
+    assert (0, RingChange.RESTORED) in [event[:2] for event in ring_changes(answers)]
+    assert ("b", Status.ASSIGNED, None) in statuses(answers)
 
 
 @pytest.mark.parametrize("moves", [-1, 2**31, 10**30])
 def test_a_number_of_moves_out_of_range_is_refused(moves: int) -> None:
     """And an empty cluster is even already."""
     life = OneCluster()
-    told = life.apply(life.build.rebalance(moves))
-    assert statuses(told) == [("", Status.REJECTED, Code.INVALID_MAX_MOVES)]
+    answers = life.apply(life.build.rebalance(moves))
+    assert statuses(answers) == [("", Status.REJECTED, Code.INVALID_MAX_MOVES)]
     [status] = life.apply(life.build.rebalance(5))
     assert isinstance(status, TopicStatus)
     assert status.moves == 0

@@ -56,7 +56,7 @@ def test_the_longest_lists_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "code", "told"),
+    ("raw", "code", "reported"),
     [
         pytest.param(None, Code.MANUAL_MALFORMED, "None", id="nothing"),
         pytest.param("0,1", Code.MANUAL_MALFORMED, "'0,1'", id="text"),
@@ -146,11 +146,13 @@ def test_the_longest_lists_are_read() -> None:
         ),
     ],
 )
-def test_each_fault_is_named_with_partition_and_value(raw: object, code: Code, told: str) -> None:
+def test_each_fault_is_named_with_partition_and_value(
+    raw: object, code: Code, reported: str
+) -> None:
     """Whoever wrote the file finds the line."""
     fault = fault_of(raw)
     assert fault.code is code
-    assert told in fault.message
+    assert reported in fault.message
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_without_anybody_to_take_it_a_list_is_short_until_the_ring_grows() -> No
     assert statuses(lines) == [("t", "assigned", None, "e4")]
 
 
-def test_a_shortage_of_slots_is_told_from_one_of_spus() -> None:
+def test_a_shortage_of_slots_differs_from_one_of_spus() -> None:
     """A saturated SPU would do if it had room; a raised capacity gives it."""
     talk = Conversation()
     talk.join(0, 1)

@@ -31,7 +31,7 @@ MODELLED_SEEDS: Final = 1_500
 def test_what_must_hold_holds_in_every_life() -> None:
     """Counts, ring, lists, capacities, waiting, leaders, replay and restore, after each event."""
     for _, fault in simulation.faults(0, SEEDS, processes=min(2, os.cpu_count() or 1)):
-        assert fault is None, simulation.told(fault[0])
+        assert fault is None, simulation.report_of(fault[0])
 
 
 def test_seeded_lives_equal_the_plain_oracle() -> None:
@@ -56,7 +56,7 @@ def test_the_same_seeds_give_the_same_bytes_in_another_process() -> None:
     assert len(found) == 1
 
 
-def test_a_life_is_told_as_lines_that_simulate_reads() -> None:
+def test_a_life_is_reported_as_lines_that_simulate_reads() -> None:
     """So that a failing seed can be looked at with the command line."""
     for event in life_of(7).events:
         assert event_from_json(json.dumps(as_json(event))) == event

@@ -68,7 +68,7 @@ def test_the_rules_are_whole_and_of_what_a_job_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "told"),
+    ("right", "wrong", "message"),
     [
         ("spu_assigner_ready ==", "spu_assigner_readiness ==", "no sample is selected by"),
         ('up{job=\\"spu-assigner\\"}', 'up{job=\\"assigner\\"}', "no sample is selected by up"),
@@ -86,14 +86,14 @@ def test_the_rules_are_whole_and_of_what_a_job_shows() -> None:
         ("offset 15m", "offset15 m", "is no PromQL"),
     ],
 )
-def test_a_fault_of_a_rule_is_found(right: str, wrong: str, told: str) -> None:
+def test_a_fault_of_a_rule_is_found(right: str, wrong: str, message: str) -> None:
     """A check that passes everything is none."""
     whole = json.dumps(loaded())
     assert right in whole
     found = alert_faults(
         json.loads(whole.replace(right, wrong)), samples_of(_SCRAPE), job="spu-assigner"
     )
-    assert any(told in fault for fault in found), found
+    assert any(message in fault for fault in found), found
 
 
 def test_prometheus_loads_the_rules_where_compose_mounts_them() -> None:

@@ -108,12 +108,12 @@ def test_an_environment_apart_is_held_against_its_own_lock(tmp_path: Path) -> No
         licence = "Secret" if name == "same" else "MIT"
         metadata.write_text(f"Name: {name}\nVersion: {version}\nLicense-Expression: {licence}\n")
     needed = [locked("same", "1"), locked("older", "2"), locked("missing", "3")]
-    mend = f"; remove its environment, {tmp_path}"
+    fix = f"; remove its environment, {tmp_path}"
     assert sorted(apart_faults(needed, folder, _DECIDED)) == [
-        f"missing 3 is locked and not installed{mend}",
-        f"older 1 is installed, 2 is locked{mend}",
+        f"missing 3 is locked and not installed{fix}",
+        f"older 1 is installed, 2 is locked{fix}",
         "same is under 'Secret', which nobody has agreed to; see audit.toml",
-        f"stray 9 is installed and not locked{mend}",
+        f"stray 9 is installed and not locked{fix}",
     ]
 
 
@@ -181,11 +181,11 @@ def test_a_licence_that_nobody_agreed_to_is_a_fault(
         message[name] = value
     found = declared_licences(cast(PackageMetadata, message))
     assert found == words
-    told = licence_faults("package", found, _DECIDED["licences"])
+    reported = licence_faults("package", found, _DECIDED["licences"])
     if faults is None:
-        assert told == ["package declares no licence"]
+        assert reported == ["package declares no licence"]
     else:
-        assert [fault.split("'")[1] for fault in told] == faults
+        assert [fault.split("'")[1] for fault in reported] == faults
 
 
 def test_an_exception_holds_for_its_package_alone() -> None:

@@ -39,7 +39,7 @@ def locked(path: Path) -> dict[str, Locked]:
 def test_a_missing_engine_is_one_line_that_says_how_to_get_one(
     arguments: list[str], tmp_path: Path
 ) -> None:
-    """Whoever has no Docker is told so at once, and that it works without."""
+    """Without Docker the message says so at once, and that it works without."""
     done = subprocess.run(
         [sys.executable, str(DOCKER / arguments[0]), *arguments[1:]],
         stdin=subprocess.DEVNULL,
@@ -155,7 +155,7 @@ def test_every_container_of_the_jobs_image_is_confined() -> None:
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_an_image_ends_as_a_user_without_rights_and_tells_its_health(image: str) -> None:
+def test_an_image_ends_as_a_user_without_rights_and_reports_its_health(image: str) -> None:
     """And is built on the base that is asked for."""
     lines = (DOCKER / f"{image}.Dockerfile").read_text(encoding="utf-8").splitlines()
     last = lines[max(i for i, line in enumerate(lines) if line.startswith("FROM ")) :]

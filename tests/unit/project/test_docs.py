@@ -124,8 +124,8 @@ def test_the_life_of_a_small_cluster_is_explained_as_shown() -> None:
     assert [answer["status"] for answer in answers if answer["type"] == "topic_status"] == [
         *("assigned", "waiting", "assigned", "assigned")
     ]
-    told = {answer["text"] for answer in answers if answer["type"] == "explanation"}
-    assert len(told & set(_DOCUMENTS[page].splitlines())) == 2
+    explained = {answer["text"] for answer in answers if answer["type"] == "explanation"}
+    assert len(explained & set(_DOCUMENTS[page].splitlines())) == 2
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ _NOT_OF_THE_JOB = {
     "SelectorError",  # answered with a rejection
     "SchemaRegistryError",  # schemas
     "SessionError",  # inspect, recover
-    "ShardDamagedError",  # told as CheckpointDamagedError
-    "ShardFormatError",  # told as CheckpointFormatError
+    "ShardDamagedError",  # reported as CheckpointDamagedError
+    "ShardFormatError",  # reported as CheckpointFormatError
     "ShortRingError",  # for who embeds the core
     "TopicUnknownError",
     # plan, apply

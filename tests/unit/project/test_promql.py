@@ -38,7 +38,7 @@ def test_a_query_of_what_is_there_is_right(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "message"),
     [
         ("spu_assigner_answer_total", "no sample is selected"),
         ('spu_assigner_answers_total{state="assigned"}', "no sample is selected"),
@@ -53,9 +53,9 @@ def test_a_query_of_what_is_there_is_right(expression: str) -> None:
         ("spu_assigner_answers_total / spu_assigner_batches_total", "no sample is selected"),
     ],
 )
-def test_a_misspelt_query_is_found(expression: str, told: str) -> None:
+def test_a_misspelt_query_is_found(expression: str, message: str) -> None:
     """A metric, a label, a value, or what is no query at all."""
-    assert any(told in fault for fault in faults(expression, samples_of(_SCRAPE)))
+    assert any(message in fault for fault in faults(expression, samples_of(_SCRAPE)))
 
 
 def test_a_label_in_a_legend_is_held_too() -> None:
@@ -68,11 +68,11 @@ def test_a_label_in_a_legend_is_held_too() -> None:
 
 
 def test_the_dashboard_needs_what_a_scrape_has() -> None:
-    """Against a scrape that lacks most of it every panel but a few is told."""
+    """Against a scrape that lacks most of it every panel but a few is reported."""
     dashboard = json.loads(_DASHBOARD.read_text(encoding="utf-8"))
     titles = {title for title, _, _ in expressions(dashboard)}
-    told = dashboard_faults(dashboard, samples_of(_SCRAPE))
-    named = {fault.split(": ")[0] for fault in told}
+    reported = dashboard_faults(dashboard, samples_of(_SCRAPE))
+    named = {fault.split(": ")[0] for fault in reported}
     assert titles - named == {"Creates answered", "All answers", "Batch time"}
     assert named - titles == {"variable instance", "variable cluster"}
 

@@ -61,7 +61,7 @@ def test_a_word_that_is_no_choice_is_refused() -> None:
 
 
 def test_a_container_without_an_engine_is_a_failure(tmp_path: Path) -> None:
-    """Who asks for containers wants no other broker; he is told what to do."""
+    """Who asks for containers wants no other broker; the error says what to do."""
     environ = {VARIABLE: "container", "DOCKER_HOST": f"unix://{tmp_path / 'no-engine.sock'}"}
     with (
         pytest.raises(ContainerError, match=r"no Docker engine answers .*BROKER=embedded"),

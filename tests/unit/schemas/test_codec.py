@@ -159,7 +159,7 @@ def test_the_object_form_of_manual_lists_is_written_as_the_list_form() -> None:
 def test_the_rows_of_a_table_are_the_same_bytes_before_and_after_it_is_prepared(
     lists: ReplicaLists,
 ) -> None:
-    """Nobody can tell which way a map was written."""
+    """Nothing shows which way a map was written."""
     if lists.table is None:
         return
     plain = lists_bytes(ReplicaLists(lists.matrix))
@@ -192,7 +192,7 @@ def test_lists_of_different_length_come_back_so(lists: ReplicaLists) -> None:
 
 @given(replica_lists() | ragged_lists(), st.integers(1, 7))
 def test_lists_in_several_sized_blocks_are_read_too(lists: ReplicaLists, rows: int) -> None:
-    """Other writers of Avro may split an array, and tell the bytes of each part."""
+    """Other writers of Avro may split an array, and give the bytes of each part."""
     encoded = [array_bytes([long_bytes(x) for x in each]) for each in lists.tolist()]
     data = b""
     for begin in range(0, len(encoded), rows):
@@ -311,7 +311,7 @@ def test_an_event_of_over_64_kib_needs_manual_lists() -> None:
 
 
 def test_the_job_s_own_messages_are_no_events_and_events_no_records() -> None:
-    """A message in the wrong topic is told apart by its schema."""
+    """A message in the wrong topic is recognised by its schema."""
     with pytest.raises(DecodeError, match="the value is a DeadLetter; expected SpuJoined, SpuLeft"):
         decode_event(encode_record(letter_of(None)), kind="spu")
     with pytest.raises(DecodeError, match="the value is a TopicCreate; expected a record"):
@@ -512,7 +512,7 @@ def test_a_deleted_map_has_no_value() -> None:
         encode_record(replace(MAP, replicas=None))
 
 
-def test_a_dead_letter_keeps_64_kib_and_tells_the_rest_by_size_and_digest() -> None:
+def test_a_dead_letter_keeps_64_kib_and_describes_the_rest_by_size_and_digest() -> None:
     """Enough to find the culprit, not enough to fill the topic."""
     letter = letter_of(b"ab" * 50_000, "m" * 9_999)
     assert letter.raw == b"ab" * 32_768

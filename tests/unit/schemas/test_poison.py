@@ -269,7 +269,7 @@ def test_a_replica_map_with_an_id_below_0_is_refused(ids: list[list[int]]) -> No
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
-def test_a_poisoned_line_is_told_and_its_neighbours_are_answered(line: Line) -> None:
+def test_a_poisoned_line_is_reported_and_its_neighbours_are_answered(line: Line) -> None:
     """`simulate` answers what it can, in the order of lines, and says what it could not read."""
     raw = line.make()
     good = [
@@ -324,7 +324,7 @@ def test_a_line_of_a_gigabyte_takes_the_memory_of_8_mib() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_a_poisoned_replica_assignment_is_refused_by_name(file: File, tmp_path: Path) -> None:
-    """One line that names the file and what to mend, at once and in bounded memory."""
+    """One line that names the file and what to fix, at once and in bounded memory."""
     path = file.make(tmp_path)
     with at_most(40 * MIB), pytest.raises(AssignmentFileError) as caught:
         read_assignment(path)
@@ -433,7 +433,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_half_a_file(
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
-def test_a_poisoned_schema_is_told_and_nothing_is_written(
+def test_a_poisoned_schema_is_reported_and_nothing_is_written(
     schema: Schema, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A schema that is accepted becomes a reader of every message after it."""

@@ -444,7 +444,7 @@ def test_a_schema_does_not_go_back_to_an_earlier_version(
     assert "TopicGrow is its version 1 again; never go back" in capsys.readouterr().err
 
 
-def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_told(folder: Path) -> None:
+def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_reported(folder: Path) -> None:
     """The registry is a file, and files get edited."""
     (folder / "RingEvent.avsc").unlink()
     path = folder / "registry.json"

@@ -83,8 +83,8 @@ def counts_of(counted: Takeovers) -> tuple[dict, ...]:
 def test_the_counts_are_those_of_the_lists_that_there_are(
     one_by_one: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So a process that starts anew places as one that has been there: also after topics went,
-    SPUs came or changed their racks, and leaders were demoted."""
+    """A restarted process then places as one that ran on: also after topics went, SPUs came or
+    changed their racks, and leaders were demoted."""
     monkeypatch.setattr(takeovers, "ONE_BY_ONE", one_by_one)
     cluster, random = Cluster("aabbcc-"), Random(1)
     state, build = cluster.state, cluster.build

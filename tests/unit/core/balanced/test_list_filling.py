@@ -37,7 +37,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def test_cards_of_one_place_are_dealt_by_tie_whatever_their_counts() -> None:
-    """Of 20,000 and 20,001 cards hundreds lie at the same place: 20 digits do not tell them."""
+    """Of 20,000 and 20,001 cards hundreds lie at the same place: 20 digits are too few."""
     counts = [20_000, 20_001, 19_999, 20_000]
     found = weighted_interleave.dealt(np.array(counts), np.zeros(4, dtype=np.int64), 7).tolist()
     assert found == plain.dealt(counts, [0] * 4, 7)

@@ -43,8 +43,8 @@ AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
 GONE = LeaveMode.DECOMMISSION
 
 
-def codes(told: list[Answer]) -> list[Code | None]:
-    return [each.code for each in told if not isinstance(each, ReplicaMap)]
+def codes(answers: list[Answer]) -> list[Code | None]:
+    return [each.code for each in answers if not isinstance(each, ReplicaMap)]
 
 
 @pytest.mark.parametrize("policy", AUTOMATIC)
@@ -90,11 +90,11 @@ def test_each_policy_places_on_the_ring_without_it(
 
 
 def test_a_manual_list_may_not_name_it() -> None:
-    """Who names it is told so, as of an SPU that is leaving."""
+    """A request that names it is rejected, as for an SPU that is leaving."""
     life = OneCluster(*Events().joins(0, 1))
     life.cordon(1)
-    told = life.apply(life.build.manual("t", [0], [1]))
-    assert codes(told) == [Code.MANUAL_SPU_CORDONED]
+    answers = life.apply(life.build.manual("t", [0], [1]))
+    assert codes(answers) == [Code.MANUAL_SPU_CORDONED]
     life.uncordon(1)
     assert codes(life.apply(life.build.manual("t", [0], [1]))) == [None]
 
@@ -111,8 +111,8 @@ def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
     assert waiting.message is not None
     assert "0 of 2 online SPUs are saturated, 1 are cordoned" in waiting.message
     assert life.lists("short") == [[0]]
-    told = life.uncordon(2)
-    assert ring_changes(told) == [(2, RingChange.UNCORDONED, 2)]
+    answers = life.uncordon(2)
+    assert ring_changes(answers) == [(2, RingChange.UNCORDONED, 2)]
     assert life.lists("short") == [[0, 2]]
     assert sorted(life.lists("wide")[0]) == [0, 2]
     assert not life.state.waiting
@@ -175,8 +175,8 @@ def test_what_is_so_already_is_answered_once_and_changes_nothing() -> None:
         0,
     )
     assert answer.message == "SPU 0 is cordoned already: nothing to change"
-    for told in (life.cordon(7), life.uncordon(7), life.cordon(-1), life.uncordon(2**70)):
-        assert codes(told) == [Code.SPU_UNKNOWN]
+    for answers in (life.cordon(7), life.uncordon(7), life.cordon(-1), life.uncordon(2**70)):
+        assert codes(answers) == [Code.SPU_UNKNOWN]
     assert not any(isinstance(entry, SpuChanged) for entry in life.state.take_entries())
 
 

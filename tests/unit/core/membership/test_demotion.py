@@ -55,7 +55,7 @@ def wrongly_led(state: ClusterState) -> list[list[int]]:
     ]
 
 
-def maps(told: list[Answer]) -> list[tuple[str, int, Any, Mode | None]]:
+def maps(answers: list[Answer]) -> list[tuple[str, int, Any, Mode | None]]:
     """Topic, revision, lists and mode of each map."""
     return [
         (
@@ -64,15 +64,15 @@ def maps(told: list[Answer]) -> list[tuple[str, int, Any, Mode | None]]:
             each.replicas and each.replicas.tolist(),
             each.reason and each.reason.mode,
         )
-        for each in told
+        for each in answers
         if isinstance(each, ReplicaMap)
     ]
 
 
-def changes(told: list[Answer]) -> list[tuple[int, RingChange, int, Code | None]]:
+def changes(answers: list[Answer]) -> list[tuple[int, RingChange, int, Code | None]]:
     return [
         (each.spu_id, each.change, each.ring_size, each.code)
-        for each in told
+        for each in answers
         if isinstance(each, RingEvent)
     ]
 
@@ -84,10 +84,10 @@ def test_what_it_leads_others_lead_and_nothing_moves() -> None:
     """The leader and the new one change places; the ring stays as it is."""
     life = OneCluster(*Events().joins(0, 1, 2))
     life.create("t", 3, 2)  # 01 12 20
-    told = life.demote(1)
-    assert maps(told) == [("t", 2, [[0, 1], [2, 1], [2, 0]], Mode.DEMOTION)]
-    assert changes(told) == [(1, RingChange.DEMOTED, 3, None)]
-    [map_] = [each for each in told if isinstance(each, ReplicaMap)]
+    answers = life.demote(1)
+    assert maps(answers) == [("t", 2, [[0, 1], [2, 1], [2, 0]], Mode.DEMOTION)]
+    assert changes(answers) == [(1, RingChange.DEMOTED, 3, None)]
+    [map_] = [each for each in answers if isinstance(each, ReplicaMap)]
     assert (map_.cause, map_.reason and map_.reason.moves) == ("e1001", ())
 
 
@@ -330,8 +330,8 @@ def test_only_the_map_of_a_demotion_is_written_with_version_4() -> None:
     life = OneCluster(*Events().joins(0, 1))
     versions = Registry.load().versions("ReplicaMap")
     life.create("t", 2, 2)
-    told = [*life.demote(0), *life.create("u", 2, 2)]
-    found = [each for each in told if isinstance(each, ReplicaMap)]
+    answers = [*life.demote(0), *life.create("u", 2, 2)]
+    found = [each for each in answers if isinstance(each, ReplicaMap)]
     for map_, version in zip(found, (4, 2), strict=True):
         data = encode_record(map_)
         assert data.startswith(confluent_header(versions[version - 1]))

@@ -42,7 +42,7 @@ def test_what_topics_need_is_added_and_taken_out_again_exactly(topics: list[tupl
         assert of_each[:, at].tolist() == [float(expected.get(name, 0)) for name in names]
 
 
-def test_thousands_of_the_largest_amounts_on_one_spu_are_told_exactly() -> None:
+def test_thousands_of_the_largest_amounts_on_one_spu_are_reported_exactly() -> None:
     """What is measured may be nonsense; it is counted all the same, and taken back."""
     use, lists = ResourceUse(), ReplicaLists.of_lists([[0]] * 5_000)
     need = Need((("disk", AMOUNT_MAX),))

@@ -72,7 +72,7 @@ def test_a_part_that_fails_takes_nothing_from_the_others(
     statuses: Sequence[int],
     whole: int,
 ) -> None:
-    """Half an hour of measuring is not thrown away, and the status tells."""
+    """Half an hour of measuring is not thrown away, and the status shows it."""
     parts = [part(name, status) for name, status in zip("ab", statuses, strict=True)]
     if -9 in statuses:
         parts[1] = run.Part(
@@ -120,7 +120,7 @@ def test_a_quick_run_is_not_put_over_what_is_stored(tmp_path: Path, stored: Path
 
 
 def test_each_part_is_a_program_that_is_there_and_has_its_results_stored() -> None:
-    """A renamed program would be told of only after the parts before it."""
+    """A renamed program would be reported only after the parts before it."""
     for each in run.PARTS:
         for quick in (False, True):
             (file,) = [word for word in each.command(quick=quick) if word.endswith(".py")]
@@ -141,7 +141,7 @@ def held(value: float | None, *, at_most: bool = False) -> Verdict:
 
 
 def test_a_commit_is_dirty_by_what_is_not_written_by_a_run(tmp_path: Path) -> None:
-    """A result tells the commit it was measured on, or that it was none."""
+    """A result has the commit it was measured on, or that it was none."""
     files = [tmp_path / "core" / "a.py", tmp_path / "tests" / "bench" / "results" / "a.json"]
     for file in files:
         file.parent.mkdir(parents=True)

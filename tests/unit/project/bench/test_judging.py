@@ -134,7 +134,7 @@ def test_too_few_samples_are_no_verdict() -> None:
         flatness([(0.0, 1.0), (100.0, 1.0)], KEEPER)
 
 
-def test_processes_are_told_apart_by_their_command_lines() -> None:
+def test_processes_are_distinguished_by_their_command_lines() -> None:
     """Else one's leak would hide in another's size."""
     assert role_of("/usr/bin/java -cp x org.apache.spark.deploy.SparkSubmit") == "jvm"
     assert role_of("python -m spu_assigner.stream.shard.server 3 123") == "keeper 3"

@@ -34,16 +34,16 @@ def test_a_missing_repeated_or_other_answer_is_found() -> None:
     with_reasons = expected_maps(Policy.FLUVIO, TOTAL, reasons=True)
     right = answers(expected)
     other = [*answers(with_reasons)[:1], *right[1:]]
-    for given, told in (
+    for given, message in (
         (right[1:], "1 wrong answers; the first: no answer b'c0/t0'"),
         ([*right, right[7]], "1 wrong answers; the first: b'c7/t7' came twice"),
         (other, "1 wrong answers; the first: b'c0/t0' is ReplicaMap"),
     ):
-        with pytest.raises(WrongAnswerError, match=told):
+        with pytest.raises(WrongAnswerError, match=message):
             check(given, expected, by_value=False)  # type: ignore[arg-type]
 
 
-def test_copies_are_told_apart_by_their_values() -> None:
+def test_copies_are_distinguished_by_their_values() -> None:
     """All events of a cluster have one key."""
     expected = expected_copies(TOTAL)
     copies = [Answer(b"c", value) for value in expected]

@@ -93,7 +93,7 @@ def test_no_pod_has_rights_that_it_does_not_need(name: str) -> None:
 
 
 def test_each_pod_is_placed_and_sized_as_the_values_say() -> None:
-    """What Kubernetes is told of a part stands in the pod as it was given, whole."""
+    """What the values say of a part stands in the pod as it was given, whole."""
     values = merged(chart.defaults(), given("full"))
     for name, pod in chart.pods(render(given("full"))):
         of_part, spec = values[name.removeprefix(f"{NAME}-").split("-")[0]], pod["spec"]

@@ -244,7 +244,7 @@ def test_the_completion_completes(words: str, count: int, completed: list[str]) 
     assert done.stdout.split() == [f"plain,{word}" for word in completed]
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     """A report of a defect begins with it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert call("--version").stdout == f"spu-assigner {project['version']}\n"

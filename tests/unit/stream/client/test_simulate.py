@@ -121,7 +121,7 @@ def test_a_bad_line_is_a_dead_letter_and_the_rest_goes_on() -> None:
 
 
 def test_a_refusal_is_an_answer_and_no_error() -> None:
-    """Scripts tell by the status whether every line was an event."""
+    """Scripts see by the status whether every line was an event."""
     status, answers = simulated(lines_of([Events().create("t", 1, 1)]))
     assert status == 0
     assert (answers[0]["status"], answers[0]["code"]) == ("rejected", "INSUFFICIENT_SPUS")

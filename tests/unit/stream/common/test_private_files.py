@@ -33,7 +33,7 @@ def test_a_new_folder_is_private_from_the_start(tmp_path: Path) -> None:
     assert rights(folder) == 0o700
 
 
-def test_a_folder_that_others_can_read_is_tightened_and_told(
+def test_a_folder_that_others_can_read_is_tightened_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What an earlier release has made goes on, and nobody wonders who changed it."""
@@ -42,8 +42,8 @@ def test_a_folder_that_others_can_read_is_tightened_and_told(
     folder.chmod(0o755)
     private_folder(folder)
     assert rights(folder) == 0o700
-    told = f"spu-assigner: {folder} could be read by others (mode 0755): made 0700\n"
-    assert capsys.readouterr().err == told
+    message = f"spu-assigner: {folder} could be read by others (mode 0755): made 0700\n"
+    assert capsys.readouterr().err == message
     private_folder(folder)
     assert capsys.readouterr().err == ""
 

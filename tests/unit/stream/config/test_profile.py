@@ -84,17 +84,17 @@ def test_a_new_checkpoint_is_divided_as_the_profile_says(
 @pytest.mark.parametrize("cores", [2], indirect=True)
 @pytest.mark.usefixtures("cores")
 @pytest.mark.parametrize(
-    ("profile", "found", "told"),
+    ("profile", "found", "reported"),
     [
         (Profile.LATENCY, 2, r"keeps the state in 1 shard, but .*/there has it in 2 shards,"),
         (Profile.THROUGHPUT, 1, r"keeps the state in several shards, but .* has it in 1 shard,"),
     ],
 )
 def test_a_profile_that_a_checkpoint_does_not_suit_is_refused(
-    profile: Profile, found: int, told: str
+    profile: Profile, found: int, reported: str
 ) -> None:
     """What is fixed, and the three ways on: without it, with what is there, with a new one."""
-    with pytest.raises(ProfileShardsError, match=told) as caught:
+    with pytest.raises(ProfileShardsError, match=reported) as caught:
         chosen(found, profile=profile)
     message = str(caught.value)
     assert "fixed at its first start" in message

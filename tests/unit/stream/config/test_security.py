@@ -186,22 +186,22 @@ def test_a_secret_s_file_is_a_plain_small_file_of_the_user(
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo, 0o600)
     large = written(tmp_path / "large", "x" * (SIZE_MAX + 1))
-    for path, told in (
+    for path, message in (
         (fifo, "which is not a regular file"),
         (tmp_path, "which is not a regular file"),
         (large, f"which has more than {SIZE_MAX} bytes"),
         (tmp_path / "none", "which cannot be read: No such file"),
         (Path("with:colon"), "expected a file's path, without any of"),
     ):
-        assert told in refusal(env(SASL_PASSWORD_FILE=path))
+        assert message in refusal(env(SASL_PASSWORD_FILE=path))
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    told = refusal(env(SASL_PASSWORD_FILE=large))
-    assert f"which belongs to user {owner}, not to {owner + 1}" in told
+    message = refusal(env(SASL_PASSWORD_FILE=large))
+    assert f"which belongs to user {owner}, not to {owner + 1}" in message
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         (
             env(SASL_PASSWORD=""),
@@ -227,9 +227,9 @@ def test_a_secret_s_file_is_a_plain_small_file_of_the_user(
         (env(SASL_MECHANISM="GSSAPI"), "expected SCRAM-SHA-512, SCRAM-SHA-256, PLAIN"),
     ],
 )
-def test_what_does_not_go_together_is_reported(changed: dict[str, str], told: str) -> None:
+def test_what_does_not_go_together_is_reported(changed: dict[str, str], message: str) -> None:
     """A password that is silently not used is a job that everybody can be."""
-    assert told in refusal({**USER, **changed})
+    assert message in refusal({**USER, **changed})
 
 
 def test_files_that_hold_something_else_are_reported(
@@ -247,7 +247,7 @@ def test_files_that_hold_something_else_are_reported(
     }
     for name, text in files.items():
         written(tmp_path / name, text)
-    for changed, told in (
+    for changed, message in (
         (env(SSL_CA_FILE=tmp_path / "none"), "no certificate (NO_CERTIFICATE_OR_CRL_FOUND); exp"),
         (env(SSL_CERTIFICATE_FILE=tmp_path / "none"), "which cannot be used ("),
         (env(SSL_CERTIFICATE_FILE=""), "SPU_ASSIGNER_SSL_CERTIFICATE_FILE is not set; expected"),
@@ -261,7 +261,7 @@ def test_files_that_hold_something_else_are_reported(
         (env(SSL_KEY_PASSWORD="schlüssel"), "expected ASCII characters: give the key"),
         (env(SSL_KEY_PASSWORD_FILE=tmp_path / "line"), "line end; expected the password alone"),
     ):
-        assert told in refusal({**machine, **changed})
+        assert message in refusal({**machine, **changed})
     Path(machine["SPU_ASSIGNER_SSL_KEY_FILE"]).chmod(0o644)
     assert "which is open to others (mode 0644)" in refusal(machine)
 
@@ -285,6 +285,6 @@ def test_a_listener_without_encryption_is_warned_of() -> None:
         for protocol in Protocol
         for mechanism in Mechanism
     }
-    told = {place for place, warning in warned.items() if warning is not None}
-    assert told == {(Protocol.SASL_PLAINTEXT, mechanism) for mechanism in Mechanism}
+    message = {place for place, warning in warned.items() if warning is not None}
+    assert message == {(Protocol.SASL_PLAINTEXT, mechanism) for mechanism in Mechanism}
     assert "and the password" in (warned[Protocol.SASL_PLAINTEXT, Mechanism.PLAIN] or "")

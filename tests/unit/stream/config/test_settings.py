@@ -60,7 +60,7 @@ def test_a_wrong_flag_is_reported_by_its_flag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("shard = 3\n", "a name in .* is 'shard'"),
         ("shards = true\n", "shards in .* is True"),
@@ -69,8 +69,10 @@ def test_a_wrong_flag_is_reported_by_its_flag() -> None:
         (None, "the settings file .* is unusable: it cannot be read: No such file"),
     ],
 )
-def test_a_wrong_file_is_reported_by_its_entry(tmp_path: Path, text: str | None, told: str) -> None:
+def test_a_wrong_file_is_reported_by_its_entry(
+    tmp_path: Path, text: str | None, message: str
+) -> None:
     """Otherwise a setting would silently have its default, and another job than meant start."""
     file = tmp_path / "none.toml" if text is None else write(tmp_path, text)
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=message):
         Settings.load(environ={}, file=file)

@@ -63,14 +63,14 @@ def test_the_document_is_valid_asyncapi() -> None:
 )
 def test_a_spoilt_document_is_not_valid(place: str, value: str | int | None) -> None:
     """The schema checks each part: servers, channels, bindings, Avro. None: the name is removed."""
-    told = document()
+    described = document()
     *above, name = place.split("/")
-    part = reduce(getitem, above, told)
+    part = reduce(getitem, above, described)
     if value is None:
         del part[name]
     else:
         part[name] = value
-    assert not VALIDATOR.is_valid(told)
+    assert not VALIDATOR.is_valid(described)
 
 
 def references(part: Any) -> Iterator[str]:
@@ -99,11 +99,11 @@ def test_every_topic_is_a_channel_with_its_settings() -> None:
     assert list(channels) == [spec.name for spec in TOPICS]
     for spec in TOPICS:
         binding = channels[spec.name]["bindings"]["kafka"]
-        told = {
+        settings = {
             name: ",".join(value) if isinstance(value, list) else str(value)
             for name, value in binding["topicConfiguration"].items()
         }
-        assert told == {**spec.required, **spec.tuning}
+        assert settings == {**spec.required, **spec.tuning}
         assert binding["x-required"] == list(spec.required)
 
 
@@ -135,11 +135,11 @@ def test_every_version_of_every_schema_is_there_under_its_id() -> None:
     entries = Registry.load().entries
     assert sorted(CONTRACT.schemas) == [entry.id for entry in entries]
     for entry in entries:
-        told = CONTRACT.schemas[entry.id]
-        canonical = to_parsing_canonical_form(told["schema"])
+        described = CONTRACT.schemas[entry.id]
+        canonical = to_parsing_canonical_form(described["schema"])
         mark = fingerprint(canonical, "CRC-64-AVRO")
-        assert told["x-single-object-header"] == f"c301{mark}" == f"c301{entry.fingerprint}"
-        assert told["x-confluent-header"] == f"00{entry.id:08x}"
+        assert described["x-single-object-header"] == f"c301{mark}" == f"c301{entry.fingerprint}"
+        assert described["x-confluent-header"] == f"00{entry.id:08x}"
         current = MESSAGES[entry.type_name]
         assert entry.id in current["x-schema-ids"]
         assert current["payload"] == CONTRACT.schemas[current["x-schema-ids"][0]]
@@ -160,10 +160,10 @@ def test_the_bytes_of_an_example_are_its_payload(name: str, wire: str) -> None:
     assert header.startswith(CONTRACT.document["x-wire-formats"][wire]["magic"])
     schema = fastavro.parse_schema(payload["schema"])
     body = BytesIO(bytes.fromhex(data.removeprefix(header)))
-    told = StringIO()
-    fastavro.json_writer(told, schema, [fastavro.schemaless_reader(body, schema, None)])
+    text = StringIO()
+    fastavro.json_writer(text, schema, [fastavro.schemaless_reader(body, schema, None)])
     assert body.read() == b""
-    assert json.loads(told.getvalue()) == message["examples"][0]["payload"]
+    assert json.loads(text.getvalue()) == message["examples"][0]["payload"]
 
 
 def test_the_stock_deserializer_reads_every_example() -> None:

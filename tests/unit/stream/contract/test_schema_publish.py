@@ -93,8 +93,8 @@ def test_an_id_that_another_schema_has_is_refused_before_anything_is_written(
     """A reader would take our messages for something else, or the other's for ours."""
     state.schemas[IDS[-1]] = '{"type": "record", "name": "Order", "fields": []}'
     last = ENTRIES[-1]
-    told = rf"{last.id} \({last.type_name} {last.version}\).*of this product's own"
-    with pytest.raises(SchemaRegistryError, match=told):
+    message = rf"{last.id} \({last.type_name} {last.version}\).*of this product's own"
+    with pytest.raises(SchemaRegistryError, match=message):
         publish(SchemaRegistryClient(state.url, {}))
     assert state.writes == []
 
@@ -149,10 +149,10 @@ def test_an_unreachable_registry_is_reported_in_one_line() -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(SchemaRegistryError) as refused:
             compare(SchemaRegistryClient(url, {}))
-    told = str(refused.value)
-    assert told.startswith(f"the Schema Registry at {url} cannot be reached: ")
-    assert "check the address" in told
-    assert "\n" not in told
+    message = str(refused.value)
+    assert message.startswith(f"the Schema Registry at {url} cannot be reached: ")
+    assert "check the address" in message
+    assert "\n" not in message
 
 
 class _Elsewhere(BaseHTTPRequestHandler):

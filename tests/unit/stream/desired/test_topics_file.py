@@ -157,7 +157,7 @@ TOPIC_RULE = (
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, fault: str) -> None:
-    """A person mends the file by it, or the review of a change is red by it."""
+    """A person fixes the file by it, or the review of a change is red by it."""
     (found,) = faults(text)
     assert found.startswith("topics.yaml:")
     assert fault in found
@@ -211,12 +211,12 @@ def test_the_documentation_names_what_a_file_and_a_topic_know_and_nothing_else()
     strict, _, of_others = page.partition("- **The file is strict**")[2].partition("Any other name")
     assert "is an error" in of_others.partition(". ")[0]
     named = re.findall(r"`(\w+)`", strict)
-    told = [
+    refused = [
         re.search(r"has 'racks'; expected a mapping with ([\w, ]+)$", fault)
         for fault in faults(
             "racks: {}\ntopics: [{name: t, partitions: 1, replication_factor: 1, racks: {}}]\n"
         )
     ]
-    known = [name for each in told if each is not None for name in each[1].split(", ")]
-    assert len(told) == 2
+    known = [name for each in refused if each is not None for name in each[1].split(", ")]
+    assert len(refused) == 2
     assert sorted(named) == sorted(known)

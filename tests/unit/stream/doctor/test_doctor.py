@@ -48,9 +48,9 @@ def call(*arguments: str, **environ: str) -> Result:
         )
 
 
-def checks_of(told: Result) -> dict[str, dict[str, Any]]:
-    assert told.exception is None, told.output
-    return {each["check"]: each for each in json.loads(told.stdout)["checks"]}
+def checks_of(result: Result) -> dict[str, dict[str, Any]]:
+    assert result.exception is None, result.output
+    return {each["check"]: each for each in json.loads(result.stdout)["checks"]}
 
 
 TARGET = CheckTarget(
@@ -82,12 +82,12 @@ def test_every_code_is_reported_somewhere_and_every_reported_one_is_there() -> N
 
 def test_explain_explains_a_code_and_checks_nothing() -> None:
     """Also by name; one that is not there is wrong usage."""
-    told = CliRunner().invoke(cli, ["doctor", "--explain", "d502"])
-    assert told.exit_code == 0
-    assert told.stdout.startswith("D502 marker-ahead: the checkpoint is older than")
-    assert "what to do: restore the latest copy" in told.stdout
-    assert told.stdout.endswith("a fault: the exit status is 1\n")
-    assert CliRunner().invoke(cli, ["doctor", "--explain", "marker-ahead"]).stdout == told.stdout
+    result = CliRunner().invoke(cli, ["doctor", "--explain", "d502"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("D502 marker-ahead: the checkpoint is older than")
+    assert "what to do: restore the latest copy" in result.stdout
+    assert result.stdout.endswith("a fault: the exit status is 1\n")
+    assert CliRunner().invoke(cli, ["doctor", "--explain", "marker-ahead"]).stdout == result.stdout
     wrong = CliRunner().invoke(cli, ["doctor", "--explain", "D999"])
     assert wrong.exit_code == 2
     assert "'D999' is no code" in wrong.stderr
@@ -170,10 +170,10 @@ def test_a_check_that_does_not_end_is_reported_and_not_waited_for() -> None:
 
 def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None:
     """As after set-up: `run` starts a broker of its own. Nothing is made."""
-    told = call("--json", "--checkpoint", str(tmp_path / "new/checkpoint"))
-    checks = checks_of(told)
-    assert told.return_value == 0, told.output
-    assert all(not each["findings"] for each in checks.values()), told.output
+    result = call("--json", "--checkpoint", str(tmp_path / "new/checkpoint"))
+    checks = checks_of(result)
+    assert result.return_value == 0, result.output
+    assert all(not each["findings"] for each in checks.values()), result.output
     reason = "no broker is named (--bootstrap-servers); `run` starts one of its own then"
     of_kafka = ["broker", "rights", "topics", "clock", "marker", "input"]
     assert [name for name, each in checks.items() if each["not_checked"] == reason] == of_kafka
@@ -184,8 +184,8 @@ def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None
 
 def test_a_role_is_asked_for_what_it_needs_alone() -> None:
     """A producer needs no Java, and has no checkpoint."""
-    told = call("--json", "--role", "producer", "-b", "127.0.0.1:1")
-    assert list(checks_of(told)) == [
+    result = call("--json", "--role", "producer", "-b", "127.0.0.1:1")
+    assert list(checks_of(result)) == [
         "settings",
         "python",
         "packages",
@@ -193,7 +193,7 @@ def test_a_role_is_asked_for_what_it_needs_alone() -> None:
         "rights",
         "topics",
     ]
-    assert told.return_value == 1
+    assert result.return_value == 1
 
 
 def test_wrong_settings_are_a_finding_and_the_machine_is_looked_at() -> None:
@@ -224,15 +224,15 @@ def test_an_unusable_address_for_metrics_is_reported(host: str, code: str) -> No
     """A taken port is passed over by the job; an address of another machine is not."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        told = call("--json", "--metrics-host", host, "--metrics-port", port)
-    assert [each["code"] for each in checks_of(told)["ports"]["findings"]] == [code]
+        result = call("--json", "--metrics-host", host, "--metrics-port", port)
+    assert [each["code"] for each in checks_of(result)["ports"]["findings"]] == [code]
 
 
 def test_a_checkpoint_elsewhere_is_left_to_spark() -> None:
     """It says so, and is no fault."""
     checks = checks_of(call("--json", "--checkpoint", "s3a://bucket/checkpoint"))
-    told = checks["checkpoint"]["not_checked"]
-    assert told == "the checkpoint is at s3a://bucket/checkpoint, where only Spark can read"
+    result = checks["checkpoint"]["not_checked"]
+    assert result == "the checkpoint is at s3a://bucket/checkpoint, where only Spark can read"
 
 
 @pytest.mark.parametrize(("least", "code"), [(1 << 62, "D132"), (0, "D133")])
@@ -250,8 +250,8 @@ def test_a_full_disk_is_reported(
 
 def test_foreign_text_cannot_move_the_cursor() -> None:
     """A folder's name may hold anything."""
-    told = call("--checkpoint", "/dev/null/\x1b[2J", "-b", "127.0.0.1:1")
-    assert "\x1b" not in told.stdout
+    result = call("--checkpoint", "/dev/null/\x1b[2J", "-b", "127.0.0.1:1")
+    assert "\x1b" not in result.stdout
 
 
 def test_a_broker_without_topic_ids_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:

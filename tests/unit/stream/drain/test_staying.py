@@ -68,14 +68,14 @@ def stays(wanted_maps: Maps, topics: Topics, *records: AppliedTopic) -> list[str
     ],
     ids=["no map", "short", "moving", "moved", "deleted", "kept", "changed"],
 )
-def test_what_stays_is_told_with_its_own_reason(
+def test_what_stays_is_reported_with_its_own_reason(
     wanted_maps: Maps, topics: Topics, records: Sequence[AppliedTopic], reasons: list[str]
 ) -> None:
-    """Who is told to adopt a topic that has a map does it in vain."""
+    """To adopt a topic that has a map changes nothing."""
     assert stays(wanted_maps, topics, *records) == reasons
 
 
-def test_a_topic_of_somebody_else_is_told_what_apply_says() -> None:
+def test_a_topic_of_somebody_else_has_the_reason_that_apply_gives() -> None:
     """A map is there, and `--foreign` has it followed."""
     (reason,) = stays(maps({"t": [[1, 2]]}), {"t": ON_3})
     assert reason.startswith(

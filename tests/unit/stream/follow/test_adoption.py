@@ -195,7 +195,7 @@ def test_new_partitions_stay_where_older_lists_were_changed_here_too(world: Inst
 
 
 def test_a_repair_is_not_taken_back_when_the_topic_has_grown_since(world: Installation) -> None:
-    """`apply` without --moves adds the partitions, and the map tells of the growth alone.
+    """`apply` without --moves adds the partitions, and the map shows the growth alone.
 
     Nor in between, while some partitions have been moved.
     """

@@ -91,7 +91,7 @@ def test_a_new_cluster_may_have_brokers_that_nobody_has(messages: tuple[StateMes
 
 
 def test_a_cluster_that_has_spus_already_is_no_typing_error() -> None:
-    """Two that follow the same brokers, as they were told with --accept-cluster, go on."""
+    """Two that follow the same brokers, as --accept-cluster permits, go on."""
     found = known(state("prod", "k1"))
     join = SpuJoined(event_id="e", cluster_id="prdo", spu_id=1, labels={LABEL: "k1"})
     found.take(join, EventPosition(0, 0, 0))

@@ -165,7 +165,7 @@ def test_what_cannot_be_seen_does_not_leave() -> None:
 
 
 def test_a_process_that_was_stopped_did_not_see_what_went_on() -> None:
-    """Looks far apart tell nothing of the time between them."""
+    """Looks far apart say nothing of the time between them."""
     life = Life()
     life.look(ALL)
     life.look(without(3))

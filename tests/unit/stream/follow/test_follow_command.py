@@ -187,7 +187,7 @@ def test_what_was_announced_last_is_what_the_job_follows(
     assert reader.by_spu()[1].online is online
 
 
-def test_a_leave_for_a_while_is_told_from_a_decommission() -> None:
+def test_a_leave_for_a_while_differs_from_a_decommission() -> None:
     """`drain` sends the one after the other; a join ends both."""
     reader = AnnouncedOfCluster("c1", origin="t.begin-0")
     found = []

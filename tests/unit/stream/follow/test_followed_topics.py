@@ -19,7 +19,7 @@ from support.model.installation import Installation, rows
 
 
 class Following:
-    """A process that follows topics; the job answers when it is told to."""
+    """A process that follows topics; the job answers on request."""
 
     def __init__(self, world: Installation, *, place_new: bool = False) -> None:
         self.world = world

@@ -373,7 +373,7 @@ def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: P
         inspect_checkpoint(str(tmp_path))
 
 
-def test_a_person_is_told_that_spark_starts_and_a_program_is_not(
+def test_a_person_learns_that_spark_starts_and_a_program_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing was on the screen for six seconds, or sixteen on a machine under load."""

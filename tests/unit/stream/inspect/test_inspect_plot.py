@@ -79,7 +79,7 @@ def test_a_capacity_far_above_the_load_leaves_the_scale() -> None:
     assert "beyond the scale" in "".join(root.itertext())
 
 
-def test_hovering_tells_the_numbers() -> None:
+def test_hovering_shows_the_numbers() -> None:
     """Where bars are narrow, it is the only way to read one."""
     title = bars(drawn([load(7, replicas=12, leaders=4, fair=13)]))[0].find(f"{SVG}title")
     assert title is not None

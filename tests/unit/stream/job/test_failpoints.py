@@ -21,7 +21,7 @@ for batch in range(5):
 
 
 def lines_until_death(failpoint: str) -> tuple[list[str], int]:
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, "SPU_ASSIGNER_FAILPOINT": failpoint},
         capture_output=True,
@@ -29,7 +29,7 @@ def lines_until_death(failpoint: str) -> tuple[list[str], int]:
         check=False,
         start_new_session=True,  # it kills its process group
     )
-    return told.stdout.splitlines(), told.returncode
+    return result.stdout.splitlines(), result.returncode
 
 
 def test_without_the_variable_nothing_is_armed() -> None:

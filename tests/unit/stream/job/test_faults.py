@@ -20,7 +20,7 @@ Traceback (most recent call last):
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "told"),
+    ("line", "kind", "reported"),
     [
         (
             "spu_assigner.stream.shard.state_log.ShardDamagedError: segment 3 is gone",
@@ -40,16 +40,16 @@ Traceback (most recent call last):
         ),
     ],
 )
-def test_what_a_worker_raised_is_told_by_its_last_line(
-    line: str, kind: type[AssignerError], told: str
+def test_what_a_worker_raised_is_reported_by_its_last_line(
+    line: str, kind: type[AssignerError], reported: str
 ) -> None:
     """Spark has it as text only, with the whole way it took."""
     error = named(RuntimeError(_FROM_A_WORKER.format(line)), checkpoint="/c")
     assert type(error) is kind
-    assert told in str(error)
+    assert reported in str(error)
 
 
-def test_what_the_sink_raised_is_told_as_itself() -> None:
+def test_what_the_sink_raised_is_reported_as_itself() -> None:
     """It knows more than what Spark makes of it."""
     failure = FencedError("shut out")
     assert named(RuntimeError("text"), checkpoint="/c", failure=failure) is failure
@@ -66,17 +66,17 @@ def test_a_gap_in_the_input_goes_before_what_follows_from_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("/c/metadata (Permission denied)", "run the job as the user that owns it"),
         ("No space left on device", "make room and start the job again"),
     ],
 )
-def test_no_rights_and_no_room_are_no_damage(text: str, told: str) -> None:
+def test_no_rights_and_no_room_are_no_damage(text: str, reported: str) -> None:
     """Nothing is to be brought back."""
     error = named(OSError(text), checkpoint="/c")
     assert type(error) is CheckpointError
-    assert told in str(error)
+    assert reported in str(error)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_no_rights_and_no_room_are_no_damage(text: str, told: str) -> None:
         ("", "org.apache.spark.sql.execution.streaming.runtime.StreamExecution.runStream", False),
     ],
 )
-def test_damage_is_told_by_sparks_class_of_error_or_by_who_raised_it(
+def test_damage_is_recognised_by_sparks_class_of_error_or_by_who_raised_it(
     condition: str, source: str, is_damage: bool
 ) -> None:
     """Not by sentences: these change from release to release."""
@@ -116,7 +116,7 @@ def test_what_another_process_wrote_is_found_by_sparks_class_of_error(
     assert cause.is_by_others is is_by_others
 
 
-def test_what_nobody_knows_is_told_in_its_own_words() -> None:
+def test_an_unknown_error_is_reported_in_its_own_words() -> None:
     """The line that says most, and no stack trace."""
     error = named(ValueError("first\nsecond"), checkpoint="/c")
     assert type(error) is JobError

@@ -34,7 +34,7 @@ SENT = CommitMarker(
 
 
 def test_the_next_batch_is_to_be_sent_and_the_same_one_is_not() -> None:
-    """Also by another release: where it gives the same bytes there is nothing to tell."""
+    """Also by another release: where it gives the same bytes there is nothing to report."""
     assert not is_sent(replace(SENT, batch=8, digest="cd" * 32), SENT, topic="t")
     assert is_sent(replace(SENT, release="0.9.0"), SENT, topic="t")
 
@@ -47,14 +47,16 @@ def test_without_a_marker_only_the_first_batch_is_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "told"),
+    ("batch", "message"),
     [(6, "an older copy of the checkpoint is in use"), (9, "markers are missing")],
 )
-def test_a_gap_to_either_side_is_told_with_its_cause_and_ways_out(batch: int, told: str) -> None:
+def test_a_gap_to_either_side_is_reported_with_its_cause_and_ways_out(
+    batch: int, message: str
+) -> None:
     """Behind: the checkpoint is old. Ahead: it is Kafka that was set back."""
     with pytest.raises(MarkerGapError) as refused:
         is_sent(replace(SENT, batch=batch), SENT, topic="t")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "expected 7 or 8" in str(refused.value)
     assert "spu-assigner recover" in str(refused.value)
 
@@ -69,7 +71,7 @@ def test_another_checkpoint_is_refused(checkpoint_id: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "repeated", "told"),
+    ("sent", "repeated", "message"),
     [
         (
             replace(SENT, release="0.2.9"),
@@ -87,13 +89,13 @@ def test_another_checkpoint_is_refused(checkpoint_id: str | None) -> None:
         (SENT, SENT, "release 0.4.0 gave other bytes for the same messages"),
     ],
 )
-def test_other_bytes_for_the_same_batch_are_told_with_what_differs(
-    sent: CommitMarker, repeated: CommitMarker, told: str
+def test_other_bytes_for_the_same_batch_are_reported_with_what_differs(
+    sent: CommitMarker, repeated: CommitMarker, message: str
 ) -> None:
-    """The markers tell which of release, setting, input or state it was."""
+    """The markers show which of release, setting, input or state it was."""
     with pytest.raises(DigestMismatchError) as refused:
         is_sent(replace(repeated, digest="cd" * 32), sent, topic="t")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "batch 7 was sent with 3 messages" in str(refused.value)
 
 

@@ -107,7 +107,7 @@ def test_a_jar_with_another_hash_is_refused_and_not_kept(environ: dict[str, str]
     assert list(Path(environ["SPU_ASSIGNER_CACHE"]).rglob("*.jar")) == []
 
 
-def test_a_jar_damaged_in_the_cache_is_fetched_anew(environ: dict[str, str]) -> None:
+def test_a_jar_damaged_in_the_cache_is_fetched_again(environ: dict[str, str]) -> None:
     """Disks fail, and a cache is touched by many; the same size must not hide it."""
     (path,) = _ensure(environ, [_jar()])
     path.write_bytes(_CONTENT[::-1])

@@ -70,7 +70,7 @@ def test_java_25_is_taken_from_25_0_3_on(version: str, is_taken: bool, tmp_path:
             ensure_java(environ, search=(), package=tmp_path / "no-package")
 
 
-def test_a_shim_on_the_path_tells_the_home_of_its_java(tmp_path: Path) -> None:
+def test_a_shim_on_the_path_gives_the_home_of_its_java(tmp_path: Path) -> None:
     """Spark needs a home, and a shim's folder is none."""
     real = _home(tmp_path / "real", "17.0.2")
     shims = _home(tmp_path / "shims", None, says=f"echo '    java.home = {real}' >&2")
@@ -123,9 +123,9 @@ def test_the_package_s_java_is_given_no_jar_twice(tmp_path: Path) -> None:
     for name in ("a.jar", "b.jar", "c.txt"):
         (jars / name).write_bytes(b"")
     given = ["-cp", f"x:/no where:{jars}/b.jar:{jars}/*", "Main", "-Dx=*", f"{jars}/*"]
-    told = subprocess.run([found.executable, *given], capture_output=True, text=True, check=True)
+    result = subprocess.run([found.executable, *given], capture_output=True, text=True, check=True)
     path = f"x:/no where:{jars}/b.jar:{jars}/a.jar"
-    assert told.stdout == f"<-cp><{path}><Main><-Dx=*><{jars}/*>"
+    assert result.stdout == f"<-cp><{path}><Main><-Dx=*><{jars}/*>"
 
 
 def test_the_package_is_pinned_and_locked_by_hash() -> None:

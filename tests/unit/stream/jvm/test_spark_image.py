@@ -59,13 +59,13 @@ def test_it_is_of_the_jars_as_they_are(
     assert len(set(folders)) == 3
 
 
-def test_what_cannot_be_made_is_told_and_done_without(
+def test_what_cannot_be_made_is_reported_and_done_without(
     java: Java, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    spark_image.ensure_spark_image(java, JARS, environ, told.append)
-    assert told[-1] == (
+    spark_image.ensure_spark_image(java, JARS, environ, reported.append)
+    assert reported[-1] == (
         "Spark starts without an archive of its classes: the run that makes it ended with status 1"
     )
     assert lookup.jvm_options(java, JARS, environ) == []
@@ -78,9 +78,9 @@ def test_a_java_without_an_archive_of_its_own_classes_is_named_at_once(
     """A jlinked Java has none; the run would take half a minute, and end with nothing."""
     java.executable.unlink()
     java.executable.symlink_to("/bin/false")
-    told: list[str] = []
-    spark_image.ensure_spark_image(java, JARS, environ, told.append)
-    assert told == [
+    reported: list[str] = []
+    spark_image.ensure_spark_image(java, JARS, environ, reported.append)
+    assert reported == [
         "Spark starts without an archive of its classes: this Java has no archive of its own "
         f"classes, on which others are built; `{java.executable} -Xshare:dump` makes it"
     ]

@@ -22,13 +22,13 @@ def test_java_reads_every_certificate_of_the_machine(tmp_path: Path) -> None:
     store = tmp_path / "trust.p12"
     store.write_bytes(trust_store(bundle))
     command = [keytool, "-list", "-keystore", store, "-storepass", PASSWORD]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     authorities = bundle.read_bytes().count(b"-----BEGIN CERTIFICATE-----")
-    assert told.count("trustedCertEntry") == authorities > 0
+    assert output.count("trustedCertEntry") == authorities > 0
 
 
 def test_the_file_the_user_names_comes_first(tmp_path: Path) -> None:
-    """SSL_CERT_FILE is how a company's own authority is told to most programs."""
+    """SSL_CERT_FILE is how a company's own authority is given to most programs."""
     named = tmp_path / "company.pem"
     named.touch()
     assert machine_bundle({"SSL_CERT_FILE": str(named)}) == named

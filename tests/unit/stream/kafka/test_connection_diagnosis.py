@@ -35,7 +35,7 @@ def test_a_command_that_works_on_a_target_says_what_it_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A wrong address cost ten seconds in which nothing was said. Once is enough."""
-    monkeypatch.setattr(connection_diagnosis, "TOLD_SECONDS", 0.1)
+    monkeypatch.setattr(connection_diagnosis, "REPORT_SECONDS", 0.1)
     monkeypatch.setattr(connection_diagnosis, "WAIT_LIMITS", SOON)
     done = CliRunner().invoke(cli, ["drain", "1", "--cluster", "c1", "-b", CLOSED])
     waits, why = done.stderr.splitlines()

@@ -10,7 +10,7 @@ from spu_assigner.stream.kafka.retry import ask_leaders
 
 
 class Forgetful:
-    """A client that refuses a partition by memory, as librdkafka does, until it has looked anew."""
+    """A client that refuses a partition by memory, as librdkafka does, until it looks again."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -32,7 +32,7 @@ class Forgetful:
 
 
 @pytest.mark.parametrize("looks_needed", [1, 3])
-def test_leaders_are_looked_for_anew_before_they_are_asked_again(looks_needed: int) -> None:
+def test_leaders_are_requested_again_before_they_are_asked_again(looks_needed: int) -> None:
     client = Forgetful(KafkaError._UNKNOWN_PARTITION)
     client.looks_needed = looks_needed
     assert ask_leaders(client, client.ends, seconds=30.0) == (3, 7)

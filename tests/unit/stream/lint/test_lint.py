@@ -62,7 +62,7 @@ def found(report: LintReport) -> list[tuple[int, str, str]]:
     return [(each.line, each.rule.code, each.field) for each in report.findings]
 
 
-def told(*events: Event | dict[str, Any] | str, whole: bool | None = None) -> list[Any]:
+def reported(*events: Event | dict[str, Any] | str, whole: bool | None = None) -> list[Any]:
     return found(linted(*events, whole=whole))
 
 
@@ -158,7 +158,7 @@ def test_every_wrong_label_and_number_is_reported() -> None:
         .strip()
         .replace('"capacity":null', '"capacity":1e999,"labels":{"a":1,"b":"c","a.d":2}')
     )
-    assert told(line) == [
+    assert reported(line) == [
         (1, "E108", "capacity"),
         (1, "E108", "labels.a"),
         (1, "E108", "labels.a.d"),
@@ -251,11 +251,11 @@ def test_nothing_is_said_of_what_a_file_cannot_know() -> None:
         events.create("x", 0),
         events.leave(-1),
     ]
-    assert told(*GROWS, whole=False) == [(4, "E201", "partitions")]
+    assert reported(*GROWS, whole=False) == [(4, "E201", "partitions")]
     report = linted(*lines)
     assert found(report) == [(6, "E201", "partitions"), (7, "E206", "spu_id")]
     assert report.unchecked == ["c1"]
-    assert {line for line, _, _ in told(*lines, whole=True)} == {1, 2, 3, 4, 5, 6, 7}
+    assert {line for line, _, _ in reported(*lines, whole=True)} == {1, 2, 3, 4, 5, 6, 7}
 
 
 # Each kind of fault.
@@ -488,7 +488,7 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
 def test_exactly_these_faults_are_found(case: str) -> None:
     """By line, code and field."""
     lines, expected = CASES[case]
-    assert told(*lines) == expected
+    assert reported(*lines) == expected
 
 
 # Files of replica lists.
@@ -588,7 +588,7 @@ def test_faults_are_lines_for_people_and_set_the_status(tmp_path: Path) -> None:
 
 
 def test_a_clean_file_is_status_0_and_says_what_was_seen() -> None:
-    """Silence would not tell a clean file from one that was not read."""
+    """Silence would not distinguish a clean file from one that was not read."""
     result = call("-", given=text_of(*Events().joins(0, 1)).encode())
     assert (result.exit_code, result.stdout) == (0, "nothing found: 2 events, 1 file\n")
 

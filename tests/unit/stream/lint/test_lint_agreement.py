@@ -161,15 +161,19 @@ def test_errors_are_exactly_the_lines_that_the_core_does_not_do(seed: int) -> No
     lines, policy = lines_of(seed), life_of(seed).default_policy
     undone = refused(lines, policy)
     expected = {number: why for number, why in undone.items() if why != "copy"}
-    told: dict[int, set[str]] = {}
+    reported: dict[int, set[str]] = {}
     for finding in linted(lines, policy):
-        told.setdefault(finding.line, set()).add(finding.rule.name)
-    assert told.keys() == expected.keys()
+        reported.setdefault(finding.line, set()).add(finding.rule.name)
+    assert reported.keys() == expected.keys()
     for number, outcome in expected.items():
         if outcome == "dead letter":
-            assert told[number] <= UNREADABLE, (number, told[number])
+            assert reported[number] <= UNREADABLE, (number, reported[number])
         else:
-            assert told[number] & {name_of(outcome), *CLOSER}, (number, outcome, told[number])
+            assert reported[number] & {name_of(outcome), *CLOSER}, (
+                number,
+                outcome,
+                reported[number],
+            )
 
 
 @settings(max_examples=300, deadline=None)

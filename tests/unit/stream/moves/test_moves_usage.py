@@ -8,7 +8,7 @@ from spu_assigner.stream.cli import cli
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--cluster", "c1", "--throttle", "50MB/s"], "need --moves"),
         (["--cluster", "c1", "--no-elect"], "need --moves"),
@@ -24,8 +24,8 @@ from spu_assigner.stream.cli import cli
         (["--cancel", "--desired", "f"], "--cancel cannot be given with desired topics; leave it"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: list[str], told: str) -> None:
+def test_options_that_make_no_sense_are_refused(options: list[str], message: str) -> None:
     """Before Kafka is asked anything; status 2, as all wrong usage."""
     done = CliRunner().invoke(cli, ["apply", *options])
     assert done.exit_code == 2, done.output
-    assert told in done.output
+    assert message in done.output

@@ -70,7 +70,7 @@ def test_what_a_dead_broker_owes_is_kept_and_not_set_again() -> None:
 def test_what_a_dead_broker_owes_is_forgotten_on_demand(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One that never comes back would be in the way of every status 0. What it has is told."""
+    """A broker that never returns would prevent every status 0. What it still has is reported."""
     kafka = Brokers(dead={3, 4})
     other = replace(OWED[0], broker=4)
     assert throttle(kafka, 3).remove((*OWED, other)) == (

@@ -456,8 +456,8 @@ def test_a_list_that_was_adopted_shorter_than_others_waits_for_nothing(tmp_path:
     """It is to have the length that it has; one that lost a replica waits as always."""
     events = Events()
     adopted = TopicAdopted(event_id="a", cluster_id="c1", topic="t", replicas=((1, 2, 3), (2,)))
-    told = [*events.joins(1, 2, 3), adopted]
-    assert simulated(tmp_path / "maps", told) == {"t": [[1, 2, 3], [2]]}
+    adopting = [*events.joins(1, 2, 3), adopted]
+    assert simulated(tmp_path / "maps", adopting) == {"t": [[1, 2, 3], [2]]}
     with (tmp_path / "maps").open("rb") as source:
         wanted = maps_of_file(source, tmp_path / "maps", "c1", lambda _: True).topics["t"]
     assert (wanted.lengths, wanted.short) == ((3, 1), frozenset())

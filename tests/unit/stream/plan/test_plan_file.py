@@ -84,7 +84,7 @@ def test_topics_are_chosen_by_globs() -> None:
 
 
 def test_a_list_that_lost_its_replica_is_short_though_all_are() -> None:
-    """The lines do not tell how many were asked for; the status says that it waits."""
+    """The lines do not say how many were requested; the status says that it waits."""
     leave = {"event_id": "l", "cluster_id": "c1", "spu_id": 1, "mode": "decommission"}
     create = {**EVENTS[3], "event_id": "e2", "topic": "pair", "replication_factor": 2}
     refused = {**create, "event_id": "e3"}

@@ -92,10 +92,10 @@ def test_what_is_checked_is_the_state_itself(lived: tuple[Clusters, PublishedSta
 
 
 @pytest.mark.parametrize("key", [b"", b"nobody", b"\xff/spu/1", b"/spu/1"])
-def test_a_key_that_is_not_the_jobs_is_told(key: bytes) -> None:
+def test_a_key_that_is_not_the_jobs_is_reported(key: bytes) -> None:
     """Somebody else writes there; what he has overwritten is not known."""
-    told = r"p\.assigner-state has under key .* \(partition 3, offset 7\) a key that is none"
-    with pytest.raises(DamagedOutputError, match=told):
+    reported = r"p\.assigner-state has under key .* \(partition 3, offset 7\) a key that is none"
+    with pytest.raises(DamagedOutputError, match=reported):
         PublishedState("p.").take("assigner-state", key, b"x", place=(3, 7))
 
 

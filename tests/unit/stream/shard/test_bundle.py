@@ -82,7 +82,7 @@ def test_the_digest_is_the_same_wherever_bundles_end(monkeypatch: pytest.MonkeyP
     assert digest(after) == digest(before)
 
 
-def test_the_digest_tells_order_and_time_apart() -> None:
+def test_the_digest_distinguishes_order_and_time() -> None:
     """Whatever a reader can see of a batch is in its digest."""
     one, two = Message(0, b"e", b"k", b"v", 1), Message(0, b"f", b"k", b"w", 1)
     digests = {
@@ -100,7 +100,7 @@ def test_a_bundle_of_another_format_is_refused() -> None:
 
 
 def test_ranges_of_shards_add_up() -> None:
-    """Two shards read the same partition; the marker tells of the partition."""
+    """Two shards read the same partition; the marker names the partition."""
     spus = SourceRange(source=InputSource.SPU_EVENTS, partition=0, first=0, last=0, count=1)
     ranges = [read(1, 5, 9, 3), read(0, 2, 2, 1), read(1, 4, 8, 2), spus]
     assert merged_ranges(ranges) == [spus, read(0, 2, 2, 1), read(1, 4, 9, 5)]

@@ -51,7 +51,7 @@ def test_a_trusted_copy_costs_two_calls_a_batch() -> None:
     assert (store.calls, shard.copy.clears) == (2, 1)
 
 
-def test_another_attempt_with_the_same_content_is_told_apart() -> None:
+def test_another_attempt_with_the_same_content_is_distinguished() -> None:
     """Tokens are random: equal batches of different attempts are different batches."""
     store = DictStore()
     shard, other = Shard(DictCopy()), Shard(DictCopy())

@@ -41,7 +41,7 @@ def pages() -> FlaskClient:
     return client(story())
 
 
-def test_the_list_tells_what_each_cluster_has(pages: FlaskClient) -> None:
+def test_the_list_shows_what_each_cluster_has(pages: FlaskClient) -> None:
     """One look says whether a cluster needs attention."""
     page = read(pages, "/")
     assert "prod-eu 16 online 1 saturated 2 offline 16 3 19 191 573 of 1,092 1" in page.text
@@ -86,7 +86,7 @@ def test_a_cordoned_spu_is_marked_in_ring_table_and_answers() -> None:
 
 
 def test_a_demoted_spu_is_marked_and_stays_in_the_ring() -> None:
-    """It takes replicas; that it leads nothing is told beside."""
+    """It takes replicas; that it leads nothing is shown beside."""
     events = Events()
     page = read(client([[*events.joins(0, 1), events.demote(1)]]), "/clusters/c1")
     marked = [each for tag, each in page.tags if tag == "g" and each.get("data-spu") == "1"]
