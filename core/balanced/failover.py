@@ -6,8 +6,8 @@ from typing import Final
 
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.takeovers import COUNTS_MAX
 
-COUNTS_MAX: Final = 2**18  # racks times SPUs, for each of which there is a number
 # Without racks only SPUs fail. Each of more is followed by many others in any case, and the time of
 # a create would double.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
@@ -30,5 +30,4 @@ def order_followers(state: ClusterState, matrix: IdMatrix, *, ignore_rack: bool)
     Counted over all topics, from each rack and, in a small cluster, from each SPU.
     """
     if is_ordered(state, matrix.shape[1], ignore_rack=ignore_rack):
-        is_even = state.ring.layout().capacity is not None
-        state.takeovers().order(matrix, None if is_even else state.spus)
+        state.takeovers().order(matrix, by_capacity=state.ring.layout().capacity is None)

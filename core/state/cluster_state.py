@@ -42,7 +42,7 @@ from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.memory import Memory
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
-from spu_assigner.core.state.takeovers import Takeovers
+from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
 from spu_assigner.core.state.topic import PackedLists, Topic, new_topic
 
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
@@ -120,9 +120,9 @@ class ClusterState:
         An SPU without a rack fails alone: it counts as a rack of its own.
         """
         if self._takeovers is None:
-            racks = ((spu_id, _failing(spu)) for spu_id, spu in self.spus.items())
+            spus = ((spu_id, _failing(spu), spu.capacity) for spu_id, spu in self.spus.items())
             maps = (topic.replicas.lists() for topic in self.topics.values())
-            self._takeovers = Takeovers(racks, maps)
+            self._takeovers = Takeovers(spus, maps)
         return self._takeovers
 
     def chain_index(self, order: Order) -> int:
@@ -273,8 +273,10 @@ class ClusterState:
         before = self.spus.get(SpuId(spu.spu_id))
         if before is not None and before.rack != spu.rack:
             self._takeovers = None
-        elif before is None and self._takeovers is not None:
-            self._takeovers.enter(spu.spu_id, _failing(spu))
+        if self._takeovers is not None:
+            self._takeovers.enter(spu.spu_id, _failing(spu), spu.capacity)
+            if self._takeovers.size > COUNTS_MAX:
+                self._takeovers = None
         if before is not None and before.online:
             self.online_count -= 1
             self.racked_count -= before.rack is not None

@@ -5,32 +5,42 @@ these numbers even: of a list's followers on other racks than the leader's, that
 would take over the least from this leader and from its rack.
 
 The counts are no part of the published state: they are made from the lists that there are when they
-are first asked for, and kept up to date from then on.
+are first asked for, and kept up to date from then on. A map counts when it is ordered, and is taken
+out again if what is counted next is another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from operator import add
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import SpuChanged
-from spu_assigner.core.base.replica_lists import PADDING, IdMatrix, ReplicaLists
+from spu_assigner.core.base.replica_lists import (
+    DENSE_MIN,
+    DENSE_RATIO,
+    PADDING,
+    IdArray,
+    IdMatrix,
+    ReplicaLists,
+)
 from spu_assigner.core.state.ledger import CountArray
 
+COUNTS_MAX: Final = 2**18  # racks times SPUs, for each of which there is a number
 PAIRS_SPUS_MAX: Final = 128  # up to so many SPUs it is counted for each pair of them, too
 PAIR_WEIGHT: Final = 2  # of what is taken over from one SPU, beside what is from its whole rack
 # Lists of a map, its last, that are put in order; in those before, chance evens out most.
 ONE_BY_ONE: Final = 2_048
+NEVER: Final = float("inf")  # what an SPU takes over from its own rack: it is never the least
 
-Counts = dict[int, list[int]]  # of a rack, or a leader: what each SPU takes over from it
+Counts = list[float]  # what each SPU takes over, in the order in which they came
 
 
 class Takeovers:
     """The counts of one cluster. SPUs and racks have numbers, as they came."""
 
     __slots__ = (
+        "_capacities",
         "_from_racks",
         "_from_spus",
         "_newest",
@@ -39,131 +49,143 @@ class Takeovers:
         "_rack_of",
     )
 
-    def __init__(self, racks: Iterable[tuple[int, str]], maps: Iterable[ReplicaLists]) -> None:
-        """Of SPUs with these racks, and of the maps of a cluster."""
+    def __init__(self, spus: Iterable[tuple[int, str, int]], maps: Iterable[ReplicaLists]) -> None:
+        """Of SPUs with these racks and capacities, and of the maps of a cluster."""
         self._rack_numbers: dict[str, int] = {}
         self._number_of: dict[int, int] = {}  # of each SPU, by its id
         self._rack_of: list[int] = []
-        self._from_racks: Counts = {}
-        self._from_spus: Counts | None = {}  # None: there are too many SPUs
-        # The last map that was ordered, and the counts that change with it.
-        self._newest: tuple[IdMatrix, Counts, Counts] | None = None
-        for spu_id, rack in racks:
-            self.enter(spu_id, rack)
+        self._capacities: list[int] = []
+        self._from_racks: list[Counts] = []
+        self._from_spus: list[Counts] | None = []  # weighed; None: there are too many SPUs
+        self._newest: IdMatrix | None = None  # counted as it was ordered, maybe not granted
+        for spu_id, rack, capacity in spus:
+            self.enter(spu_id, rack, capacity)
         for lists in maps:
             self.count(lists)
 
-    def enter(self, spu_id: int, rack: str) -> None:
-        """Enter an SPU that no list holds yet."""
-        self._newest = None
-        self._number_of[spu_id] = len(self._rack_of)
-        self._rack_of.append(self._rack_numbers.setdefault(rack, len(self._rack_numbers)))
-        if len(self._rack_of) > PAIRS_SPUS_MAX:
+    @property
+    def size(self) -> int:
+        """Racks times SPUs."""
+        return len(self._from_racks) * len(self._rack_of)
+
+    def enter(self, spu_id: int, rack: str, capacity: int) -> None:
+        """Enter an SPU that no list holds yet, or another capacity of one that is there."""
+        known = self._number_of.get(spu_id)
+        if known is not None:
+            self._capacities[known] = capacity
+            return
+        number = self._number_of[spu_id] = len(self._rack_of)
+        home = self._rack_numbers.setdefault(rack, len(self._rack_numbers))
+        if home == len(self._from_racks):
+            self._from_racks.append([0] * number)
+        for other, counts in enumerate(self._from_racks):
+            counts.append(NEVER if other == home else 0)
+        self._rack_of.append(home)
+        self._capacities.append(capacity)
+        if number >= PAIRS_SPUS_MAX:
             self._from_spus = None
-        for counts in (self._from_racks, self._from_spus or {}):
-            for own in counts.values():
-                own.append(0)
+        if self._from_spus is not None:
+            for counts in self._from_spus:
+                counts.append(0)
+            self._from_spus.append([0] * (number + 1))
 
     def count(self, lists: ReplicaLists, sign: int = 1) -> None:
         """Count a map, or, with -1, take it out."""
         matrix, newest, self._newest = lists.matrix, self._newest, None
-        if newest is not None and newest[0] is matrix and sign == 1:
-            _, from_racks, of_spus = newest
-            self._from_racks.update(from_racks)
-            if self._from_spus is not None:
-                self._from_spus.update(of_spus)
-            return
+        if newest is not None:
+            if newest is matrix and sign == 1:
+                return
+            self._add(newest, -1)
+        if lists.ragged:  # A short list goes on with its leader, who is no heir of its own.
+            matrix = np.where(matrix == PADDING, matrix[:, :1], matrix)
+        self._add(matrix, sign)
+
+    def order(self, matrix: IdMatrix, *, by_capacity: bool) -> None:
+        """Put the heir right behind the leader of each list of a new map, in its array.
+
+        `by_capacity`: what SPUs take over is weighed by their capacity. Among equals the list stays
+        as it is. Cost: O(cells), of the last `ONE_BY_ONE` lists in plain Python.
+        """
+        if self._newest is not None:
+            self._add(self._newest, -1)
+        begin = max(len(matrix) - ONE_BY_ONE, 0)
+        if begin:
+            self._add_many(matrix[:begin], 1)
+        numbers, rack_of, capacities = self._number_of, self._rack_of, self._capacities
+        from_racks, from_spus = self._from_racks, self._from_spus
+        of_spu: Counts = [0] * len(rack_of)
+        places = range(2, matrix.shape[1])
+        for row, ids in enumerate(matrix[begin:].tolist(), begin):
+            leader, heir = numbers[ids[0]], numbers[ids[1]]
+            of_rack = from_racks[rack_of[leader]]
+            if from_spus is not None:
+                of_spu = from_spus[leader]
+            least, chosen = of_rack[heir] + of_spu[heir], 1
+            if by_capacity:
+                least = (least + 1) / capacities[heir]
+            for place in places:
+                other = numbers[ids[place]]
+                taken = of_rack[other] + of_spu[other]
+                if by_capacity:
+                    taken = (taken + 1) / capacities[other]
+                if taken < least:
+                    least, chosen, heir = taken, place, other
+            if least != NEVER:
+                of_rack[heir] += 1
+                if from_spus is not None:
+                    of_spu[heir] += PAIR_WEIGHT
+                if chosen > 1:
+                    matrix[row, 1], matrix[row, chosen] = ids[chosen], ids[1]
+        self._newest = matrix
+
+    def _add(self, matrix: IdMatrix, sign: int) -> None:
+        """Count lists, all of one length."""
         if matrix.shape[1] == 1:
             return
         if len(matrix) > ONE_BY_ONE:
-            self._count_many(matrix, sign, self._from_racks, self._from_spus)
+            self._add_many(matrix, sign)
             return
         numbers, rack_of, from_spus = self._number_of, self._rack_of, self._from_spus
-        size = len(rack_of)
-        for leader_id, *others in lists.tolist():
+        for leader_id, *others in matrix.tolist():
             leader = numbers[leader_id]
-            rack = rack_of[leader]
+            of_rack = self._from_racks[rack_of[leader]]
             for other in others:
                 heir = numbers[other]
-                if rack_of[heir] != rack:
-                    _own(self._from_racks, rack, size)[heir] += sign
+                if of_rack[heir] != NEVER:
+                    of_rack[heir] += sign
                     if from_spus is not None:
-                        _own(from_spus, leader, size)[heir] += sign
+                        from_spus[leader][heir] += sign * PAIR_WEIGHT
                     break
 
-    def order(self, matrix: IdMatrix, spus: Mapping[SpuId, SpuChanged] | None) -> None:
-        """Put the heir right behind the leader of each list of a new map, in its array.
+    def _add_many(self, matrix: IdMatrix, sign: int) -> None:
+        """The same, vectorised."""
+        racks, size = np.array(self._rack_of), len(self._rack_of)
+        leaders, heirs = self._numbers(matrix[:, 0]), self._numbers(matrix[:, 1])
+        homes = racks[leaders]
+        without = np.flatnonzero(racks[heirs] == homes)
+        for place in range(2, matrix.shape[1]):
+            if len(without) == 0:
+                break
+            heirs[without] = self._numbers(matrix[without, place])
+            without = without[racks[heirs[without]] == homes[without]]
+        for counts, givers, weight in (
+            (self._from_racks, homes, sign),
+            (self._from_spus, leaders, sign * PAIR_WEIGHT),
+        ):
+            if counts is not None:
+                keys = givers * size + heirs
+                more = np.bincount(np.delete(keys, without), minlength=len(counts) * size) * weight
+                for own, of_giver in zip(counts, more.reshape(-1, size).tolist(), strict=True):
+                    own[:] = map(add, own, of_giver)
 
-        What SPUs take over is weighed by the capacity of these; None: that is equal. Among equals
-        the list stays as it is. Cost: O(cells), of the last `ONE_BY_ONE` lists in plain Python.
-        """
-        from_racks: Counts = {}  # with what this map adds
-        from_spus: Counts = {}
-        size = len(self._rack_of)
-        begin = max(len(matrix) - ONE_BY_ONE, 0)
-        if begin:
-            from_racks = {number: list(own) for number, own in self._from_racks.items()}
-            from_spus = {number: list(own) for number, own in (self._from_spus or {}).items()}
-            has_pairs = self._from_spus is not None
-            self._count_many(matrix[:begin], 1, from_racks, from_spus if has_pairs else None)
-        numbers, rack_of, pairs = self._number_of, self._rack_of, self._from_spus
-        of_spu = [0] * size
-        for row, (leader_id, *others) in enumerate(matrix[begin:].tolist(), begin):
-            leader = numbers[leader_id]
-            rack = rack_of[leader]
-            of_rack = from_racks.get(rack)
-            if of_rack is None:
-                of_rack = from_racks[rack] = list(_own(self._from_racks, rack, size))
-            if pairs is not None:
-                if leader not in from_spus:
-                    from_spus[leader] = list(_own(pairs, leader, size))
-                of_spu = from_spus[leader]
-            least, chosen, heir = float("inf"), 0, 0
-            for place, other in enumerate(others):
-                number = numbers[other]
-                if rack_of[number] != rack:
-                    taken: float = of_rack[number] + PAIR_WEIGHT * of_spu[number]
-                    if spus is not None:
-                        taken = (taken + 1) / spus[SpuId(other)].capacity
-                    if taken < least:
-                        least, chosen, heir = taken, place, number
-            if least < float("inf"):
-                of_rack[heir] += 1
-                if pairs is not None:
-                    of_spu[heir] += 1
-                if chosen:
-                    matrix[row, 1], matrix[row, 1 + chosen] = others[chosen], others[0]
-        self._newest = matrix, from_racks, from_spus
-
-    def _count_many(
-        self, matrix: IdMatrix, sign: int, from_racks: Counts, from_spus: Counts | None
-    ) -> None:
-        size, racks = len(self._rack_of), np.array(self._rack_of)
-        numbers = self._numbers(matrix)
-        home, others = racks[numbers[:, 0]], numbers[:, 1:]
-        is_heir = (racks[others] != home[:, np.newaxis]) & (matrix[:, 1:] != PADDING)
-        first, has_heir = is_heir.argmax(axis=1), is_heir.any(axis=1)
-        heirs = others[np.arange(len(matrix)), first]
-        for counts, givers in ((from_racks, home), (from_spus, numbers[:, 0])):
-            if counts is None:
-                continue
-            keys = (givers * size + heirs)[has_heir]
-            rows = int(keys.max(initial=0)) // size + 1
-            more = np.bincount(keys, minlength=rows * size).reshape(rows, size)
-            for giver in np.flatnonzero(more.any(axis=1)).tolist():
-                total = np.array(_own(counts, giver, size)) + sign * more[giver]
-                counts[giver] = total.tolist()
-
-    def _numbers(self, matrix: IdMatrix) -> CountArray:
-        """The numbers of SPUs; of padding any."""
-        ids = np.array(list(self._number_of))
-        order = np.argsort(ids)
-        return np.asarray(order[np.searchsorted(ids[order], matrix)])
-
-
-def _own(counts: Counts, number: int, size: int) -> list[int]:
-    """The counts of one rack or leader."""
-    own = counts.get(number)
-    if own is None:
-        own = counts[number] = [0] * size
-    return own
+    def _numbers(self, ids: IdArray) -> CountArray:
+        """The numbers of SPUs."""
+        known = np.array(list(self._number_of))
+        numbers = np.arange(len(known))
+        largest = int(known.max())
+        if largest < DENSE_RATIO * len(ids) + DENSE_MIN:
+            by_id = np.empty(largest + 1, dtype=np.int64)
+            by_id[known] = numbers
+            return np.asarray(by_id[ids])
+        order = np.argsort(known)
+        return np.asarray(order[np.searchsorted(known[order], ids)])

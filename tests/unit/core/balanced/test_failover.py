@@ -10,7 +10,7 @@ from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap, plain_records
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.state import takeovers
+from spu_assigner.core.state import cluster_state, takeovers
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.takeovers import Takeovers
 from support.events.builders import Events
@@ -71,9 +71,9 @@ def counts_of(counted: Takeovers) -> tuple[dict, ...]:
     return tuple(
         {
             (known[giver], id_of[heir]): count
-            for giver, own in (counts or {}).items()
+            for giver, own in enumerate(counts or ())
             for heir, count in enumerate(own)
-            if count
+            if count not in (0, takeovers.NEVER)
         }
         for counts, known in ((counted._from_racks, names), (counted._from_spus, id_of))
     )
@@ -103,10 +103,22 @@ def test_the_counts_are_those_of_the_lists_that_there_are(
 
 
 def test_a_map_that_was_ordered_and_not_granted_does_not_count() -> None:
-    counted = Takeovers([(0, "a"), (1, "b"), (2, "c")], [])
+    counted = Takeovers([(0, "a", 9), (1, "b", 9), (2, "c", 9)], [])
     lists = ReplicaLists.of_lists([[0, 1, 2], [0, 1, 2]])
-    counted.order(lists.matrix, None)
+    counted.order(lists.matrix, by_capacity=False)
     assert lists.tolist() == [[0, 1, 2], [0, 2, 1]]
     other = ReplicaLists.of_lists([[0, 1, 2]])
     counted.count(other)
     assert counts_of(counted)[0] == {("a", 1): 1}
+
+
+def test_counts_for_too_many_racks_and_spus_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the memory that they take has a limit, also where a cluster grows later."""
+    cluster = Cluster("------")
+    cluster.create("t", 4)
+    monkeypatch.setattr(cluster_state, "COUNTS_MAX", 48)
+    assert cluster.state._takeovers is not None
+    for spu_id in (6, 7):
+        joined = cluster.build.join(spu_id, rack="d", capacity=10**6)
+        step(cluster.state, joined, default_policy=Policy.BALANCED)
+    assert cluster.state._takeovers is None
