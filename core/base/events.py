@@ -197,12 +197,13 @@ class TopicAdopted(BaseTopicEvent):
     """A topic is in Kafka already, as it is; nothing moves because of it.
 
     Each list keeps the length that it has. The event describes the topic whole: a known topic takes
-    its lists and `pinned`, and keeps its policy if the event names none.
+    its lists and `pinned`, and keeps its policy and its demand if the event names none.
     """
 
     replicas: tuple[tuple[int, ...], ...]  # SPU ids of each partition, leader first; any lengths
     policy: Policy | None = None  # that it grows by; None: the job's default
     pinned: bool = False  # a rebalance leaves it where it is
+    demand: Mapping[str, int] | None = None  # as in `TopicCreate`; its `leader_demand` stays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """What is said of topics as they are: nothing moves. `TopicAdopted`, and at the end
 `TopicDemand` and `TopicConstraints`.
 
-The lists are facts: they may differ in length, exceed a capacity, and name SPUs that are offline.
+The lists are facts: they may differ in length, exceed a capacity, and name SPUs that are offline;
+so is what their replicas need of resources.
 Each keeps its length: repair fills a list up to what it was adopted with, no further. The topic's
 replication factor, by which it grows, is the length of its longest list.
 """
@@ -68,8 +69,12 @@ def adopt(
     policy = event.policy or (default_policy if topic is None else topic.policy)
     rows = [list(row) for row in event.replicas]
     adopted = status(state, event.topic, Status.ADOPTED, event.event_id)
+    need = _need_after(topic, event)
     if topic is not None and _is_so(topic, policy, event.pinned, rows):
-        return [adopted]
+        if need == topic.need:
+            return [adopted]
+        changed = _redescribed(state, topic, event, Mode.ADOPTED)
+        return [replace(changed, need=need, reason=_reason(state)), adopted]
     replicas = ReplicaLists.of_lists(rows)
     cores = _cores(state, topic, rows) if policy is Policy.REDPANDA else None
     lengths = _uneven_lengths(rows)
@@ -91,14 +96,10 @@ def adopt(
         replication_factor=max(map(len, rows)),
         ignore_rack=ignore_rack,
         own_events=own_events_after(topic, event.event_id),
-        reason=Reason(
-            mode=Mode.ADOPTED,
-            ring_size=state.ring.size,
-            ring_fingerprint=state.ring.fingerprint(Order.ID),
-        ),
+        reason=_reason(state),
         pinned=event.pinned,
         wanted_lengths=lengths,
-        need=None if topic is None else topic.need,
+        need=need,
         constraints=None if topic is None else topic.constraints,
     )
     return [
@@ -114,10 +115,27 @@ def _is_so(topic: Topic, policy: Policy, pinned: bool, rows: Rows) -> bool:
     return (topic.policy, topic.pinned, topic.replicas.lists().tolist()) == (policy, pinned, rows)
 
 
+def _need_after(topic: Topic | None, event: TopicAdopted) -> Need | None:
+    known = None if topic is None else topic.need
+    if event.demand is None:
+        return known
+    return Need.of(event.demand, None if known is None else dict(known.leader_demand))
+
+
+def _reason(state: ClusterState) -> Reason:
+    return Reason(
+        mode=Mode.ADOPTED,
+        ring_size=state.ring.size,
+        ring_fingerprint=state.ring.fingerprint(Order.ID),
+    )
+
+
 def _refuse(
     state: ClusterState, event: TopicAdopted, reserved_names: frozenset[str]
 ) -> Refusal | None:
     refusal = refuse_name(event.topic, reserved_names, advice="leave it out")
+    if refusal is None:
+        refusal = refuse_need(state, event.demand, None)
     if refusal is not None:
         return refusal
     fault = next(plain_list_faults(event.replicas), None)
@@ -195,7 +213,10 @@ def change_demand(state: ClusterState, event: TopicDemand) -> list[Record]:
 
 
 def _redescribed(
-    state: ClusterState, topic: Topic, event: TopicDemand | TopicConstraints, mode: Mode
+    state: ClusterState,
+    topic: Topic,
+    event: TopicAdopted | TopicDemand | TopicConstraints,
+    mode: Mode,
 ) -> ReplicaMap:
     """The next map of a topic that keeps its lists."""
     ring, chains = state.ring, state.chains

@@ -58,7 +58,7 @@ def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
                 reason=Reason(mode=Mode.ADOPTED | Mode.REPLICATION),
             ) if name in state.topics:
                 changes = count_changes(state.topics[name].replicas.lists(), lists)
-                if min(changes.values(), default=0) < 0:
+                if min(changes.values(), default=0) < 0 or record.need != state.topics[name].need:
                     return True
             case ReplicaMap(reason=Reason(mode=Mode.DEMAND)):
                 return True  # as a rule: what needs less leaves more to others

@@ -92,6 +92,7 @@ _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "ClusterRebalance": 2,
     "SpuJoined": 2,
     "SpuState": 4,
+    "TopicAdopted": 4,
     "TopicCreate": 4,
     "ReplicaMap": 7,
     "WaitingState": 4,
@@ -218,6 +219,8 @@ def _names_resources(message: Message | Event) -> bool:
             return message.need is not None
         case ClusterRebalance():
             return message.max_bytes is not None or message.band_percent is not None
+        case TopicAdopted():
+            return message.demand is not None
         case _:
             return False
 

@@ -268,6 +268,7 @@ def topic_release(**given: Any) -> int:
     help="What it grows by. [default: the job's; of a known topic its own]",
 )
 @click.option("--pinned", is_flag=True, help="Rebalances leave it where it is.")
+@amounts("--demand", "What each replica of a partition needs of a resource.  [default: as known]")
 @_common
 def topic_adopted(policy: str | None, **given: Any) -> int:
     """A topic is in Kafka already, as it is; nothing moves because of it."""

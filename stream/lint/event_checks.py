@@ -239,9 +239,11 @@ class EventLint:
         refusal: Refusal | None = first
         while refusal is not None:
             code = refusal[0]
-            known = () if isinstance(event, TopicAdopted) else FIXES.get(code, ())
-            fixes = [each for each in known if all(hasattr(event, name) for name in each)]
-            if not tried[code] and (refusal is first or fixes or isinstance(event, TopicCreate)):
+            known = FIXES.get(code, ())
+            own = ({n: v for n, v in each.items() if hasattr(event, n)} for each in known)
+            fixes = [each for each in own if each]
+            has_lists = isinstance(event, TopicCreate | TopicAdopted)
+            if not tried[code] and (refusal is first or fixes or has_lists):
                 yield refusal
             if tried[code] == len(fixes):
                 break

@@ -88,7 +88,7 @@ def built(cls: type, number: Any = COUNT, **given: Any) -> st.SearchStrategy[Any
 
 CREATES = built(TopicCreate, INT32, replicas=st.none() | MANUAL, demand=st.none() | AMOUNTS)
 ADOPTED = st.lists(st.lists(LONG, max_size=4).map(tuple), max_size=9).map(tuple)
-ADOPTIONS = built(TopicAdopted, replicas=ADOPTED)
+ADOPTIONS = built(TopicAdopted, replicas=ADOPTED, demand=st.none() | AMOUNTS)
 
 
 def _in_pairs(by_name: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

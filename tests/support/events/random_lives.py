@@ -242,6 +242,7 @@ class _Author:
             replicas=tuple(rows),
             policy=random.choice([None, None, *self.policies, Policy.MANUAL]),
             pinned=random.random() < 0.2,
+            demand=self.amounts(0, 8),
         )
 
     def create(self, common: dict[str, Any]) -> TopicCreate:

@@ -7,6 +7,7 @@ looks at what every placement must respect.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
@@ -113,6 +114,8 @@ class Shadow:
             shapes = [len(row) for row in record.cores.tolist()], [len(row) for row in new]
             _hold(shapes[0] == shapes[1], f"{name}: cores are not parallel to replicas")
         self.maps[name], self.lists[name] = record, new
+        if record.cause == event.event_id and isinstance(event, TopicAdopted):
+            _check_adopted_need(record, known, event.demand)
         if known is not None:
             self._check_movement(record, event, old, new)
 
@@ -304,6 +307,23 @@ class Shadow:
     def leaders(self) -> Counter[int]:
         """How many lists each SPU leads."""
         return Counter(ids[0] for lists in self.lists.values() for ids in lists)
+
+
+def _check_adopted_need(
+    record: ReplicaMap, known: ReplicaMap | None, said: Mapping[str, int] | None
+) -> None:
+    """An adoption says what replicas need, or leaves it; leaders' other amounts stay."""
+    of_all, of_leaders = _amounts(known)
+    now_all, now_leaders = _amounts(record)
+    expected = of_all if said is None else said
+    nonzero = {name: amount for name, amount in expected.items() if amount}
+    _hold({n: a for n, a in now_all.items() if a} == nonzero, f"{record.topic} needs {now_all}")
+    _hold(not now_all or now_leaders == of_leaders, f"leaders of {record.topic}: {now_leaders}")
+
+
+def _amounts(record: ReplicaMap | None) -> tuple[dict[str, int], dict[str, int]]:
+    need = None if record is None else record.need
+    return ({}, {}) if need is None else (dict(need.demand), dict(need.leader_demand))
 
 
 def _check_leads(state: ClusterState, shadow: Shadow) -> None:

@@ -16,7 +16,14 @@ from spu_assigner.core.base.constraints import (
     TaintEffect,
     Toleration,
 )
-from spu_assigner.core.base.events import Event, Policy, SpuJoined, TopicConstraints, TopicCreate
+from spu_assigner.core.base.events import (
+    Event,
+    Policy,
+    SpuJoined,
+    TopicAdopted,
+    TopicConstraints,
+    TopicCreate,
+)
 from spu_assigner.core.base.records import (
     Mode,
     Reason,
@@ -222,6 +229,10 @@ VERSIONS: list[tuple[Any, int]] = [
     (events.create(demand={"disk_bytes": 1}), 4),
     (events.create(demand={"disk_bytes": 1}, policy=Policy.KRAFT, constraints=WHOLE), 5),
     (events.create(constraints=NO_CONSTRAINTS), 5),
+    (events.adopt("t", [0]), 1),
+    (events.adopt("t", [0], policy=Policy.KRAFT), 3),
+    (events.adopt("t", [0], demand={"disk_bytes": 1}), 4),
+    (events.adopt("t", [0], demand={}, policy=Policy.KRAFT), 4),
     (events.constraints("t", WHOLE), 1),
     (SPU, 2),
     (replace(SPU, resources=(("disk_bytes", 1),)), 4),
@@ -243,7 +254,7 @@ VERSIONS: list[tuple[Any, int]] = [
 def test_a_new_version_is_written_only_where_it_is_needed(value: Any, version: int) -> None:
     """Else a batch of the previous release that this one repeats would have other bytes."""
     name = type_name_of(value)
-    if isinstance(value, (TopicCreate, SpuJoined, TopicConstraints)):
+    if isinstance(value, (TopicCreate, TopicAdopted, SpuJoined, TopicConstraints)):
         data = encode_event(value)
         read: Any = decode_event(data, kind="spu" if name == "SpuJoined" else "topic")
     else:

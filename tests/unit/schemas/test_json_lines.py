@@ -21,6 +21,7 @@ from spu_assigner.core.base.events import (
     Policy,
     SpuJoined,
     SpuLeft,
+    TopicAdopted,
     TopicCreate,
     TopicDelete,
     TopicDemand,
@@ -78,6 +79,17 @@ CONTRACT: list[tuple[str, Event]] = [
     (
         '{"type":"topic_grow","event_id":"e5","cluster_id":"c1","topic":"t","partitions":6}',
         TopicGrow(event_id="e5", cluster_id="c1", topic="t", partitions=6),
+    ),
+    (
+        '{"type":"topic_adopted","event_id":"e5","cluster_id":"c1","topic":"t",'
+        '"replicas":[[0,1],[1]],"policy":null,"pinned":false,"demand":{"disk_bytes":12}}',
+        TopicAdopted(
+            event_id="e5",
+            cluster_id="c1",
+            topic="t",
+            replicas=((0, 1), (1,)),
+            demand={"disk_bytes": 12},
+        ),
     ),
     (
         '{"type":"topic_demand","event_id":"e5","cluster_id":"c1","topic":"t",'

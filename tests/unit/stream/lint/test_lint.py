@@ -479,6 +479,20 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
         [E.join(0, taints=(Taint("k", "v", TaintEffect.EVICT),)), BARE_JOIN],
         [(2, "W506", "taints")],
     ),
+    "the demand of an adopted topic, and its lists": (
+        [
+            E.join(0, resources={"disk": 5}),
+            E.adopt("t", [0, 0], [7], demand={"disk": -1}),
+            E.adopt("u", [0], demand={"tape": 1}),
+            E.adopt("v", [0], demand={"disk": 9}),
+        ],
+        [
+            (2, "E305", "replicas[0][1]"),
+            (2, "E307", "replicas[1][0]"),
+            (2, "E215", "demand"),
+            (3, "E413", "demand"),
+        ],
+    ),
     "a file without events": (["", "  "], [(1, "W512", "")]),
     "a file without events, but with a fault": (["nothing"], [(1, "E101", "")]),
 }

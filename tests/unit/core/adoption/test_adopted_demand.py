@@ -1,0 +1,171 @@
+"""What an adopted topic needs of resources: as measured, it counts from then on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import Mode, Record, ReplicaMap, Status, TopicStatus
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.stream.verify.audit import verify
+from support.events.builders import Events
+from support.events.histories import Outgoing, Writer
+from support.model.pictures import picture
+
+DISK = "disk_bytes"
+
+
+@pytest.fixture
+def events() -> Events:
+    return Events()
+
+
+@pytest.fixture
+def assigner(events: Events) -> Assigner:
+    """Three SPUs with 100 bytes each."""
+    assigner = Assigner(Policy.BALANCED)
+    for spu_id in range(3):
+        assigner.apply(events.join(spu_id, resources={DISK: 100}))
+    return assigner
+
+
+def used(assigner: Assigner) -> list[int]:
+    state = assigner.clusters["c1"]
+    return [dict(state.resource_use.of(spu_id)).get(DISK, 0) for spu_id in state.spus]
+
+
+def maps(records: tuple[Record, ...]) -> list[ReplicaMap]:
+    return [record for record in records if isinstance(record, ReplicaMap)]
+
+
+def test_its_replicas_load_the_spus_and_the_next_create_avoids_the_full_one(
+    events: Events, assigner: Assigner
+) -> None:
+    """By slots alone SPU 0 would be as good as the others."""
+    [found] = maps(assigner.apply(events.adopt("t", [0], demand={DISK: 90})))
+    assert found.need is not None
+    assert found.need.demand == ((DISK, 90),)
+    assert used(assigner) == [90, 0, 0]
+    [created] = maps(assigner.apply(events.create("u", 2, 2, demand={DISK: 20})))
+    assert {spu_id for row in created.replicas.tolist() for spu_id in row} == {1, 2}
+
+
+def test_a_fact_may_exceed_what_an_spu_has_and_only_those_that_need_it_avoid_it(
+    events: Events, assigner: Assigner
+) -> None:
+    assigner.apply(events.adopt("t", [0], [0, 1], demand={DISK: 150}))
+    assert used(assigner) == [300, 150, 0]
+    [refused] = assigner.apply(events.create("u", 1, 2, demand={DISK: 1}))
+    assert isinstance(refused, TopicStatus)
+    assert refused.code is Code.INSUFFICIENT_CAPACITY
+    assert "2 have less than 1 of disk_bytes free" in str(refused.message)
+    [plain] = maps(assigner.apply(events.create("v", 1, 3)))
+    assert sorted(plain.replicas.tolist()[0]) == [0, 1, 2]
+
+
+def test_the_same_again_changes_nothing_and_another_amount_is_the_next_revision(
+    events: Events, assigner: Assigner
+) -> None:
+    assigner.apply(events.adopt("t", [0, 1], demand={DISK: 10}))
+    before = picture(assigner.clusters["c1"])
+    for demand in ({DISK: 10}, None):
+        [status] = assigner.apply(events.adopt("t", [0, 1], demand=demand))
+        assert isinstance(status, TopicStatus)
+        assert status.status is Status.ADOPTED
+    assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}
+    [changed] = maps(assigner.apply(events.adopt("t", [0, 1], demand={DISK: 20})))
+    assert changed.reason is not None
+    assert (changed.revision, changed.reason.mode) == (2, Mode.ADOPTED)
+    assert used(assigner) == [20, 20, 0]
+    [empty] = maps(assigner.apply(events.adopt("t", [0, 1], demand={DISK: 0})))
+    assert (empty.revision, empty.need) == (3, None)
+    assert used(assigner) == [0, 0, 0]
+
+
+def test_without_a_demand_what_is_known_stays(events: Events, assigner: Assigner) -> None:
+    """Also where the lists change; and what leaders need stays where the rest is measured."""
+    assigner.apply(events.create("t", 1, 2))
+    measured = events.demand("t", demand={DISK: 10}, leader_demand={DISK: 30})
+    assigner.apply(measured)
+    [moved] = maps(assigner.apply(events.adopt("t", [2, 0])))
+    assert moved.need is not None
+    assert (moved.need.demand, moved.need.leader_demand) == (((DISK, 10),), ((DISK, 30),))
+    assert used(assigner) == [10, 0, 30]
+    assigner.apply(events.adopt("t", [2, 0], demand={DISK: 15}))
+    assert used(assigner) == [15, 0, 30]
+
+
+def test_another_amount_alone_leaves_a_repair_waiting_and_the_length_wanted(
+    events: Events, assigner: Assigner
+) -> None:
+    """The lists were not said to be as they should be: only their size was measured."""
+    assigner.apply(events.adopt("t", [0, 1, 2], demand={DISK: 10}))
+    assigner.apply(events.leave(2, mode=LeaveMode.DECOMMISSION))
+    state = assigner.clusters["c1"]
+    assert "t" in state.waiting
+    lists = state.topics["t"].replicas.lists().tolist()
+    answers = assigner.apply(events.adopt("t", *lists, demand={DISK: 20}))
+    assert [each.status for each in answers if isinstance(each, TopicStatus)] == [Status.ADOPTED]
+    assert "t" in state.waiting
+    repaired = maps(assigner.apply(events.join(3, resources={DISK: 100})))[-1]
+    assert sorted(repaired.replicas.tolist()[0]) == [0, 1, 3]
+
+
+def test_what_needs_less_makes_room_for_what_waits(events: Events, assigner: Assigner) -> None:
+    assigner.apply(events.adopt("t", [0, 1, 2], demand={DISK: 90}))
+    asked = events.create("u", 1, 3, demand={DISK: 50}, on_shortage=OnShortage.WAIT)
+    assert maps(assigner.apply(asked)) == []
+    served = maps(assigner.apply(events.adopt("t", [0, 1, 2], demand={DISK: 50})))
+    assert [each.topic for each in served] == ["t", "u"]
+
+
+BAD: list[tuple[Any, Code, str]] = [
+    ({DISK: -1}, Code.INVALID_DEMAND, "demand.disk_bytes is -1; expected 0 to 9007199254740991"),
+    ({DISK: 2**53}, Code.INVALID_DEMAND, "demand.disk_bytes is 9007199254740992; expected 0 to"),
+    ({f"r{n}": 1 for n in range(9)}, Code.INVALID_DEMAND, "names 9 resources; expected at most 8"),
+    ({"a b": 1}, Code.INVALID_DEMAND, "demand names 'a b'; expected 1 to 64"),
+    ({"tape": 1}, Code.UNKNOWN_RESOURCE, "has the resource 'tape'; it has disk_bytes"),
+]
+
+
+@pytest.mark.parametrize(("demand", "code", "said"), BAD)
+def test_a_demand_that_is_none_is_refused_as_in_a_create(
+    events: Events, assigner: Assigner, demand: Any, code: Code, said: str
+) -> None:
+    """And the topic stays as it was."""
+    assigner.apply(events.adopt("t", [0, 1]))
+    before = picture(assigner.clusters["c1"])
+    [refused] = assigner.apply(events.adopt("t", [1, 0], demand=demand))
+    assert isinstance(refused, TopicStatus)
+    assert (refused.status, refused.code) == (Status.REJECTED, code)
+    assert said in str(refused.message)
+    assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}
+
+
+def test_the_state_is_rebuilt_from_its_map(events: Events, assigner: Assigner) -> None:
+    [found] = maps(assigner.apply(events.adopt("t", [0], [1, 0], demand={DISK: 90})))
+    state, restored = assigner.clusters["c1"], ClusterState("c1")
+    published = decode_record(encode_record(found))
+    assert published == found
+    for value in (published, *state.take_entries()):
+        restored.restore(value)  # type: ignore[arg-type]  # maps and entries that are there
+    assert picture(restored) == picture(state)
+
+
+def test_the_audit_replays_it_to_the_same_bytes(events: Events) -> None:
+    writer = Writer(1, shards=1)
+    for event in (
+        *(events.join(spu_id, resources={DISK: 100}) for spu_id in range(3)),
+        events.adopt("t", [0, 1], demand={DISK: 30}),
+        events.adopt("t", [0, 1], demand={DISK: 50}),
+        events.adopt("t", [0, 2]),
+        events.grow("t", 2),
+    ):
+        writer.send([Outgoing.of_event(event, None)])
+        writer.batch()
+    report = verify(writer.topics.history())
+    assert [report.findings, list(report.unchecked())] == [[], []]
