@@ -323,14 +323,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         order=Order.BALANCED,
         chain=chain_after(ring, Order.BALANCED, index, matrix, departed),
         departed=departed,
-        reason=Reason(
-            mode=Mode.BALANCED,
-            start_index=index,
-            ring_size=ring.size,
-            ring_fingerprint=ring.fingerprint(Order.BALANCED),
-            offline=len(state.spus) - state.online_count,
-            saturated=state.saturated_count,
-        ),
+        reason=_reason(state, Mode.BALANCED, Order.BALANCED, index),
     )
 
 
@@ -356,14 +349,7 @@ def _constrained(
         order=Order.BALANCED,
         chain=chain,
         departed=departed,
-        reason=Reason(
-            mode=Mode.CONSTRAINED,
-            start_index=index,
-            ring_size=ring.size,
-            ring_fingerprint=ring.fingerprint(Order.BALANCED),
-            offline=len(state.spus) - state.online_count,
-            saturated=state.saturated_count,
-        ),
+        reason=_reason(state, Mode.CONSTRAINED, Order.BALANCED, index),
     )
 
 
@@ -391,14 +377,18 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         order=_KRAFT_ORDER,
         chain=chain_after(ring, _KRAFT_ORDER, index, plan.matrix, plan.departed),
         departed=plan.departed,
-        reason=Reason(
-            mode=Mode.STRIPED,
-            start_index=index,
-            ring_size=ring.size,
-            ring_fingerprint=ring.fingerprint(_KRAFT_ORDER),
-            offline=len(state.spus) - state.online_count,
-            saturated=state.saturated_count,
-        ),
+        reason=_reason(state, Mode.STRIPED, _KRAFT_ORDER, index),
+    )
+
+
+def _reason(state: ClusterState, mode: Mode, order: Order, index: int | None) -> Reason:
+    return Reason(
+        mode=mode,
+        start_index=index,
+        ring_size=state.ring.size,
+        ring_fingerprint=state.ring.fingerprint(order),
+        offline=len(state.spus) - state.online_count,
+        saturated=state.saturated_count,
     )
 
 
