@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,22 +13,12 @@ from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.moves.run_record import Seat, SeatTakenError, begun_run
 from spu_assigner.stream.moves.throttle import RATES
 from spu_assigner.stream.plan.target_cluster import Target
-from support.job.operator import Operator
 from support.kafka.moving import Mover, until
 from support.placers.kafka_reassign import run_tool
 
 IN_A_WAVE = [each for each in Failpoint if each.startswith("wave-")]
 BEFORE = [[1, 2], [2, 1], [1, 2], [2, 1]]
 AFTER = [[3, 2], [2, 3], [2, 1], [3, 1]]  # two moves, a new order, a move of both
-
-
-@pytest.fixture
-def mover(operator: Operator, tmp_path: Path) -> Iterator[Mover]:
-    """A test that failed leaves no throttle to the next one."""
-    mover = Mover(operator, tmp_path)
-    yield mover
-    with mover.kafka() as kafka:
-        kafka.change({(broker, name): None for broker in operator.cluster.ids for name in RATES})
 
 
 @pytest.mark.smoke

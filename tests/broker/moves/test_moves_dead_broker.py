@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
 from spu_assigner.stream.moves.reassigning import NOT_ALIVE
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
-from support.job.operator import Operator
 from support.kafka.moving import Mover
 
 THEIRS = "77000000"
@@ -19,14 +17,12 @@ LEAVES = 3  # the broker that dies: the moves take its replicas to broker 2
 
 
 @pytest.fixture
-def mover(operator: Operator, tmp_path: Path) -> Iterator[Mover]:
-    """A test that failed leaves no broker dead and no throttle to the next one."""
-    mover = Mover(operator, tmp_path)
+def mover(mover: Mover) -> Iterator[Mover]:
+    """A test that failed leaves no broker dead either."""
     yield mover
-    if LEAVES not in operator.cluster.running:
-        operator.cluster.start(LEAVES)
-    with mover.kafka() as kafka:
-        kafka.change({(broker, name): None for broker in operator.cluster.ids for name in RATES})
+    cluster = mover.operator.cluster
+    if LEAVES not in cluster.running:
+        cluster.start(LEAVES)
 
 
 def rates(value: str, *brokers: int) -> dict[Place, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,21 +13,12 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
 from spu_assigner.stream.moves.run_record import Seat
-from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES
+from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS
 from support.job.operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import Mover
 from support.kafka.reading import committed
 from support.kafka.secured import allow
-
-
-@pytest.fixture
-def mover(operator: Operator, tmp_path: Path) -> Iterator[Mover]:
-    """A test that failed leaves no throttle to the next one."""
-    mover = Mover(operator, tmp_path)
-    yield mover
-    with mover.kafka() as kafka:
-        kafka.change({(broker, name): None for broker in operator.cluster.ids for name in RATES})
 
 
 def test_no_further_wave_is_begun_when_the_cluster_becomes_unhealthy(mover: Mover) -> None:

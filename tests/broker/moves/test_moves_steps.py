@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.moves import session
-from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES
+from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS
 from spu_assigner.stream.moves.waves import adding, removing
 from support.job.operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
@@ -29,15 +29,6 @@ LISTED = re.compile(
     r"(?: removing: (?P<removing>[\d,]+)\.)?$",
     re.MULTILINE,
 )
-
-
-@pytest.fixture
-def mover(operator: Operator, tmp_path: Path) -> Iterator[Mover]:
-    """A test that failed leaves no throttle to the next one."""
-    mover = Mover(operator, tmp_path)
-    yield mover
-    with mover.kafka() as kafka:
-        kafka.change({(broker, name): None for broker in operator.cluster.ids for name in RATES})
 
 
 def let_go(mover: Mover) -> None:

@@ -305,42 +305,44 @@ class KafkaCluster:
             **(_authorizing(self._users) if self._users else {}),
             **self._settings,
         }
-        options = jvm_options(image)
-        for controller_id, port in voters.items():
-            self._controllers[controller_id] = _Controller(
+
+        def process(
+            role: str, node_id: int, listeners: str, ports: Ports, rack: str | None = None
+        ) -> BrokerProcess:
+            is_broker = role == "broker"
+            return (BrokerProcess if is_broker else _Controller)(
                 java=java,
                 jars=jars,
-                folder=folder / f"controller-{controller_id}",
-                ports=Ports(client=port, controller=port),
-                heap_mb=CONTROLLER_HEAP_MB,
+                folder=folder / f"{role}-{node_id}",
+                ports=ports,
+                heap_mb=HEAP_MB if is_broker else CONTROLLER_HEAP_MB,
                 settings={
-                    "process.roles": "controller",
-                    "node.id": str(controller_id),
-                    "listeners": f"CONTROLLER://{HOST}:{port}",
-                    "advertised.listeners": f"CONTROLLER://{HOST}:{port}",
+                    "process.roles": role,
+                    "node.id": str(node_id),
+                    "listeners": listeners,
+                    "advertised.listeners": listeners,
+                    **({} if rack is None else {"broker.rack": rack}),
                     **common,
                 },
                 jvm_options=options,
+            )
+
+        options = jvm_options(image)
+        for controller_id, port in voters.items():
+            listener = f"CONTROLLER://{HOST}:{port}"
+            self._controllers[controller_id] = process(
+                "controller", controller_id, listener, Ports(client=port, controller=port)
             )
         for (broker_id, rack), port, of_users_port in zip(
             self.racks.items(), ports, of_users, strict=True
         ):
             for_users = f",SASL_PLAINTEXT://{HOST}:{of_users_port}" if self._users else ""
-            self._brokers[broker_id] = BrokerProcess(
-                java=java,
-                jars=jars,
-                folder=folder / f"broker-{broker_id}",
-                ports=Ports(client=port, controller=voters[CONTROLLER_ID]),
-                heap_mb=HEAP_MB,
-                settings={
-                    "process.roles": "broker",
-                    "node.id": str(broker_id),
-                    "listeners": f"PLAINTEXT://{HOST}:{port}{for_users}",
-                    "advertised.listeners": f"PLAINTEXT://{HOST}:{port}{for_users}",
-                    **({} if rack is None else {"broker.rack": rack}),
-                    **common,
-                },
-                jvm_options=options,
+            self._brokers[broker_id] = process(
+                "broker",
+                broker_id,
+                f"PLAINTEXT://{HOST}:{port}{for_users}",
+                Ports(client=port, controller=voters[CONTROLLER_ID]),
+                rack,
             )
         _format(image, self._controllers, self._brokers)
 
