@@ -51,6 +51,7 @@ class UniformRing:
 
     __slots__ = (
         "_counts",
+        "_deal_base",
         "_follow_base",
         "_ids",
         "_is_dense",
@@ -59,8 +60,6 @@ class UniformRing:
         "_levels",
         "_others",
         "_placed",
-        "_rack_keys",
-        "_rack_numbers",
         "_replicas",
         "_version",
     )
@@ -78,12 +77,13 @@ class UniformRing:
         self._follow_base = (_LED_MAX << _FOLLOWER_BITS) + np.arange(len(ids))
         self._is_dense = bool((ids == np.arange(len(ids))).all())
         count = len(layout.starts) - 1
-        self._rack_numbers = np.arange(count)
-        self._rack_keys = layout.racks << _FOLLOWER_BITS
+        # In the key by which followers are dealt: the rack, room for mixed bits, the number.
+        self._deal_base = (layout.racks << _FOLLOWER_BITS) + np.arange(len(ids))
         # The racks of a list's followers, in each turn: those behind its leader's, then the first.
         others = [[*range(home + 1, count), *range(home)] for home in range(count)]
         self._others = np.array(
-            [[each[turn:] + each[:turn] for turn in range(count - 1)] for each in others]
+            [[each[turn:] + each[:turn] for turn in range(count - 1)] for each in others],
+            dtype=np.int16,
         )
 
     @classmethod
@@ -113,27 +113,27 @@ class UniformRing:
 
         begin = start % len(counts)
         # 0: open, -1: gets one for sure
-        above = counts - (levels[0] if layout.is_one else np.array(levels)[layout.racks])
+        is_even = min(levels) == max(levels)
+        above = counts - (levels[0] if is_even else np.array(levels)[layout.racks])
         by_place = layout.turned[begin:]
         keys = self._lead_keys + layout.positions(begin)
         if able < len(counts):
             keys = keys[above <= _ZERO]
         keys.sort()
         keys = keys[:partitions]
-        if sure and keys[0] + _ONE_LED < keys[-1]:
+        if sure and keys.item(0) + _ONE_LED < keys.item(-1):
             by_sure = keys[above[by_place[keys & _NUMBER_MASK]] < _ZERO]
-            if len(by_sure) and by_sure[0] + _ONE_LED < keys[-1]:
+            if len(by_sure) and by_sure.item(0) + _ONE_LED < keys.item(-1):
                 return None  # One that gets one for sure would lead again before the last does.
         keys &= _NUMBER_MASK
         keys.sort()
         leaders = by_place[keys]
-        if not layout.is_one:
-            by_open = np.bincount(layout.racks[leaders[above[leaders] == 0]], minlength=len(levels))
-            left = (np.array(open_counts) - by_open).tolist()
-        elif sure:
-            left = [open_counts[0] - partitions + int(np.count_nonzero(above[leaders]))]
+        left = open_counts  # once those that lead have theirs
+        if layout.is_one:
+            left[0] -= partitions - (int(np.count_nonzero(above[leaders])) if sure else 0)
         else:
-            left = [open_counts[0] - partitions]
+            for spu, is_open in zip(leaders.tolist(), (above[leaders] + 1).tolist(), strict=True):
+                left[layout.rack_of[spu]] -= is_open
         if min(left) < 0:
             return None
 
@@ -146,7 +146,7 @@ class UniformRing:
             rows[:, 1:] = followers.reshape(partitions, self._replicas - 1)
         else:
             followers = self._followers_of_racks(above, start, left)
-            rows[:, 1:] = followers[self._deal(layout.racks[leaders], start % 2**32)]
+            rows[:, 1:] = self._dealt(followers, layout.racks[leaders], start)
         lists = ReplicaLists(rows.astype(np.int32) if self._is_dense else self._ids[rows])
         self._placed = LastPlaced(lists, rows)
         return lists
@@ -154,7 +154,7 @@ class UniformRing:
     def _followers(self, above: CountArray, start: int, count: int) -> CountArray:
         """Who follows, in mixed order: all that get one for sure, then so many others, who leads
         most first, then in mixed order."""
-        keys = self._follow_keys(start)
+        keys = self._follow_keys(self._layout.mixed_keys(start % 2**32))
         keys += above << _SURE_BIT
         chosen = keys[above <= _ZERO]
         chosen.sort()
@@ -166,39 +166,42 @@ class UniformRing:
 
     def _followers_of_racks(self, above: CountArray, start: int, left: list[int]) -> CountArray:
         """The same rack by rack, with so many others of each."""
-        keys = self._follow_keys(start)
-        others = keys[above == _ZERO]
-        others.sort()
-        is_of = self._layout.racks[others & _NUMBER_MASK][:, np.newaxis] == self._rack_numbers
-        others = others[(is_of & (is_of.cumsum(axis=0) <= np.array(left))).any(axis=1)]
-        chosen: CountArray = np.concatenate((others, keys[above < _ZERO]))
-        chosen &= _FOLLOWER_MASK
-        chosen |= self._rack_keys[chosen & _NUMBER_MASK]
-        chosen.sort()
-        chosen &= _NUMBER_MASK
-        return chosen
+        mixed_keys = self._layout.mixed_keys(start % 2**32)
+        count = sum(left)
+        if count:
+            others = self._follow_keys(mixed_keys)[above == _ZERO]
+            others.sort()
+            others &= _NUMBER_MASK
+            rack_of, chosen = self._layout.rack_of, []
+            for spu in others.tolist():
+                if left[rack_of[spu]]:
+                    left[rack_of[spu]] -= 1
+                    chosen.append(spu)
+                    if len(chosen) == count:
+                        break
+            above[chosen] = -1
+        mixed_keys += self._deal_base
+        followers = mixed_keys[above < _ZERO]
+        followers.sort()
+        followers &= _NUMBER_MASK
+        return followers
 
-    def _follow_keys(self, start: int) -> CountArray:
-        """Of each SPU: lists led, most first, then mixed bits, then its number."""
-        keys = self._layout.mixed_keys(start % 2**32)
-        keys += self._follow_base
-        keys -= self._lead_keys << _MIXED_BITS
-        return keys
-
-    def _deal(self, homes: CountArray, seed: int) -> CountArray:
-        """For each follower of each list where among the followers it stands.
+    def _dealt(self, followers: CountArray, homes: CountArray, start: int) -> CountArray:
+        """The followers of each list, who are given rack by rack.
 
         A rack's followers go, one after the other, to the lists that are led elsewhere.
         """
-        lists = np.arange(len(homes))[:, np.newaxis]
-        is_home = homes[:, np.newaxis] == self._rack_numbers
-        led_there = is_home.cumsum(axis=0)
-        followers = len(homes) - led_there[-1]
-        starts = followers.cumsum() - followers
-        next_of = starts + lists - led_there  # right where the list is led elsewhere
-        racks = self._others[homes, (lists[:, 0] + seed) % (len(self._rack_numbers) - 1)]
-        places: CountArray = next_of[lists, racks]
-        return places
+        turns = (np.arange(len(homes)) + start % 2**32) % (self._replicas - 1)
+        racks = self._others[homes, turns]
+        dealt = np.empty_like(followers)
+        dealt[racks.ravel().argsort(kind="stable")] = followers
+        return dealt.reshape(racks.shape)
+
+    def _follow_keys(self, mixed_keys: CountArray) -> CountArray:
+        """Of each SPU: lists led, most first, then mixed bits, then its number."""
+        keys = self._follow_base + mixed_keys
+        keys -= self._lead_keys << _MIXED_BITS
+        return keys
 
     def _catch_up(self, ledger: Ledger) -> None:
         """Count what was placed since the last request: as a rule just that one's lists."""
@@ -217,11 +220,10 @@ class UniformRing:
         else:
             self._counts = ledger.counts(self._ids)
             self._lead_keys = ledger.leaders(self._ids) << NUMBER_BITS
-            self._levels = []
-            for rack in self._rack_numbers:
-                of_rack = self._counts[self._layout.racks == rack]
-                found, sizes = np.unique(of_rack, return_counts=True)
-                self._levels.append(dict(zip(found.tolist(), sizes.tolist(), strict=True)))
+            self._levels = [{} for _ in self._layout.starts[1:]]
+            for rack, count in zip(self._layout.rack_of, self._counts.tolist(), strict=True):
+                levels = self._levels[rack]
+                levels[count] = levels.get(count, 0) + 1
         self._version = ledger.version
 
 

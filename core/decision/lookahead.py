@@ -132,21 +132,21 @@ class BalancedLookahead(_Facts):
         self._uniform = UniformRing.of(loads.ids, layout, replicas)
 
     def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
+        lists = None
         if self._uniform is not None and count * self._replicas <= SMALL_REQUEST_CELLS_MAX:
             lists = self._uniform.lists(state.ledger, partitions=count, start=index)
-            if lists is not None:
-                if self._is_ordered:
-                    order_followers(state, lists.matrix, ignore_rack=self._ignore_rack)
-                return lists, _NOBODY
-        loads = state.ring_loads()
-        matrix = place_balanced(
-            loads.without_racks() if self._ignore_rack else loads,
-            partitions=count,
-            replicas=self._replicas,
-            start=index,
-        )
-        order_followers(state, matrix, ignore_rack=self._ignore_rack)
-        return ReplicaLists(matrix), _NOBODY
+        if lists is None:
+            loads = state.ring_loads()
+            matrix = place_balanced(
+                loads.without_racks() if self._ignore_rack else loads,
+                partitions=count,
+                replicas=self._replicas,
+                start=index,
+            )
+            lists = ReplicaLists(matrix)
+        if self._is_ordered:
+            order_followers(state, lists.matrix, ignore_rack=self._ignore_rack)
+        return lists, _NOBODY
 
 
 def lookahead_of(
