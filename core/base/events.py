@@ -14,11 +14,7 @@ from typing import Any, Final, NewType
 from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
-from spu_assigner.core.base.limits import (
-    EVENT_ID_LENGTH_MAX,
-    is_text,
-    match_legal_name,
-)
+from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_text, match_legal_name
 
 SpuId = NewType("SpuId", int)
 

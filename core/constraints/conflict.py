@@ -60,7 +60,7 @@ def hard_rules(table: RuleTable, of_topics: Sequence[SpuRule]) -> list[HardRule]
     """All hard rules on a list, in the order given."""
     rules = [HardRule(rule.name, rule.excluded) for rule in table.rules]
     rules += [
-        HardRule(f"spread[{at}] {level.label!r} max {level.max}", 0, level=level)
+        HardRule(level.rule_name(at), 0, level=level)
         for at, level in enumerate(table.levels)
         if level.max is not None
     ]

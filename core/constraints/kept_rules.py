@@ -94,4 +94,4 @@ def _broken_by(table: RuleTable, rules: Sequence[SpuRule], places: Sequence[int]
         if level.max is not None:
             counts = Counter(level.groups[place] for place in places)
             if max(counts.values(), default=0) > level.max:
-                yield f"spread[{at}] {level.label!r} max {level.max}"
+                yield level.rule_name(at)

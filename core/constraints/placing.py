@@ -50,7 +50,8 @@ class SpuRoom:
         each = [amounts.get(name, [0, 0]) for name in room.names]
         self._follower = [1, *[follower for follower, _ in each]]
         self._leader = [1, *[leader for _, leader in each]]
-        self.leads_alike = self._follower == self._leader
+        self._lead_more = [a - b for a, b in zip(self._leader, self._follower, strict=True)]
+        self.leads_alike = not any(self._lead_more)
         self._at = room.at
         self._touched: dict[int, tuple[list[float], list[float]]] = {}
         self._places = room.places
@@ -100,9 +101,7 @@ class SpuRoom:
 
     def lead_load(self, place: int) -> float:
         """Likewise with one of its followers leading."""
-        return self._share(
-            place, [a - b for a, b in zip(self._leader, self._follower, strict=True)]
-        )
+        return self._share(place, self._lead_more)
 
     def give(self, place: int, count: int = 1) -> None:
         """Give it followers; fewer than 0: take them away."""
@@ -111,8 +110,7 @@ class SpuRoom:
     def let_lead(self, place: int) -> None:
         """Let one of its followers lead."""
         if not self.leads_alike:
-            more = [a - b for a, b in zip(self._leader, self._follower, strict=True)]
-            self._add(place, more)
+            self._add(place, self._lead_more)
 
     def barred_leaders(self) -> int:
         """The SPUs, a bit for each, that have room for a follower and none for a leader."""

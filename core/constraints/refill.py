@@ -36,9 +36,7 @@ class RuledCandidates:
         self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
         self._state = state
         self._table = rule_table(state, constraints, ignore_rack=ignore_rack)
-        mask = self._table.allowed
-        for rule in topic_rules(state, self._table, constraints):
-            mask &= ~rule.excluded
+        mask = self._table.allowed(topic_rules(state, self._table, constraints))
         self._room = SpuRoom(state, self._table, mask, need)
         for spu_id, change in (changes or {}).items():
             place = self._table.place[spu_id]

@@ -11,13 +11,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from spu_assigner.core.base.constraints import (
-    NO_CONSTRAINTS,
-    Constraints,
-    TaintEffect,
-    untolerated,
-)
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, TaintEffect, untolerated
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import SpuChanged
@@ -45,6 +41,10 @@ class Level:
     size: int  # groups
     max: int | None  # replicas of a list for each group, at most: a hard rule
 
+    def rule_name(self, at: int) -> str:
+        """The name of its hard rule, as the level of `spread` at this index."""
+        return f"spread[{at}] {self.label!r} max {self.max}"
+
 
 @dataclass(frozen=True, slots=True)
 class RuleTable:
@@ -59,7 +59,6 @@ class RuleTable:
     levels: Sequence[Level]
     weights: Sequence[int]  # sums of what is preferred
     ranks: Sequence[int]  # the first selector of `leaders` that holds, or how many there are
-    has_ranks: bool
     is_nested: bool
     # Of each SPU its group at each level, groups of all levels numbered on; and of each group how
     # many replicas of a list it takes.
@@ -70,23 +69,12 @@ class RuleTable:
 
     def with_levels(self, levels: Sequence[Level]) -> RuleTable:
         """The same with other levels."""
-        cells, maxes = _cells_of(levels, len(self.ids))
-        nested = is_nested(levels)
-        is_hard = any(level.max is not None for level in levels)
-        return replace(
-            self,
-            levels=levels,
-            cells=cells,
-            cell_maxes=maxes,
-            is_hard=is_hard,
-            is_nested=nested,
-        )
+        return replace(self, **_facts_of(levels, len(self.ids)))
 
-    @property
-    def allowed(self) -> int:
-        """The open SPUs that no rule excludes."""
+    def allowed(self, of_topics: Iterable[SpuRule]) -> int:
+        """The open SPUs that no rule excludes, nor one of these that name topics."""
         mask = self.open
-        for rule in self.rules:
+        for rule in (*self.rules, *of_topics):
             mask &= ~rule.excluded
         return mask
 
@@ -147,7 +135,6 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
     preferred = [(selector_of(each.select), each.weight) for each in constraints.prefer]
     leading = [selector_of(text) for text in constraints.leaders]
     ids = [spu.spu_id for spu in spus]
-    cells, maxes = _cells_of(levels, len(ids))
     return RuleTable(
         ids=ids,
         place={spu_id: at for at, spu_id in enumerate(ids)},
@@ -157,21 +144,17 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
             any(taint.effect is TaintEffect.NO_LEADERS for taint in each) for each in taints
         ),
         demoted=_mask(spu.demoted for spu in spus),
-        levels=levels,
         weights=[
             sum(weight for selector, weight in preferred if selector.holds(each)) for each in labels
         ],
         ranks=[_rank(leading, each) for each in labels],
-        has_ranks=bool(leading),
-        is_nested=is_nested(levels),
-        cells=cells,
-        cell_maxes=maxes,
-        is_hard=any(level.max is not None for level in levels),
         last_rank=len(leading) + 1,
+        **_facts_of(levels, len(ids)),
     )
 
 
-def _cells_of(levels: Sequence[Level], spus: int) -> tuple[list[tuple[int, ...]], list[int]]:
+def _facts_of(levels: Sequence[Level], spus: int) -> dict[str, Any]:
+    """The fields of a table that depend on its levels alone."""
     first = [sum(level.size for level in levels[:at]) for at in range(len(levels))]
     cells = [
         tuple([start + level.groups[place] for start, level in zip(first, levels, strict=True)])
@@ -182,7 +165,13 @@ def _cells_of(levels: Sequence[Level], spus: int) -> tuple[list[tuple[int, ...]]
         for level in levels
         for _ in range(level.size)
     ]
-    return cells, maxes
+    return {
+        "levels": levels,
+        "cells": cells,
+        "cell_maxes": maxes,
+        "is_hard": any(level.max is not None for level in levels),
+        "is_nested": is_nested(levels),
+    }
 
 
 def is_nested(levels: Sequence[Level]) -> bool:

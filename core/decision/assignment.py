@@ -211,9 +211,7 @@ def by_constraints(
     """The lists of a request under the rules that bind it, or why they cannot be given."""
     table = rule_table(state, constraints, ignore_rack=event.ignore_rack)
     of_topics = topic_rules(state, table, constraints)
-    mask = table.allowed
-    for rule in of_topics:
-        mask &= ~rule.excluded
+    mask = table.allowed(of_topics)
     need = Need.of(event.demand, event.leader_demand)
     placing = Placing(state, table, mask, need, event.replication_factor)
     rows = placing.rows(event.partitions)

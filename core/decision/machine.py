@@ -94,12 +94,7 @@ from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
 from spu_assigner.core.decision.repair import evicting_spus, leaving_spus, repair
 from spu_assigner.core.decision.replication import change_replication
-from spu_assigner.core.decision.requests import (
-    automatic,
-    decide_grow,
-    place_create,
-    refuse_create,
-)
+from spu_assigner.core.decision.requests import automatic, decide_grow, place_create, refuse_create
 from spu_assigner.core.decision.waiting import (
     in_turn,
     makes_room,

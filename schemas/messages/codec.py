@@ -20,10 +20,7 @@ from spu_assigner.core.base.events import (
     TopicAdopted,
     TopicCreate,
 )
-from spu_assigner.core.base.limits import (
-    MANUAL_MESSAGE_SIZE_MAX,
-    MESSAGE_SIZE_MAX,
-)
+from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
     Mode,
     ReplicaMap,

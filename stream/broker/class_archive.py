@@ -18,12 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.broker.process import (
-    BROKER_SETTINGS,
-    BrokerError,
-    BrokerProcess,
-    Ports,
-)
+from spu_assigner.stream.broker.process import BROKER_SETTINGS, BrokerError, BrokerProcess, Ports
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.jvm.build_cache import cache_home, class_path_key, key_of, made_once
 from spu_assigner.stream.jvm.java import Java

@@ -30,12 +30,7 @@ from spu_assigner.stream.checkpoint.files import (
 from spu_assigner.stream.checkpoint.inputs import note_topics, read_inputs
 from spu_assigner.stream.checkpoint.recovered import pending_recovery
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job.faults import (
-    SparkGoneError,
-    is_by_others,
-    jvm_may_be_gone,
-    named_end,
-)
+from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
 from spu_assigner.stream.job.marker_check import (
     as_recovery,
     is_early,

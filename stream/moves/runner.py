@@ -17,21 +17,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from spu_assigner.schemas.messages.wire import (
-    MovedPartition,
-    MovesRun,
-    MovesState,
-    ThrottleValue,
-)
+from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesState, ThrottleValue
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.job.failpoints import Armed, Failpoint
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.progress import MovesOutput
-from spu_assigner.stream.moves.reassigning import (
-    MovesError,
-    Partition,
-    Reassigner,
-)
+from spu_assigner.stream.moves.reassigning import MovesError, Partition, Reassigner
 from spu_assigner.stream.moves.run_record import Seat, SeatTakenError, begun_run
 from spu_assigner.stream.moves.status import (
     MoveProgress,

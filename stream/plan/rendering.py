@@ -13,12 +13,7 @@ from spu_assigner.stream.moves.status import MovesReport
 from spu_assigner.stream.plan.applied import Notes
 from spu_assigner.stream.plan.apply import ApplyReport
 from spu_assigner.stream.plan.decision import GONE, GONE_FACT, GONE_FIX
-from spu_assigner.stream.plan.model import (
-    ChangeKind,
-    TopicChange,
-    TopicReason,
-    TopicsPlan,
-)
+from spu_assigner.stream.plan.model import ChangeKind, TopicChange, TopicReason, TopicsPlan
 from spu_assigner.stream.plan.target_cluster import TopicFailure
 
 ROWS_SHOWN_MAX: Final = 16  # of a topic; JSON has all

@@ -44,11 +44,7 @@ from spu_assigner.stream.checkpoint.files import (
     write_text,
 )
 from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.checkpoint.past_positions import (
-    Skipped,
-    positions_of,
-    retained_positions,
-)
+from spu_assigner.stream.checkpoint.past_positions import Skipped, positions_of, retained_positions
 from spu_assigner.stream.checkpoint.recovered import (
     FOLDER,
     METADATA_FILE,

@@ -18,12 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spu_assigner.core import (
-    Assigner,
-    Event,
-    ReplicaMap,
-    TopicStatus,
-)
+from spu_assigner.core import Assigner, Event, ReplicaMap, TopicStatus
 from spu_assigner.core.base.records import Answer, Mode, Status
 from spu_assigner.schemas.json_lines.lines import answer_to_json, event_to_json
 from spu_assigner.schemas.messages.codec import decode_record

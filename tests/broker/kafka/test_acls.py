@@ -24,12 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance, SpuJoined, SpuLeft, TopicDelete
 from spu_assigner.schemas.messages.codec import encode_record
-from spu_assigner.schemas.messages.wire import (
-    MOVES_KEY,
-    AppliedTopic,
-    CommitMarker,
-    Origin,
-)
+from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, CommitMarker, Origin
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow import loop as follow_run
 from spu_assigner.stream.follow.adopt import AdoptRequest, adopt_topics

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from spu_assigner.core.base.events import OnShortage
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings

@@ -19,12 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from spu_assigner.stream.kafka.acls import Acl, Role, acls
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.released import PREFIX as RELEASED_PREFIX

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuId
 from spu_assigner.core.base.limits import WAITING_MAX
-from spu_assigner.core.base.records import (
-    Mode,
-    Move,
-    ReplicaMap,
-    RingChange,
-    Status,
-    TopicStatus,
-)
+from spu_assigner.core.base.records import Mode, Move, ReplicaMap, RingChange, Status, TopicStatus
 from support.events.builders import Events
 from support.events.one_cluster import Answer, OneCluster, ring_changes
 from support.model.pictures import picture

@@ -14,13 +14,7 @@ from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, OnShortage, Policy, TopicDelete, TopicRelease
-from spu_assigner.core.base.records import (
-    ReplicaMap,
-    RingChange,
-    RingEvent,
-    Status,
-    TopicStatus,
-)
+from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.json_lines.lines import answer_to_json

@@ -37,12 +37,7 @@ from spu_assigner.schemas.avro import registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.messages.codec import (
-    EventKind,
-    decode_event,
-    decode_record,
-    encode_event,
-)
+from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_record, encode_event
 from spu_assigner.schemas.messages.replica_lists import read_lists as read_replica_lists
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.cli import cli

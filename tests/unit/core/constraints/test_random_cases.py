@@ -11,12 +11,7 @@ from dataclasses import replace
 import pytest
 from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.errors import Code
-from support.model.constrained_oracle import (
-    ConstrainedCase,
-    Oracle,
-    answered,
-    random_case,
-)
+from support.model.constrained_oracle import ConstrainedCase, Oracle, answered, random_case
 from support.model.exact_constraints import least_scores
 
 SEEDS = 200  # of each part; `tests/bench/scale/constraints.py` does 100,000

@@ -13,15 +13,7 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.records import ReplicaMap, RingEvent
 from spu_assigner.schemas.messages.codec import encode_record
-from support.bench.judging import (
-    MAPS,
-    RING_EVENTS,
-    STATUSES,
-    Allowance,
-    Tally,
-    Verdict,
-    flatness,
-)
+from support.bench.judging import MAPS, RING_EVENTS, STATUSES, Allowance, Tally, Verdict, flatness
 from support.bench.loadrun import LINGERING_SECONDS, CheckpointSize
 from support.bench.memory import role_of
 from support.events.builders import Events

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
-from spu_assigner.core.base.records import (
-    ReplicaMap,
-    RingEvent,
-    Status,
-    TopicStatus,
-    plain_records,
-)
+from spu_assigner.core.base.records import ReplicaMap, RingEvent, Status, TopicStatus, plain_records
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.client.pending_answers import Awaited

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spu_assigner.stream.common.quantities import (
-    byte_rate,
-    byte_size,
-    bytes_text,
-    duration_text,
-)
+from spu_assigner.stream.common.quantities import byte_rate, byte_size, bytes_text, duration_text
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,7 @@ from spu_assigner.stream.checkpoint.files import (
     ShardsChangedError,
     choose_shards,
 )
-from spu_assigner.stream.config.profile import (
-    SHARDS_AT_FIRST_MAX,
-    TUNINGS,
-    Profile,
-    tuning,
-)
+from spu_assigner.stream.config.profile import SHARDS_AT_FIRST_MAX, TUNINGS, Profile, tuning
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.source import topic_events_per_batch
 

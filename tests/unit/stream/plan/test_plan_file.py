@@ -17,13 +17,7 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings, SettingsError
 from spu_assigner.stream.plan.applied import AppliedRecords
 from spu_assigner.stream.plan.decision import make_plan
-from spu_assigner.stream.plan.model import (
-    KafkaCluster,
-    Maps,
-    TopicSize,
-    TopicsPlan,
-    Wanted,
-)
+from spu_assigner.stream.plan.model import KafkaCluster, Maps, TopicSize, TopicsPlan, Wanted
 from spu_assigner.stream.plan.plan_file import (
     PlanFileError,
     StalePlanError,

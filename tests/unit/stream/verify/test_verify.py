@@ -16,13 +16,7 @@ from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.verify import batch_walk as verify_walk
 from spu_assigner.stream.verify.audit import verify
-from spu_assigner.stream.verify.model import (
-    AuditReport,
-    FindingKind,
-    How,
-    Read,
-    VerifyError,
-)
+from spu_assigner.stream.verify.model import AuditReport, FindingKind, How, Read, VerifyError
 from spu_assigner.stream.verify.replay import wire_of
 from support.events import corruptions
 from support.events.corruptions import AUDIT, COMMITS, CORRUPTIONS
