@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import tracemalloc
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from io import BytesIO
-from typing import Any, get_args
+from typing import Any
 
 import fastavro
 import numpy as np
@@ -27,7 +25,6 @@ from spu_assigner.core.base.records import (
     ReplicaMap,
     SpuChanged,
     Status,
-    TopicStatus,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
 from spu_assigner.schemas.avro.readers import compile_reader
@@ -36,8 +33,6 @@ from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes, text_bytes
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.messages.codec import (
-    EVENT_KINDS,
-    EventKind,
     decode_event,
     decode_record,
     encode_event,
@@ -59,29 +54,10 @@ from support.events.codecs import (
     replica_maps,
 )
 from support.events.poisons import HUGE, create
+from support.events.samples import MAP, STATUS, decode, encode
 
 REGISTRY = Registry.load()
 PARSED = {entry.id: fastavro.parse_schema(entry.schema) for entry in REGISTRY.entries}
-MAP = ReplicaMap(
-    cluster_id="c1",
-    topic="t",
-    revision=1,
-    policy=Policy.KAFKA,
-    replicas=ReplicaLists.of_lists([[1]]),
-    cores=None,
-    chain_index=1,
-    cause="e5",
-    replication_factor=1,
-)
-STATUS = TopicStatus(
-    cluster_id="c1",
-    topic="t",
-    status=Status.VALIDATED,
-    code=None,
-    message=None,
-    replicas=None,
-    cause="e5",
-)
 
 
 def letter_of(value: bytes | None, message: str = "m") -> DeadLetter:
@@ -95,22 +71,6 @@ def letter_of(value: bytes | None, message: str = "m") -> DeadLetter:
         code=DeadLetterCode.TOO_LARGE,
         message=message,
     )
-
-
-def encode(value: Any, wire: Wire = Wire.CONFLUENT) -> bytes:
-    """The message of an event or a record."""
-    write = encode_event if type_name_of(value) in EVENT_KINDS else encode_record
-    return write(value, wire=wire)
-
-
-def decode(data: bytes) -> list[Any]:
-    """What a message is: an event of one topic or the other, a record, or nothing."""
-    found: list[Any] = []
-    readers = [partial(decode_event, kind=kind) for kind in get_args(EventKind)]
-    for read in (*readers, decode_record):
-        with suppress(DecodeError):
-            found.append(read(data))
-    return found
 
 
 # Right bytes.

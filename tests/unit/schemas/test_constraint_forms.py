@@ -20,21 +20,17 @@ from spu_assigner.core.base.events import (
     Event,
     Policy,
     SpuJoined,
-    TopicAdopted,
     TopicConstraints,
     TopicCreate,
 )
 from spu_assigner.core.base.records import (
     Mode,
     Reason,
-    ReplicaMap,
     SpuChanged,
     Status,
-    TopicStatus,
     Wait,
     Waiting,
 )
-from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
@@ -42,12 +38,11 @@ from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 from spu_assigner.schemas.messages.codec import (
     confluent_header,
     decode_event,
-    decode_record,
     encode_event,
-    encode_record,
     type_name_of,
 )
 from support.events.builders import Events
+from support.events.samples import MAP, STATUS, decode, encode
 
 REGISTRY = Registry.load()
 WHOLE = Constraints(
@@ -175,17 +170,7 @@ def test_a_topics_constraints_must_be_there() -> None:
 # Messages.
 
 
-MAP = ReplicaMap(
-    cluster_id="c1",
-    topic="t",
-    revision=1,
-    policy=Policy.BALANCED,
-    replicas=ReplicaLists.of_lists([[1]]),
-    cores=None,
-    chain_index=1,
-    cause="e5",
-    replication_factor=1,
-)
+CONSTRAINED_MAP = replace(MAP, policy=Policy.BALANCED)
 CHANGED = Reason(mode=Mode.CONSTRAINTS, ring_size=1, ring_fingerprint=7)
 SPU = SpuChanged(
     cluster_id="c1",
@@ -210,15 +195,6 @@ WAITS = Waiting(
     replication_factor=1,
     ignore_rack=False,
 )
-STATUS = TopicStatus(
-    cluster_id="c1",
-    topic="t",
-    status=Status.VIOLATED,
-    code=None,
-    message="m",
-    replicas=None,
-    cause="e5",
-)
 NEED = Need(demand=(("disk_bytes", 1),), leader_demand=())
 events = Events()
 VERSIONS: list[tuple[Any, int]] = [
@@ -240,28 +216,22 @@ VERSIONS: list[tuple[Any, int]] = [
     (WAITS, 3),
     (replace(WAITS, need=NEED), 4),
     (replace(WAITS, need=NEED, constraints=WHOLE), 5),
-    (MAP, 2),
-    (replace(MAP, need=NEED), 7),
-    (replace(MAP, need=NEED, pinned=True, constraints=WHOLE), 8),
-    (replace(MAP, need=NEED, reason=CHANGED), 8),  # They were taken away.
-    (replace(MAP, need=NEED, reason=replace(CHANGED, mode=Mode.CONSTRAINED)), 8),
+    (CONSTRAINED_MAP, 2),
+    (replace(CONSTRAINED_MAP, need=NEED), 7),
+    (replace(CONSTRAINED_MAP, need=NEED, pinned=True, constraints=WHOLE), 8),
+    (replace(CONSTRAINED_MAP, need=NEED, reason=CHANGED), 8),  # They were taken away.
+    (replace(CONSTRAINED_MAP, need=NEED, reason=replace(CHANGED, mode=Mode.CONSTRAINED)), 8),
     (replace(STATUS, status=Status.ADOPTED), 4),
-    (STATUS, 5),
+    (replace(STATUS, status=Status.VIOLATED, message="m"), 5),
 ]
 
 
 @pytest.mark.parametrize(("value", "version"), VERSIONS)
 def test_a_new_version_is_written_only_where_it_is_needed(value: Any, version: int) -> None:
     """Else a batch of the previous release that this one repeats would have other bytes."""
-    name = type_name_of(value)
-    if isinstance(value, (TopicCreate, TopicAdopted, SpuJoined, TopicConstraints)):
-        data = encode_event(value)
-        read: Any = decode_event(data, kind="spu" if name == "SpuJoined" else "topic")
-    else:
-        data = encode_record(value)
-        read = decode_record(data)
-    assert read == value
-    assert data[:5] == confluent_header(REGISTRY.versions(name)[version - 1])
+    data = encode(value)
+    assert decode(data) == [value]
+    assert data[:5] == confluent_header(REGISTRY.versions(type_name_of(value))[version - 1])
 
 
 def test_an_effect_of_tomorrow_is_refused() -> None:

@@ -1,0 +1,59 @@
+"""The least record of a kind, and how any event or record becomes a message and is read again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any, get_args
+
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import (
+    EVENT_KINDS,
+    EventKind,
+    Wire,
+    decode_event,
+    decode_record,
+    encode_event,
+    encode_record,
+    type_name_of,
+)
+
+MAP = ReplicaMap(
+    cluster_id="c1",
+    topic="t",
+    revision=1,
+    policy=Policy.KAFKA,
+    replicas=ReplicaLists.of_lists([[1]]),
+    cores=None,
+    chain_index=1,
+    cause="e5",
+    replication_factor=1,
+)
+STATUS = TopicStatus(
+    cluster_id="c1",
+    topic="t",
+    status=Status.VALIDATED,
+    code=None,
+    message=None,
+    replicas=None,
+    cause="e5",
+)
+
+
+def encode(value: Any, wire: Wire = Wire.CONFLUENT) -> bytes:
+    """The message of an event or a record."""
+    write = encode_event if type_name_of(value) in EVENT_KINDS else encode_record
+    return write(value, wire=wire)
+
+
+def decode(data: bytes) -> list[Any]:
+    """What a message is: an event of one topic or the other, a record, or nothing."""
+    found: list[Any] = []
+    readers = [partial(decode_event, kind=kind) for kind in get_args(EventKind)]
+    for read in (*readers, decode_record):
+        with suppress(DecodeError):
+            found.append(read(data))
+    return found
