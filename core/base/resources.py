@@ -11,11 +11,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
 
 Amounts = tuple[tuple[str, int], ...]  # by name, each once
+
+BYTES: Final = "disk_bytes"  # the resource that says how large a replica is
 
 _is_resource_name = re.compile(rf"[a-zA-Z0-9._-]{{1,{RESOURCE_NAME_LENGTH_MAX}}}\Z").match
 

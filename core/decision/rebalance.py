@@ -21,7 +21,7 @@ from spu_assigner.core.base.records import (
     Status,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.base.resources import Need
+from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.decision.answers import (
     CLUSTER_TOPIC,
     Refusal,
@@ -37,7 +37,6 @@ from spu_assigner.core.rebalance.planning import (
     plan_rebalance,
 )
 from spu_assigner.core.rebalance.resource_loads import (
-    BYTES,
     ResourceGoal,
     SpuResources,
     TopicNeed,

@@ -28,7 +28,6 @@ import numpy as np
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.state.ledger import CountArray
 
-BYTES: Final = "disk_bytes"  # the resource that says how large a replica is
 ALL_SETS_OF: Final = 8  # racks of which all sets are looked at
 
 Amounts = list[int]  # by resource, slots first

@@ -16,6 +16,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
+from spu_assigner.core.base.resources import BYTES
+from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.adoption import (
     AdoptionDecision,
@@ -30,6 +32,7 @@ from spu_assigner.stream.follow.decision import (
     Size,
     crowded,
     decide,
+    declares,
 )
 from spu_assigner.stream.follow.exchange import EventExchange
 from spu_assigner.stream.follow.kafka import (
@@ -46,6 +49,7 @@ from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
 from spu_assigner.stream.plan.applied import notes
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.model import Maps, TopicReason, Wanted
+from spu_assigner.stream.plan.topic_sizes import topic_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,7 @@ class AdoptReport:
     crowded: Mapping[int, tuple[int, int]]  # joins with too little room: replicas, capacity
     decision: AdoptionDecision
     unmatched: tuple[str, ...] = ()  # globs that no topic matches
+    unsized: tuple[str, ...] = ()  # topics whose bytes were asked for in vain
     adopted: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
     rejected: tuple[TopicReason, ...] = ()  # by the job
@@ -125,6 +130,12 @@ def adopt_topics(
         report = run.decided(brokers)
         for glob in report.unmatched:
             say(f"warning: no topic matches --topics {glob}; check it")
+        if report.unsized:
+            say(
+                f"warning: the bytes of {counted(len(report.unsized), 'topic')} are not known "
+                f"({listed(report.unsized)}): all brokers must run, and this user may Describe the "
+                f"cluster (role {Role.ADOPTER}); what they need of {BYTES} stays as it is known"
+            )
         if exchange is None or (report.is_nothing_to_do and not report.decision.equal):
             return report
         for broker, (count, capacity) in report.crowded.items():
@@ -176,6 +187,13 @@ class _AdoptRun:
                     reader.announced, kafka_cluster, address="--target-bootstrap-servers"
                 )
         joins = new_joins(self._request, self._look, announced, origin=origin)
+        meant = {
+            name: len(topic.rows)
+            for name, topic in self._found.items()
+            if self._options.is_meant(name) and not self._options.is_reserved(name)
+        }
+        asks_bytes = bool(meant) and declares(announced, BYTES)
+        sizes = topic_bytes(self._request.target, meant) if asks_bytes else {}
         decision = decide_adoptions(
             self._found,
             published,
@@ -183,6 +201,7 @@ class _AdoptRun:
             self._options,
             spus=(*announced, *(join.spu_id for join in joins)),
             occurred_at=time.time_ns() // 1_000_000,
+            topic_bytes=sizes,
         )
         if decision.gone:
             self._topics.require_sight(decision.gone)
@@ -192,6 +211,7 @@ class _AdoptRun:
             crowded=crowded(joins, brokers.replicas_held()) if joins else {},
             decision=decision,
             unmatched=self._options.unmatched((*self._found, *published.maps)),
+            unsized=tuple(sorted(meant.keys() - sizes)) if asks_bytes else (),
         )
 
     def sent(self, report: AdoptReport, exchange: EventExchange, progress: Progress) -> AdoptReport:

@@ -53,7 +53,7 @@ NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
     "--overwrite",
     is_flag=True,
     help="Take Kafka's side, too, where a map was changed, deleted or released here and Kafka has "
-    "not followed yet.",
+    "not followed yet, and where a topic holds fewer bytes than were reserved for it.",
 )
 @click.option(
     "--forget-gone",
@@ -96,7 +96,8 @@ def adopt(
 
     Brokers that are not known join first. Then a `TopicAdopted` is sent for each topic that has no
     replica map, or whose lists in Kafka differ from it, and its answer is awaited. A second run
-    sends nothing.
+    sends nothing. Where an SPU has the resource disk_bytes, the events also say how many bytes a
+    partition holds, and topics that hold over 10 % more or fewer than is known are sent again.
 
     Left out are Kafka's own topics (`__*`) and the product's; topics of which Kafka is reassigning
     partitions; and those that differ because their map was changed here: `plan` shows these.

@@ -6,8 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from spu_assigner.core.base.events import TopicAdopted
+from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.printable import counted, printable
+from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.follow.adopt import AdoptReport
 from spu_assigner.stream.follow.adoption import AdoptionDecision
 from spu_assigner.stream.follow.rendering import join_text, size_text
@@ -21,13 +24,15 @@ def dry_run_lines(report: AdoptReport) -> Iterator[str]:
     for event in decision.adopted:
         revision = decision.revisions.get(event.topic)
         why = "has no map" if revision is None else f"differs from revision {revision} of its map"
+        if event.topic in decision.resized:
+            why = f"holds other bytes than revision {revision} of its map says"
         yield f"{'+' if revision is None else '~'} {event.topic}  {size_text(event)}: {why}"
     yield from (f"- {event.topic}  gone from Kafka: is released" for event in decision.released)
     yield from _problem_lines(report)
     yield from (f"? {each.topic}  {each.reason}" for each in decision.pending)
     parts = [
         counted(len(report.joins), "broker") + " to join",
-        counted(len(decision.adopted), "topic") + " to adopt",
+        counted(len(decision.adopted), "topic") + " to adopt" + _bytes_text(decision.adopted),
         *([f"{len(decision.released)} to release"] if decision.released else []),
         *_other_counts(decision),
     ]
@@ -42,7 +47,7 @@ def report_lines(report: AdoptReport) -> Iterator[str]:
             yield f"joined  SPU {join.spu_id}: {join_text(join)}"
     yield from _problem_lines(report)
     parts = [
-        counted(len(report.adopted), "topic") + " adopted",
+        counted(len(report.adopted), "topic") + " adopted" + _bytes_text(_done(report)),
         *([f"{len(report.released)} released"] if report.released else []),
         *([f"{report.unanswered} not answered"] if report.unanswered else []),
         *([f"{len(report.rejected)} rejected"] if report.rejected else []),
@@ -65,11 +70,34 @@ def report_json(report: AdoptReport, *, dry_run: bool) -> dict[str, object]:
         "rejected": _reasons(report.rejected),
         "changed": _reasons(report.changed),
         "unanswered": report.unanswered,
+        "sized": _sized(decision.adopted if dry_run else _done(report)),
         "as_mapped": len(decision.equal),
         "pending": _reasons(decision.pending),
         "left": _reasons(decision.left),
         "gone": decision.gone,
     }
+
+
+def _done(report: AdoptReport) -> list[TopicAdopted]:
+    topics = set(report.adopted)
+    return [event for event in report.decision.adopted if event.topic in topics]
+
+
+def _sized(events: Sequence[TopicAdopted]) -> dict[str, int]:
+    """How many topics say their bytes, and these in all their replicas."""
+    sizes = [
+        event.demand[BYTES] * sum(map(len, event.replicas))
+        for event in events
+        if event.demand and BYTES in event.demand
+    ]
+    return {"topics": len(sizes), BYTES: sum(sizes)}
+
+
+def _bytes_text(events: Sequence[TopicAdopted]) -> str:
+    sized = _sized(events)
+    if not sized["topics"]:
+        return ""
+    return f" ({sized['topics']:,} with their bytes: {bytes_text(sized[BYTES])} in all replicas)"
 
 
 def _problem_lines(report: AdoptReport) -> Iterator[str]:

@@ -17,6 +17,12 @@ Rules:
   planned holds for it.
 - While Kafka reassigns a partition of a topic, the topic is left alone: its lists then name brokers
   that it comes from and brokers that it goes to.
+- The bytes of a topic, where they are known, are sent as what each of its partitions needs: the
+  bytes of one copy ÷ partitions, rounded up, so that their sum is never understated. With the
+  largest partition in place of the mean, a topic with one large partition would count as if all
+  were as large. For its bytes alone a topic is sent again where they differ by more than 10 % of
+  what is known, so that data that trickle in send nothing; fewer bytes only where what is known was
+  measured, too: what a request has reserved stays, unless `overwrite` takes Kafka's side.
 - Kafka's own topics and the product's are not meant unless they are named, and never adopted.
 - A topic that was adopted, or found as mapped, and is in Kafka no more is gone.
 - An event's id follows from Kafka's id of the topic, the map's revision, and what the event says:
@@ -35,12 +41,14 @@ from typing import Final
 from spu_assigner.core.base.events import Policy, TopicAdopted, TopicRelease
 from spu_assigner.core.base.records import Mode, ReplicaMap
 from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.core.base.resources import BYTES
 from spu_assigner.core.state.cluster_state import new_event_hash
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.plan.applied import AppliedRecords, is_unmoved
 from spu_assigner.stream.plan.model import Rows, TopicReason
 
+TOLERATED_PERCENT: Final = 10  # by which bytes may differ from a demand that is known
 ADOPT_MARK: Final = "adopt"  # the ids of its events begin so
 PLACE_MARK: Final = "place"  # those of creates of new topics; then comes Kafka's id of the topic
 CHANGED_HERE: Final = frozenset(  # The last two change no list, but may follow what did.
@@ -87,7 +95,7 @@ class AdoptionOptions:
     own: frozenset[str] = frozenset()  # the product's topics, with the prefix
     pinned: bool | None = None  # None: as its map says; of a new one no
     policy: Policy | None = None  # None: as its map says; of a new one the job's default
-    overwrite: bool = False  # also adopt what was changed, deleted or released here
+    overwrite: bool = False  # also adopt what was changed, deleted, released or reserved here
     forget_gone: bool = False  # release what is gone
 
     def is_meant(self, topic: str) -> bool:
@@ -119,6 +127,7 @@ class AdoptionDecision:
     left: tuple[TopicReason, ...] = ()  # cannot be adopted, or not now
     gone: tuple[str, ...] = ()  # mapped, and in Kafka no more
     revisions: Mapping[str, int] = field(default_factory=dict)  # of the map of each event, if any
+    resized: frozenset[str] = frozenset()  # topics of events for their bytes alone
 
     @property
     def adopted(self) -> list[TopicAdopted]:
@@ -137,6 +146,7 @@ def decide_adoptions(
     *,
     spus: Collection[int],
     occurred_at: int,
+    topic_bytes: Mapping[str, int] | None = None,
 ) -> AdoptionDecision:
     """What follows from topics and their maps as they are.
 
@@ -145,7 +155,9 @@ def decide_adoptions(
         applied: what is recorded of topics.
         spus: the ids that were announced as SPUs, or are about to be.
         occurred_at: for the events, ms since 1970.
+        topic_bytes: of one copy of each topic of which they are known; None: of none.
     """
+    sizes = topic_bytes or {}
     events: list[AdoptionEvent] = []
     equal: list[str] = []
     pending: list[TopicReason] = []
@@ -155,10 +167,15 @@ def decide_adoptions(
         if not options.is_meant(name):
             continue
         known = published.maps.get(name)
-        event = _event_of(name, topic, known, options, occurred_at)
+        event = with_bytes(
+            _event_of(name, topic, known, options, occurred_at),
+            sizes.get(name),
+            known,
+            may_be_less=options.overwrite or is_made_again(name, topic, applied),
+        )
         if options.is_reserved(name):
             left.append(TopicReason(topic=name, reason=_reserved_text(name)))
-        elif known is not None and _is_as_mapped(event, known):
+        elif known is not None and _is_as_mapped(event, known) and event.demand is None:
             equal.append(name)
         elif (why := _why_pending(name, topic, known, applied)) and not options.overwrite:
             pending.append(TopicReason(topic=name, reason=why))
@@ -184,7 +201,38 @@ def decide_adoptions(
             for event in events
             if event.topic in published.maps
         },
+        resized=frozenset(
+            event.topic
+            for event in events
+            if isinstance(event, TopicAdopted)
+            and event.topic in published.maps
+            and _is_as_mapped(event, published.maps[event.topic])
+        ),
     )
+
+
+def with_bytes(
+    event: TopicAdopted, size: int | None, known: ReplicaMap | None, *, may_be_less: bool = False
+) -> TopicAdopted:
+    """An adoption that says what each partition needs, unless that is as it is known.
+
+    Args:
+        size: the bytes of one copy of the topic; None: they are not known.
+        known: its map, if it has one.
+        may_be_less: also than what was not measured.
+    """
+    if size is None:
+        return event
+    amount = -(-size // len(event.replicas))
+    demand = {} if known is None or known.need is None else dict(known.need.demand)
+    before = demand.get(BYTES, 0)
+    is_measured = (
+        known is not None and known.reason is not None and known.reason.mode is Mode.ADOPTED
+    )
+    is_near = 100 * abs(amount - before) <= TOLERATED_PERCENT * before
+    if is_near or (amount < before and not (is_measured or may_be_less)):
+        return event
+    return replace(event, demand={**demand, BYTES: amount})
 
 
 def _names(glob: str, topic: str) -> bool:
@@ -252,9 +300,9 @@ def _why_pending(
     name: str, topic: FoundTopic, known: ReplicaMap | None, applied: AppliedRecords
 ) -> str | None:
     """What was done here that Kafka has not followed yet; None: Kafka has changed."""
+    if is_made_again(name, topic, applied):
+        return None
     record = applied.records.get(name)
-    if record is not None and record.topic_id != topic.topic_id:
-        return None  # It was made again.
     if known is None:
         return None if record is None else "its map was deleted or released"
     rows, reason = rows_of(known), known.reason
@@ -270,6 +318,12 @@ def _why_pending(
         if all(row == mapped or is_unmoved(record, at, row) for at, (row, mapped) in pairs):
             return "its map was changed before it grew, and Kafka has not followed yet"
     return None
+
+
+def is_made_again(name: str, topic: FoundTopic, applied: AppliedRecords) -> bool:
+    """Whether a topic that is recorded was made again under its name: it is another one."""
+    record = applied.records.get(name)
+    return record is not None and record.topic_id != topic.topic_id
 
 
 def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:

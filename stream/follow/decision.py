@@ -244,6 +244,14 @@ def crowded(
     }
 
 
+def declares(announced: Mapping[int, Announced], resource: str) -> bool:
+    """Whether an SPU that is online was announced with so much of a resource."""
+    return any(
+        known.online and known.described is not None and resource in known.described.resources
+        for known in announced.values()
+    )
+
+
 def followed_clusters(announced: Mapping[int, Announced]) -> Sequence[str]:
     """The Kafka clusters whose brokers our SPUs were announced to be."""
     described = [known.described for known in announced.values() if known.is_own]

@@ -27,15 +27,19 @@ from spu_assigner.stream.follow.adoption import (
     FoundTopic,
     PublishedMaps,
     decide_adoptions,
+    is_made_again,
     releases,
     rows_of,
     unknown_id,
+    with_bytes,
 )
 from spu_assigner.stream.plan.applied import AppliedRecords
 from spu_assigner.stream.plan.model import TopicReason
 
 FollowedEvent = AdoptionEvent | TopicCreate
 Untouched = Callable[[Sequence[str]], Collection[str] | None]  # None: it is not known now
+# The bytes of one copy of topics, as far as they are known, by the numbers of their partitions.
+TopicBytes = Callable[[Mapping[str, int]], Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +89,14 @@ class FollowedTopics:
         spus: Collection[int],
         occurred_at: int,
         untouched: Untouched = lambda _: None,
+        topic_bytes: TopicBytes = lambda _: {},
         moving: Collection[str] = (),
     ) -> TopicsTurn:
         """What follows from a look; the other arguments are those of `decide_adoptions`.
 
         Args:
             untouched: says to which of these topics nothing was ever written.
+            topic_bytes: is asked for the topics whose adoptions are to be sent now.
             moving: topics that this process was moving at the look: nobody has to adopt them.
         """
         decision = decide_adoptions(
@@ -107,6 +113,19 @@ class FollowedTopics:
             placed = self._new.placed(decision.adopted, found, published, untouched)
         events: list[FollowedEvent] = [*placed.adopted, *placed.creates, *forgotten]
         new = [each for each in events if self._sent.get(each.topic) != _content(each, published)]
+        asked = {e.topic: len(e.replicas) for e in new if isinstance(e, TopicAdopted)}
+        sizes = topic_bytes(asked) if asked else {}
+        new = [
+            with_bytes(
+                each,
+                sizes.get(each.topic),
+                published.maps.get(each.topic),
+                may_be_less=is_made_again(each.topic, found[each.topic], applied),
+            )
+            if isinstance(each, TopicAdopted)
+            else each
+            for each in new
+        ]
         for event in new:
             self._rejected.pop(event.topic, None)
             self._causes[event.event_id] = event.topic

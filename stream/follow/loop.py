@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined
+from spu_assigner.core.base.resources import BYTES
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.adoption import AdoptionOptions
 from spu_assigner.stream.follow.decision import (
@@ -24,6 +25,7 @@ from spu_assigner.stream.follow.decision import (
     Size,
     crowded,
     decide,
+    declares,
 )
 from spu_assigner.stream.follow.followed_topics import FollowedEvent
 from spu_assigner.stream.follow.kafka import (
@@ -296,9 +298,12 @@ class _Follower:
         session = self._session
         if session is None or session.topics is None or not self._sight.is_clear:
             return False
-        spus = session.reader.announced.by_spu().keys()
+        announced = session.reader.announced.by_spu()
+        spus = announced.keys()
         has_new_spus, self._spus = not spus <= self._spus, frozenset(spus)
-        turn = session.topics.turn(spus, has_new_spus=has_new_spus)
+        turn = session.topics.turn(
+            spus, has_new_spus=has_new_spus, asks_bytes=declares(announced, BYTES)
+        )
         self._output.topics(turn)
         session.send_of_topics(turn.events)
         for event in turn.events:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicCreate, TopicRelease
+from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.printable import counted, listed, printable
+from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.config.command_options import Form
 from spu_assigner.stream.follow.decision import Announcement, MembershipDecision, Sightings
 
@@ -122,11 +124,13 @@ class FollowOutput:
 
 
 def size_text(event: TopicAdopted) -> str:
-    """Partitions and replicas of a topic that is adopted."""
+    """Partitions and replicas of a topic that is adopted, and their bytes if it says them."""
     lengths = sorted({len(row) for row in event.replicas})
     replicas = " or ".join(filter(None, [", ".join(map(str, lengths[:-1])), str(lengths[-1])]))
     partitions = "1 partition" if len(event.replicas) == 1 else f"{len(event.replicas)} partitions"
-    return f"{partitions} of {replicas} replica{'' if lengths == [1] else 's'}"
+    size = (event.demand or {}).get(BYTES)
+    of_bytes = "" if size is None else f" of {bytes_text(size)}"
+    return f"{partitions} of {replicas} replica{'' if lengths == [1] else 's'}{of_bytes}"
 
 
 def join_text(event: SpuJoined) -> str:

@@ -38,6 +38,7 @@ from spu_assigner.stream.plan.applied import AppliedRecords, notes
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from spu_assigner.stream.plan.model import Maps, TargetError, Wanted
 from spu_assigner.stream.plan.target_cluster import Target
+from spu_assigner.stream.plan.topic_sizes import topic_bytes
 
 PIECE_EVENTS: Final = 1_000  # of a transaction, which is not to last
 MOVES_AT_ONCE: Final = 1_000  # of a broker: what is empty costs nothing
@@ -141,12 +142,13 @@ class TopicFollowing:
         self._published.close()
         self._statuses.__exit__(None, None, None)
 
-    def turn(self, spus: Collection[int], *, has_new_spus: bool) -> TopicsTurn:
+    def turn(self, spus: Collection[int], *, has_new_spus: bool, asks_bytes: bool) -> TopicsTurn:
         """Look, and decide what is to be sent.
 
         Args:
             spus: the ids that were announced.
             has_new_spus: what the job rejected may be accepted now.
+            asks_bytes: adoptions say how large the topics are.
 
         Raises:
             TargetError, ClientError, UnreachableError: something cannot be read.
@@ -167,6 +169,7 @@ class TopicFollowing:
             spus=spus,
             occurred_at=_now_ms(),
             untouched=self._untouched,
+            topic_bytes=self._topic_bytes if asks_bytes else lambda _: {},
             moving=moving,
         )
         lost = [event.topic for event in turn.events if isinstance(event, TopicRelease)]
@@ -181,6 +184,9 @@ class TopicFollowing:
             return self._topics.target.untouched(self._topics.cluster, topics)
         except TargetError:  # One that was just made has no leader yet.
             return None
+
+    def _topic_bytes(self, topics: Mapping[str, int]) -> Mapping[str, int]:
+        return topic_bytes(self._ledger_connection, topics)
 
     def _take_statuses(self) -> None:
         for received in self._statuses.drain():

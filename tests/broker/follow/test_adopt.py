@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from click.testing import Result
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.core.base.events import LeaveMode
+from spu_assigner.core.base.events import LeaveMode, SpuId
 from spu_assigner.stream.follow import adopt as adopt_run
 from spu_assigner.stream.follow.kafka_topics import WatchedTopics
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.job.operator import Lists, Operator
+from support.job.operator import SEEN_SECONDS_MAX, Lists, Operator
 from support.job.small_job import SmallJob, small_job
 from support.kafka.reading import committed
+from support.placers.kafka_reassign import LOG_DIRS_TOOL, run_tool
 
 TOPICS = 30
 SHAPES: tuple[Lists, ...] = (
@@ -215,6 +218,79 @@ def test_a_topic_that_is_deleted_or_changed_meanwhile_is_reported_and_the_next_r
     assert again.exit_code == 0, again.output
     assert mapped(job, operator) == {"b": [[2]], "c": [[1]]} == operator.lists("a", "b", "c")
     assert set(operator.recorded()) == {"b", "c"}
+
+
+def log_sizes(operator: Operator, *topics: str) -> dict[int, dict[str, list[int]]]:
+    """By `kafka-log-dirs`: of each broker and topic the bytes of each replica, by partition."""
+    names = ",".join(map(operator.name, topics))
+    servers = operator.cluster.bootstrap_servers
+    printed = run_tool(servers, "--describe", "--topic-list", names, tool=LOG_DIRS_TOOL)
+    found: dict[int, dict[str, list[int]]] = {}
+    for broker in json.loads(printed.splitlines()[-1])["brokers"]:
+        sizes = found.setdefault(broker["broker"], {})
+        for each in broker["logDirs"][0]["partitions"]:
+            topic = each["partition"].rpartition("-")[0].removeprefix(operator.prefix)
+            sizes.setdefault(topic, []).append(each["size"])
+    return found
+
+
+def test_what_adopted_topics_hold_loads_the_spus_as_kafka_reports_it(
+    operator: Operator, job: SmallJob
+) -> None:
+    """And is sent again once it differs by more than a tenth, not before."""
+    make(operator, {"large": [[1]], "skewed": [[1, 2], [1, 2], [1, 2]], "empty": [[3]]})
+    operator.write("large", *(os.urandom(50_000) for _ in range(40)))
+    operator.write("skewed", *(os.urandom(30_000) for _ in range(10)))
+    operator.write("skewed", os.urandom(7), partition=2)
+    deadline = time.monotonic() + SEEN_SECONDS_MAX
+    while (logs := log_sizes(operator, "large", "skewed"))[1]["skewed"] != logs[2].get("skewed"):
+        assert time.monotonic() < deadline, logs
+    for spu_id, rack in enumerate("abc", start=1):
+        joined = operator(
+            *("produce", "spu-joined", "--cluster", "c1", "--spu-id", spu_id, "--rack", rack),
+            *("--resources", f"disk_bytes={3_000_000}", "--wait"),
+        )
+        assert joined.exit_code == 0, joined.output
+    done = adopt(operator, "--json")
+    assert done.exit_code == 0, done.output
+    sums = {broker: sum(map(sum, of_topics.values())) for broker, of_topics in logs.items()}
+    assert sums[1] > 2_300_000
+    assert sums[2] > 300_000
+    sized = json.loads(done.stdout)["sized"]
+    assert sized["topics"] == 2
+    assert 0 <= sized["disk_bytes"] - sum(sums.values()) < 6  # rounded up: 6 replicas of a third
+    use = job.states()["c1"].resource_use
+    loads = {broker: dict(use.of(SpuId(broker))).get("disk_bytes", 0) for broker in (1, 2, 3)}
+    assert all(0 <= loads[broker] - sums.get(broker, 0) < 3 for broker in loads), (loads, sums)
+    need = job.states()["c1"].topics[operator.name("large")].need
+    assert need is not None
+    assert need.demand == (("disk_bytes", sum(logs[1]["large"])),)
+
+    count = sent(operator)
+    operator.write("large", os.urandom(100_000))  # 5 %
+    again = adopt(operator)
+    assert (again.exit_code, again.stdout) == (0, "0 topics adopted, 3 as mapped before\n")
+    assert sent(operator) == count
+    operator.write("large", os.urandom(200_000))
+    looked = adopt(operator, "--dry-run")
+    assert looked.exit_code == 2, looked.output
+    assert looked.stdout.splitlines()[0] == (
+        f"~ {operator.name('large')}  1 partition of 1 replica of 2.2 MiB: holds other bytes than "
+        "revision 1 of its map says"
+    )
+    assert adopt(operator).stdout == (
+        "1 topic adopted (1 with their bytes: 2.2 MiB in all replicas), 2 as mapped before\n"
+    )
+    assert sent(operator) == count + 1
+    created = operator(
+        *("produce", "topic-create", "--cluster", "c1", "--topic", operator.name("new")),
+        *("--partitions", 2, "--demand", "disk_bytes=500000", "--wait"),
+    )
+    assert created.exit_code == 0, created.output
+    assert sorted(mapped(job, operator)["new"]) == [[2], [3]]  # SPU 1 has no room.
+    assert operator.plan().exit_code == 2  # the new topic alone is to be made
+    audited = operator("verify", "--strict")
+    assert audited.exit_code == 0, audited.output
 
 
 def test_without_a_job_it_says_so_and_the_events_are_answered_later(operator: Operator) -> None:

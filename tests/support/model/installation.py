@@ -37,6 +37,7 @@ class Installation:
         self.options = options
         self.events = Events()
         self.found: dict[str, FoundTopic] = {}
+        self.bytes: dict[str, int] = {}  # of one copy of topics
         self.applied = AppliedRecords()
         self.assigner = Assigner()
         self.published: dict[str, ReplicaMap] = {}
@@ -68,6 +69,7 @@ class Installation:
             replace(self.options, **changed),
             spus=self.assigner.clusters["c1"].spus.keys(),
             occurred_at=0,
+            topic_bytes=self.bytes,
         )
 
     def adopt(self, **changed: Any) -> AdoptionDecision:

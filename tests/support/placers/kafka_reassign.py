@@ -21,14 +21,15 @@ from support.placers.kafka_placer import Racks, running_java
 Maps = Mapping[str, list[list[int]]]  # replica lists by topic
 
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+LOG_DIRS_TOOL = "org.apache.kafka.tools.LogDirsCommand"
 PARTITION = re.compile(r"([\w.]+)-(\d+)=\[([\d, ]+)\]")
 
 
-def run_tool(servers: str, *options: object) -> str:
-    """`kafka-reassign-partitions` with these options; what it prints."""
+def run_tool(servers: str, *options: object, tool: str = TOOL) -> str:
+    """`kafka-reassign-partitions`, or another tool, with these options; what it prints."""
     jars = ensure_all(["broker", "kafka-tools"])
     path = os.pathsep.join(map(str, [*jars["kafka-tools"], *jars["broker"]]))
-    command = [str(ensure_java().executable), "-XX:TieredStopAtLevel=1", "-cp", path, TOOL]
+    command = [str(ensure_java().executable), "-XX:TieredStopAtLevel=1", "-cp", path, tool]
     command += ["--bootstrap-server", servers, *map(str, options)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

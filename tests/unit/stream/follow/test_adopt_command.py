@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -124,6 +125,32 @@ def test_a_run_shows_what_became_of_it() -> None:
         "topic_adopted",
         "topic_release",
     ]
+
+
+def test_bytes_are_shown_of_each_topic_and_of_all() -> None:
+    """In all replicas: what the brokers hold."""
+    sized = AdoptionDecision(
+        events=(
+            replace(adopted("new", ((1, 2), (2,))), demand={"disk_bytes": 2048}),
+            replace(adopted("old", ((1,),)), demand={"disk_bytes": 1024, "net": 1}),
+            adopted("empty", ((1,),)),
+        ),
+        revisions={"old": 3},
+        resized=frozenset({"old"}),
+    )
+    assert list(dry_run_lines(report(joins=(), decision=sized))) == [
+        "+ new  2 partitions of 1 or 2 replicas of 2.0 KiB: has no map",
+        "~ old  1 partition of 1 replica of 1.0 KiB: holds other bytes than revision 3 of its map "
+        "says",
+        "+ empty  1 partition of 1 replica: has no map",
+        "0 brokers to join, 3 topics to adopt (2 with their bytes: 7.0 KiB in all replicas)",
+    ]
+    done = report(joins=(), decision=sized, adopted=("new", "empty"))
+    assert list(report_lines(done)) == [
+        "2 topics adopted (1 with their bytes: 6.0 KiB in all replicas)"
+    ]
+    assert report_json(done, dry_run=True)["sized"] == {"topics": 2, "disk_bytes": 7168}
+    assert report_json(done, dry_run=False)["sized"] == {"topics": 1, "disk_bytes": 6144}
 
 
 def test_nothing_to_do_is_said_in_so_many_words() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from spu_assigner.core.base.events import (
     Event,
@@ -27,6 +29,11 @@ class Following:
         self.written: set[str] = set()  # topics that hold data
         self.moving: set[str] = set()  # topics that the process is moving
         self.inbox: list[Event] = []
+        self.measured: list[list[str]] = []  # topics whose bytes were asked for
+
+    def measure(self, topics: Mapping[str, int]) -> Mapping[str, int]:
+        self.measured.append(list(topics))
+        return {name: size for name, size in self.world.bytes.items() if name in topics}
 
     def look(self, *, job_runs: bool = True) -> TopicsTurn:
         memory = self.world.assigner.clusters["c1"].memory.known
@@ -38,6 +45,7 @@ class Following:
             spus=[*self.world.assigner.clusters["c1"].spus, 9],
             occurred_at=0,
             untouched=lambda names: {*names} - self.written,
+            topic_bytes=self.measure,
             moving=self.moving,
         )
         self.inbox += turn.events
@@ -256,3 +264,25 @@ def test_a_placed_topic_that_is_deleted_in_kafka_is_released(placing: Following)
     placing.look()
     assert [type(event) for event in placing.look().events] == [TopicRelease]
     assert set(placing.world.maps()) == {"old"}
+
+
+def test_what_is_adopted_says_its_bytes_and_nothing_else_is_asked_for(
+    following: Following,
+) -> None:
+    """A look comes every few seconds, and brokers answer for all their logs."""
+    world = following.world
+    world.answer(*(world.events.join(spu_id, resources={"disk_bytes": 100}) for spu_id in (1, 2)))
+    world.kafka("a", [[1], [2]])
+    world.kafka("b", [[1]])
+    world.bytes = {"a": 7}
+    (of_a, of_b) = following.look().events
+    assert isinstance(of_a, TopicAdopted)
+    assert isinstance(of_b, TopicAdopted)
+    assert (of_a.demand, of_b.demand) == ({"disk_bytes": 4}, None)
+    world.bytes = {"a": 70, "b": 5}
+    assert following.look().events == ()
+    world.kafka("a", [[2], [1]])
+    (again,) = following.look().events
+    assert isinstance(again, TopicAdopted)
+    assert again.demand == {"disk_bytes": 35}
+    assert following.measured == [["a", "b"], ["a"]]
