@@ -178,7 +178,10 @@ def choose_racks(
     able = MostToGet(range(len(to_get)), to_get, to_follow, seed)
     rows: list[list[int]] = []
     for leader in leading:
-        chosen = [rack for rack in able.first(followers + 1) if rack != leader][:followers]
+        chosen = able.first(followers + 1)
+        if leader in chosen:
+            chosen.remove(leader)
+        del chosen[followers:]
         able.take(chosen, leader)
         rows.append(chosen)
     return rows
@@ -210,15 +213,20 @@ class MostToGet:
 
     def take(self, chosen: list[int], leader: int | None) -> None:
         """Count a row."""
+        to_follow, to_get, keys, order = self._to_follow, self._to_get, self._keys, self._order
+        most, seed = self._most, self._seed
         for number in chosen:
-            self._to_follow[number] -= 1
+            to_follow[number] -= 1
         for number in chosen if leader is None else (leader, *chosen):
-            self._to_get[number] -= 1
-            if number in self._keys:
-                self.remove(number)
-                if self._to_follow[number]:
-                    self._keys[number] = self._key(number)
-                    insort(self._order, self._keys[number])
+            to_get[number] -= 1
+            key = keys.get(number)
+            if key is not None:
+                order.remove(key)
+                if to_follow[number]:
+                    key = keys[number] = sort_key(number, most - to_get[number], seed)
+                    insort(order, key)
+                else:
+                    del keys[number]
 
     def _key(self, number: int) -> int:
         return sort_key(number, self._most - self._to_get[number], self._seed)

@@ -50,8 +50,7 @@ class SmallRequest:
         """The entry, key and number, of what an SPU would get beyond those given."""
         if self.layout.capacity is not None:
             return entry + STEP
-        number = int(counts[spu]) + given + 1
-        key: int = ((2 * number - 1) << 62) // int(self.layout.capacities[spu])
+        key = ((2 * (counts.item(spu) + given) + 1) << 62) // self.layout.capacity_of[spu]
         after: int = key << NUMBER_BITS | entry & NUMBER_MASK
         return after
 
@@ -97,11 +96,13 @@ def choose_by_key(request: SmallRequest) -> Choice:
     free = total - sum(lower)
     shared = 0
     taken = [0] * len(lower)
-    lasts: dict[int, int] = {}  # the last key of each rack
-    given: dict[int, tuple[int, int]] = {}  # how many each SPU gets, and the key of its last one
+    lasts: dict[int, int] = {}  # the last entry of each rack
+    given: dict[int, int] = {}  # how many each SPU gets,
+    reached: dict[int, int] = {}  # and the entry of its last one
+    is_even = request.layout.capacity is not None
     while total:
         entry = heap[0]
-        spu, key = entry & NUMBER_MASK, entry >> NUMBER_BITS
+        spu = entry & NUMBER_MASK
         rack = rack_of[spu]
         if taken[rack] >= lower[rack]:
             if not free or taken[rack] == upper[rack]:
@@ -109,22 +110,24 @@ def choose_by_key(request: SmallRequest) -> Choice:
                 continue
             free -= 1
             if not free:
-                shared = key
-        number = given[spu][0] + 1 if spu in given else 1
-        given[spu] = number, key
+                shared = entry >> NUMBER_BITS
+        number = given[spu] = given.get(spu, 0) + 1
+        reached[spu] = lasts[rack] = entry
         if number == lists:
             heappop(heap)
+        elif is_even:
+            heapreplace(heap, entry + STEP)
         else:
             heapreplace(heap, request.entry_after(entry, request.held, spu, number))
-        lasts[rack] = key
         taken[rack] += 1
         total -= 1
     keys_reached = [shared] * len(lower)
-    for rack, last in lasts.items():
+    for rack, entry in lasts.items():
+        last = entry >> NUMBER_BITS
         if last > shared or (last < shared and taken[rack] == upper[rack]):
             keys_reached[rack] = last
             lower[rack] = upper[rack] = taken[rack]
-    return _left_open(request, first, given, keys_reached, least=lower, most=upper)
+    return _left_open(request, first, given, reached, keys_reached, least=lower, most=upper)
 
 
 def _concerned(
@@ -150,7 +153,8 @@ def entries(first: CountArray, ties: CountArray, spus: CountArray) -> Iterator[i
 def _left_open(
     request: SmallRequest,
     first: CountArray,
-    given: dict[int, tuple[int, int]],
+    given: dict[int, int],
+    reached: dict[int, int],
     lasts: list[int],
     *,
     least: list[int],
@@ -158,20 +162,25 @@ def _left_open(
 ) -> Choice:
     """Each rack has its replicas up to a key; those at that very key could as well be others."""
     rack_of = request.layout.rack_of
-    tied = first == np.array(lasts)[request.layout.racks]
+    is_even = min(lasts) == max(lasts)
+    tied = first == (lasts[0] if is_even else np.array(lasts)[request.layout.racks])
     sure: dict[int, int] = {}
     sums = [0] * len(lasts)
-    for spu, (number, key) in given.items():
-        rack, certain = rack_of[spu], number
-        if key == lasts[rack]:
+    turned: list[int] = []  # those of which it is not what their first key says
+    for spu, number in given.items():
+        rack, certain, entry = rack_of[spu], number, reached[spu]
+        if entry >> NUMBER_BITS == lasts[rack]:
             certain -= 1
-            tied[spu] = True
-        else:
-            after = request.entry_after(key << NUMBER_BITS | spu, request.held, spu, number)
-            tied[spu] = number < request.lists and after >> NUMBER_BITS == lasts[rack]
+            if certain:
+                turned.append(spu)
+        elif number < request.lists:
+            after = request.entry_after(entry, request.held, spu, number)
+            if after >> NUMBER_BITS == lasts[rack]:
+                turned.append(spu)
         if certain:
             sure[spu] = certain
             sums[rack] += certain
+    tied[turned] = True
     forced = [max(count - here, 0) for count, here in zip(least, sums, strict=True)]
     return Choice(
         sure=sure,

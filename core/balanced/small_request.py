@@ -157,6 +157,8 @@ def _rows(
     if len(quotas) < lists * request.replicas and (layout.is_one or max(rule.upper) > 1):
         return _rows_with_care(request, quotas, leads)
     leading = _leading(request, leads)
+    if request.replicas == 1:
+        return np.array(leading)[:, np.newaxis]
     spus = np.array(sorted(quotas))
     owners, _, places = spread(np.array([quotas[spu] - leads.get(spu, 0) for spu in spus.tolist()]))
     cells = spus[owners][np.lexsort((mixed[spus][owners], places))]

@@ -41,6 +41,7 @@ class Layout:
 
     numbers: IdArray  # rack numbers as given
     capacities: CountArray
+    capacity_of: list[int]  # the same
     capacity: int | None  # of all; None: they differ
     is_one: bool  # counted as one rack
     rack_of: list[int]  # 0 … without gaps
@@ -65,6 +66,7 @@ class Layout:
         return cls(
             numbers=racks,
             capacities=capacities,
+            capacity_of=capacities.tolist(),
             capacity=int(capacities[0]) if is_even else None,
             is_one=is_one,
             rack_of=numbers.tolist(),
