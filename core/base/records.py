@@ -157,6 +157,9 @@ class RingEvent:
     message: str | None  # of IGNORED
     ring_size: int  # after the whole event that caused it
     cause: str
+    # Of SATURATED and RESTORED: what the SPU has used up, or has left again. It stays in the ring:
+    # who needs nothing of it can have a replica there. None: replica slots.
+    resource: str | None = None
 
 
 class Order(FastStrEnum):

@@ -100,7 +100,13 @@ def refuse_name(
 
 
 def ring_event(
-    state: ClusterState, spu_id: int, change: RingChange, size: int, cause: str
+    state: ClusterState,
+    spu_id: int,
+    change: RingChange,
+    size: int,
+    cause: str,
+    *,
+    resource: str | None = None,
 ) -> RingEvent:
     """What became of an SPU; `size` is the ring's after it."""
     return RingEvent(
@@ -111,6 +117,7 @@ def ring_event(
         message=None,
         ring_size=size,
         cause=cause,
+        resource=resource,
     )
 
 

@@ -22,7 +22,7 @@ from spu_assigner.core.constraints.conflict import (
     smallest_conflict,
 )
 from spu_assigner.core.constraints.placing import Placing, SpuRoom
-from spu_assigner.core.constraints.rule_table import RuleTable, rule_table, topic_rules
+from spu_assigner.core.constraints.rule_table import RuleTable, bits, rule_table, topic_rules
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -221,8 +221,7 @@ def by_constraints(
     request = RuledRequest(table, rooms, event.partitions, event.replication_factor)
     rules = hard_rules(table, of_topics)
     if request.fits(rules) or not request.fits(()):
-        left = SpuRoom(state, table, mask, need).rooms()
-        return _short_under_rules(event, len(rooms), len(left), mask.bit_count())
+        return _short_under_rules(state, event, table, mask, online=len(rooms))
     names = " and ".join(_named(rule, table) for rule in smallest_conflict(request, rules))
     return Refusal(
         Code.UNSATISFIABLE,
@@ -239,15 +238,25 @@ def _named(rule: HardRule, table: RuleTable) -> str:
     return f"{rule.name} (excludes {(rule.excluded & table.open).bit_count()} SPUs)"
 
 
-def _short_under_rules(event: TopicCreate, online: int, able: int, allowed: int) -> Refusal:
+def _short_under_rules(
+    state: ClusterState, event: TopicCreate, table: RuleTable, mask: int, *, online: int
+) -> Refusal:
+    """Of SPUs that the rules allow, too few of which have room; `online`: with or without room."""
     code = Code.INSUFFICIENT_CAPACITY
     if online < event.replication_factor:
         code = Code.INSUFFICIENT_SPUS
+    need = Need.of(event.demand, event.leader_demand)
+    able = len(SpuRoom(state, table, mask, need).rooms())
+    allowed = np.array([table.ids[place] for place in bits(mask)], dtype=np.int32)
+    lacks = ""
+    if need is not None and len(allowed):
+        loads = state.loads(allowed)
+        lacks = _short_of(resource_loads(state, Ring(allowed, state.spus), loads, need))
     return Refusal(
         code,
-        f"of {online} SPUs online the rules allow {allowed}, of which {able} have room for a "
-        f"replica: too little for {event.partitions} lists of {event.replication_factor}; add SPUs "
-        "or capacity, delete topics, or ask for less",
+        f"of {online} SPUs online the rules allow {len(allowed)}, of which {able} have room for a "
+        f"replica{lacks and f' ({lacks})'}: too little for {event.partitions} lists of "
+        f"{event.replication_factor}; add SPUs or capacity, delete topics, or ask for less",
     )
 
 
@@ -313,16 +322,23 @@ def with_room(
 
 def lacking(resources: ResourceLoads, *, ring_size: int, partition: int, replicas: int) -> Refusal:
     """Why there are too few SPUs for a partition: of which resource they have too little left."""
-    found = []
-    free = resources.capacities - resources.used
-    short = np.count_nonzero(free < resources.follower[:, np.newaxis], axis=1).tolist()
-    amounts = resources.follower.astype(np.int64).tolist()
-    for name, count, amount in zip(resources.names, short[1:], amounts[1:], strict=True):
-        if count:
-            found.append(f"{count} have less than {amount} of {name} free")
-    why = ", ".join(found) or "too few have a free slot, or room for a leader"
+    why = _short_of(resources) or "too few have a free slot"
     return Refusal(
         Code.INSUFFICIENT_CAPACITY,
         f"partition {partition} found too few SPUs for {replicas} replicas: of {ring_size} SPUs in "
         f"the ring {why}; add SPUs or capacity, delete topics, or ask for less",
     )
+
+
+def _short_of(resources: ResourceLoads) -> str:
+    """Of which resources how many SPUs have too little left, for a follower or for a leader."""
+    free = resources.capacities - resources.used
+    found = []
+    for name, left, follower, leader in zip(
+        resources.names, free[1:], resources.follower[1:], resources.leader[1:], strict=True
+    ):
+        if count := np.count_nonzero(left < follower):
+            found.append(f"{count} have less than {follower:.0f} of {name} free")
+        elif count := np.count_nonzero(left < leader):
+            found.append(f"{count} have less than {leader:.0f} of {name} free, for a leader")
+    return ", ".join(found)

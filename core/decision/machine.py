@@ -32,6 +32,7 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       a short list; adopted on leaving SPUs          Waiting
     removal           no list holds a leaving SPU any more           SpuGone
     waiting create    the ring gained a member or a slot             as met, WaitingSettled
+    full resource     an SPU has nothing left of one, or has again   RingEvent with the resource
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ from spu_assigner.core.decision.removal import forget
 from spu_assigner.core.decision.repair import evicting_spus, leaving_spus, repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import automatic, decide_grow, place_create, refuse_create
+from spu_assigner.core.decision.ring_changes import resource_changes
 from spu_assigner.core.decision.waiting import (
     in_turn,
     makes_room,
@@ -135,11 +137,22 @@ def step(
         default_policy: of creates that name none.
         reserved_names: the product's own topics, with the prefix that they have.
     """
+    full = state.full_resources
+    if full.is_stale:  # The state was restored: what is so now was reported.
+        full.look()
     records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
     if isinstance(event, TopicCreate):
-        for record in records:
+        for record in records:  # It frees nothing, so nothing follows.
             evolve(state, record)
-        return records  # A create frees nothing, so nothing follows.
+    else:
+        records = _with_following(state, event, records)
+    return (*records, *resource_changes(state, event.event_id)) if full.is_stale else records
+
+
+def _with_following(
+    state: ClusterState, event: Event, records: Sequence[Record]
+) -> Sequence[Record]:
+    """The records of an event, and what follows from them; all are applied."""
     # With other constraints, what waits may fit where it did not.
     frees = makes_room(state, records) or isinstance(event, TopicConstraints)
     rules_before = _rules_before(state, event)

@@ -1,6 +1,7 @@
 """What becomes of the ring when SPUs come to hold more replicas or fewer.
 
-An SPU that is full then leaves the ring, one that has a free slot again comes back to its tail.
+An SPU that is full then leaves the ring, one that has a free slot again comes back to its tail. One
+that has used up another resource is reported and stays.
 """
 
 from __future__ import annotations
@@ -89,3 +90,18 @@ def ring_after(state: ClusterState, changes: Mapping[int, int]) -> RingAfter:
             *[(spu_id, RingChange.RESTORED) for spu_id in restored],
         ),
     )
+
+
+def resource_changes(state: ClusterState, cause: str) -> list[Record]:
+    """Of which resources SPUs have nothing left now, or something again, since the last look."""
+    return [
+        ring_event(
+            state,
+            spu_id,
+            RingChange.SATURATED if is_full else RingChange.RESTORED,
+            state.ring.size,
+            cause,
+            resource=resource,
+        )
+        for spu_id, resource, is_full in state.full_resources.look()
+    ]

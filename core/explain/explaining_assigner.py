@@ -62,7 +62,11 @@ def _saturated_by(following: Sequence[Record]) -> RingGroup:
     events = [record for record in records if isinstance(record, RingEvent)]
     return RingGroup(
         key="",
-        events=tuple(event for event in events if event.change is RingChange.SATURATED),
+        events=tuple(
+            event
+            for event in events
+            if event.change is RingChange.SATURATED and event.resource is None
+        ),
     )
 
 

@@ -37,6 +37,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
+from spu_assigner.core.state.full_resources import FullResources
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.memory import Memory
@@ -84,6 +85,7 @@ class ClusterState:
         self.memory = Memory()
         self.ledger = Ledger()
         self.resource_use = ResourceUse()
+        self.full_resources = FullResources(self.spus, self.resource_use)
         self.core_weights: dict[SpuId, list[int]] = {}
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
@@ -285,6 +287,8 @@ class ClusterState:
             self.online_count += 1
             self.racked_count += spu.rack is not None
             self.closed_count += spu.is_closed
+        if spu.resources or (before is not None and before.resources):
+            self.full_resources.describe(SpuId(spu.spu_id))
         self.spus[SpuId(spu.spu_id)] = spu
         (self.leaving.add if spu.leaving else self.leaving.discard)(SpuId(spu.spu_id))
         (self.demoted.add if spu.demoted or spu.is_barred else self.demoted.discard)(
@@ -312,6 +316,7 @@ class ClusterState:
             self.evicting.discard(spu_id)
             self.rule_tables.clear()
             self.core_weights.pop(spu_id)
+            self.full_resources.describe(spu_id)
             if self.ledger.count(spu_id) == 0:
                 self.ledger.forget(spu_id)
             else:  # Restored before the maps that hold it no more.
@@ -341,6 +346,7 @@ class ClusterState:
             self._takeovers.count(record.replicas)
         if record.need is not None:
             self.resource_use.add(record.replicas, record.need)
+            self.full_resources.add(len(record.replicas), record.need)
         if record.constraints is not None:
             self.constrained.add(record.topic)
             for other in record.constraints.apart_from:
@@ -355,6 +361,7 @@ class ClusterState:
                 self._takeovers.count(lists, -1)
             if topic.need is not None:
                 self.resource_use.subtract(lists, topic.need)
+                self.full_resources.subtract()
             self._counts_changed = True
             self.constrained.discard(name)
             for other in () if topic.constraints is None else topic.constraints.apart_from:

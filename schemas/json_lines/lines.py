@@ -145,6 +145,8 @@ def answer_to_json(answer: Answer, *, explain: bool = False) -> str:
     line |= {name: getattr(answer, name) for name in names}
     if isinstance(answer, TopicStatus) and answer.moves is not None:
         line["moves"] = answer.moves
+    if isinstance(answer, RingEvent) and answer.resource is not None:
+        line["resource"] = answer.resource
     if isinstance(answer, ReplicaMap) and explain:
         line["reason"] = answer.reason
     return _dumps(line)

@@ -92,6 +92,7 @@ _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "TopicAdopted": 4,
     "TopicCreate": 4,
     "ReplicaMap": 7,
+    "RingEvent": 3,
     "WaitingState": 4,
 }
 _CONSTRAINT_MODES: Final = (Mode.CONSTRAINTS, Mode.CONSTRAINED)
@@ -214,6 +215,8 @@ def _names_resources(message: Message | Event) -> bool:
             return message.demand is not None or message.leader_demand is not None
         case ReplicaMap() | Waiting():
             return message.need is not None
+        case RingEvent():
+            return message.resource is not None
         case ClusterRebalance():
             return message.max_bytes is not None or message.band_percent is not None
         case TopicAdopted():

@@ -87,8 +87,9 @@ def _text_lines(received: Received) -> Iterator[str]:
             yield f"status  {place}  {answer.status}{_reason(answer)}"
             yield from _lists(answer.replicas, None)
         case RingEvent():
+            of_what = "" if answer.resource is None else f" of {answer.resource}"
             yield (
-                f"ring    {answer.cluster_id}  SPU {answer.spu_id} {answer.change}"
+                f"ring    {answer.cluster_id}  SPU {answer.spu_id} {answer.change}{of_what}"
                 f"{_reason(answer)}, ring of {answer.ring_size}"
             )
         case _:

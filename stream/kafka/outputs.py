@@ -87,7 +87,7 @@ class _Reading:
         key, value = message.key() or b"", message.value()
         if name == RING_EVENTS:
             record = None if key != self._own_key or value is None else decode_record(value)
-            if isinstance(record, RingEvent):
+            if isinstance(record, RingEvent) and record.resource is None:  # Else the ring stays.
                 self._ring.append((_event_of(message, record.cause), record))
             return
         if not key.startswith(self._own_key + b"/"):

@@ -55,7 +55,9 @@ class DemoAnswers:
                 self.maps[answer.cause].append(answer)
             case RingEvent():
                 self.ring[answer.cause].append(answer)
-                if answer.change in _INTO_RING:
+                if answer.resource is not None:
+                    pass  # It stays where it is.
+                elif answer.change in _INTO_RING:
                     self.members[answer.cluster_id].add(answer.spu_id)
                 elif answer.change in _OUT_OF_RING:
                     self.members[answer.cluster_id].discard(answer.spu_id)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, get_args
 
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import (
@@ -40,6 +40,15 @@ STATUS = TopicStatus(
     message=None,
     replicas=None,
     cause="e5",
+)
+RING = RingEvent(
+    cluster_id="c1",
+    spu_id=0,
+    change=RingChange.SATURATED,
+    code=None,
+    message=None,
+    ring_size=1,
+    cause="e3",
 )
 
 

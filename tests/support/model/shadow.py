@@ -54,6 +54,7 @@ class Shadow:
         self.lists: dict[str, Lists] = {}
         self.counts: Counter[int] = Counter()
         self.used: Counter[tuple[int, str]] = Counter()  # of resources, by SPU and name
+        self.full: set[tuple[int, str]] = set()  # of resources, as ring events say
         self.racks: dict[int, str | None] = {}
         self.leaving: frozenset[int] = frozenset()
         self.offline: frozenset[int] = frozenset()
@@ -81,6 +82,7 @@ class Shadow:
             self._check_answers(state, event, records)
         self._check_state(state, before, is_fact=isinstance(event, TopicAdopted))
         self._check_resources(state, is_fact=isinstance(event, TopicAdopted | TopicDemand))
+        self._check_full(state, records)
 
     def _take(self, record: ReplicaMap, event: Event) -> None:
         """Take over one map."""
@@ -286,6 +288,24 @@ class Shadow:
             if is_more and not is_fact and resource not in by_role:  # Who leads changes by itself.
                 raise ViolationError(f"SPU {spu_id} has {has} of {resource}, and got {amount}")
         self.used = used
+
+    def _check_full(self, state: ClusterState, records: tuple[Record, ...]) -> None:
+        """Whoever has nothing left of a resource was said to be so, and nobody else."""
+        for record in records:
+            if isinstance(record, RingEvent) and record.resource is not None:
+                place = (record.spu_id, record.resource)
+                is_full = record.change is RingChange.SATURATED
+                _hold(is_full or record.change is RingChange.RESTORED, f"{place}: {record.change}")
+                _hold(is_full is (place not in self.full), f"{place} {record.change} twice")
+                (self.full.add if is_full else self.full.discard)(place)
+        full = {
+            (int(spu_id), name)
+            for spu_id, spu in state.spus.items()
+            for name, capacity in spu.resources
+            if self.used[spu_id, name] >= capacity
+        }
+        self.full = {place for place in self.full if place[0] in state.spus}
+        _hold(self.full == full, f"{self.full} are said to be full, {full} are")
 
     def _check_waiting(self, state: ClusterState) -> None:
         wanting = set()

@@ -26,6 +26,7 @@ from spu_assigner.core.base.events import (
 from spu_assigner.core.base.records import (
     Mode,
     Reason,
+    RingChange,
     SpuChanged,
     Status,
     Wait,
@@ -42,7 +43,7 @@ from spu_assigner.schemas.messages.codec import (
     type_name_of,
 )
 from support.events.builders import Events
-from support.events.samples import MAP, STATUS, decode, encode
+from support.events.samples import MAP, RING, STATUS, decode, encode
 
 REGISTRY = Registry.load()
 WHOLE = Constraints(
@@ -223,6 +224,9 @@ VERSIONS: list[tuple[Any, int]] = [
     (replace(CONSTRAINED_MAP, need=NEED, reason=replace(CHANGED, mode=Mode.CONSTRAINED)), 8),
     (replace(STATUS, status=Status.ADOPTED), 4),
     (replace(STATUS, status=Status.VIOLATED, message="m"), 5),
+    (RING, 1),
+    (replace(RING, change=RingChange.CORDONED), 2),
+    (replace(RING, resource="disk_bytes"), 3),
 ]
 
 

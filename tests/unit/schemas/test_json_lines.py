@@ -34,8 +34,6 @@ from spu_assigner.core.base.records import (
     Move,
     Reason,
     ReplicaMap,
-    RingChange,
-    RingEvent,
     Status,
     TopicStatus,
 )
@@ -48,6 +46,7 @@ from spu_assigner.schemas.json_lines.lines import (
     event_to_json,
 )
 from support.events.codecs import events
+from support.events.samples import RING
 
 CONTRACT: list[tuple[str, Event]] = [
     (
@@ -245,15 +244,6 @@ STATUS = TopicStatus(
     replicas=None,
     cause="e3",
 )
-RING = RingEvent(
-    cluster_id="c1",
-    spu_id=0,
-    change=RingChange.SATURATED,
-    code=None,
-    message="not shown",
-    ring_size=1,
-    cause="e3",
-)
 LISTS = ReplicaLists.of_lists([[2, 1]])
 ANSWERS: list[tuple[Answer, str]] = [
     (
@@ -283,9 +273,14 @@ ANSWERS: list[tuple[Answer, str]] = [
         '"message":null,"replicas":null,"cause":"e3","moves":0}',
     ),
     (
-        RING,
+        replace(RING, message="not shown"),
         '{"type":"ring_event","cluster_id":"c1","spu_id":0,"change":"saturated","code":null,'
         '"ring_size":1,"cause":"e3"}',
+    ),
+    (  # The same with a resource that is used up.
+        replace(RING, resource="disk_bytes"),
+        '{"type":"ring_event","cluster_id":"c1","spu_id":0,"change":"saturated","code":null,'
+        '"ring_size":1,"cause":"e3","resource":"disk_bytes"}',
     ),
 ]
 

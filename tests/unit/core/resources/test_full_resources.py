@@ -1,0 +1,155 @@
+"""SPUs that have used up a resource: what ring events say of it, and that the ring stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import LeaveMode, Policy
+from spu_assigner.core.base.records import (
+    Answer,
+    EntryGone,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    Status,
+    TopicStatus,
+)
+from spu_assigner.core.decision.answers import answers
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.state.cluster_state import ClusterState
+from support.events.builders import Events
+from support.events.one_cluster import OneCluster
+
+DISK = {"disk": 30}
+Told = tuple[int, RingChange, str | None]
+
+
+def told(found: Iterable[Answer]) -> list[Told]:
+    """SPU, change and resource of the ring events."""
+    return [
+        (each.spu_id, each.change, each.resource) for each in found if isinstance(each, RingEvent)
+    ]
+
+
+def full(*spu_ids: int, name: str = "disk") -> list[Told]:
+    return [(spu_id, RingChange.SATURATED, name) for spu_id in spu_ids]
+
+
+def free(*spu_ids: int, name: str = "disk") -> list[Told]:
+    return [(spu_id, RingChange.RESTORED, name) for spu_id in spu_ids]
+
+
+@pytest.fixture
+def cluster() -> OneCluster:
+    """SPUs 0 and 1 with 30 of disk each."""
+    made = OneCluster()
+    made.join(0, 1, resources=DISK)
+    return made
+
+
+def test_an_spu_that_uses_up_a_resource_is_saturated_of_it_and_stays_in_the_ring(
+    cluster: OneCluster,
+) -> None:
+    """Topics that need nothing of it can still go there."""
+    found = cluster.create("t", 3, 2, demand={"disk": 10})
+    assert told(found) == full(0, 1)
+    assert cluster.state.ring.ids.tolist() == [0, 1]
+    [_, status] = cluster.create("slots", 1, 2)
+    assert isinstance(status, TopicStatus)
+    assert status.status is Status.ASSIGNED
+
+
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        ({"demand": {"disk": 1}}, "2 have less than 1 of disk free"),
+        (
+            {"demand": {"net": 1}, "leader_demand": {"net": 4}},
+            "2 have less than 4 of net free, for a leader",
+        ),
+        (
+            {"demand": {"disk": 1}, "constraints": Constraints(require=("rack=a",))},
+            "of which 0 have room for a replica (1 have less than 1 of disk free)",
+        ),
+    ],
+)
+def test_a_refusal_names_the_resource_that_is_short(given: dict[str, Any], lacks: str) -> None:
+    """Slots there are enough."""
+    cluster = OneCluster()
+    cluster.join(0, resources={"disk": 10, "net": 3}, rack="a")
+    cluster.join(1, resources={"disk": 10, "net": 3}, rack="b")
+    cluster.create("t", 1, 2, demand={"disk": 10})
+    [status] = cluster.create("more", 1, 1, policy=Policy.BALANCED, **given)
+    assert isinstance(status, TopicStatus)
+    assert status.code is Code.INSUFFICIENT_CAPACITY
+    assert lacks in (status.message or "")
+
+
+def test_room_comes_back_with_a_delete_a_lower_demand_and_more_capacity(
+    cluster: OneCluster,
+) -> None:
+    """Each is said once, and nothing is said of what stays as it is."""
+    new = cluster.build
+    cluster.apply(new.create("t", 3, 2, demand={"disk": 10}))
+    assert told(cluster.apply(new.demand("t", demand={"disk": 9}))) == free(0, 1)
+    assert told(cluster.apply(new.demand("t", demand={"disk": 12}))) == full(0, 1)
+    assert told(cluster.apply(new.demand("t", demand={"disk": 11}))) == []
+    updated = cluster.apply(new.join(0, resources={"disk": 34}))
+    assert told(updated) == [(0, RingChange.UPDATED, None), *free(0)]
+    assert told(cluster.apply(new.delete("t"))) == free(1)
+
+
+def test_an_spu_that_joins_with_nothing_of_a_resource_says_so(cluster: OneCluster) -> None:
+    """It has used up what it announces."""
+    found = cluster.apply(cluster.build.join(2, resources={"disk": 30, "gpu": 0}))
+    assert told(found) == [(2, RingChange.JOINED, None), *full(2, name="gpu")]
+    again = cluster.apply(cluster.build.join(2, resources=DISK))
+    assert told(again) == [(2, RingChange.UPDATED, None), *free(2, name="gpu")]
+
+
+def test_an_spu_takes_what_it_has_used_up_with_it_when_it_goes(cluster: OneCluster) -> None:
+    """Its replicas fill the next; of one that is gone nothing more is said."""
+    new = cluster.build
+    cluster.apply(new.create("t", 1, 2, demand={"disk": 30}))
+    cluster.apply(new.join(2, resources=DISK))
+    found = cluster.apply(new.leave(0, mode=LeaveMode.DECOMMISSION))
+    assert told(found) == [(0, RingChange.LEFT, None), *full(2)]
+    assert cluster.state.spus.keys() == {1, 2}
+
+
+def test_a_move_of_leaders_can_use_up_what_leaders_need(cluster: OneCluster) -> None:
+    """Who leads changes by itself."""
+    new = cluster.build
+    cluster.apply(new.create("t", 2, 2, demand={"disk": 5}, leader_demand={"disk": 20}))
+    assert told(cluster.apply(new.demote(0))) == [(0, RingChange.DEMOTED, None), *full(1)]
+
+
+def test_a_state_that_was_restored_says_nothing_again(cluster: OneCluster) -> None:
+    """What is full was said before; the next change is reported as it would have been."""
+    found = cluster.create("t", 3, 2, demand={"disk": 10})
+    restored = ClusterState("c1")
+    restored.restore(next(each for each in found if isinstance(each, ReplicaMap)))
+    for entry in cluster.state.take_entries():
+        assert not isinstance(entry, EntryGone)
+        restored.restore(entry)
+    for event in (cluster.build.create("s", 1, 1), cluster.build.delete("t")):
+        expected = cluster.apply(event)
+        assert answers(step(restored, event, default_policy=Policy.FLUVIO)) == tuple(expected)
+    assert told(expected) == free(0, 1)
+
+
+def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
+    """Later partitions of the same request were placed on all SPUs."""
+    new, explaining = Events(), ExplainingAssigner(Policy.FLUVIO)
+    explaining.apply(new.join(0, resources={"disk": 10}))
+    explaining.apply(new.join(1, resources={"disk": 90}))
+    [(_, reasons), *_] = explaining.apply(new.create("t", 2, 1, demand={"disk": 10}))
+    assert [(each.replicas, each.absent, each.recomputed) for _, each in reasons] == [
+        ((0,), (), True),
+        ((1,), (), True),
+    ]
