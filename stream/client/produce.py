@@ -40,7 +40,6 @@ from spu_assigner.schemas.errors import DecodeError, EncodeError
 from spu_assigner.stream.client.assignment_file import read_assignment
 from spu_assigner.stream.client.produce_options import (
     EFFECTS,
-    amounts,
     constraints,
     lists_of,
     taints_of,
@@ -50,6 +49,7 @@ from spu_assigner.stream.config.command_options import (
     BYTE_SIZE,
     FILE,
     Command,
+    amounts,
     broker_options,
     output_option,
     reading,

@@ -1,4 +1,4 @@
-"""Options of `produce` whose values are more than a word: amounts, lists, taints, constraints."""
+"""Options of `produce` whose values are more than a word: lists, taints, constraints."""
 
 from __future__ import annotations
 
@@ -14,34 +14,6 @@ from spu_assigner.schemas.json_lines.lines import constraints_from_json
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 
 EFFECTS: Final = ", ".join(effect.value for effect in TaintEffect)
-
-
-def amounts(option: str, what: str, *, required: bool = False) -> Callable[..., Any]:
-    """An option that names amounts of resources."""
-    return click.option(
-        option,
-        multiple=True,
-        required=required,
-        callback=_amounts_of,
-        metavar="NAME=AMOUNT",
-        help=f"{what} May be repeated.",
-    )
-
-
-def _amounts_of(
-    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, int] | None:
-    """The amounts of resources that a repeated option names."""
-    found: dict[str, int] = {}
-    for pair in pairs:
-        name, _equals, amount = pair.partition("=")
-        try:
-            found[name] = int(amount)
-        except ValueError:
-            raise click.BadParameter(
-                f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
-            ) from None
-    return found or None
 
 
 def lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[int, ...], ...]:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Final, Literal
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import is_legal_name
+from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
 from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.config.connection import Connection
@@ -213,3 +214,47 @@ def output_option(command: Command) -> Command:
         show_default=True,
         help="Text for people, or one JSON object a line.",
     )(command)
+
+
+def amounts(
+    option: str, what: str, *, required: bool = False, checked: bool = False
+) -> Callable[[Command], Command]:
+    """An option that names amounts of resources.
+
+    Args:
+        checked: amounts that the job would reject are wrong usage.
+    """
+    return click.option(
+        option,
+        multiple=True,
+        required=required,
+        callback=_checked_amounts_of if checked else _amounts_of,
+        metavar="NAME=AMOUNT",
+        help=f"{what} May be repeated.",
+    )
+
+
+def _amounts_of(
+    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, int] | None:
+    """The amounts of resources that a repeated option names."""
+    found: dict[str, int] = {}
+    for pair in pairs:
+        name, _equals, amount = pair.partition("=")
+        try:
+            found[name] = int(amount)
+        except ValueError:
+            raise click.BadParameter(
+                f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
+            ) from None
+    return found or None
+
+
+def _checked_amounts_of(
+    context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, int]:
+    found = _amounts_of(context, parameter, pairs) or {}
+    fault = amounts_fault(parameter.human_readable_name, found)
+    if fault is not None:
+        raise click.BadParameter(fault)
+    return found

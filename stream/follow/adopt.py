@@ -192,7 +192,8 @@ class _AdoptRun:
             for name, topic in self._found.items()
             if self._options.is_meant(name) and not self._options.is_reserved(name)
         }
-        asks_bytes = bool(meant) and declares(announced, BYTES)
+        has_disks = declares(announced, BYTES) or any(BYTES in (j.resources or {}) for j in joins)
+        asks_bytes = bool(meant) and has_disks
         sizes = topic_bytes(self._request.target, meant) if asks_bytes else {}
         decision = decide_adoptions(
             self._found,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -12,6 +13,7 @@ from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.config.command_options import (
     OneForErrors,
+    amounts,
     broker_options,
     cluster_option,
     target_options,
@@ -49,6 +51,9 @@ NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
     "--capacity", type=click.IntRange(0, CAPACITY_MAX), help="Replica slots of brokers that join."
 )
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), help="Cores of brokers that join.")
+@amounts(
+    "--resources", "What brokers that join have of a resource, such as disk_bytes.", checked=True
+)
 @click.option(
     "--overwrite",
     is_flag=True,
@@ -85,6 +90,7 @@ def adopt(
     target_connection: Connection | None,
     capacity: int | None,
     cores: int | None,
+    resources: Mapping[str, int],
     policy: str | None,
     accept_cluster: bool,
     wait_seconds: float,
@@ -127,7 +133,7 @@ def adopt(
         connection=connection,
         target_connection=target_connection,
         options=AdoptionOptions(policy=None if policy is None else Policy(policy), **given),
-        size=Size(cores=cores, capacity=capacity),
+        size=Size(cores=cores, capacity=capacity, resources=resources),
         accept_cluster=accept_cluster,
         dry_run=dry_run,
         wait_seconds=wait_seconds,

@@ -7,7 +7,7 @@ Its brokers join and leave, and with `--topics` its topics are adopted. Its old 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.config.command_options import (
     Form,
+    amounts,
     broker_options,
     cluster_option,
     output_option,
@@ -78,13 +79,14 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
 )
 @click.option("--capacity", type=click.IntRange(0, CAPACITY_MAX), help="Replica slots of a broker.")
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), help="Cores of a broker.")
+@amounts("--resources", "What a broker has of a resource, such as disk_bytes.", checked=True)
 @click.option(
     "--sizes",
     "sizes_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TOML with capacity and cores, of all and, under [brokers.ID], of single brokers; read "
-    "again at each look.",
+    help="TOML with capacity, cores and resources, of all and, under [brokers.ID], of single "
+    "brokers; read again at each look.",
 )
 @click.option(
     "--exclude",
@@ -141,6 +143,7 @@ def follow(
     output: Form,
     capacity: int | None,
     cores: int | None,
+    resources: Mapping[str, int],
     exclude: tuple[int, ...],
     **given: Any,
 ) -> int:
@@ -168,8 +171,8 @@ def follow(
 
     if given["place_new"] and (given["once"] or not given["topics"]):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
-    size, excluded = Size(cores=cores, capacity=capacity), frozenset(exclude)
-    options = FollowOptions(size=size, excluded=excluded, **given)
+    size = Size(cores=cores, capacity=capacity, resources=resources)
+    options = FollowOptions(size=size, excluded=frozenset(exclude), **given)
     watched = _watched(connection, watch_bootstrap_servers, watch_config)
     check = Interrupts(lambda: None).check
     called = str(click.get_current_context().info_name)

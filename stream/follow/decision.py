@@ -65,12 +65,14 @@ class Size:
 
     cores: int | None = None
     capacity: int | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     def over(self, other: Size) -> Size:
         """This one, and what it does not say from the other."""
         return Size(
             cores=other.cores if self.cores is None else self.cores,
             capacity=other.capacity if self.capacity is None else self.capacity,
+            resources={**other.resources, **self.resources},
         )
 
 
@@ -287,9 +289,8 @@ def _described(
         cores=cores,
         capacity=default_capacity(cores) if capacity is None else capacity,
         labels={**({} if before is None else before.labels), LABEL: options.kafka_cluster},
-        # Somebody else names these.
-        resources={} if before is None else before.resources,
-        taints=() if before is None else before.taints,
+        resources={**({} if before is None else before.resources), **size.resources},
+        taints=() if before is None else before.taints,  # Somebody else names these.
     )
 
 

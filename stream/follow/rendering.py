@@ -137,7 +137,8 @@ def join_text(event: SpuJoined) -> str:
     """What a join says of an SPU."""
     rack = "no rack" if event.rack is None else f"rack {printable(event.rack)}"
     cores = "1 core" if event.cores == 1 else f"{event.cores} cores"
-    return f"{rack}, {cores}, {event.capacity} slots"
+    has = [f"{name} {amount}" for name, amount in sorted((event.resources or {}).items())]
+    return ", ".join([rack, cores, f"{event.capacity} slots", *has])
 
 
 def brokers_text(ids: Sequence[int]) -> str:

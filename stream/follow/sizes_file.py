@@ -1,9 +1,11 @@
-"""The file of sizes: cores and capacities, which Kafka does not know of its brokers.
+"""The file of sizes: cores, capacities and resources, which Kafka does not know of its brokers.
 
 capacity = 1000        # of every broker that has none of its own below
+resources = {disk_bytes = 2_000_000_000_000}
 [brokers.3]
 cores = 8
 capacity = 4000
+resources = {disk_bytes = 8_000_000_000_000}
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, Final
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, SPU_ID_MAX
+from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.follow.decision import Size
 
@@ -56,15 +59,26 @@ def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
 
 def _size(file: Path, place: str, entries: Any) -> Size:
     if not isinstance(entries, dict):
-        raise _wrong(file, place, entries, "a table with cores or capacity")
+        raise _wrong(file, place, entries, "a table with cores, capacity or resources")
     for name, value in entries.items():
         entry = f"{place}.{name}".lstrip(".")
+        if name == "resources":
+            _check_resources(file, entry, value)
+            continue
         if name not in _LIMITS:
-            raise _wrong(file, entry, value, "cores, capacity or brokers")
+            raise _wrong(file, entry, value, "cores, capacity, resources or brokers")
         least, most = _LIMITS[name]
         if type(value) is not int or not least <= value <= most:
             raise _wrong(file, entry, value, f"{least} to {most}")
     return Size(**entries)
+
+
+def _check_resources(file: Path, entry: str, amounts: Any) -> None:
+    if not isinstance(amounts, dict) or any(type(each) is not int for each in amounts.values()):
+        raise _wrong(file, entry, amounts, "whole numbers by name")
+    fault = amounts_fault(entry, amounts)
+    if fault is not None:
+        raise SizesError(f"in {str(file)!r} {fault}")
 
 
 def _wrong(file: Path, entry: str, value: object, expected: str) -> SizesError:

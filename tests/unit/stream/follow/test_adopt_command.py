@@ -29,6 +29,7 @@ COMMAND = ["adopt", "--cluster", "c1"]
         (["--cluster", "a/b"], "'a/b' is not 1 to 249"),
         (["--policy", "mine"], "'mine' is not one of"),
         (["--capacity", "-1"], "-1 is not in the range"),
+        (["--resources", "a b=1"], "resources names 'a b'; expected 1 to 64 of"),
         (["--wait", "0"], "0.0 is not in the range"),
         (["--target-bootstrap-servers", "here"], "expected host:port"),
     ],

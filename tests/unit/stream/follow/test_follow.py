@@ -188,6 +188,25 @@ def test_a_broker_in_another_rack_or_of_another_size_joins_again() -> None:
     assert (grown.cores, grown.capacity) == (2, 7)
 
 
+def test_resources_that_are_set_join_again_and_stay_when_they_are_not_set() -> None:
+    """Each by itself: what somebody gave an SPU besides is kept."""
+    life = Life()
+    life.look(ALL)
+    given = {"labels": {LABEL: "k"}, "resources": {"net": 9, "disk_bytes": 1}}
+    life.by_hand(replace(life.sent[1], event_id="by-hand", **given))
+    life.options = replace(OPTIONS, size=Size(resources={"disk_bytes": 7}))
+    life.look(ALL)
+    of_each = {event.spu_id: event.resources for event in life.sent[3:]}  # type: ignore[union-attr]  # joins
+    assert of_each == {
+        1: {"disk_bytes": 7},
+        2: {"net": 9, "disk_bytes": 7},
+        3: {"disk_bytes": 7},
+    }
+    life.options = OPTIONS
+    life.looks(ALL, 2)
+    assert len(life.sent) == 6
+
+
 def test_what_nobody_sets_stays_as_it_was() -> None:
     """A start without --capacity does not resize a cluster, nor take its racks away."""
     life = Life(replace(OPTIONS, size=Size(capacity=10)))

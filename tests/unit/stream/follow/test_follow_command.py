@@ -48,6 +48,8 @@ COMMAND = ["follow", "--cluster", "c1"]
         (["--cluster", "a/b"], "'a/b' is not 1 to 249"),
         (["--capacity", "-1"], "-1 is not in the range"),
         (["--exclude", "x"], "'x' is not a valid integer"),
+        (["--resources", "disk_bytes"], "'disk_bytes' is no amount of a resource"),
+        (["--resources", "disk_bytes=-1"], "resources.disk_bytes is -1; expected 0 to"),
         (["--sizes", "/nowhere.toml"], "the file of sizes '/nowhere.toml' cannot be read"),
         (["--watch-config", "/nowhere.toml"], "--watch-config"),
         (
@@ -89,6 +91,10 @@ def test_a_file_of_sizes_has_one_for_all_and_some_of_their_own(file: Path) -> No
     """As the module shows it."""
     file.write_text("capacity = 1000\n[brokers.3]\ncores = 8\ncapacity = 4000\n")
     assert read_sizes(file) == (Size(capacity=1000), {3: Size(cores=8, capacity=4000)})
+    file.write_text("[resources]\ndisk_bytes = 2_000\n[brokers.3.resources]\nnet = 5\n")
+    of_all, of_brokers = read_sizes(file)
+    assert of_all == Size(resources={"disk_bytes": 2000})
+    assert of_brokers[3].over(of_all) == Size(resources={"disk_bytes": 2000, "net": 5})
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,10 @@ def test_a_file_of_sizes_has_one_for_all_and_some_of_their_own(file: Path) -> No
         ("capacity = -1", "capacity in .* is -1; expected 0 to 2147483647"),
         ("capacity = true", "capacity in .* is True; expected"),
         ("cores = 0", "cores in .* is 0; expected 1 to 1024"),
-        ("slots = 3", "slots in .* is 3; expected cores, capacity or brokers"),
+        ("slots = 3", "slots in .* is 3; expected cores, capacity, resources or brokers"),
+        ("resources = 3", "resources in .* is 3; expected whole numbers by name"),
+        ("[brokers.3.resources]\ndisk = 1.5", "brokers.3.resources in .*; expected whole numbers"),
+        ("resources = {disk = -1}", "resources.disk is -1; expected 0 to 9007199254740991"),
         ("brokers = 3", "brokers in .* is 3; expected tables"),
         ("[brokers.b1]\ncores = 1", "brokers in .* is 'b1'; expected a broker's id"),
         ("[brokers.99999999999]\ncores = 1", "expected a broker's id, 0 to 2147483647"),
