@@ -22,6 +22,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
+from spu_assigner.core.constraints.moving import MovingRules
 from spu_assigner.core.decision.answers import (
     CLUSTER_TOPIC,
     Refusal,
@@ -41,6 +42,7 @@ from spu_assigner.core.rebalance.resource_loads import (
     SpuResources,
     TopicNeed,
 )
+from spu_assigner.core.rebalance.ruled_lists import RuledTopics, TopicRules
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.leading import LeaderChoice
@@ -53,17 +55,20 @@ NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     """The maps that change, ring events, and one status with the number of moves.
 
-    Its message also counts the topics that do not move: manual and pinned ones, and those with
-    constraints, whose moves are not planned yet. Where topics say what they need of resources, it
-    has the bytes and the largest dominant share.
+    Its message also counts the topics that do not move: manual and pinned ones. Where topics say
+    what they need of resources, it has the bytes and the largest dominant share.
     """
     refusal = _refuse(event)
     if refusal is not None:
         return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
     whys = {name: _why_left(state, name) for name in sorted(state.topics)}
     names = [name for name, why in whys.items() if why is None]
+    moving = MovingRules(state, names)
+    opened = moving.opened()
     open_ids = [
-        i for i in sorted(state.spus) if state.spus[i].online and not state.spus[i].is_closed
+        i
+        for i in sorted(state.spus)
+        if state.spus[i].online and (not state.spus[i].is_closed or i in opened)
     ]
     plan = NOTHING_TO_DO
     if names and open_ids:
@@ -76,6 +81,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
             max_moves=event.max_moves,
             choice=LeaderChoice(state) if state.demoted else None,
             goal=goal,
+            ruled=_ruled(state, names, moving, opened, loads),
         )
     moves_of: dict[int, list[ListMove]] = {}
     for move in plan.moves:
@@ -97,11 +103,32 @@ def _why_left(state: ClusterState, name: str) -> str | None:
     topic = state.topics[name]
     if topic.pinned:
         return "pinned"
-    if topic.policy is Policy.MANUAL:
-        return "manual"
-    # By rules of its own, or of topics that want to be apart from it.
-    is_ruled = name in state.constrained or name in state.apart_from
-    return "constrained" if is_ruled else None
+    return "manual" if topic.policy is Policy.MANUAL else None
+
+
+def _ruled(
+    state: ClusterState,
+    names: Sequence[str],
+    moving: MovingRules,
+    opened: set[int],
+    loads: Loads,
+) -> RuledTopics | None:
+    """What binds the topics that may move; None: nothing but racks and capacities."""
+    if not state.constrained:
+        return None
+    rules: list[TopicRules | None] = [moving.of(name, loads.ids) for name in names]
+    return RuledTopics(
+        rules=rules,
+        stays=[moving.staying(name, opened) for name in names],
+        closed=np.isin(loads.ids, sorted(opened)),
+        choices={
+            number: LeaderChoice(state, constraints)
+            for number, name in enumerate(names)
+            if state.barred
+            and (constraints := state.topics[name].constraints) is not None
+            and constraints.tolerations
+        },
+    )
 
 
 def _said_of(plan: Rebalance) -> str:
@@ -124,7 +151,7 @@ def _left_alone(whys: Sequence[str]) -> str:
     """What is said of the topics that do not move."""
     if not whys:
         return ""
-    kinds = [kind for kind in ("manual", "pinned", "constrained") if kind in whys]
+    kinds = [kind for kind in ("manual", "pinned") if kind in whys]
     return f"; {len(whys)} {' or '.join(kinds)} topic{'' if len(whys) == 1 else 's'} left alone"
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.flow import Flags
+from spu_assigner.core.rebalance.ruled_lists import Zones
 from spu_assigner.core.state.ledger import CountArray
 
 ALL_SETS_OF: Final = 8  # racks
@@ -54,14 +55,33 @@ class Kinds:
     room: Table  # for how many of them each rack has room
 
 
-def kinds_of(places: IdMatrix, racks: IdMatrix, rack_of: CountArray) -> Kinds:
+def free_of(places: IdMatrix, racks: IdMatrix, rack_of: CountArray) -> IdMatrix:
+    """For how many replicas of each list each rack has room, beside those that stay; shape (lists,
+    racks). See `kinds_of`."""
+    sizes, stays = np.bincount(rack_of), places == len(rack_of)
+    free = np.empty((len(places), len(sizes)), dtype=np.int32)
+    for rack, size in enumerate(sizes.tolist()):
+        here = racks == rack
+        room = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
+        free[:, rack] = np.minimum(room, size)
+    return free
+
+
+def kinds_of(
+    places: IdMatrix, racks: IdMatrix, rack_of: CountArray, zones: Zones | None = None
+) -> Kinds:
     """Count the lists that are alike.
 
     `places`: positions of the members, len(rack_of) for those that stay and for padding; `racks`:
     their rack numbers, -1 for padding; `rack_of`: that of each position, 0 … without gaps.
+    With zones these are in place of racks.
     """
     spus, sizes = len(rack_of), np.bincount(rack_of)
     units = (places < spus).sum(axis=1)
+    if zones is not None:
+        rooms = zones.rooms(free_of(places, racks, rack_of))
+        alike, lists = np.unique(np.column_stack((units, rooms)), axis=0, return_counts=True)
+        return Kinds(lists=lists, units=alike[:, 0], room=alike[:, 1:])
     in_order = np.sort(racks, axis=1)
     is_plain = ((in_order[:, 1:] != in_order[:, :-1]) | (in_order[:, 1:] < 0)).all(axis=1)
     is_plain &= ((places < spus) | (racks < 0)).all(axis=1)
@@ -72,11 +92,7 @@ def kinds_of(places: IdMatrix, racks: IdMatrix, rack_of: CountArray) -> Kinds:
         return Kinds(lists=lists, units=plain, room=room)
     table = np.empty((int(others.sum()), 1 + len(sizes)), dtype=np.int16)
     table[:, 0] = units[others]
-    stays = places[others] == spus
-    for rack, size in enumerate(sizes.tolist()):
-        here = racks[others] == rack
-        free = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
-        table[:, 1 + rack] = np.minimum(free, size)
+    table[:, 1:] = free_of(places[others], racks[others], rack_of)
     table, further = np.unique(table, axis=0, return_counts=True)
     return Kinds(
         lists=np.concatenate((lists, further)),

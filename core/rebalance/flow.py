@@ -50,8 +50,8 @@ class Pool(Protocol):
     def find(self, giver: int, taker: int, cost: int) -> int:
         """The first row in which that can be done."""
 
-    def is_narrow(self, giver: int, taker: int) -> bool:
-        """Whether two such transfers in one row might hinder each other."""
+    def is_narrow(self, row: int, giver: int, taker: int) -> bool:
+        """Whether two such transfers in this row might hinder each other."""
 
     def transfer(self, row: int, giver: int, taker: int) -> None:
         """Do it."""
@@ -330,12 +330,12 @@ class _Flow:
         """
         kept: list[tuple[int, int, int]] = []
         for row, giver, taker in path:
-            narrow = row >= 0 and self._pool.is_narrow(giver, taker)
+            narrow = row >= 0 and self._pool.is_narrow(row, giver, taker)
             for at, (row_before, giver_before, taker_before) in enumerate(kept):
                 if (
                     narrow
                     and row_before == row
-                    and self._pool.is_narrow(giver_before, taker_before)
+                    and self._pool.is_narrow(row, giver_before, taker_before)
                 ):
                     kept[at:] = [(row, giver_before, taker)]
                     break

@@ -29,7 +29,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import ceil, floor, lcm
@@ -44,10 +44,22 @@ from spu_assigner.core.rebalance.fair_share import (
     kinds_of,
     level_shares,
 )
-from spu_assigner.core.rebalance.flow import Bands, even_out
+from spu_assigner.core.rebalance.flow import Bands, Flags, even_out
 from spu_assigner.core.rebalance.relief_search import find_relief
 from spu_assigner.core.rebalance.relief_state import Step
-from spu_assigner.core.rebalance.resource_loads import MovableLists, ResourceGoal, ShareChange
+from spu_assigner.core.rebalance.resource_loads import (
+    MovableLists,
+    ResourceGoal,
+    ShareChange,
+    dominant_share,
+)
+from spu_assigner.core.rebalance.ruled_lists import (
+    RuledLists,
+    RuledPool,
+    RuledTopics,
+    Zones,
+    able_to_lead,
+)
 from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool, Transfer
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
@@ -108,6 +120,7 @@ def plan_rebalance(
     max_moves: int,
     choice: LeaderChoice | None = None,
     goal: ResourceGoal | None = None,
+    ruled: RuledTopics | None = None,
 ) -> Rebalance:
     """Even out replicas, then leaders.
 
@@ -115,28 +128,38 @@ def plan_rebalance(
     they are only read. `loads` are the online SPUs that are not cordoned, saturated ones too, with
     all that they hold;
     `racks` has the rack numbers of the SPUs in the lists that are not in `loads`, counted like
-    those in `loads`. max_moves >= 0. `choice` is given where SPUs are demoted.
+    those in `loads`. max_moves >= 0. `choice` is given where SPUs are demoted, `ruled` where topics
+    have rules or replicas that stay.
 
     A plan carried out whole leaves nothing to a second one, unless lists came to more racks: they
     may not come back from there, so other shares may then be the permitted ones.
     """
     if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
         return Rebalance(changed={}, moves=(), reorders=0)
-    lists = _joined(topics, loads)
+    lists = _joined(topics, loads, () if ruled is None else ruled.stays)
     before = lists.ids.copy()
     rack_of, rack_matrix = _rack_numbers(lists.ids, loads, racks)
     leads_before = _leads(lists, len(rack_of))
-    bytes_max = None
+    under_rules = None
+    if ruled is not None:
+        fullness = _fullness(loads, goal)
+        under_rules = RuledLists(
+            ruled, lists, racks=rack_matrix, rack_of=rack_of, fullness=fullness
+        )
+    relief = None
     steps: Iterable[Step]
     if goal is None:
-        steps = _steps_by_count(lists, rack_of, rack_matrix, loads)
+        steps = _steps_by_count(lists, rack_of, rack_matrix, loads, under_rules)
     else:
-        demoted = () if choice is None else np.flatnonzero(np.isin(loads.ids, choice.demoted))
         movable = MovableLists(
-            topics=lists.topics.tolist(), places=lists.places, racks=rack_matrix, rack_of=rack_of
+            topics=lists.topics.tolist(),
+            places=lists.places,
+            racks=rack_matrix,
+            rack_of=rack_of,
+            ruled=under_rules,
         )
-        relief = find_relief(movable, goal, demoted=frozenset(map(int, demoted)))
-        bytes_max, steps = goal.bytes_max, relief.steps
+        relief = find_relief(movable, goal, demoted=_demoted(loads, choice))
+        steps = relief.steps
     moves: list[ListMove] = []
     size = reorders = 0
     for step in steps:
@@ -145,50 +168,110 @@ def plan_rebalance(
             reorders += 1
             continue
         each = 0 if goal is None else goal.needs[int(lists.topics[step.row])].size
-        if len(moves) == max_moves or (bytes_max is not None and size + each > bytes_max):
+        if len(moves) == max_moves or (
+            goal is not None and goal.bytes_max is not None and size + each > goal.bytes_max
+        ):
             break
         size += each
         moves.append(lists.move(step, int(loads.ids[step.taker])))
     leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
     whole = lists
     if choice is not None:
-        choice.recount(zip(loads.ids.tolist(), leaders.tolist(), strict=True))
-        swaps = choice.swaps(lists.ids)
-        swap_leaders(lists.ids, swaps)
-        swap_leaders(lists.places, swaps)
-        reorders += len(swaps)
+        reorders += _give_leads_away(lists, choice, ruled, loads, leaders)
         leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
-        barred = np.isin(lists.ids, choice.demoted)
-        lists = replace(lists, places=np.where(barred, len(rack_of), lists.places))
-    shares = None
-    if goal is not None:
-        shares = relief.shares(whole.places)
-        settled = [need.leader != need.follower for need in goal.needs]
-        barred = np.array(settled)[lists.topics][:, None]
-        lists = replace(lists, places=np.where(barred, len(rack_of), lists.places))
+    able = _able_to_lead(lists, choice, goal, ruled)
+    lists = replace(lists, places=np.where(able, lists.places, len(rack_of)))
     reorders += _even_leaders(lists, leaders, loads.capacities)
     return Rebalance(
         changed=_changed(topics, lists, before),
         moves=tuple(moves),
         reorders=reorders,
         size=size,
-        shares=shares,
+        shares=None if relief is None else relief.shares(whole.places),
     )
 
 
 def _steps_by_count(
-    lists: _ClusterLists, rack_of: CountArray, rack_matrix: IdMatrix, loads: Loads
+    lists: _ClusterLists,
+    rack_of: CountArray,
+    rack_matrix: IdMatrix,
+    loads: Loads,
+    ruled: RuledLists | None,
 ) -> Iterator[Step]:
     """The fewest moves that bring the SPUs' numbers of replicas into their bands."""
     counts = loads.replicas.astype(np.int64)
-    shares = _replica_shares(lists, rack_of, rack_matrix, loads)
+    zones = None if ruled is None else ruled.zones()
+    shares = _replica_shares(lists, rack_of, rack_matrix, loads, zones)
     bands = _bands(shares, counts, loads.capacities, is_limited=True)
-    pool, planned = even_out(lambda: ReplicaPool(lists.places, rack_matrix, rack_of), counts, bands)
+
+    def new_pool() -> ReplicaPool | RuledPool:
+        if ruled is None:
+            return ReplicaPool(lists.places, rack_matrix, rack_of)
+        return RuledPool(ruled, rack_matrix, rack_of)
+
+    pool, planned = even_out(new_pool, counts, bands)
     order = _ordered(pool.changes(), counts, planned, shares, bands)
     return (Step(*change, is_lead=False) for change in order)
 
 
-def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _ClusterLists:
+def _demoted(loads: Loads, choice: LeaderChoice | None) -> frozenset[int]:
+    """The positions of the SPUs that are to lead nothing."""
+    places = () if choice is None else np.flatnonzero(np.isin(loads.ids, choice.demoted))
+    return frozenset(map(int, places))
+
+
+def _fullness(loads: Loads, goal: ResourceGoal | None) -> list[int]:
+    """The share of each SPU that is used, of slots or of any resource."""
+    capacities, used = loads.capacities[:, None].tolist(), loads.replicas[:, None].tolist()
+    if goal is not None:
+        capacities, used = goal.loads.capacities, goal.loads.used
+    return [dominant_share(*pair) for pair in zip(used, capacities, strict=True)]
+
+
+def _able_to_lead(
+    lists: _ClusterLists,
+    choice: LeaderChoice | None,
+    goal: ResourceGoal | None,
+    ruled: RuledTopics | None,
+) -> Flags:
+    """Which members may take part when leaders are evened; shape (lists, members)."""
+    able = np.ones(lists.ids.shape, dtype=np.bool_)
+    if choice is not None:
+        able &= ~np.isin(lists.ids, choice.demoted)
+    if goal is not None:
+        settled = [need.leader != need.follower for need in goal.needs]
+        able &= ~np.array(settled)[lists.topics][:, None]
+    if ruled is not None:
+        able &= able_to_lead(ruled, lists)
+    return able
+
+
+def _give_leads_away(
+    lists: _ClusterLists,
+    choice: LeaderChoice,
+    ruled: RuledTopics | None,
+    loads: Loads,
+    leaders: CountArray,
+    /,
+) -> int:
+    """Let others lead what demoted SPUs lead; the number of lists in which one does."""
+    counts = dict(zip(loads.ids.tolist(), leaders.tolist(), strict=True))
+    choice.recount(counts.items())
+    choices = {} if ruled is None else ruled.choices
+    has_own = np.isin(lists.topics, list(choices))[:, None]
+    swaps = choice.swaps(np.where(has_own, -1, lists.ids))
+    for topic, own in choices.items():
+        own.recount(counts.items())
+        rows = np.flatnonzero(lists.topics == topic)
+        swaps += [(int(rows[at]), place) for at, place in own.swaps(lists.ids[rows])]
+    swap_leaders(lists.ids, swaps)
+    swap_leaders(lists.places, swaps)
+    return len(swaps)
+
+
+def _joined(
+    topics: Sequence[IdMatrix], loads: Loads, stays: Sequence[Collection[int]]
+) -> _ClusterLists:
     width = max(matrix.shape[1] for matrix in topics)
     sizes = [len(matrix) for matrix in topics]
     ids = np.full((sum(sizes), width), -1, dtype=np.int32)
@@ -198,9 +281,14 @@ def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _ClusterLists:
         at += len(matrix)
     found = np.minimum(np.searchsorted(loads.ids, ids), len(loads.ids) - 1)
     places = np.where(loads.ids[found] == ids, found, len(loads.ids)).astype(np.int32)
+    topic_of = np.repeat(np.arange(len(topics), dtype=np.int32), sizes)
+    for topic, fixed in enumerate(stays):
+        if fixed:
+            rows = topic_of == topic
+            places[rows] = np.where(np.isin(ids[rows], list(fixed)), len(loads.ids), places[rows])
     partitions = [np.arange(size, dtype=np.int32) for size in sizes]
     return _ClusterLists(
-        topics=np.repeat(np.arange(len(topics), dtype=np.int32), sizes),
+        topics=topic_of,
         partitions=np.concatenate(partitions),
         ids=ids,
         places=places,
@@ -208,16 +296,20 @@ def _joined(topics: Sequence[IdMatrix], loads: Loads) -> _ClusterLists:
 
 
 def _replica_shares(
-    lists: _ClusterLists, rack_of: CountArray, rack_matrix: IdMatrix, loads: Loads
+    lists: _ClusterLists,
+    rack_of: CountArray,
+    rack_matrix: IdMatrix,
+    loads: Loads,
+    zones: Zones | None,
 ) -> Shares:
     """The fair share of replicas of each online SPU."""
     movable = np.bincount(lists.places.ravel(), minlength=len(loads.ids) + 1)[:-1]
     holders = Holders(
         capacities=loads.capacities.tolist(),
         fixed=(loads.replicas - movable).tolist(),
-        racks=rack_of,
+        racks=rack_of if zones is None else zones.of,
     )
-    return fair_shares(holders, kinds_of(lists.places, rack_matrix, rack_of))
+    return fair_shares(holders, kinds_of(lists.places, rack_matrix, rack_of, zones))
 
 
 def _leader_shares(lists: _ClusterLists, leaders: CountArray, capacities: CountArray) -> Shares:

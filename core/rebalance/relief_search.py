@@ -1,9 +1,9 @@
 """The cheapest steps found that bring all SPUs under their ceilings.
 
 Rules:
-- The SPU furthest over its goal gives first: of what helps, what comes to the fewest bytes with all
-  that has to follow, to the SPU of the least share that may take it. A taker may come to be over
-  its own ceiling, but not over its capacity; then it gives in turn.
+- The SPU furthest over its goal that can give does so first: of what helps, what comes to the
+  fewest bytes with all that has to follow, to the SPU of the least share that may take it. A taker
+  may come to be over its own ceiling, but not over its capacity; then it gives in turn.
 - Then other choices are looked at: first those that differ least from the best (limited discrepancy
   search). In the end the steps of one, two or three SPUs are undone and searched for again.
 - A plan is better if less is left over the goals, first of the SPU furthest beyond, then in all;
@@ -113,12 +113,20 @@ class _Search:
         state, given_up = self._state, set[int]()
         each = STATES_MAX * TOGETHER // 2 // max(1, len(state.over()))
         while targets := [spu for spu in state.over() if spu not in given_up][:TOGETHER]:
-            self._begin = len(state.steps)
-            self._look(targets, min(STATES_EACH, each), self._key(targets))
-            for step in self._best or ():
-                state.make(step)
-            if len(self._best or ()) < STEPS_MAX:
-                given_up.update(spu for spu in targets if self._best is None or state.excess(spu))
+            if self._relieve(targets, min(STATES_EACH, each)) < STEPS_MAX:
+                left = [spu for spu in targets if state.excess(spu)]
+                for spu in left if len(targets) > 1 else ():
+                    self._relieve([spu], min(STATES_EACH, each))
+                given_up.update(left)
+
+    def _relieve(self, targets: Sequence[int], states: int) -> int:
+        """Make the best steps found that relieve these; how many they are."""
+        state = self._state
+        self._begin = len(state.steps)
+        self._look(targets, states, self._key(targets))
+        for step in self._best or ():
+            state.make(step)
+        return len(self._best or ())
 
     def improve(self) -> None:
         """Take steps back, and look for better ones, until none are found or states run out."""
@@ -196,7 +204,9 @@ class _Search:
         if self._is_no_better(sum(rest.size for rest in rests.values()), len(over)):
             return
         begin = len(state.steps)
-        for number, (size, _, _, step) in enumerate(self._options(over[0][1], rests)):
+        ways = (self._options(spu, rests) for _, spu in over)
+        options = next((options for options in ways if options), [])
+        for number, (size, _, _, step) in enumerate(options):
             if number == width:
                 self._is_cut = True
                 return

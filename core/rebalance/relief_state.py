@@ -7,14 +7,16 @@ from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+import numpy as np
 from spu_assigner.core.rebalance.resource_loads import (
+    SHARE_BITS,
     Amounts,
     MovableLists,
     SpuResources,
     TopicNeed,
+    dominant_share,
 )
 
-SHARE_BITS: Final = 107  # distinguish any two shares, as in `balanced.by_need`
 ROWS: Final = 16  # of alike replicas, that are asked which racks they may go to
 NEVER: Final = 2**200
 
@@ -86,9 +88,11 @@ class ReliefState:
         self._rows = lists.places.tolist()
         self._racks = lists.racks.tolist()
         self.rack_of: list[int] = lists.rack_of.tolist()
+        self._rack_array = lists.rack_of
         self._all_racks = sorted(set(self.rack_of))
         self._demoted = demoted
         self._led: set[int] = set()  # lists that have another leader
+        self._ruled = lists.ruled
         # Of each SPU the lists in which it has a replica that has not moved.
         self._held: list[dict[Kind, list[int]]] = [{} for _ in range(self.spus)]
         for row, members in enumerate(self._rows):
@@ -98,8 +102,7 @@ class ReliefState:
 
     def share(self, spu: int) -> int:
         """The dominant share of an SPU."""
-        pairs = zip(self._used[spu], self._capacities[spu], strict=True)
-        return max((used << SHARE_BITS) // (capacity or 1) for used, capacity in pairs)
+        return dominant_share(self._used[spu], self._capacities[spu])
 
     def excess(self, spu: int) -> int:
         """By how much of a share the SPU is over its goal; 0: it is not."""
@@ -230,6 +233,10 @@ class ReliefState:
         found = {self.rack_of[spu]}
         for row in self._held[spu][kind][:ROWS]:
             racks, first = self._racks[row], self._first_racks[row]
+            if self._ruled is not None and self._ruled.has(row):
+                takers = self._ruled.takers(row, self._first[row].index(spu))
+                found.update(map(int, np.unique(self._rack_array[takers])))
+                continue
             found.update(
                 rack
                 for rack in self._all_racks
@@ -276,16 +283,31 @@ class ReliefState:
     def _may(self, step: Step) -> bool:
         row, giver, taker, is_lead = step
         members = self._rows[row]
+        if self._ruled is not None and self._ruled.has(row):
+            return self._may_by_rules(step)
         if is_lead:
             return row not in self._led and taker in members
         if taker in members or taker in self._first[row]:
             return False
         if members[0] == giver and taker in self._demoted:
             return False
+        if self._ruled is not None and self._ruled.closed[taker]:
+            return False
         rack = self.rack_of[taker]
         if rack == self.rack_of[giver]:
             return True
         return bool(self._racks[row].count(rack) < max(1, self._first_racks[row].count(rack)))
+
+    def _may_by_rules(self, step: Step) -> bool:
+        """The rules are those of the list as it was: once its leader changed, nothing moves, and
+        the reverse."""
+        row, giver, taker, is_lead = step
+        members, first = self._rows[row], self._first[row]
+        if self._ruled is None or row in self._led:
+            return False
+        if is_lead:
+            return members == first and taker in members and self._ruled.may_lead(row, taker)
+        return giver in first and bool(self._ruled.takers(row, first.index(giver))[taker])
 
     def _pass(self, row: int, giver: int, taker: int, *, is_lead: bool) -> None:
         members, racks = self._rows[row], self._racks[row]

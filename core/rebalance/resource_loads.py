@@ -26,9 +26,13 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.rebalance.fair_share import free_of
+from spu_assigner.core.rebalance.ruled_lists import RuledLists, Zones
 from spu_assigner.core.state.ledger import CountArray
 
 ALL_SETS_OF: Final = 8  # racks of which all sets are looked at
+
+SHARE_BITS: Final = 107  # distinguish any two shares, as in `balanced.by_need`
 
 Amounts = list[int]  # by resource, slots first
 
@@ -77,6 +81,7 @@ class MovableLists:
     places: IdMatrix  # positions of members; the number of SPUs for those that take no part
     racks: IdMatrix  # of members, -1 where a list is short
     rack_of: CountArray  # of each SPU, 0 … without gaps
+    ruled: RuledLists | None = None  # those of topics with rules
 
 
 def movable_use(
@@ -105,6 +110,12 @@ def largest_share(capacities: Sequence[Amounts], used: Sequence[Amounts]) -> Fra
     )
 
 
+def dominant_share(used: Amounts, capacities: Amounts) -> int:
+    """The largest of used / capacity, rounded down to so many bits."""
+    pairs = zip(used, capacities, strict=True)
+    return max((amount << SHARE_BITS) // (capacity or 1) for amount, capacity in pairs)
+
+
 def fair_level(
     loads: SpuResources,
     fixed: Sequence[Amounts],
@@ -113,10 +124,13 @@ def fair_level(
 ) -> Fraction:
     """The fair dominant share; `fixed` is what SPUs hold for good."""
     spus = len(loads.used)
-    sizes = np.bincount(lists.rack_of)
-    members = [np.flatnonzero(lists.rack_of == rack).tolist() for rack in range(len(sizes))]
+    zones = None if lists.ruled is None else lists.ruled.zones()
+    zone_of = lists.rack_of if zones is None else zones.of
+    members = [np.flatnonzero(zone_of == zone).tolist() for zone in range(int(zone_of.max()) + 1)]
     best = Fraction(0)
-    kinds = _kinds(lists, sizes, spus)
+    kinds = _kinds(lists, zones, spus)
+    alike = () if zones is None else np.unique(zones.is_open, axis=0)
+    some = [tuple(map(int, np.flatnonzero(is_open))) for is_open in alike]
     for index in range(len(loads.capacities[0])):
         capacities = [amounts[index] for amounts in loads.capacities]
         held = [amounts[index] for amounts in fixed]
@@ -124,7 +138,7 @@ def fair_level(
         if largest:
             best = max(best, Fraction(largest, max(*capacities, largest)))
         weights = _weights(kinds, needs, index)
-        for racks in _rack_sets(members, capacities):
+        for racks in [*_rack_sets(members, capacities), *filter(None, some)]:
             asked = _must_hold(kinds, weights, racks)
             if asked:
                 inside = [spu for rack in racks for spu in members[rack]]
@@ -145,15 +159,12 @@ class _Kinds:
     topics: list[dict[int, int]]  # lists of each topic
 
 
-def _kinds(lists: MovableLists, sizes: CountArray, spus: int) -> _Kinds:
+def _kinds(lists: MovableLists, zones: Zones | None, spus: int) -> _Kinds:
     takes_part = lists.places < spus
-    table = np.empty((len(lists.places), 2 + len(sizes)), dtype=np.int64)
-    table[:, 0] = takes_part.sum(axis=1)
-    table[:, 1] = takes_part[:, 0]
-    for rack, size in enumerate(sizes.tolist()):
-        here = lists.racks == rack
-        free = np.maximum(1, here.sum(axis=1)) - (here & ~takes_part).sum(axis=1)
-        table[:, 2 + rack] = np.minimum(free, size)
+    rooms = free_of(lists.places, lists.racks, lists.rack_of)
+    if zones is not None:
+        rooms = zones.rooms(rooms)
+    table = np.column_stack((takes_part.sum(axis=1), takes_part[:, 0], rooms)).astype(np.int64)
     kinds, kind_of = np.unique(table, axis=0, return_inverse=True)
     topics: list[dict[int, int]] = [{} for _ in kinds]
     for kind, topic in zip(kind_of.ravel().tolist(), lists.topics, strict=True):

@@ -63,8 +63,17 @@ class ReplicaPool:
     `_full` holds the racks of its members, each once; it is kept up to date as replicas pass.
     """
 
-    def __init__(self, places: IdMatrix, racks: IdMatrix, rack_of: CountArray) -> None:
-        """`racks` is parallel to `places`, -1 for padding; `rack_of` has those of the SPUs."""
+    def __init__(
+        self,
+        places: IdMatrix,
+        racks: IdMatrix,
+        rack_of: CountArray,
+        *,
+        closed: Flags | None = None,
+    ) -> None:
+        """`racks` is parallel to `places`, -1 for padding; `rack_of` has those of the SPUs;
+        `closed`: those that take nothing."""
+        self._closed = closed
         self._spus = len(rack_of)
         self._rack_count = 1 + max(int(racks.max()), int(rack_of.max()))
         self._rack_of = rack_of
@@ -103,7 +112,7 @@ class ReplicaPool:
                 return int(rows[np.argmax(fit)])
         raise InvariantError(f"no replica that {giver} can pass to {taker} at cost {cost}")
 
-    def is_narrow(self, giver: int, taker: int) -> bool:
+    def is_narrow(self, row: int, giver: int, taker: int) -> bool:
         """See `flow.Pool`: between racks."""
         return bool(self._rack_of[giver] != self._rack_of[taker])
 
@@ -164,7 +173,8 @@ class ReplicaPool:
         closed = full[self._rack_of] + loose  # rows whose rack is full, or that have the SPU
         held = np.bincount(self._now[rows].ravel(), minlength=self._spus + 1)[: self._spus]
         is_neighbour = self._rack_of == self._rack_of[giver]
-        return np.asarray(np.where(is_neighbour, held, closed) < len(rows))
+        is_open = np.asarray(np.where(is_neighbour, held, closed) < len(rows))
+        return is_open if self._closed is None else np.logical_and(is_open, ~self._closed)
 
 
 class LeaderPool:
@@ -197,7 +207,7 @@ class LeaderPool:
             raise InvariantError(f"no list that {giver} can leave to {taker} at cost {cost}")
         return int(rows[np.argmax(fit)])
 
-    def is_narrow(self, giver: int, taker: int) -> bool:
+    def is_narrow(self, row: int, giver: int, taker: int) -> bool:
         """See `flow.Pool`: a list has one leader, so no two transfers meet in it."""
         return False
 

@@ -9,7 +9,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -314,3 +314,69 @@ def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus
     ]
     status = next(each for each in records if isinstance(each, TopicStatus))
     return (rows[0] if rows else None), status
+
+
+def worsened(
+    maps: Mapping[str, ReplicaMap],
+    before: Mapping[str, Sequence[Sequence[int]]],
+    after: Mapping[str, Sequence[Sequence[int]]],
+    labels: Mapping[int, Mapping[str, str]],
+    *,
+    followers: frozenset[int],
+) -> Iterator[str]:
+    """What is worse after a rebalance; `followers` are SPUs that may be to lead nothing."""
+    held = [{name: _spus(lists) for name, lists in each.items()} for each in (before, after)]
+    for name in sorted(before.keys() & maps.keys()):  # A create that waited may have come since.
+        record = maps[name]
+        rules = record.constraints or Constraints()
+        for was, now in zip(before[name], after[name], strict=True):
+            if record.constraints is not None and was != now and len(was) == len(now):
+                for fault in _of_list(rules, was, now, labels, ignore_rack=record.ignore_rack):
+                    yield f"{name}: {was} became {now}: {fault}"
+                led = [_rank(rules, labels[row[0]]) for row in (was, now)]
+                if was[0] not in followers and led[1] > led[0]:
+                    yield f"{name}: {was} became {now}, led by one that is preferred less"
+        for other in rules.apart_from:
+            met = [each[name] & each.get(other, set()) for each in held]
+            if not met[1] <= met[0]:
+                yield f"{name} met {other} on {met[1] - met[0]}"
+        for other in rules.together_with:
+            alone = [each[name] - each.get(other, each[name]) for each in held]
+            if not alone[1] <= alone[0]:
+                yield f"{name} is without {other} on {alone[1] - alone[0]}"
+
+
+def _of_list(
+    rules: Constraints,
+    was: Sequence[int],
+    now: Sequence[int],
+    labels: Mapping[int, Mapping[str, str]],
+    *,
+    ignore_rack: bool,
+) -> Iterator[str]:
+    levels = [(level.label, level.max) for level in rules.spread]
+    if not ignore_rack and all(label != "rack" for label, _ in levels):
+        levels.append(("rack", None))
+    for label, most in levels:
+        counts = [Counter(labels[spu].get(label, "") for spu in row) for row in (was, now)]
+        for value, count in counts[1].items():
+            if most is not None and count > max(most, counts[0][value]):
+                yield f"{count} on {label} {value!r}"
+        pairs = [sum(count * (count - 1) for count in each.values()) for each in counts]
+        if pairs[1] > pairs[0]:
+            yield f"less even over {label}"
+    weights = [
+        sum(each.weight for spu in row for each in rules.prefer if holds(each.select, labels[spu]))
+        for row in (was, now)
+    ]
+    if weights[1] < weights[0]:
+        yield f"preferences weigh {weights[1]}, not {weights[0]}"
+
+
+def _rank(rules: Constraints, labels: Mapping[str, str]) -> int:
+    ranks = [at for at, each in enumerate(rules.leaders) if holds(each, dict(labels))]
+    return min(ranks, default=len(rules.leaders))
+
+
+def _spus(lists: Sequence[Sequence[int]]) -> set[int]:
+    return {spu for row in lists for spu in row}

@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints, TaintEffect
 from spu_assigner.core.base.events import (
+    ClusterRebalance,
     Event,
     LeaveMode,
     Policy,
@@ -37,7 +38,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.state.cluster_state import ClusterState, event_hash
-from support.model.constrained_oracle import holds
+from support.model.constrained_oracle import holds, worsened
 
 Lists = list[list[int]]
 
@@ -71,13 +72,18 @@ class Shadow:
         if is_known:
             _hold(records == (), "an event that is remembered gives no records")
             return
-        before = self.counts.copy()
+        before, lists = self.counts.copy(), dict(self.lists)
         self.evicting = frozenset(map(int, state.evicting))
         for record in records:
             if isinstance(record, ReplicaMap):
                 old = self.lists.get(record.topic, [])
                 self._take(record, event)
                 check_rules(state, record, old)
+        if isinstance(event, ClusterRebalance) and state.constrained:
+            labels = {int(spu_id): _labels_of(state, spu_id) for spu_id in state.spus}
+            demoted = frozenset(map(int, state.demoted))
+            for fault in worsened(self.maps, lists, self.lists, labels, followers=demoted):
+                raise ViolationError(fault)
         if records:
             self._check_answers(state, event, records)
         self._check_state(state, before, is_fact=isinstance(event, TopicAdopted))

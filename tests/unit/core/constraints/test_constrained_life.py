@@ -113,14 +113,6 @@ def test_a_higher_factor_is_met_by_the_rules_or_refused(cluster: Cluster) -> Non
     assert [sorted(row) for row in cluster.lists("t")] == [[0, 1, 2, 3]] * 2
 
 
-def test_a_rebalance_leaves_it_alone_and_says_so(cluster: Cluster) -> None:
-    cluster.create("t", 8, 2, constraints=SSD)
-    before = cluster.lists("t")
-    answer = statuses(cluster.apply(cluster.events.rebalance()))[-1]
-    assert cluster.lists("t") == before
-    assert "1 constrained topic left alone" in (answer.message or "")
-
-
 def test_a_pool_holds_those_alone_that_tolerate_it(cluster: Cluster) -> None:
     """A pool is a label with a taint: nobody else comes in, and its topics stay within."""
     records = cluster.join(20, 21, 22, labels={"pool": "a"}, taints=(CLOSED,), capacity=100)
