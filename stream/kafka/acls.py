@@ -234,7 +234,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (CLUSTER_NAME,),
             "Describe",
-            "where the topics are: which partitions Kafka is reassigning",
+            "where the topics are: which partitions Kafka is reassigning, and their bytes",
             resource=Resource.CLUSTER,
         ),
     ),

@@ -2,66 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.moves.run_record import Seat
-from support.job.operator import SEEN_SECONDS_MAX, Lists, Operator
-from support.job.small_job import SmallJob, small_job
-
-
-class TopicFollower:
-    """The command as a process, and the job that answers it."""
-
-    def __init__(self, operator: Operator, job: SmallJob, *options: str) -> None:
-        self.job = job
-        self.lines: list[str] = []
-        self._operator = operator
-        command = [sys.executable, "-m", "spu_assigner.stream.cli", "follow", "--cluster", "c1"]
-        self._process = subprocess.Popen(
-            [*command, "--interval", "0.2s", "--topics", f"{operator.prefix}*", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, **operator.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        for line in self._process.stdout or ():
-            self.lines.append(line.rstrip())
-
-    def maps(self) -> dict[str, Lists]:
-        """As the job knows them."""
-        state = self.job.states().get("c1")
-        return {
-            name.removeprefix(self._operator.prefix): topic.replicas.lists().tolist()
-            for name, topic in ({} if state is None else dict(state.topics)).items()
-        }
-
-    def waits(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SEEN_SECONDS_MAX
-        while not is_so():
-            assert time.monotonic() < deadline, [self.maps(), *self.lines]
-            time.sleep(0.05)
-
-    def looks_again(self, topic: str) -> None:
-        """All that was there has been looked at: a topic that is made now is adopted."""
-        self._operator.make(topic, [[1]])
-        self.waits(lambda: self.maps().get(topic) == [[1]])
-
-    def end(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-        self._reader.join()
+from support.job.operator import Lists, Operator, TopicFollower
+from support.job.small_job import small_job
 
 
 @pytest.fixture
@@ -124,7 +72,8 @@ def test_a_new_topic_is_placed_by_the_job_while_it_is_empty(operator: Operator) 
     operator.make("there", [[1, 2]] * 6)
     create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
     with small_job(operator.settings()) as job, job.answering():
-        follower = TopicFollower(operator, job, "--place-new")
+        disks = ("--resources", "disk_bytes=1000000")
+        follower = TopicFollower(operator, job, "--place-new", *disks)
         try:
             follower.waits(lambda: follower.maps() == {"there": [[1, 2]] * 6})
             operator.make("new", [[1, 2]] * 6)
@@ -145,6 +94,10 @@ def test_a_new_topic_is_placed_by_the_job_while_it_is_empty(operator: Operator) 
             follower.waits(lambda: follower.maps()["late"] == [[1, 2]] * 6)
             follower.waits(lambda: {"late", "new", "there"} <= operator.recorded().keys())
             assert any(f"does not place topic {operator.name('late')}" in x for x in follower.lines)
+            need = job.states()["c1"].topics[operator.name("late")].need
+            assert need is not None  # The bytes of its record, over six partitions.
+            assert 1 <= dict(need.demand)["disk_bytes"] < 100
+            assert job.states()["c1"].topics[operator.name("new")].need is None
         finally:
             follower.end()
     assert operator.lists("late", "new") == {"late": [[1, 2]] * 6, "new": placed}

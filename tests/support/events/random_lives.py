@@ -92,6 +92,7 @@ class _Author:
         self.joined: list[int] = []
         self.left: list[int] = []
         self.asked: dict[str, int] = {}
+        self.adopted: dict[str, TopicAdopted] = {}  # by topic, the last of each
         # Drawn apart, so that other lives are what they were.
         has_resources = not modelled and seed % RESOURCE_LIVES == 1
         self.resources = Random(seed).sample(["cpu", "disk", "net"], 2) if has_resources else []
@@ -105,7 +106,7 @@ class _Author:
         for number in range(random.randint(8, 22)):
             kind = "j" if number < early else random.choice(KINDS)
             if kind == "g" and self.resources and random.random() < 0.5:
-                kind = "m"  # what a topic needs, as measured
+                kind = random.choice("mma")  # what a topic needs, as measured
             if kind == "g" and self.rules and self.rules.random() < 0.5:
                 kind = "l"  # what it demands of its SPUs
             if kind == "r":
@@ -230,13 +231,15 @@ class _Author:
     def adopt(self, common: dict[str, Any]) -> TopicAdopted:
         random = self.random
         topic = random.choice(self.topics)
+        if self.resources and topic in self.adopted and random.random() < 0.5:
+            return replace(self.adopted[topic], **common, demand=self.amounts(0, 8))
         named = self.joined if self.joined and random.random() < 0.85 else self.spu_ids
         rows = [
             tuple(random.sample(named, min(random.randint(1, 4), len(named))))
             for _ in range(random.randint(1, 4))
         ]
         self.asked[topic] = len(rows)
-        return TopicAdopted(
+        self.adopted[topic] = TopicAdopted(
             **common,
             topic=topic,
             replicas=tuple(rows),
@@ -244,6 +247,7 @@ class _Author:
             pinned=random.random() < 0.2,
             demand=self.amounts(0, 8),
         )
+        return self.adopted[topic]
 
     def create(self, common: dict[str, Any]) -> TopicCreate:
         random = self.random

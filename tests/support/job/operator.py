@@ -1,11 +1,15 @@
-"""Who calls `plan` and `apply` on a real cluster."""
+"""Who calls `plan`, `apply` and `follow` on a real cluster."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -156,6 +160,63 @@ class Operator:
         connection = self.settings().connection()
         records = AppliedLedger(connection, "c1", is_there=True).read().records
         return {name.removeprefix(self.prefix): record for name, record in records.items()}
+
+
+class TopicFollower:
+    """`follow --topics` as a process, and the job that answers it.
+
+    Args:
+        environ: of the process; by default the operator's.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        job: SmallJob,
+        *options: str,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.job = job
+        self.lines: list[str] = []
+        self._operator = operator
+        command = [sys.executable, "-m", "spu_assigner.stream.cli", "follow", "--cluster", "c1"]
+        self._process = subprocess.Popen(
+            [*command, "--interval", "0.2s", "--topics", f"{operator.prefix}*", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(environ or operator.environ), "PYTHONUNBUFFERED": "1"},
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self.lines.append(line.rstrip())
+
+    def maps(self) -> dict[str, Lists]:
+        """As the job knows them."""
+        state = self.job.states().get("c1")
+        return {
+            name.removeprefix(self._operator.prefix): topic.replicas.lists().tolist()
+            for name, topic in ({} if state is None else dict(state.topics)).items()
+        }
+
+    def waits(self, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        while not is_so():
+            assert time.monotonic() < deadline, [self.maps(), *self.lines]
+            time.sleep(0.05)
+
+    def looks_again(self, topic: str) -> None:
+        """All that was there has been looked at: a topic that is made now is adopted."""
+        self._operator.make(topic, [[1]])
+        self.waits(lambda: self.maps().get(topic) == [[1]])
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._reader.join()
 
 
 def simulated(path: Path, events: Sequence[Event]) -> dict[str, Lists | None]:

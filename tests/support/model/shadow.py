@@ -36,6 +36,7 @@ from spu_assigner.core.base.records import (
     Wait,
 )
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.state.cluster_state import ClusterState, event_hash
 from support.model.constrained_oracle import holds, worsened
@@ -73,6 +74,7 @@ class Shadow:
             _hold(records == (), "an event that is remembered gives no records")
             return
         before, lists = self.counts.copy(), dict(self.lists)
+        needs = {name: record.need or Need(()) for name, record in self.maps.items()}
         self.evicting = frozenset(map(int, state.evicting))
         for record in records:
             if isinstance(record, ReplicaMap):
@@ -86,6 +88,10 @@ class Shadow:
                 raise ViolationError(fault)
         if records:
             self._check_answers(state, event, records)
+        adopted = [each for each in records if getattr(each, "status", "") is Status.ADOPTED]
+        if adopted and isinstance(event, TopicAdopted):
+            need = needs.get(event.topic, Need(()))
+            _check_adopted_need(self.maps[event.topic], need, event.demand)
         self._check_state(state, before, is_fact=isinstance(event, TopicAdopted))
         self._check_resources(state, is_fact=isinstance(event, TopicAdopted | TopicDemand))
         self._check_full(state, records)
@@ -122,8 +128,6 @@ class Shadow:
             shapes = [len(row) for row in record.cores.tolist()], [len(row) for row in new]
             _hold(shapes[0] == shapes[1], f"{name}: cores are not parallel to replicas")
         self.maps[name], self.lists[name] = record, new
-        if record.cause == event.event_id and isinstance(event, TopicAdopted):
-            _check_adopted_need(record, known, event.demand)
         if known is not None:
             self._check_movement(record, event, old, new)
 
@@ -335,21 +339,12 @@ class Shadow:
         return Counter(ids[0] for lists in self.lists.values() for ids in lists)
 
 
-def _check_adopted_need(
-    record: ReplicaMap, known: ReplicaMap | None, said: Mapping[str, int] | None
-) -> None:
+def _check_adopted_need(record: ReplicaMap, before: Need, said: Mapping[str, int] | None) -> None:
     """An adoption says what replicas need, or leaves it; leaders' other amounts stay."""
-    of_all, of_leaders = _amounts(known)
-    now_all, now_leaders = _amounts(record)
-    expected = of_all if said is None else said
-    nonzero = {name: amount for name, amount in expected.items() if amount}
-    _hold({n: a for n, a in now_all.items() if a} == nonzero, f"{record.topic} needs {now_all}")
-    _hold(not now_all or now_leaders == of_leaders, f"leaders of {record.topic}: {now_leaders}")
-
-
-def _amounts(record: ReplicaMap | None) -> tuple[dict[str, int], dict[str, int]]:
-    need = None if record is None else record.need
-    return ({}, {}) if need is None else (dict(need.demand), dict(need.leader_demand))
+    expected = dict(before.demand) if said is None else said
+    now = record.need or Need((), before.leader_demand)
+    is_so = {each for each in now.demand if each[1]} == {e for e in expected.items() if e[1]}
+    _hold(is_so and now.leader_demand == before.leader_demand, f"{record.topic} needs {now}")
 
 
 def _check_leads(state: ClusterState, shadow: Shadow) -> None:

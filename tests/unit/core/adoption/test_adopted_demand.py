@@ -8,7 +8,15 @@ import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import Mode, Record, ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import (
+    Mode,
+    Record,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    Status,
+    TopicStatus,
+)
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.stream.verify.audit import verify
@@ -57,8 +65,13 @@ def test_its_replicas_load_the_spus_and_the_next_create_avoids_the_full_one(
 def test_a_fact_may_exceed_what_an_spu_has_and_only_those_that_need_it_avoid_it(
     events: Events, assigner: Assigner
 ) -> None:
-    assigner.apply(events.adopt("t", [0], [0, 1], demand={DISK: 150}))
+    answers = assigner.apply(events.adopt("t", [0], [0, 1], demand={DISK: 150}))
     assert used(assigner) == [300, 150, 0]
+    full = [each for each in answers if isinstance(each, RingEvent)]
+    assert [(each.spu_id, each.change, each.resource, each.ring_size) for each in full] == [
+        (0, RingChange.SATURATED, DISK, 3),
+        (1, RingChange.SATURATED, DISK, 3),
+    ]
     [refused] = assigner.apply(events.create("u", 1, 2, demand={DISK: 1}))
     assert isinstance(refused, TopicStatus)
     assert refused.code is Code.INSUFFICIENT_CAPACITY

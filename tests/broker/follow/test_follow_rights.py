@@ -1,0 +1,72 @@
+"""`adopt` and `follow` by users who have the rights of their roles, and no others."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.kafka.acls import Acl, Role, acls
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.job.operator import Operator, TopicFollower
+from support.job.small_job import small_job
+from support.kafka.kafka_cluster import KafkaCluster
+from support.kafka.secured import allow
+
+
+def rights(prefix: str, *roles: Role) -> set[Acl]:
+    return {
+        each
+        for role in roles
+        for each in acls(role, prefix=prefix, query_name="q", group="g", cluster_id="c1")
+    }
+
+
+@pytest.mark.long("a cluster of its own, where users have rights")
+def test_the_rights_of_the_roles_are_enough_to_adopt_plan_follow_and_place(
+    topic_prefix: str,
+) -> None:
+    """`adopt` and then `plan` with the adopter's, `--place-new` with those of three roles."""
+    users = {
+        "adopter": rights(topic_prefix, Role.ADOPTER),
+        "follower": rights(topic_prefix, Role.FOLLOWER, Role.ADOPTER, Role.MOVER),
+    }
+    with KafkaCluster(users=users) as cluster, AdminClient(cluster.client) as admin:
+        allow(admin, users)
+        operator = Operator(cluster, topic_prefix, admin)
+        create_topics(cluster.client, prefix=topic_prefix, partitions=2)
+
+        def environ(user: str) -> dict[str, str]:
+            return {**cluster.environ(user), "SPU_ASSIGNER_TOPIC_PREFIX": topic_prefix}
+
+        def called(*command: str) -> Result:
+            asked = [*command, "--cluster", "c1", "--topics", f"{topic_prefix}*"]
+            return CliRunner().invoke(cli, asked, env=environ("adopter"))
+
+        with small_job(operator.settings()) as job, job.answering():
+            operator.make("there", [[1, 2], [2, 3]])
+            operator.write("there", b"a record")
+            adopted = called("adopt", "--resources", "disk_bytes=1000000")
+            assert adopted.exit_code == 0, adopted.output
+            assert "1 topic adopted (1 with their bytes: " in adopted.stdout
+            planned = called("plan")
+            assert planned.exit_code == 0, planned.output
+            assert called("adopt", "--dry-run").exit_code == 0
+
+            operator.make("seen", [[1, 2]])  # before the first look: it is adopted
+            follower = TopicFollower(operator, job, "--place-new", environ=environ("follower"))
+            try:
+                follower.waits(lambda: follower.maps().get("seen") == [[1, 2]])
+                operator.make("new", [[1, 2]] * 6)
+                follower.waits(lambda: "new" in follower.maps())
+                placed = follower.maps()["new"]
+                assert {3} < {each for row in placed for each in row}
+                operator.until("new", placed)
+                follower.waits(lambda: {"there", "seen", "new"} <= operator.recorded().keys())
+                operator.remove("seen")
+                follower.waits(lambda: "seen" not in follower.maps())
+                follower.waits(lambda: "seen" not in operator.recorded())
+            finally:
+                follower.end()
+            unexpected = ("Traceback", "may not", "AUTHORIZATION", "retries", "warning: no")
+            assert not [x for x in follower.lines if any(map(x.count, unexpected))], follower.lines
