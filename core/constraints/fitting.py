@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spu_assigner.core.constraints.list_choice import ListChoice, Row, Steps
+import numpy as np
+from spu_assigner.core.constraints.list_choice import ListChoice, Row, SpuKinds, Steps
 from spu_assigner.core.constraints.rule_table import RuleTable, is_nested
 
 LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
@@ -74,12 +75,10 @@ class Fitting:
                 return self.leaving_room(left, lists - 1) is not None
             return fits is not False
 
-        choice = ListChoice(
-            self.table,
-            {place: -room for place, room in rooms.items()} if loads is None else loads,
-            self.barred,
-            apart={place: min(room, lists) for place, room in rooms.items()},
-        )
+        apart = {place: min(room, lists) for place, room in rooms.items()}
+        kinds = SpuKinds(self.table, [*rooms], self.barred, apart)
+        of_each = [-room if loads is None else loads[place] for place, room in rooms.items()]
+        choice = ListChoice(self.table, kinds, np.array(of_each, dtype=np.float64), self.barred)
         return choice.search((), self.replicas, None, accept, self.steps)
 
 

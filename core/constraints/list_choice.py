@@ -16,19 +16,26 @@ search looks for a better one, through at most SEARCH_STEPS_MAX partial lists.
 from __future__ import annotations
 
 import math
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, Final
 
+import numpy as np
 from spu_assigner.core.constraints.rule_table import RuleTable
+from spu_assigner.core.state.ledger import CountArray
+from spu_assigner.core.state.resource_use import FloatArray
 
 SEARCH_STEPS_MAX: Final = 20_000  # partial lists looked at for one request; some 0.2 s
+TURNS_MAX: Final = 2**18  # kinds that are kept in order for the next SPU of lists that have some
 
 NO_ROOM: Final = math.inf  # the load of an SPU that has to give what it has not
 
 Score = tuple[int, ...]
 Row = list[int]  # places in the table
+Member = tuple[float, int, int]  # load, place, and number of its kind
+NOBODY: Final[Member] = (NO_ROOM, -1, -1)  # behind every member
 
 
 @dataclass(slots=True)
@@ -38,68 +45,160 @@ class Steps:
     left: int = SEARCH_STEPS_MAX
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SpuKind:
     """SPUs that are alike to the rules."""
 
     cells: tuple[int, ...]  # their group at each level, groups of all levels numbered on
     weight: int
     rank: int  # as a leader; of those that may not lead behind all others
-    members: list[tuple[float, int]]  # load and place, ascending
 
 
-class ListChoice:
-    """Chooses lists among SPUs with room; where there is none it says so by None.
+@dataclass(slots=True)
+class Turn:
+    """Whose turn it is where a list has so many SPUs of each group."""
 
-    `loads` decide between SPUs that are alike to the rules, the smaller is the better. `barred`
-    SPUs (a bit for each) may not lead. `apart` separates SPUs that are alike to the rules but not
-    to what accepts lists. With `taken_max`, no more SPUs than that will be asked for.
+    counts: tuple[int, ...]
+    # Of all kinds that may follow, the best ones first: what takes the first members of those that
+    # are as good as each other.
+    tiers: list[itemgetter[Any]]
+    after: dict[int, Turn] = field(default_factory=dict)  # an SPU of a kind
+
+
+class SpuKinds:
+    """Some SPUs of a table by kind; `barred` ones (a bit for each) may not lead.
+
+    `apart` separates SPUs that are alike to the rules but not to what accepts lists.
     """
 
     def __init__(
         self,
         table: RuleTable,
-        loads: Mapping[int, float],
+        places: Sequence[int],
+        barred: int,
+        apart: Mapping[int, int] | None = None,
+    ) -> None:
+        cells, weights, ranks = table.cells, table.weights, table.ranks
+        found = [
+            (
+                cells[place],
+                -weights[place],
+                table.last_rank if barred >> place & 1 else ranks[place],
+                0 if apart is None else apart[place],
+            )
+            for place in places
+        ]
+        number_of = {key: number for number, key in enumerate(sorted(set(found)))}
+        self.places = np.array(places, dtype=np.int64)
+        self.numbers: CountArray = np.array([number_of[key] for key in found], dtype=np.int64)
+        self.kinds = [SpuKind(key[0], -key[1], key[2]) for key in number_of]
+        self._table = table
+        self._turns: dict[tuple[int, ...], Turn] = {}
+
+    def turn(self, counts: tuple[int, ...]) -> Turn:
+        """Kinds of which no hard level is full: those that cost least first."""
+        known = self._turns.get(counts)
+        if known is None:
+            maxes, is_hard = self._table.cell_maxes, self._table.is_hard
+            alike: dict[tuple[tuple[int, ...], int], list[int]] = {}
+            for number, kind in enumerate(self.kinds):
+                costs = tuple([counts[cell] for cell in kind.cells])
+                if not is_hard or all(counts[cell] < maxes[cell] for cell in kind.cells):
+                    alike.setdefault((costs, -kind.weight), []).append(number)
+            # A single index gives no tuple, so it is asked for twice.
+            tiers: list[itemgetter[Any]] = [
+                itemgetter(*alike[key], alike[key][-1]) for key in sorted(alike)
+            ]
+            if len(self._turns) * len(self.kinds) > TURNS_MAX:
+                self._turns.clear()
+            known = self._turns[counts] = Turn(counts, tiers)
+        return known
+
+    def turn_after(self, turn: Turn, number: int) -> Turn:
+        """The next one, where an SPU of this kind is taken."""
+        known = turn.after.get(number)
+        if known is None:
+            counts = list(turn.counts)
+            for cell in self.kinds[number].cells:
+                counts[cell] += 1
+            known = turn.after[number] = self.turn(tuple(counts))
+        return known
+
+
+def spu_kinds(table: RuleTable, mask: int, places: Sequence[int], barred: int) -> SpuKinds:
+    """The kinds of these SPUs; kept with the table."""
+    key = "kinds", mask, barred
+    known = table.kept.get(key)
+    if not isinstance(known, SpuKinds):
+        known = SpuKinds(table, places, barred)
+        table.keep(key, known)
+    return known
+
+
+class ListChoice:
+    """Chooses lists among SPUs with room; where there is none it says so by None.
+
+    `loads` of the SPUs of `kinds` decide between those that are alike to the rules, the smaller is
+    the better, and `NO_ROOM` is not chosen. With `taken_max`, no more SPUs than that will be asked
+    for.
+    """
+
+    def __init__(
+        self,
+        table: RuleTable,
+        kinds: SpuKinds,
+        loads: FloatArray,
         barred: int,
         *,
-        apart: Mapping[int, int] | None = None,
         taken_max: int | None = None,
     ) -> None:
         self._table = table
         self._barred = barred
         self._last_rank = table.last_rank
-        kinds: dict[tuple[tuple[int, ...], int, int, int], list[tuple[float, int]]] = {}
-        cells, weights = table.cells, table.weights
-        for place, load in loads.items():
-            key = (
-                cells[place],
-                -weights[place],
-                self._rank(place),
-                0 if apart is None else apart[place],
-            )
-            members = kinds.get(key)
-            if members is None:
-                kinds[key] = [(load, place)]
-            else:
-                members.append((load, place))
-        self._kinds: list[SpuKind] = []
-        self._kind_of: dict[int, SpuKind] = {}
-        for key in sorted(kinds):
-            # Who is asked for grows heavier, so no more than the lightest can come to be chosen.
-            members = sorted(kinds[key])[:taken_max]
-            kind = SpuKind(key[0], -key[1], key[2], members)
-            self._kinds.append(kind)
-            self._kind_of.update((place, kind) for _, place in members)
-        self._first_rank = min((kind.rank for kind in self._kinds), default=self._last_rank)
+        self._kinds = kinds
         self._maxes = table.cell_maxes
+        order = np.lexsort((loads, kinds.numbers))
+        counts = np.bincount(kinds.numbers, minlength=len(kinds.kinds)).tolist()
+        columns = (
+            loads[order].tolist(),
+            kinds.places[order].tolist(),
+            kinds.numbers[order].tolist(),
+        )
+        everybody = list(zip(*columns, strict=True))
+        self._members: list[list[Member]] = []  # of each kind, ascending
+        begin = 0
+        for count in counts:
+            # Who is asked for grows heavier, so no more than the lightest can come to be chosen.
+            end = begin + (count if taken_max is None else min(count, taken_max))
+            members = everybody[begin:end]
+            while members and members[-1][0] == NO_ROOM:
+                members.pop()
+            self._members.append(members)
+            begin += count
+        self._first = [members[0] if members else NOBODY for members in self._members]
+        self._member_of = {member[1]: member for members in self._members for member in members}
+        present = [
+            kind
+            for kind, first in zip(kinds.kinds, self._first, strict=True)
+            if first is not NOBODY
+        ]
+        ranks = {kind.rank for kind in present}
+        self._first_rank = min(ranks, default=self._last_rank)
+        self._most_weight = max((kind.weight for kind in present), default=0)
+        self._best_rank = min(self._first_rank, self._last_rank - 1)
+        # Then no list is led better than another.
+        self._lead_alike = ranks == {self._best_rank}
 
     def reload(self, place: int, load: float) -> None:
         """Let an SPU that was chosen have another load; `NO_ROOM`: it is not chosen again."""
-        members = self._kind_of[place].members
-        at = next(at for at, member in enumerate(members) if member[1] == place)
-        del members[at]
+        member = self._member_of[place]
+        number = member[2]
+        members = self._members[number]
+        del members[bisect_left(members, member)]
         if load != NO_ROOM:
-            insort(members, (load, place))
+            member = self._member_of[place] = load, place, number
+            insort(members, member)
+        self._first[number] = members[0] if members else NOBODY
 
     def best(self, base: Sequence[int], length: int, steps: Steps) -> Row | None:
         """The best list of this length that begins with `base`, whichever SPUs those are.
@@ -108,8 +207,11 @@ class ListChoice:
         found in so many steps.
         """
         found = self._greedy(base, length, None)
-        best_rank = min(self._first_rank, self._last_rank - 1)
-        if found is not None and self._leading_rank(found) > best_rank:
+        if (
+            found is not None
+            and not self._lead_alike
+            and self._leading_rank(found) > self._best_rank
+        ):
             found = self._led_better(base, length, found)
         if self._table.is_nested:
             return found
@@ -144,29 +246,32 @@ class ListChoice:
 
     def _greedy(self, base: Sequence[int], length: int, first: int | None) -> Row | None:
         row = [*base] if first is None else [*base, first]
-        counts = self._counted(row)
-        heads = [0] * len(self._kinds)
+        kinds, fronts = self._kinds, self._first.copy()
+        for place in row:
+            member = self._member_of.get(place)
+            if member is not None:
+                fronts[member[2]] = self._front(member[2], row)
+        turn = kinds.turn(tuple(self._counted(row)))
         while len(row) < length:
-            best: tuple[list[int], int, tuple[float, int], int] | None = None
-            for number, kind in enumerate(self._kinds):
-                members, head = kind.members, heads[number]
-                while head < len(members) and members[head][1] in row:
-                    head += 1
-                heads[number] = head
-                if head == len(members):
-                    continue
-                costs = [counts[cell] for cell in kind.cells]
-                if best is not None and costs > best[0]:
-                    continue
-                option = costs, -kind.weight, members[head], number
-                if (best is None or option < best) and self._is_open(kind, counts):
-                    best = option
-            if best is None:
+            for tier in turn.tiers:
+                best = min(tier(fronts))
+                if best is not NOBODY:
+                    break
+            else:
                 return None
-            row.append(best[2][1])
-            for cell in self._kinds[best[3]].cells:
-                counts[cell] += 1
+            _, place, number = best
+            row.append(place)
+            if len(row) < length:
+                fronts[number] = self._front(number, row)
+                turn = turn.after.get(number) or kinds.turn_after(turn, number)
         return row
+
+    def _front(self, number: int, row: Row) -> Member:
+        """The first SPU of a kind that the list has not yet."""
+        for member in self._members[number]:
+            if member[1] not in row:
+                return member
+        return NOBODY
 
     def _is_open(self, kind: SpuKind, counts: Sequence[int]) -> bool:
         """Whether no hard level is full."""
@@ -180,10 +285,10 @@ class ListChoice:
         """
         leads = self._leading_rank(found) < self._last_rank
         best = found if leads else None
-        for kind in self._kinds:
+        for kind, members in zip(self._kinds.kinds, self._members, strict=True):
             if kind.rank >= (self._leading_rank(found) if leads else self._last_rank):
                 continue
-            first = next((place for _, place in kind.members if place not in base), None)
+            first = next((place for _, place, _ in members if place not in base), None)
             trial = None if first is None else self._greedy(base, length, first)
             if trial is not None and (best is None or self.score(trial) < self.score(best)):
                 best = trial
@@ -200,9 +305,8 @@ class ListChoice:
         """The best list that is accepted, if it is better than the one that was found."""
         best, bound = found, None if found is None else self.score(found)
         taken = set(base)
-        members = [
-            [place for _, place in kind.members if place not in taken] for kind in self._kinds
-        ]
+        kinds = self._kinds.kinds
+        members = [[place for _, place, _ in each if place not in taken] for each in self._members]
         # Partial lists, each with the number of its last kind and how many of that it has.
         stack: list[tuple[Row, int, int]] = [([*base], 0, 0)]
         while stack and steps.left:
@@ -216,8 +320,8 @@ class ListChoice:
                 continue
             counts = self._counted(row)
             options = []
-            for number in range(kind_number, len(self._kinds)):
-                kind, start = self._kinds[number], used if number == kind_number else 0
+            for number in range(kind_number, len(kinds)):
+                kind, start = kinds[number], used if number == kind_number else 0
                 if start < len(members[number]) and self._is_open(kind, counts):
                     costs = [counts[cell] for cell in kind.cells]
                     options.append(((costs, -kind.weight), number, start))
@@ -241,6 +345,6 @@ class ListChoice:
                 left -= min(left, room)
                 cost += 1
         if missing:
-            upper[-1] -= missing * max(kind.weight for kind in self._kinds)
+            upper[-1] -= missing * self._most_weight
         rank = min(map(self._rank, row), default=self._last_rank)
         return (*upper, min(rank, self._first_rank) if missing else rank)

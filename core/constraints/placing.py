@@ -11,22 +11,26 @@ the lists as can be. Where hard levels cross, or leaders are short too, lists ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.fitting import Fitting, Rooms, without
-from spu_assigner.core.constraints.list_choice import NO_ROOM, ListChoice, Row, Steps
+from spu_assigner.core.constraints.list_choice import NO_ROOM, ListChoice, Row, Steps, spu_kinds
 from spu_assigner.core.constraints.rule_table import RuleTable, bits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.resource_use import FloatArray
 
 TINY: Final = 2.0**-1000  # in place of a capacity of 0, to divide by
+NEARLY_FULL: Final = (
+    0.999  # a share below it is that of an SPU that has room, however it is rounded
+)
+AHEAD_MAX: Final = 2**16  # shares that are computed before they are asked for
 
 
 class SpuRoom:
@@ -45,38 +49,52 @@ class SpuRoom:
         *,
         as_empty: bool = False,
     ) -> None:
-        amounts = {} if need is None else {name: each for name, *each in need.by_name()}
-        room = _room_table(state, table, mask, tuple(amounts))
-        each = [amounts.get(name, [0, 0]) for name in room.names]
-        self._follower = [1, *[follower for follower, _ in each]]
-        self._leader = [1, *[leader for _, leader in each]]
-        self._lead_more = [a - b for a, b in zip(self._leader, self._follower, strict=True)]
-        self.leads_alike = not any(self._lead_more)
-        self._at = room.at
-        self._touched: dict[int, tuple[list[float], list[float]]] = {}
-        self._places = room.places
-        self._capacities = room.capacities
-        self._used = np.zeros_like(room.capacities)
-        if not as_empty and len(room.ids):
+        by_name = () if need is None else need.by_name()
+        room = self._room = _room_table(state, table, mask, tuple([name for name, *_ in by_name]))
+        self.places = room.places
+        amounts = [[1, *[0] * len(room.names)] for _ in range(2)]
+        for row, (_, *each) in zip(room.rows, by_name, strict=True):
+            amounts[0][row], amounts[1][row] = each
+        self.leads_alike = amounts[0] == amounts[1]
+        self._follower, self._leader = np.array(amounts, dtype=np.float64)
+        # What was given since the arrays were made.
+        self._given: dict[int, int] = {}  # followers of each SPU, by place
+        self._led: dict[int, int] = {}  # that lead
+        self._ahead: dict[int, list[float]] = {}  # shares with 1, 2 … followers more
+        if as_empty or not len(room.ids):
+            self._used = np.zeros_like(room.capacities)
+        else:
+            self._used = np.empty_like(room.capacities)
             self._used[0] = state.ledger.counts(room.ids)
             self._used[1:] = state.resource_use.of_each(room.ids, room.names)
 
-    def loads(self) -> dict[int, float]:
-        """Of each SPU with room its dominant share with one follower more."""
-        return self._loads_of(self._follower)
+    def loads(self, followers: int = 1) -> FloatArray:
+        """Of each SPU its dominant share with one follower more; `NO_ROOM`: it has none for it.
+
+        The shares with so many more are computed too, for `load`.
+        """
+        self._settle()
+        shares = self._shares(self._follower, min(followers, AHEAD_MAX // max(len(self.places), 1)))
+        self._ahead = dict(zip(self.places, shares.T.tolist(), strict=True))
+        return np.asarray(shares[0])
 
     def rooms(self) -> dict[int, int]:
         """Of each SPU with room how many followers it has room for."""
-        if not self._places:
+        if not self.places:
             return {}
         self._settle()
-        amounts = np.array(self._follower, dtype=np.float64)
-        is_asked = amounts > 0
-        free = self._capacities[is_asked] - self._used[is_asked]
-        rooms = np.floor_divide(free, amounts[is_asked, np.newaxis]).min(axis=0).tolist()
+        asked = self._follower.nonzero()[0]
+        free = self._room.capacities[asked] - self._used[asked]
+        rooms = np.floor_divide(free, self._follower[asked, np.newaxis]).min(axis=0).tolist()
         return {
-            place: int(room) for place, room in zip(self._places, rooms, strict=True) if room > 0
+            place: int(room) for place, room in zip(self.places, rooms, strict=True) if room > 0
         }
+
+    def is_scarce(self, followers: int) -> bool:
+        """Whether an SPU has room for a follower and not for so many."""
+        if not self._is_short(followers).any():
+            return False
+        return bool((self._is_short(followers) & ~self._is_short(1)).any())
 
     def of(self, place: int) -> int:
         """How many followers one has room for."""
@@ -85,7 +103,9 @@ class SpuRoom:
             0,
             min(
                 int((capacity - used) // amount)
-                for capacity, used, amount in zip(capacities, of_each, self._follower, strict=True)
+                for capacity, used, amount in zip(
+                    capacities, of_each, self._follower.tolist(), strict=True
+                )
                 if amount
             ),
         )
@@ -97,69 +117,78 @@ class SpuRoom:
 
     def load(self, place: int) -> float:
         """The dominant share of one with one follower more; `NO_ROOM`: it has none for it."""
+        ahead, given = self._ahead.get(place), self._given.get(place, 0)
+        if ahead is not None and 0 <= given < len(ahead):
+            return ahead[given]
         return self._share(place, self._follower)
 
     def lead_load(self, place: int) -> float:
         """Likewise with one of its followers leading."""
-        return self._share(place, self._lead_more)
+        return self._share(place, self._leader - self._follower)
 
     def give(self, place: int, count: int = 1) -> None:
         """Give it followers; fewer than 0: take them away."""
-        self._add(place, [count * amount for amount in self._follower])
+        self._given[place] = self._given.get(place, 0) + count
 
     def let_lead(self, place: int) -> None:
         """Let one of its followers lead."""
         if not self.leads_alike:
-            self._add(place, self._lead_more)
+            self._led[place] = self._led.get(place, 0) + 1
+            self._ahead.pop(place, None)
 
     def barred_leaders(self) -> int:
         """The SPUs, a bit for each, that have room for a follower and none for a leader."""
-        if self.leads_alike:
+        if self.leads_alike or not self.places:
             return 0
-        able = self._loads_of(self._leader)
-        return sum(1 << place for place in self.loads() if place not in able)
+        self._settle()
+        follows, leads = (self._shares(each, 1)[0] for each in (self._follower, self._leader))
+        barred = np.flatnonzero((follows != NO_ROOM) & (leads == NO_ROOM))
+        return sum(1 << self.places[at] for at in barred.tolist())
 
     def _of(self, place: int) -> tuple[list[float], list[float]]:
-        """Capacities and use of one, as lists: they are faster, for few."""
-        known = self._touched.get(place)
-        if known is None:
-            at = self._at[place]
-            known = self._capacities[:, at].tolist(), self._used[:, at].tolist()
-            self._touched[place] = known
-        return known
-
-    def _add(self, place: int, amounts: Sequence[int]) -> None:
-        _, used = self._of(place)
-        for at, amount in enumerate(amounts):
-            used[at] += amount
+        """Capacities and use of one."""
+        at = self._room.at[place]
+        used = self._used[:, at] + self._given.get(place, 0) * self._follower
+        used += self._led.get(place, 0) * (self._leader - self._follower)
+        return self._room.capacities[:, at].tolist(), used.tolist()
 
     def _settle(self) -> None:
-        """Take what the lists say into the arrays."""
-        for place, (_, used) in self._touched.items():
-            self._used[:, self._at[place]] = used
-        self._touched.clear()
+        """Take what was given into the arrays."""
+        for counts, amounts in (
+            (self._given, self._follower),
+            (self._led, self._leader - self._follower),
+        ):
+            if counts:
+                at = [self._room.at[place] for place in counts]
+                self._used[:, at] += np.multiply.outer(amounts, [*counts.values()])
+                counts.clear()
+        self._ahead = {}
 
-    def _loads_of(self, amounts: Sequence[int]) -> dict[int, float]:
-        if not self._places:
-            return {}
+    def _is_short(self, followers: int) -> NDArray[np.bool_]:
+        """The SPUs that have no room for so many followers."""
         self._settle()
-        asked = np.array(amounts, dtype=np.float64)[:, np.newaxis]
-        after = self._used + asked
-        fits = np.logical_or(after <= self._capacities, asked <= 0)
-        is_able: list[bool] = np.all(fits, axis=0).tolist()
-        shares = (after / np.maximum(self._capacities, TINY)).max(axis=0)
-        pairs = zip(self._places, shares.tolist(), is_able, strict=True)
-        return {place: share for place, share, able in pairs if able}
+        asked = self._follower.nonzero()[0]
+        after = self._used[asked] + followers * self._follower[asked, np.newaxis]
+        return np.asarray((after > self._room.capacities[asked]).any(axis=0))
 
-    def _share(self, place: int, amounts: Sequence[int]) -> float:
+    def _shares(self, amounts: FloatArray, count: int) -> FloatArray:
+        """Dominant shares with 1 … count replicas more, shape (count, SPUs)."""
+        more = np.multiply.outer(amounts, np.arange(1, count + 1))
+        after = self._used[:, np.newaxis] + more[:, :, np.newaxis]
+        shares: FloatArray = (after / self._room.divisors).max(axis=0)
+        if shares.size and float(shares.max()) > NEARLY_FULL:
+            is_short = (after > self._room.capacities[:, np.newaxis]) & (more > 0)[:, :, np.newaxis]
+            shares[is_short.any(axis=0)] = NO_ROOM
+        return shares
+
+    def _share(self, place: int, amounts: FloatArray) -> float:
         largest = 0.0
         capacities, of_each = self._of(place)
-        for capacity, used, amount in zip(capacities, of_each, amounts, strict=True):
+        for capacity, used, amount in zip(capacities, of_each, amounts.tolist(), strict=True):
             after = used + amount
             if amount > 0 and after > capacity:
                 return NO_ROOM
-            share = after / (capacity or TINY)
-            largest = max(largest, share)
+            largest = max(largest, after / (capacity or TINY))
         return largest
 
 
@@ -170,15 +199,17 @@ class _RoomTable:
     names: tuple[str, ...]  # of resources
     places: list[int]
     at: dict[int, int]  # of each place, where it stands among these
+    rows: list[int]  # of the needed resources in what follows, one of slots first
     ids: IdArray
     capacities: FloatArray  # shape (1 + resources, SPUs)
+    divisors: FloatArray  # shape (1 + resources, 1, SPUs); `TINY` for a capacity of 0
 
 
 def _room_table(
     state: ClusterState, table: RuleTable, mask: int, needed: tuple[str, ...]
 ) -> _RoomTable:
-    key = "room", id(table.place), mask, needed
-    known = state.rule_tables.get(key)
+    key = "room", mask, needed
+    known = table.kept.get(key)
     if isinstance(known, _RoomTable):
         return known
     places = list(bits(mask))
@@ -190,13 +221,16 @@ def _room_table(
         capacities[0] = [spu.capacity for spu in spus]
     for row, name in enumerate(names, start=1):
         capacities[row] = [each.get(name, 0) for each in has]
-    made = state.rule_tables[key] = _RoomTable(
+    made = _RoomTable(
         names=names,
         places=places,
         at={place: at for at, place in enumerate(places)},
+        rows=[1 + names.index(name) for name in needed],
         ids=np.array([spu.spu_id for spu in spus], dtype=np.int32),
         capacities=capacities,
+        divisors=np.maximum(capacities, TINY)[:, np.newaxis],
     )
+    table.keep(key, made)
     return made
 
 
@@ -214,11 +248,9 @@ class Placing:
         """The lists, leader first, as SPU ids; None: they cannot be given, or none was found."""
         table, steps = self.table, Steps()
         room = SpuRoom(self.state, table, self.mask, self.need)
-        barred = table.barred_leaders | room.barred_leaders()
-        most = (partitions + 1) * self.replicas
-        choice = ListChoice(table, room.loads(), barred, taken_max=most)
+        is_scarce = room.is_scarce(partitions)
+        barred, choice = self._choice(room, partitions)
         leads = _Leads(self.state, table, room)
-        is_scarce = min(room.rooms().values(), default=0) < partitions
         given: list[Row] = []
         while len(given) < partitions:
             left = partitions - len(given)
@@ -240,9 +272,17 @@ class Placing:
             if not room.leads_alike:
                 now = table.barred_leaders | room.barred_leaders()
                 if now != barred:
-                    barred = now
-                    choice = ListChoice(table, room.loads(), barred, taken_max=most)
+                    barred, choice = self._choice(room, partitions)
         return given
+
+    def _choice(self, room: SpuRoom, partitions: int) -> tuple[int, ListChoice]:
+        """The SPUs that may not lead, and who chooses lists."""
+        barred = self.table.barred_leaders | room.barred_leaders()
+        kinds = spu_kinds(self.table, self.mask, room.places, barred)
+        asked = (partitions + 1) * self.replicas
+        ahead = min(partitions, 2 + 2 * asked // max(len(room.places), 1))
+        loads = room.loads(ahead)
+        return barred, ListChoice(self.table, kinds, loads, barred, taken_max=asked)
 
     def _scarce(
         self, room: SpuRoom, barred: int, row: Row, lists: int, steps: Steps
@@ -257,7 +297,8 @@ class Placing:
             return None
         if whole and self.table.is_nested and not any(barred >> place & 1 for place in rooms):
             return dealt(self.table, rooms, room, lists, self.replicas)
-        found = fitting.leaving_room(rooms, lists, room.loads())
+        loads = dict(zip(room.places, room.loads().tolist(), strict=True))
+        found = fitting.leaving_room(rooms, lists, loads)
         return None if found is None else [found]
 
 
@@ -265,32 +306,30 @@ class _Leads:
     """Who leads the lists of a request."""
 
     def __init__(self, state: ClusterState, table: RuleTable, room: SpuRoom) -> None:
-        self._state = state
         self._table = table
         self._room = room
-        ids = np.array(table.ids, dtype=np.int32)
-        self._before: list[int] = state.ledger.leaders(ids).tolist()
-        self._led: dict[int, int] = {}
+        counts = state.ledger.leaders(table.id_array)
+        self._counts: list[int] = counts.tolist()
+        # What each would lead of its capacity with one list more.
+        self._shares: list[float] = ((counts + 1) / table.slots).tolist()
 
     def ordered(self, row: Row, barred: int, number: int) -> Row:
         """The SPU ids of a list, leader first; the followers' order varies with its number."""
-        able = [place for place in row if not barred >> place & 1]
-        leader = min(able, key=self._cost)
-        self._led[leader] = self._count(leader) + 1
-        self._room.let_lead(leader)
-        others = sorted(place for place in row if place != leader)
+        table, shares = self._table, self._shares
+        able = [place for place in row if not barred >> place & 1] if barred else row
+        ranks = table.lead_ranks
+        if self._room.leads_alike:
+            *_, leader = min([(ranks[place], shares[place], place) for place in able])
+        else:
+            load = self._room.lead_load
+            *_, leader = min([(ranks[place], load(place), shares[place], place) for place in able])
+            self._room.let_lead(leader)
+        self._counts[leader] += 1
+        shares[leader] = (self._counts[leader] + 1) / table.slots.item(leader)
+        others = sorted(row)
+        others.remove(leader)
         turn = number % max(len(others), 1)
-        return [self._table.ids[place] for place in (leader, *others[turn:], *others[:turn])]
-
-    def _count(self, place: int) -> int:
-        return self._led.get(place) or self._before[place]
-
-    def _cost(self, place: int) -> tuple[int, int, float, float, int]:
-        table = self._table
-        capacity = max(self._state.spus[SpuId(table.ids[place])].capacity, 1)
-        share = (self._count(place) + 1) / capacity
-        load = 0.0 if self._room.leads_alike else self._room.lead_load(place)
-        return table.demoted >> place & 1, table.ranks[place], load, share, place
+        return [table.ids[place] for place in (leader, *others[turn:], *others[:turn])]
 
 
 def dealt(table: RuleTable, rooms: Rooms, room: SpuRoom, lists: int, replicas: int) -> list[Row]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.list_choice import ListChoice, Steps
+from spu_assigner.core.constraints.list_choice import ListChoice, Steps, spu_kinds
 from spu_assigner.core.constraints.placing import SpuRoom
 from spu_assigner.core.constraints.rule_table import rule_table, topic_rules
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -42,7 +42,8 @@ class RuledCandidates:
             place = self._table.place[spu_id]
             if mask >> place & 1:
                 self._room.give(place, change)
-        self._choice = ListChoice(self._table, self._room.loads(), 0)
+        kinds = spu_kinds(self._table, mask, self._room.places, 0)
+        self._choice = ListChoice(self._table, kinds, self._room.loads(), 0)
         self._steps = Steps()
 
     def take(self, staying: Sequence[int]) -> int | None:

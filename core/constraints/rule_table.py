@@ -9,19 +9,26 @@ that is built from the best SPU each time is the best (see `list_choice`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
+import numpy as np
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, TaintEffect, untolerated
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import SpuChanged
+from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.base.selectors import Selector, selector_of
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ledger import CountArray
 
 RACK = "rack"  # labels that every SPU has: its rack, "" for none,
 SPU_ID = "spu_id"  # and its id
+TABLES_MAX: Final = 64  # of a cluster; one of 1,000 SPUs takes some 200 KB
+KEPT_MAX: Final = (
+    16  # of what follows from a table: sets of SPUs that topics leave, and their kinds
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +73,20 @@ class RuleTable:
     cell_maxes: Sequence[int]
     is_hard: bool  # a level limits lists
     last_rank: int  # behind that of any SPU that may lead
+    lead_ranks: Sequence[int]  # the ranks, of demoted SPUs behind all others
+    id_array: IdArray
+    slots: CountArray  # replica slots of each SPU, 1 or more
+    kept: dict[Hashable, object] = field(init=False, default_factory=dict)  # what follows from it
 
     def with_levels(self, levels: Sequence[Level]) -> RuleTable:
         """The same with other levels."""
         return replace(self, **_facts_of(levels, len(self.ids)))
+
+    def keep(self, key: Hashable, value: object) -> None:
+        """Keep what follows from the table, as long as it is one of the newest."""
+        if len(self.kept) >= KEPT_MAX:
+            del self.kept[next(iter(self.kept))]
+        self.kept[key] = value
 
     def allowed(self, of_topics: Iterable[SpuRule]) -> int:
         """The open SPUs that no rule excludes, nor one of these that name topics."""
@@ -84,6 +101,8 @@ def rule_table(state: ClusterState, constraints: Constraints, *, ignore_rack: bo
     key = constraints, ignore_rack
     known = state.rule_tables.get(key)
     if not isinstance(known, RuleTable):
+        if len(state.rule_tables) >= TABLES_MAX:
+            del state.rule_tables[next(iter(state.rule_tables))]
         known = state.rule_tables[key] = _table(state, constraints, ignore_rack)
     return known
 
@@ -135,6 +154,7 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
     preferred = [(selector_of(each.select), each.weight) for each in constraints.prefer]
     leading = [selector_of(text) for text in constraints.leaders]
     ids = [spu.spu_id for spu in spus]
+    ranks, last_rank = [_rank(leading, each) for each in labels], len(leading) + 1
     return RuleTable(
         ids=ids,
         place={spu_id: at for at, spu_id in enumerate(ids)},
@@ -147,8 +167,11 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
         weights=[
             sum(weight for selector, weight in preferred if selector.holds(each)) for each in labels
         ],
-        ranks=[_rank(leading, each) for each in labels],
-        last_rank=len(leading) + 1,
+        ranks=ranks,
+        last_rank=last_rank,
+        lead_ranks=[rank + spu.demoted * last_rank for rank, spu in zip(ranks, spus, strict=True)],
+        id_array=np.array(ids, dtype=np.int32),
+        slots=np.array([max(spu.capacity, 1) for spu in spus], dtype=np.int64),
         **_facts_of(levels, len(ids)),
     )
 

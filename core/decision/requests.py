@@ -336,9 +336,11 @@ def _constrained(
     matrix = by_constraints(state, event, constraints)
     if isinstance(matrix, Refusal):
         return matrix
-    ids, counts = np.unique(matrix, return_counts=True)
-    is_full = (counts == state.ledger.free(ids)) & np.isin(ids, ring.ids)
-    departed = departed_one_by_one(matrix, tuple(ids[is_full].tolist()))
+    departed: tuple[tuple[int, ...], ...] = ()
+    if state.ledger.free_floor(event.partitions) <= event.partitions:
+        ids, counts = np.unique(matrix, return_counts=True)
+        is_full = (counts == state.ledger.free(ids)) & np.isin(ids, ring.ids)
+        departed = departed_one_by_one(matrix, tuple(ids[is_full].tolist()))
     index, chain = None, None
     if ring.size:
         index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
