@@ -4,6 +4,8 @@ Rules:
 - The SPU furthest over its goal that can give does so first: of what helps, what comes to the
   fewest bytes with all that has to follow, to the SPU of the least share that may take it. A taker
   may come to be over its own ceiling, but not over its capacity; then it gives in turn.
+- Before that each gives the replicas of the fewest bytes that relieve it (`covering`), if SPUs have
+  room for them under their ceilings: what is better than that is searched for.
 - Then other choices are looked at: first those that differ least from the best (limited discrepancy
   search). In the end the steps of one, two or three SPUs are undone and searched for again.
 - A plan is better if less is left over the goals, first of the SPU furthest beyond, then in all;
@@ -26,6 +28,7 @@ from itertools import chain, combinations
 from typing import Final
 
 from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.rebalance.covering import least_cover
 from spu_assigner.core.rebalance.relief_state import Kind, ReliefState, Rest, Step
 from spu_assigner.core.rebalance.resource_loads import (
     Amounts,
@@ -43,6 +46,8 @@ STATES_AGAIN: Final = 150  # where steps were taken back
 STATES_MAX: Final = 6_000  # in all, beside the first choices: some seconds
 STEPS_PER_STATE: Final = 10  # taking so many back takes as long as looking at a state
 STEPS_MAX: Final = 300  # of one search: it recurses
+SUMS_EACH: Final = 2_000  # of sizes of replicas that one SPU may give, kept at once,
+SUMS_MAX: Final = 200_000  # and of all SPUs that are over; some ten seconds
 KINDS: Final = 24  # of replicas that an SPU may give next
 TAKERS: Final = 6  # for each of them
 
@@ -106,6 +111,8 @@ class _Search:
         self._best_key: Key = (0, 0, 0, 0)
         self._best: list[Step] | None = None
         self._order: list[int] = []  # SPUs, the least share first
+        self._covers: dict[object, list[Kind]] = {}
+        self._sums_max = min(SUMS_EACH, SUMS_MAX // max(1, len(state.over())))
         self._in_rack: dict[int, list[int]] = {}  # of each rack where they stand in that order
 
     def relieve(self) -> None:
@@ -181,6 +188,7 @@ class _Search:
         for rank, spu in enumerate(self._order):
             self._in_rack.setdefault(state.rack_of[spu], []).append(rank)
         self._best_key, self._best = key, None
+        self._give_least(spus)
         last = self._states + limit
         self._limit = self._states + STEPS_MAX + 1  # The first choices are looked at in any case.
         self._steps_max = len(state.steps) + STEPS_MAX
@@ -189,6 +197,50 @@ class _Search:
             self._is_cut = False
             self._dive(frozenset(spus), width)
             width, self._limit = width + 1, last
+
+    def _give_least(self, spus: Sequence[int]) -> None:
+        """Let each give the replicas of the fewest bytes that relieve it, if others have room."""
+        state, begin = self._state, len(self._state.steps)
+        for spu in spus:
+            out_of_place: set[Kind] = set()
+            while state.excess(spu) and len(out_of_place) < KINDS:
+                kinds = self._least_kinds(spu, out_of_place)
+                first = len(state.steps)
+                stuck = next((kind for kind in kinds if not self._give(spu, kind)), None)
+                if stuck is None:
+                    break
+                state.undo(first)
+                out_of_place.add(stuck)
+        key = self._key(spus)
+        if key < self._best_key:
+            self._best_key, self._best = key, state.steps[self._begin :]
+        state.undo(begin)
+
+    def _least_kinds(self, spu: int, others: Collection[Kind]) -> list[Kind]:
+        """Of what to give, the largest first; nothing of these others."""
+        resource = self._state.rest(spu).resource
+        over, portions = self._state.portions(spu, resource)
+        portions = [each for each in portions if each[0] not in others]
+        key = spu, resource, over, tuple(portions)
+        if key not in self._covers:
+            items = [item for _, item in portions]
+            counts = least_cover(items, over, sums_max=self._sums_max) or [0] * len(items)
+            found = [
+                (-item.size, *kind)
+                for (kind, item), count in zip(portions, counts, strict=True)
+                for _ in range(count)
+            ]
+            self._covers[key] = [Kind(topic, is_leader) for _, topic, is_leader in sorted(found)]
+        return self._covers[key]
+
+    def _give(self, spu: int, kind: Kind) -> bool:
+        """Let an SPU give such a replica to one that is not over its ceiling then."""
+        for taker in self._takers(spu, kind):
+            way = self._state.way(spu, taker, kind, is_lead=False)
+            if way is not None and not way[0]:
+                self._state.make(way[1])
+                return True
+        return False
 
     def _dive(self, spus: frozenset[int], width: int) -> None:
         """Look at the state and those after it; `width`: how far from the first choices."""

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 import numpy as np
+from spu_assigner.core.rebalance.covering import Item
 from spu_assigner.core.rebalance.resource_loads import (
     SHARE_BITS,
     Amounts,
@@ -147,6 +148,16 @@ class ReliefState:
                 size += each * count
             worst = max(worst, found)
         return worst
+
+    def portions(self, spu: int, resource: int) -> tuple[int, list[tuple[Kind, Item]]]:
+        """By how much of a resource an SPU is over its goal, and what of it its replicas take."""
+        found = []
+        for kind, rows in self._held[spu].items():
+            need = self._needs[kind.topic]
+            amount = (need.leader if kind.is_leader else need.follower)[resource]
+            if amount and rows:
+                found.append((kind, Item(amount, need.size, len(rows))))
+        return self._used[spu][resource] - self._goals[spu][resource], found
 
     def offers(self, spu: int, rest: Rest) -> list[tuple[int, int, Kind, bool]]:
         """What an SPU that is over can give that helps, the best first.
