@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from spu_assigner.core.base.replica_lists import PADDING, IdArray
 from spu_assigner.core.whatif.layout import ClusterLayout, CountArray, FlagArray
+from spu_assigner.core.whatif.resources import FloatArray, ResourceOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class FailureOutcome:
     replicas: int  # that are to be re-created if the failure is permanent
     unfillable: int  # of these, for which there are too few SPUs, whatever their slots
     slots: int | None  # free ones of those that take new replicas; None: not known
+    resources: ResourceOutcome | None  # None: replica slots alone
 
     @property
     def lost(self) -> int:
@@ -44,6 +46,11 @@ class FailureOutcome:
         """Replicas for which there is certainly no room."""
         missing = 0 if self.slots is None else self.replicas - self.slots
         return max(missing, self.unfillable)
+
+    @property
+    def over_capacity(self) -> int:
+        """SPUs that the failover alone puts over the capacity of a resource."""
+        return 0 if self.resources is None else self.resources.over_capacity
 
     @property
     def leaders_most(self) -> int:
@@ -65,6 +72,7 @@ class FailureAnalysis:
         self.takers = layout.online & ~layout.cordoned
         self.free = self._free()
         rows = np.repeat(np.arange(len(live), dtype=np.int32), self.lengths)
+        self.used = self._used(rows)  # of resources, by name and SPU; None: slots alone
         order = np.argsort(live[is_there], kind="stable")
         self._rows = rows[order]  # of the SPU 0, then of 1, …
         self._first = np.concatenate(([0], np.cumsum(self.held)))
@@ -78,6 +86,17 @@ class FailureAnalysis:
             return None
         free = np.maximum(self.layout.capacities - self.layout.held, 0)
         return np.asarray(np.where(self.takers, free, 0))
+
+    def _used(self, rows: IdArray) -> FloatArray | None:
+        """What online SPUs use; `rows` are those of the online replicas, one after another."""
+        resources, live = self.layout.resources, self.layout.live
+        if resources is None:
+            return None
+        used = np.zeros_like(resources.capacities)
+        resources.add(used, resources.follower, rows, live[live != PADDING])
+        led = np.flatnonzero(self.lengths > 0).astype(np.int32)
+        resources.add(used, resources.lead, led, live[led, 0])
+        return used
 
     @property
     def lost_before(self) -> int:
@@ -124,6 +143,48 @@ class FailureAnalysis:
             replicas=int(np.count_nonzero(gone)),
             unfillable=_unfillable(lists, gone, kept, takers),
             slots=None if self.free is None else int(self.free[takers].sum()),
+            resources=self._resources(
+                rows,
+                gone,
+                ~is_alive,
+                takers,
+                heirs=(rows[has_new_leader], lists[has_new_leader, at]),
+            ),
+        )
+
+    def _resources(
+        self,
+        rows: IdArray,
+        gone: FlagArray,
+        is_lost: FlagArray,
+        takers: FlagArray,
+        *,
+        heirs: tuple[IdArray, IdArray],
+    ) -> ResourceOutcome | None:
+        """What becomes of resources.
+
+        Args:
+            rows: of the partitions that lose a replica.
+            gone: of each place of their lists whether it is one of these.
+            is_lost: of each of these partitions.
+            takers: the SPUs that take new replicas afterwards.
+            heirs: partitions with a new leader, and the leaders.
+        """
+        resources, before = self.layout.resources, self.used
+        if resources is None or before is None:
+            return None
+        used = before.copy()
+        resources.add(used, resources.lead, *heirs)
+        over = resources.over(before, used)
+        topics = resources.topic_of[rows]
+        needed = resources.follower[:, topics] @ gone.sum(axis=1).astype(np.float64)
+        needed += resources.lead[:, topics[is_lost]].sum(axis=1)
+        room = resources.capacities - used
+        return ResourceOutcome(
+            used=used,
+            over=over,
+            needed=needed - np.where(over, room, 0.0).sum(axis=1),
+            free=np.maximum(room[:, takers], 0.0).sum(axis=1),
         )
 
 

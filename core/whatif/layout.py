@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.replica_lists import PADDING, IdArray, IdMatrix, ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.whatif.resources import ResourceLayout, resource_layout
 
 CountArray = NDArray[np.int64]
 FlagArray = NDArray[np.bool_]
@@ -34,6 +35,7 @@ class ClusterLayout:
     wanted: IdArray  # replicas that each partition is to have
     topics: tuple[str, ...]
     first_rows: IdArray  # the row of each topic's partition 0
+    resources: ResourceLayout | None = None  # None: replica slots alone
 
     @property
     def numbers_online(self) -> IdArray:
@@ -72,6 +74,11 @@ def layout_of_state(state: ClusterState) -> ClusterLayout:
         capacities=np.array([spu.capacity for spu in spus], dtype=np.int64),
         matrices=dict(zip(names, matrices, strict=True)),
         wanted=wanted,
+        resources=resource_layout(
+            [spu.resources for spu in spus],
+            [each.need for each in topics],
+            [*map(len, matrices)],
+        ),
     )
 
 
@@ -114,6 +121,7 @@ def _layout(
     capacities: CountArray | None,
     matrices: Mapping[str, IdMatrix],
     wanted: list[IdArray],
+    resources: ResourceLayout | None = None,
 ) -> ClusterLayout:
     lists = _joined(list(matrices.values()))
     is_there = lists != PADDING
@@ -132,6 +140,7 @@ def _layout(
         wanted=np.concatenate([np.zeros(0, dtype=np.int32), *wanted]),
         topics=tuple(matrices),
         first_rows=np.cumsum(sizes)[:-1].astype(np.int32),
+        resources=resources,
     )
 
 

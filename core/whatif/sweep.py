@@ -11,7 +11,7 @@ Cost of pairs: O(partitions · R² + SPUs³ / 2), the second part as sums of row
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -20,10 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import PADDING, IdArray
 from spu_assigner.core.whatif.failure import FailureAnalysis
-from spu_assigner.core.whatif.layout import CountArray
+from spu_assigner.core.whatif.layout import CountArray, FlagArray
+from spu_assigner.core.whatif.resources import FloatArray
 
 # What failures are compared by; the worst of all is the worst by the first, then by the next.
-MEASURES: Final = ("lost", "without_slot", "leaders_lost", "under_replicated", "leaders_most")
+MEASURES: Final = (
+    *("lost", "without_slot", "over_capacity"),
+    *("leaders_lost", "under_replicated", "leaders_most"),
+)
 PAIR_SPUS_MAX: Final = 4_000  # of pairs: a minute and 200 MB; twice as many take eight times that
 SMALL_CLUSTER_MAX: Final = 64  # SPUs, of whom all pairs may be gone through one by one
 
@@ -45,6 +49,7 @@ class FailureSweep:
     cases: int
     losing: int  # cases that lose a partition
     lacking_slots: int  # cases with more replicas to re-create than there is room for
+    over_capacity: int  # cases whose failover puts an SPU over the capacity of a resource
     worst: tuple[WorstByMeasure, ...]  # one for each measure
     failed: IdArray  # SPUs of the worst of all, by number; nothing where there is no case
 
@@ -105,6 +110,7 @@ def _sweep(
         cases=len(cases),
         losing=int(np.count_nonzero(values["lost"])),
         lacking_slots=int(np.count_nonzero(values["without_slot"])),
+        over_capacity=int(np.count_nonzero(values["over_capacity"])),
         worst=tuple(worst),
         failed=cases[int(candidates[0])] if len(cases) else none,
     )
@@ -123,6 +129,9 @@ class _PairCounts:
         self._leaders = analysis.leaders[online].astype(np.int32)
         self._held = analysis.held[online]
         self._free = None if analysis.free is None else analysis.free[online]
+        self._resources = analysis.layout.resources
+        self._used = None if analysis.used is None else analysis.used[:, online]
+        self._online = online
 
     def values(self) -> dict[str, NDArray[np.integer[Any]]]:
         """By measure a value for each pair: (0, 1), (0, 2), …, (1, 2), …"""
@@ -137,6 +146,7 @@ class _PairCounts:
         return {
             "lost": lost,
             "without_slot": without_slot,
+            "over_capacity": self._over_capacity(len(held)),
             "leaders_lost": self._leaders[first] + self._leaders[second],
             "under_replicated": held - self._shared()[upper] - lost,
             "leaders_most": self._leaders_most(),
@@ -173,11 +183,7 @@ class _PairCounts:
         if len(lists):
             keys = lists[:, 0].astype(np.int64) * count + lists[:, 1]
             heirs = np.bincount(keys, minlength=count**2).astype(np.int32).reshape(count, count)
-        thirds = live[self._lengths > 2][:, :3] if live.shape[1] > 2 else live[:0, :1].repeat(3, 1)
-        lower, upper = thirds[:, :2].min(axis=1), thirds[:, :2].max(axis=1)
-        order = np.argsort(lower, kind="stable")
-        upper, third = upper[order], thirds[order, 2]
-        begins = np.searchsorted(lower[order], np.arange(count + 1))
+        _, upper, third, begins = self._thirds()
         rows = np.empty((count, count), dtype=np.int32)
         most = [np.zeros(0, dtype=np.int32)]
         for first in range(count - 1):
@@ -190,3 +196,99 @@ class _PairCounts:
             led[np.arange(others), np.arange(first + 1, count)] = 0
             most.append(led.max(axis=1))
         return np.concatenate(most)
+
+    def _thirds(self) -> tuple[NDArray[np.integer[Any]], ...]:
+        """The lists of three and more, by the lesser of their first two: which lists, the greater
+        of the two, who is third, and where those of each lesser begin."""
+        live = self._live
+        chosen = np.flatnonzero(self._lengths > 2)
+        thirds = live[chosen, :3] if live.shape[1] > 2 else live[:0, :1].repeat(3, 1)
+        lower = thirds[:, :2].min(axis=1)
+        order = np.argsort(lower, kind="stable")
+        begins = np.searchsorted(lower[order], np.arange(self._count + 1))
+        return chosen[order], thirds[order, :2].max(axis=1), thirds[order, 2], begins
+
+    def _over_capacity(self, pairs: int) -> CountArray:
+        """How many SPUs each pair's failover puts over the capacity of a resource."""
+        found = np.zeros(pairs, dtype=np.int64)
+        risks = list(self._risks())
+        if not risks:
+            return found
+        count, begin = self._count, 0
+        buffer = np.empty((count, count), dtype=np.bool_)
+        for first in range(count - 1):
+            others = count - 1 - first
+            is_over = buffer[:others]
+            is_over[:] = False
+            for risk in risks:
+                risk.note(first, is_over)
+            is_over[:, first] = False
+            is_over[np.arange(others), np.arange(first + 1, count)] = False
+            found[begin : begin + others] = is_over.sum(axis=1)
+            begin += others
+        return found
+
+    def _risks(self) -> Iterator[_Risk]:
+        """The resources of which a pair's failover could put an SPU over its capacity."""
+        resources, all_used = self._resources, self._used
+        count, live = self._count, self._live
+        if resources is None or all_used is None or live.shape[1] == 1:
+            return
+        has_heir = self._lengths > 1
+        keys = live[has_heir, 0].astype(np.int64) * count + live[has_heir, 1]
+        chosen, upper, third, begins = self._thirds()
+        lower = np.repeat(np.arange(count), np.diff(begins))
+        cells, cell_of = np.unique((lower * count + upper) * count + third, return_inverse=True)
+        lower, upper, third = cells // count**2, cells // count % count, cells % count
+        for row in np.flatnonzero(resources.lead.any(axis=1)).tolist():
+            of_row, used = resources.lead[row][resources.topic_of], all_used[row]
+            heirs = np.bincount(keys, weights=of_row[has_heir], minlength=count**2)
+            heirs = heirs.reshape(count, count)
+            weights = np.bincount(cell_of, weights=of_row[chosen], minlength=len(cells))
+            room = np.maximum(resources.capacities[row, self._online] - used, 0.0)
+            most = np.zeros(count)
+            np.maximum.at(most, third, weights)
+            # Who has room for the most of two, and of all that come third, need not be asked.
+            columns = np.flatnonzero(most + 2 * heirs.max(axis=0, initial=0.0) > room)
+            if not len(columns):
+                continue
+            at = np.full(count, PADDING)
+            at[columns] = np.arange(len(columns))
+            is_asked = at[third] != PADDING
+            yield _Risk(
+                columns=columns,
+                room=room[columns],
+                heirs=np.ascontiguousarray(heirs[:, columns]),
+                begins=np.searchsorted(lower[is_asked], np.arange(count + 1)),
+                upper=upper[is_asked],
+                third=at[third[is_asked]],
+                weights=weights[is_asked],
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Risk:
+    """SPUs that may come to be over their capacity of one resource."""
+
+    columns: CountArray  # which SPUs; numbered among themselves below
+    room: FloatArray  # how much more each can take
+    heirs: FloatArray  # [a, s]: what s takes more when a fails, alone
+    # What the third of lists takes when both before it fail: where that of each lesser of the two
+    # begins, the greater, the third, how much.
+    begins: CountArray
+    upper: CountArray
+    third: CountArray
+    weights: FloatArray
+
+    def note(self, first: int, is_over: FlagArray) -> None:
+        """Note who is over when `first` fails, and one behind it; shape (those behind, SPUs)."""
+        room = self.room - self.heirs[first]
+        exceeds = self.heirs[first + 1 :] > room
+        these = slice(self.begins[first], self.begins[first + 1])
+        upper, third = self.upper[these], self.third[these]
+        taken = self.heirs[upper, third] + self.weights[these]
+        exceeds[upper - first - 1, third] = taken > room[third]
+        if len(self.columns) == is_over.shape[1]:
+            np.logical_or(is_over, exceeds, out=is_over)
+        elif exceeds.any():  # Else nothing needs to be scattered, which takes long.
+            is_over[:, self.columns] |= exceeds

@@ -108,8 +108,13 @@ def whatif(
     If the failure lasts, each failed replica is to be re-created on another SPU, as a repair does
     it: not in the list already, on a rack that the list does not have where one has a free slot,
     then the least used. Replicas without a free slot are dealt too: who gets them is over capacity.
-    The SPUs to add are the fewest with which nobody is. Only replica slots are counted, no other
-    resources; leaders take no slot, so the most and the mean of an SPU are shown, before and after.
+    The SPUs to add are the fewest with which nobody is. Leaders take no slot, so the most and the
+    mean of an SPU are shown, before and after.
+
+    Where topics need other resources, new leaders may need more of them: shown are the dominant
+    share of each SPU before and after the failover, who is over capacity by it, and of each
+    resource what it takes to re-create the replicas, what is left, and how many SPUs to add at
+    least.
 
     With any-… every case is counted, and the worst is shown: the most partitions lost, then the
     most replicas without a slot, leaders lost, and so on.

@@ -18,6 +18,7 @@ from spu_assigner.stream.whatif.report import (
     FailureReport,
     LeaderSpread,
     RecreatedReplicas,
+    ResourceAfter,
     SpuAfter,
     WhatifReport,
     WorstCase,
@@ -31,6 +32,7 @@ ROWS_SHOWN: Final = 100  # of one table: some screens
 MEASURES: Final = {
     "lost": "partitions lost",
     "without_slot": "replicas without a slot",
+    "over_capacity": "SPUs over capacity of a resource",
     "leaders_lost": "partitions that lose their leader",
     "under_replicated": "partitions under-replicated",
     "leaders_most": "leaders of one SPU afterwards",
@@ -48,6 +50,14 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{share:.1%}"
 
 
+def _dominant(spu: SpuAfter) -> str:
+    """Before and after the failover, and of what it is then; of a failed one before."""
+    if spu.dominant is None:
+        return _percent(spu.dominant_before)
+    text = _change(_percent(spu.dominant_before), _percent(spu.dominant))
+    return f"{text} {spu.dominant_resource or 'slots'}"
+
+
 _SPUS: Final[_Columns] = {
     "#SPU": lambda each: str(each.spu_id),
     "rack": lambda each: "" if each.rack is None else printable(each.rack),
@@ -57,6 +67,14 @@ _SPUS: Final[_Columns] = {
     "#replicas": lambda each: _change(f"{each.replicas_before:,}", f"{each.replicas:,}"),
     "#used": lambda each: _change(_percent(each.share_before), _percent(each.share)),
     "#over": lambda each: f"{each.over:,}" if each.over else "",
+}
+_RESOURCES: Final[_Columns] = {
+    "#dominant share": _dominant,
+    "exceeds": lambda each: ", ".join(
+        name
+        for name, amount in each.resources.items()
+        if amount.after > max(amount.capacity, amount.before)
+    ),
 }
 _WORST: Final[_Columns] = {
     "worst by": lambda each: MEASURES[each.measure],
@@ -82,6 +100,9 @@ def pieces(report: WhatifReport) -> Iterator[RenderableType]:
             f"{sweep.cases:,} ({report.fail}): {sweep.losing:,} lose partitions, "
             f"{sweep.over_capacity:,} leave SPUs over capacity"
         )
+        if report.failure.resources:
+            lines["cases"] += f", {sweep.over_resources:,} by the failover alone"
+
     yield _lines(lines)
     if report.sweep is not None:
         shown: list[WorstCase] = [each for each in report.sweep.worst if each.most]
@@ -93,13 +114,14 @@ def pieces(report: WhatifReport) -> Iterator[RenderableType]:
     spus = report.failure.spus
     if len(spus) > ROWS_SHOWN:
         spus = sorted(spus, key=_interest)
-    yield _table(_SPUS, spus[:ROWS_SHOWN])
+    columns = {**_SPUS, **(_RESOURCES if report.failure.resources else {})}
+    yield _table(columns, spus[:ROWS_SHOWN])
     if len(spus) > ROWS_SHOWN:
         yield Text(f"… {len(spus) - ROWS_SHOWN:,} more (--json has all)")
 
 
-def _interest(spu: SpuAfter) -> tuple[int, int, int]:
-    return -spu.over, spu.leaders_before - spu.leaders, spu.spu_id
+def _interest(spu: SpuAfter) -> tuple[int, float, int, int]:
+    return -spu.over, -(spu.dominant or 0.0), spu.leaders_before - spu.leaders, spu.spu_id
 
 
 def _failure(failure: FailureReport, before: LeaderSpread) -> dict[str, str]:
@@ -120,6 +142,7 @@ def _failure(failure: FailureReport, before: LeaderSpread) -> dict[str, str]:
         "to re-create": _recreated(recreate),
         "over capacity": _over(failure),
         "SPUs to add": _to_add(recreate),
+        **{each.resource: _needed(each) for each in failure.resources},
     }
 
 
@@ -153,10 +176,26 @@ def _recreated(recreate: RecreatedReplicas) -> str:
 
 def _over(failure: FailureReport) -> str:
     over = [each.spu_id for each in failure.spus if each.over]
-    if not failure.recreate.without_slot:
-        return "nobody" if failure.recreate.free_slots is not None else "not known"
-    found = counted(failure.recreate.without_slot, "replica")
-    return f"{found} without a slot" + (f": {_spus(over)}" if over else "")
+    found = [f"{_spus(each.over)} of {each.resource}" for each in failure.resources if each.over]
+    if found:
+        found[0] = f"by the failover alone {found[0]}"
+    if failure.recreate.without_slot:
+        text = f"{counted(failure.recreate.without_slot, 'replica')} without a slot"
+        found.append(text + (f": {_spus(over)}" if over else ""))
+    if found:
+        return "; ".join(found)
+    return "nobody" if failure.recreate.free_slots is not None else "not known"
+
+
+def _needed(each: ResourceAfter) -> str:
+    """What is needed of a resource, and what is there."""
+    text = f"{each.needed:,} needed; the other SPUs have {each.free:,} left"
+    if each.spus_to_add is None:
+        return f"{text}; most SPUs have none of it, so that adding such would not do"
+    if each.spus_to_add:
+        spus = counted(each.spus_to_add, "SPU")
+        return f"{text}; at least {spus} with {each.added_capacity:,} each to add"
+    return text
 
 
 def _to_add(recreate: RecreatedReplicas) -> str:
@@ -232,4 +271,8 @@ def _load(spu: SpuAfter, spus: Sequence[SpuAfter], *, is_after: bool) -> SpuLoad
         labels={},
         cordoned=spu.state == "cordoned",
         demoted=False,
+        resources={name: each.capacity for name, each in spu.resources.items()},
+        resources_used={
+            name: each.after if is_after else each.before for name, each in spu.resources.items()
+        },
     )

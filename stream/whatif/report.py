@@ -5,9 +5,11 @@ The fields are a promise: names and meanings stay, later releases only add some.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
 from spu_assigner.core.whatif.layout import ClusterLayout
 from spu_assigner.core.whatif.recreation import Recreation, recreation
@@ -69,6 +71,7 @@ class SweepReport:
     cases: int
     losing: int  # cases that lose a partition
     over_capacity: int  # cases with more replicas to re-create than there is room for
+    over_resources: int  # cases whose failover puts an SPU over its capacity of a resource
     worst: list[WorstCase]
 
 
@@ -94,6 +97,27 @@ class RecreatedReplicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceAfter:
+    """One resource beside replica slots."""
+
+    resource: str
+    over: list[int]  # SPUs that the failover alone puts over their capacity
+    needed: int  # to re-create what failed, and to bring those who are over back
+    free: int  # of the SPUs that take new replicas
+    spus_to_add: int | None  # fewer will not do; None: none of such SPUs would do
+    added_capacity: int  # of each of them: what most SPUs have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmountAfter:
+    """What of a resource an SPU has and uses; after the failover, before anything is re-created."""
+
+    capacity: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpuAfter:
     """An SPU before and after the failure."""
 
@@ -108,6 +132,11 @@ class SpuAfter:
     replicas: int  # with those that are re-created on it
     share: float | None
     over: int  # replicas beyond its capacity that it would have to take
+    resources: dict[str, AmountAfter]  # that topics need; nothing of an offline SPU
+    # The largest share that is used of a resource, slots included, before and after the failover.
+    dominant_before: float | None  # None: it has nothing of what is used, or it is not known
+    dominant: float | None
+    dominant_resource: str | None  # of which that is, afterwards; None: slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +151,14 @@ class FailureReport:
     lost_partitions: list[LostPartition]
     leaders: LeaderSpread
     recreate: RecreatedReplicas
+    resources: list[ResourceAfter]  # that topics need, by name
     spus: list[SpuAfter]
 
     @property
     def is_survived(self) -> bool:
-        """Whether nothing is lost, and everything can be re-created."""
-        return not self.lost and not self.recreate.without_slot
+        """Whether nothing is lost, nobody is over capacity, and everything can be re-created."""
+        has_room = all(not each.over and each.spus_to_add == 0 for each in self.resources)
+        return not self.lost and not self.recreate.without_slot and has_room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +177,8 @@ class WhatifReport:
     def is_survived(self) -> bool:
         """Whether no case loses a partition, and in each there is room for what is re-created."""
         sweep = self.sweep
-        is_every = sweep is None or not (sweep.losing or sweep.over_capacity)
-        return is_every and self.failure.is_survived
+        bad = () if sweep is None else (sweep.losing, sweep.over_capacity, sweep.over_resources)
+        return not any(bad) and self.failure.is_survived
 
 
 def whatif_report(
@@ -212,6 +243,7 @@ def _sweep_report(sweep: FailureSweep, layout: ClusterLayout) -> SweepReport:
         cases=sweep.cases,
         losing=sweep.losing,
         over_capacity=sweep.lacking_slots,
+        over_resources=sweep.over_capacity,
         worst=[
             WorstCase(
                 measure=each.measure,
@@ -251,8 +283,65 @@ def _failure(
             spus_to_add=recreated.spus_to_add,
             added_capacity=recreated.added_capacity,
         ),
+        resources=_resources(layout, outcome),
         spus=_spus(analysis, outcome, recreated),
     )
+
+
+def _resources(layout: ClusterLayout, outcome: FailureOutcome) -> list[ResourceAfter]:
+    resources, after = layout.resources, outcome.resources
+    if resources is None or after is None:
+        return []
+    return [
+        ResourceAfter(
+            resource=name,
+            over=layout.ids[after.over[row]].tolist(),
+            needed=(needed := int(after.needed[row])),
+            free=(free := int(after.free[row])),
+            spus_to_add=_least_to_add(needed - free, capacity),
+            added_capacity=capacity,
+        )
+        for row, (name, capacity) in enumerate(
+            zip(resources.names, map(int, resources.usual), strict=True)
+        )
+    ]
+
+
+def _least_to_add(missing: int, capacity: int) -> int | None:
+    if missing <= 0:
+        return 0
+    return -(-missing // capacity) if capacity else None
+
+
+def _amounts(
+    analysis: FailureAnalysis, outcome: FailureOutcome, number: int
+) -> dict[str, AmountAfter]:
+    """What an online SPU has and uses."""
+    resources, after = analysis.layout.resources, outcome.resources
+    if resources is None or after is None or analysis.used is None:
+        return {}
+    columns = (resources.capacities, analysis.used, after.used)
+    amounts = zip(*(each[:, number].astype(np.int64).tolist() for each in columns), strict=True)
+    return {
+        name: AmountAfter(capacity=capacity, before=before, after=used)
+        for name, (capacity, before, used) in zip(resources.names, amounts, strict=True)
+    }
+
+
+def _dominant(
+    held: int, slots: int | None, amounts: Mapping[str, AmountAfter]
+) -> tuple[float | None, float | None, str | None]:
+    """The dominant share before and after, and of which resource it is then; None: of slots."""
+    shares: list[tuple[float, float, str | None]] = []
+    if slots:
+        shares.append((held / slots, held / slots, None))
+    for name, each in amounts.items():
+        if each.capacity:
+            shares.append((each.before / each.capacity, each.after / each.capacity, name))
+    if not shares:
+        return None, None, None
+    _, after, of_resource = max(shares, key=lambda share: share[1])
+    return round(max(before for before, _, _ in shares), 4), round(after, 4), of_resource
 
 
 def _spus(
@@ -282,6 +371,8 @@ def _spus(
             state = "failed"
         elif not is_online:
             state = "offline"
+        amounts = _amounts(analysis, outcome, number) if is_online else {}
+        dominant_before, dominant, of_resource = _dominant(held, capacity, amounts)
         spus.append(
             SpuAfter(
                 spu_id=spu_id,
@@ -295,6 +386,10 @@ def _spus(
                 replicas=held + given,
                 share=round((held + given) / capacity, 4) if capacity else None,
                 over=over,
+                resources=amounts,
+                dominant_before=dominant_before,
+                dominant=None if number in failed else dominant,
+                dominant_resource=None if number in failed else of_resource,
             )
         )
     return spus

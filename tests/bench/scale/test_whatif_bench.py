@@ -2,7 +2,8 @@
 
 In 20 racks, 1,000 topics of 1,000 partitions with 3 replicas, placed by `balanced`; an SPU has
 3,100 slots, so that a rack is more than the others have room for. Measured are the counting
-alone, on a state that is at hand, and the command from the start of its process to its end: from
+alone, on a state that is at hand, the same where every pair of failures makes new leaders exceed
+what there is of four resources, and the command from the start of its process to its end: from
 events, whose topics it places first, and from the lines that `simulate` prints of them.
 """
 
@@ -30,6 +31,7 @@ SPUS: Final = 100 if QUICK else 1_000
 TOPICS: Final = 100 if QUICK else 1_000
 PARTITIONS: Final = 1_000  # of a topic
 RACKS: Final = 20
+RESOURCES: Final = 4
 SLOTS: Final = 3_100  # of an SPU, which holds 3,000 replicas
 SECONDS_MAX: Final = 10.0  # of all singles and pairs together, as the target says
 SWEEPS: Final[dict[str, Callable[[FailureAnalysis], FailureSweep]]] = {
@@ -39,8 +41,11 @@ SWEEPS: Final[dict[str, Callable[[FailureAnalysis], FailureSweep]]] = {
 }
 
 
-def events_of_cluster() -> list[Event]:
-    """The cluster, as it comes to be."""
+def events_of_cluster(*, resources: int = 0) -> list[Event]:
+    """The cluster, as it comes to be; leaders need more than followers of so many resources."""
+    names = [f"resource-{number}" for number in range(resources)]
+    # Each SPU leads 1,000 and follows 2,000, so that one leader more is too many.
+    has = dict.fromkeys(names, 1_000 * 9 + 2_000 * 5 + 3)
     joins: list[Event] = [
         SpuJoined(
             event_id=f"j{spu_id}",
@@ -48,6 +53,7 @@ def events_of_cluster() -> list[Event]:
             spu_id=spu_id,
             rack=f"rack-{spu_id % RACKS:02}",
             capacity=SLOTS,
+            resources=has or None,
         )
         for spu_id in range(SPUS)
     ]
@@ -58,6 +64,8 @@ def events_of_cluster() -> list[Event]:
             topic=f"topic-{number}",
             partitions=PARTITIONS,
             replication_factor=3,
+            demand=dict.fromkeys(names, 5) or None,
+            leader_demand=dict.fromkeys(names, 9) or None,
         )
         for number in range(TOPICS)
     ]
@@ -88,6 +96,18 @@ def test_all_single_and_double_failures(tmp_path: Path) -> None:
         seconds.setdefault("singles_and_pairs_s", []).append(whole)
     assert cases == {"any_1_spu": SPUS, "any_2_spus": SPUS * (SPUS - 1) // 2, "any_1_rack": RACKS}
     assert QUICK or max(seconds["singles_and_pairs_s"]) <= SECONDS_MAX
+
+    by_resources = Assigner(Policy.KAFKA)
+    for event in events_of_cluster(resources=RESOURCES):
+        by_resources.apply(event)
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        analysis = FailureAnalysis(layout_of_state(by_resources.clusters["c1"]))
+        sweep_spus(analysis)
+        found = sweep_pairs(analysis)
+        seconds.setdefault("with_four_resources_s", []).append(time.perf_counter() - begun)
+    assert QUICK or found.over_capacity > found.cases / 2
+    assert QUICK or max(seconds["with_four_resources_s"]) <= SECONDS_MAX
 
     program = str(Path(sys.executable).with_name("spu-assigner"))
     lines, maps = tmp_path / "events.jsonl", tmp_path / "maps.jsonl"

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import LeaveMode, Policy
+from spu_assigner.core.base.resources import Need, amounts_of
 from spu_assigner.core.whatif import sweep
-from spu_assigner.core.whatif.failure import FailureAnalysis
+from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
 from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
 from spu_assigner.core.whatif.recreation import recreation, usual_capacity
+from spu_assigner.core.whatif.resources import resource_layout
 from spu_assigner.core.whatif.sweep import (
     MEASURES,
     FailureSweep,
@@ -50,6 +52,36 @@ class PlainCluster:
         self.held = Counter(spu for each in self.lists for spu in each)
         spare = draw.choice([1, 4, 20])
         self.capacity = {spu: max(0, self.held[spu] + draw.randint(-1, spare)) for spu in self.ids}
+        # Of two resources what SPUs have, what a follower needs in each topic, and what a leader.
+        self.cut = len(self.lists) // 2  # lists of the first topic
+        names = draw.choice([(), ("cpu",), ("cpu", "disk")])
+        self.has = {spu: {name: draw.randint(0, 40) for name in names} for spu in self.ids}
+        self.needs = [
+            {name: (draw.randint(0, 5), draw.choice([0, 2, 9])) for name in names} for _ in "ab"
+        ]
+
+    def need(self, row: int) -> dict[str, tuple[int, int]]:
+        return self.needs[row >= self.cut]
+
+    def used(self, failed: set[int]) -> dict[int, Counter[str]]:
+        """By those that are online and remain."""
+        used: dict[int, Counter[str]] = {spu: Counter() for spu in self.ids}
+        for row, members in enumerate(self.lists):
+            after = [spu for spu in members if self.online[spu] and spu not in failed]
+            for name, (follower, leader) in self.need(row).items():
+                for place, spu in enumerate(after):
+                    used[spu][name] += follower if place else leader
+        return used
+
+    def over(self, failed: set[int]) -> list[tuple[int, str]]:
+        """Who is over capacity by the failover, and of what."""
+        before, after = self.used(set()), self.used(failed)
+        return [
+            (spu, name)
+            for spu, has in self.has.items()
+            for name in has
+            if spu not in failed and after[spu][name] > max(has[name], before[spu][name])
+        ]
 
     def layout(self) -> ClusterLayout:
         width = max(map(len, self.lists), default=1)
@@ -66,8 +98,19 @@ class PlainCluster:
             held=np.array([self.held[spu] for spu in self.ids]),
             live=np.array(rows, dtype=np.int32).reshape(len(rows), width),
             wanted=np.array(self.wanted, dtype=np.int32),
-            topics=("t",),
-            first_rows=np.array([0], dtype=np.int32),
+            topics=("a", "b"),
+            first_rows=np.array([0, self.cut], dtype=np.int32),
+            resources=resource_layout(
+                [amounts_of(self.has[spu]) for spu in self.ids],
+                [
+                    Need.of(
+                        {name: of_each[0] for name, of_each in need.items()},
+                        {name: of_each[1] for name, of_each in need.items()},
+                    )
+                    for need in self.needs
+                ],
+                [self.cut, len(rows) - self.cut],
+            ),
         )
 
     def takers(self, failed: set[int]) -> list[int]:
@@ -97,6 +140,7 @@ class PlainCluster:
         found["without_slot"] = max(0, found["replicas"] - free, unfillable)
         found["leaders_most"] = max(leaders.values(), default=0)
         found["leaders"] = [leaders[spu] for spu in self.ids]
+        found["over_capacity"] = len({spu for spu, _ in self.over(failed)})
         return found
 
     def placeable(self, failed: set[int], *, added: int = 0, capacity: int = 0) -> int:
@@ -141,6 +185,7 @@ def expected(cluster: PlainCluster, cases: list[list[int]]) -> dict[str, Any]:
         "cases": len(cases),
         "losing": sum(cost["lost"] > 0 for cost in costs),
         "lacking_slots": sum(cost["without_slot"] > 0 for cost in costs),
+        "over_capacity": sum(cost["over_capacity"] > 0 for cost in costs),
         "worst": worst,
         "failed": cases[ranked.index(max(ranked))] if cases else [],
     }
@@ -154,6 +199,7 @@ def plain(found: FailureSweep, cluster: PlainCluster) -> dict[str, Any]:
         "cases": found.cases,
         "losing": found.losing,
         "lacking_slots": found.lacking_slots,
+        "over_capacity": found.over_capacity,
         "worst": {each.measure: (each.most, each.cases, ids(each.failed)) for each in found.worst},
         "failed": ids(found.failed),
     }
@@ -179,6 +225,38 @@ def check_cost(seed: int) -> None:
     assert found.lost_rows.tolist() == cost["lost_rows"]
     assert found.leaders.tolist() == cost["leaders"]
     assert found.replicas == cost["replicas"]
+    check_resources(cluster, layout, found, {*failed})
+
+
+def check_resources(
+    cluster: PlainCluster, layout: ClusterLayout, found: FailureOutcome, failed: set[int]
+) -> None:
+    if layout.resources is None or found.resources is None:
+        assert not cluster.over(failed)
+        return
+    after, takers = cluster.used(failed), cluster.takers(failed)
+    over, resources = cluster.over(failed), found.resources
+    for row, name in enumerate(layout.resources.names):
+        remain = [spu for spu in online(cluster) if spu not in failed]
+        used = dict(zip(cluster.ids, resources.used[row].tolist(), strict=True))
+        assert {spu: used[spu] for spu in remain} == {spu: after[spu][name] for spu in remain}
+        is_over = dict(zip(cluster.ids, resources.over[row].tolist(), strict=True))
+        assert [spu for spu in remain if is_over[spu]] == [
+            spu for spu, named in over if named == name
+        ]
+        needed = sum(
+            after[spu][name] - cluster.has[spu][name] for spu, each in over if each == name
+        )
+        for number, members in enumerate(cluster.lists):
+            before = [spu for spu in members if cluster.online[spu]]
+            gone = [spu for spu in before if spu in failed]
+            follower, leader = cluster.need(number)[name]
+            needed += len(gone) * follower
+            needed += leader - follower if gone and gone == before else 0
+        assert resources.needed[row] == needed
+        assert resources.free[row] == sum(
+            max(0, cluster.has[spu][name] - after[spu][name]) for spu in takers
+        )
 
 
 @firsts

@@ -105,6 +105,7 @@ def test_a_rack_that_fails_is_reported_as_one_object() -> None:
                 "spus_to_add": 1,
                 "added_capacity": 5,
             },
+            "resources": [],
         },
     }
     assert spus[2] == {
@@ -119,6 +120,10 @@ def test_a_rack_that_fails_is_reported_as_one_object() -> None:
         "replicas": 6,
         "share": 1.2,
         "over": 1,
+        "resources": {},
+        "dominant_before": 0.6,
+        "dominant": 0.6,
+        "dominant_resource": None,
     }
     assert [each["state"] for each in spus] == ["online"] * 3 + ["failed"] * 3
 
@@ -132,6 +137,72 @@ def test_the_exit_status_says_whether_the_failure_is_survived() -> None:
     assert asked(enough, "--fail", "rack=b,c").exit_code == 1
     assert asked(enough, "--fail", "any-2-spus").exit_code == 0
     assert asked(enough, "--fail", "spu=0,1,2").exit_code == 0
+
+
+def with_resources() -> list[Event]:
+    """Each SPU leads two of eight partitions, of which a leader needs five times the cores."""
+    events = Events()
+    has = {"cores_milli": 4000, "disk_bytes": 1000}
+    return [
+        *events.racks({"a": [0], "b": [1, 2], "c": [3]}, capacity=50, resources=has),
+        events.create(
+            "t",
+            8,
+            3,
+            policy=Policy.BALANCED,
+            demand={"cores_milli": 200, "disk_bytes": 100},
+            leader_demand={"cores_milli": 1000},
+        ),
+    ]
+
+
+def test_new_leaders_can_need_more_of_a_resource_than_there_is() -> None:
+    """SPUs 0 and 3 are in all lists; without 1 and 2 they lead twice as many."""
+    found = answered(lines_of(with_resources()), "--fail", "rack=b")["failure"]
+    assert found["resources"] == [
+        {
+            "resource": "cores_milli",
+            "over": [0, 3],
+            "needed": 3200,  # 8 followers of 200, and twice 800 of those who are over
+            "free": 0,
+            "spus_to_add": 1,
+            "added_capacity": 4000,
+        },
+        {
+            "resource": "disk_bytes",
+            "over": [],
+            "needed": 800,
+            "free": 400,
+            "spus_to_add": 1,
+            "added_capacity": 1000,
+        },
+    ]
+    heir, failed = found["spus"][0], found["spus"][1]
+    assert heir["resources"] == {
+        "cores_milli": {"capacity": 4000, "before": 3200, "after": 4800},
+        "disk_bytes": {"capacity": 1000, "before": 800, "after": 800},
+    }
+    shares = ("dominant_before", "dominant", "dominant_resource")
+    assert [heir[name] for name in shares] == [0.8, 1.2, "cores_milli"]
+    assert [failed[name] for name in shares] == [0.6, None, None]
+
+
+def test_resources_are_shown_and_count_for_the_exit_status(tmp_path: Path) -> None:
+    """Slots there are enough for one SPU; cores there are not for some pairs."""
+    lines = lines_of(with_resources())
+    assert asked(lines, "--fail", "any-1-spu").exit_code == 0
+    done = asked(lines, "--fail", "any-2-spus")
+    assert done.exit_code == 1
+    assert "6 leave SPUs over capacity, 5 by the failover alone" in done.stdout
+    assert "over capacity      by the failover alone SPUs 0, 3 of cores_milli; 8" in done.stdout
+    assert (
+        "cores_milli        3,200 needed; the other SPUs have 0 left; at least 1 SPU with 4,000 "
+        "each to add" in done.stdout
+    )
+    assert "80.0% → 120.0% cores_milli   cores_milli" in done.stdout
+    asked(lines, "--fail", "rack=b", "--plot", str(tmp_path / "load.svg"))
+    drawn = (tmp_path / "load.svg").read_text(encoding="utf-8")
+    assert "cores_milli 4,800 of 4,000" in drawn
 
 
 def test_all_cases_are_counted_and_the_worst_is_shown() -> None:
