@@ -16,7 +16,6 @@ known, so the producer is thrown away and this sequence is gone through again.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -42,7 +41,7 @@ from spu_assigner.stream.job.marker_check import (
 )
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
-from spu_assigner.stream.kafka.errors import error_text
+from spu_assigner.stream.kafka.errors import CLIENT_LOGGER, error_text
 from spu_assigner.stream.kafka.retry import (
     RETRY_SECONDS_MAX,
     deliver,
@@ -67,11 +66,6 @@ TRANSACTION_SECONDS_MAX: Final = (
 )
 QUEUE_SIZE: Final = 256 * 1024  # KiB in the producer; beyond it sending waits
 POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
-
-# librdkafka writes a fatal error to standard error by itself, whatever its level; the error is
-# raised as well. A program that has log handlers gets the line, our own commands have none.
-_LOGGER: Final = logging.getLogger("spu_assigner.kafka")
-_LOGGER.addHandler(logging.NullHandler())
 
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -333,7 +327,7 @@ class TransactionalSink:
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": QUEUE_SIZE,
             "log_level": 0,  # what goes wrong is raised
-            "logger": _LOGGER,
+            "logger": CLIENT_LOGGER,
             "delivery.report.only.error": True,
             "on_delivery": self._note_undelivered,
         }

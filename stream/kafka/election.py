@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.acls import Role
-from spu_assigner.stream.kafka.errors import CREATE_TOPICS, error_text, is_denied
+from spu_assigner.stream.kafka.errors import CREATE_TOPICS, granting, is_denied
 from spu_assigner.stream.kafka.topics import topic_name
 
 SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
@@ -64,9 +64,13 @@ class LeaderElection:
             return
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise ElectionError(f"{error.str()}; {CREATE_TOPICS}")
+        if is_denied(error):
+            raise ElectionError(
+                f"this user may not Read group {self._group!r}; {granting(self._role)}"
+            )
         raise ElectionError(
-            f"group {self._group!r} does not take this {self._role}: {error_text(error)}; "
-            f"`spu-assigner topics acls --role {self._role}` prints the rights that it needs"
+            f"group {self._group!r} does not take this {self._role}: {error.str()}; check that "
+            "nothing else uses this group, and the brokers' limits of session timeouts"
         )
 
     def leave(self) -> None:

@@ -5,6 +5,7 @@ Imports no client: commands read these names for their help.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -17,11 +18,23 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 REQUEST_SECONDS_MAX: Final = 10.0  # a broker at hand answers in milliseconds
+# librdkafka writes a fatal error to standard error by itself, whatever its level; the error is
+# raised as well. A program that has log handlers gets the line, our own commands have none.
+CLIENT_LOGGER: Final = logging.getLogger("spu_assigner.kafka")
+CLIENT_LOGGER.addHandler(logging.NullHandler())
+
 POLL_SECONDS: Final = 0.1  # Ctrl-C is seen between polls
 CREATE_TOPICS: Final = "run `spu-assigner topics create`"
-GRANTING: Final = "grant what `spu-assigner topics acls` lists"
 
 _T = TypeVar("_T")
+
+
+def granting(role: str) -> str:
+    """What to do where this role lacks a right."""
+    return f"grant what `spu-assigner topics acls --role {role}` lists"
+
+
+GRANTING: Final = "grant what `spu-assigner topics acls` lists"
 
 
 class ClientError(AssignerError):

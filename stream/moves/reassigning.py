@@ -25,7 +25,8 @@ from uuid import UUID
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, granting
 from spu_assigner.stream.moves.throttle import Place, Values
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ PARTITIONS_MAX: Final = 1_000  # of a request
 TOPICS_MAX: Final = 200  # of a request for settings
 RETRY_SECONDS_MAX: Final = 30.0  # a broker restarts, another controller is elected
 RETRY_SECONDS: Final = 0.2
-RIGHTS: Final = "grant what `spu-assigner topics acls --role mover` lists"
+RIGHTS: Final = granting(Role.MOVER)
 _DENIED: Final = 29  # TOPIC_AUTHORIZATION_FAILED
 _BY_HAND: Final = (
     *("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"),

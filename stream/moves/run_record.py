@@ -26,11 +26,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import MOVES_KEY, MovesRun, MovesState
 from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.access import missing_rights
 from spu_assigner.stream.kafka.acls import Role, mover_name
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.election import SESSION_SECONDS, LeaderElection
-from spu_assigner.stream.kafka.errors import ClientError, error_text, is_denied
+from spu_assigner.stream.kafka.errors import CLIENT_LOGGER, ClientError, is_denied
 from spu_assigner.stream.kafka.moves_record import run_of
 from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
 from spu_assigner.stream.kafka.topic_admin import make_seen
@@ -95,7 +96,7 @@ class Seat:
             SeatTakenError: another process has it.
             ElectionError, ClientError: this user may not take it, or no broker answers.
         """
-        reader = self._open()
+        reader = self.look()
         self._election = election = LeaderElection(
             self._connection, group=self._name, topic=APPLIED_TOPICS, role=Role.MOVER
         )
@@ -129,7 +130,7 @@ class Seat:
         Raises:
             ClientError: this user may not, or no broker answers.
         """
-        self._take_id(self._open())
+        self._take_id(self.look())
 
     @property
     def is_open(self) -> bool:
@@ -180,10 +181,22 @@ class Seat:
                 )
             raise self._taken()
 
-    def _open(self) -> Reader:
-        """Make sure that the topic is there, and read the record."""
+    def look(self) -> Reader:
+        """Read the record, once; the topic is made if it is not there.
+
+        Raises:
+            MovesError: a right to the topic is missing.
+            ClientError: no broker answers.
+        """
+        if self._reader is not None:
+            return self._reader
         with DiagnosedAdmin(self._connection.client()) as admin:
-            if self._topic not in admin.metadata().topics:
+            present = admin.metadata().topics
+            lacking = missing_rights(admin, Role.MOVER, prefix=self._connection.prefix)
+            for name, (found, needed) in lacking.items():
+                missing = [each for each in needed.split(", ") if each not in found.split(", ")]
+                raise MovesError(f"this user may not {' and '.join(missing)} {name}; {RIGHTS}")
+            if self._topic not in present:
                 make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
         reader = self._reader = Reader(self._connection, [APPLIED_TOPICS], from_beginning=True)
         self._read(reader.drain_messages())
@@ -204,7 +217,7 @@ class Seat:
                 "message.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
                 "acks": "all",
                 "linger.ms": 1,
-                "log_level": 0,  # what goes wrong is raised
+                "logger": CLIENT_LOGGER,  # what goes wrong is raised
             }
         )
         with self._as_ours():
@@ -231,10 +244,14 @@ class Seat:
                     "another process has taken over the moves; this one ends, and changes nothing "
                     "any more"
                 ) from reason
-            what = f"; {RIGHTS}" if is_denied(error) else ""
+            if is_denied(error):
+                raise MovesError(
+                    f"this user may not record moves ({error.name()}: topic {self._topic}, "
+                    f"transactional id {self._name!r}); {RIGHTS}"
+                ) from reason
             raise ClientError(
-                f"{self._topic} does not take the record of the moves: {error_text(error)}; check "
-                f"that its brokers run{what}"
+                f"{self._topic} does not take the record of the moves: {error.str()}; check that "
+                "its brokers run"
             ) from reason
 
 

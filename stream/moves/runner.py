@@ -99,6 +99,7 @@ class MovesRunner:
         left = self._seat.latest
         if left is None or not (left.moves or left.throttles):
             return
+        self._require_rights(left.throttles)
         number = left.wave - bool(left.moves)
         self._run = replace(self._run, throttles=left.throttles, wave=number, waves=left.wave)
         if left.state is MovesState.CANCELLED:
@@ -140,6 +141,7 @@ class MovesRunner:
             self.report.stopped = "they would copy more than the limit of this run"
         planned = {place_of(each) for each in left}
         if left:
+            self._require_rights(self._run.throttles)
             self._require_health(planned, copies=0)
             self._announce(left)
         while left:
@@ -245,6 +247,11 @@ class MovesRunner:
         most = self._options.under_replicated_max
         copies_max = None if most is None else most - lagging
         return next_wave(left, concurrency=self._options.concurrency, copies_max=copies_max)
+
+    def _require_rights(self, throttles: Sequence[ThrottleValue]) -> None:
+        """Return if this user may move, and set or remove a throttle where there is one."""
+        is_limited = self._options.rate is not None or bool(throttles)
+        self._kafka.require_rights(is_limited=is_limited)
 
     def _require_health(self, planned: Collection[Partition], *, copies: int) -> int:
         options = self._options

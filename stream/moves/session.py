@@ -90,6 +90,9 @@ def cancel(connection: Connection, options: MoveOptions) -> tuple[str, list[str]
         MovesError, ClientError: Kafka does not answer, or a right is missing.
     """
     with Reassigner(connection) as kafka, Seat(connection) as seat:
+        seat.look()
+        run = seat.latest
+        kafka.require_rights(is_limited=run is not None and bool(run.throttles))
         seat.take_over()
         run = seat.latest
         if run is None or not (run.moves or run.throttles):

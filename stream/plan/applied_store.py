@@ -103,8 +103,8 @@ class AppliedLedger:
         sender.flush()
         if self._errors:
             raise ClientError(
-                f"{self.topic} does not take what is to be recorded: {self._errors[0]}; "
-                "`spu-assigner topics acls --role applier` prints the rights that this needs"
+                f"{self.topic} does not take what is to be recorded: {self._errors[0]}; fix that, "
+                "and run this again"
             )
 
     def _sent(self, message: SentMessage) -> None:

@@ -11,14 +11,14 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.schemas.messages.wire import MovesState
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.failpoints import Failpoint
-from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
+from spu_assigner.stream.kafka.acls import Resource, Role
 from spu_assigner.stream.moves.run_record import Seat
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS
 from support.job.operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import Mover
 from support.kafka.reading import committed
-from support.kafka.secured import allow
+from support.kafka.secured import allow, rights
 
 
 def test_no_further_wave_is_begun_when_the_cluster_becomes_unhealthy(mover: Mover) -> None:
@@ -142,10 +142,6 @@ def test_the_job_is_asked_of_nothing_while_partitions_could_not_be_moved(
             operator(*rebalance, "--force")
             operator(*drain, "--force")
         assert asked() == [spus + 1, topics + 1]
-
-
-def rights(prefix: str, *roles: Role) -> set[Acl]:
-    return {each for role in roles for each in acls(role, prefix=prefix, query_name="q", group="g")}
 
 
 @pytest.mark.long("a cluster of its own, where users have rights")

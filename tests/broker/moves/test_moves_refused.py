@@ -1,4 +1,4 @@
-"""`apply --moves` where Kafka forbids ALTER_CONFIGS: nothing is moved, nothing is left behind."""
+"""`apply --moves` where Kafka forbids a topic's settings: nothing is moved or left behind."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def operator(topic_prefix: str) -> Iterator[Operator]:
 
 
 def forbid(operator: Operator) -> None:
-    """All may do everything with the cluster but change the brokers' settings."""
+    """All may do everything with the topic but change its settings."""
     given = {
         AclOperation.ALL: AclPermissionType.ALLOW,
         AclOperation.ALTER_CONFIGS: AclPermissionType.DENY,
     }
     bindings = [
         AclBinding(
-            ResourceType.BROKER,
-            "kafka-cluster",
+            ResourceType.TOPIC,
+            operator.name("orders"),
             ResourcePatternType.LITERAL,
             "User:*",
             "*",
@@ -58,7 +58,7 @@ def forbid(operator: Operator) -> None:
 def test_a_throttle_that_kafka_refuses_is_one_line_and_nothing_is_moved(
     operator: Operator, tmp_path: Path
 ) -> None:
-    """The settings of topics, which it has taken, are removed; without a throttle all is moved."""
+    """The brokers' settings, which it has taken, are removed; without a throttle all is moved."""
     mover = Mover(operator, tmp_path)
     operator.make("orders", [[1, 2]])
     mover.fill("orders", partitions=1, values=2)
@@ -66,7 +66,7 @@ def test_a_throttle_that_kafka_refuses_is_one_line_and_nothing_is_moved(
     forbid(operator)
     status, lines, errors = mover.move("--throttle", "50MB/s")
     assert (status, len(errors)) == (1, 1), (lines, errors)
-    assert errors[0].startswith("spu-assigner: the throttle cannot be set: broker "), errors
+    assert errors[0].startswith("spu-assigner: the throttle cannot be set: topic "), errors
     assert errors[0].endswith("or run without --throttle; nothing more was begun"), errors
     assert operator.lists("orders") == {"orders": [[1, 2]]}
     assert mover.throttles("orders") == {}

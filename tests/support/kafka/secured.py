@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from spu_assigner.stream.broker.embedded import BrokerError, EmbeddedBroker
-from spu_assigner.stream.kafka.acls import Acl, Resource
+from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
 from support.kafka.ports import free_ports
 
 HOST = "127.0.0.1"
@@ -189,6 +189,11 @@ class Secured:
         """Give users exactly these rights, and wait until the broker knows the last of them."""
         with AdminClient(self.plain) as admin:
             allow(admin, given)
+
+
+def rights(prefix: str, *roles: Role) -> set[Acl]:
+    """All that these roles need."""
+    return {each for role in roles for each in acls(role, prefix=prefix, query_name="q", group="g")}
 
 
 def allow(admin: AdminClient, given: Mapping[str, Iterable[Acl]]) -> None:
