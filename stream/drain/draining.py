@@ -1,14 +1,16 @@
 """Emptying a broker: leave, wait for maps, move, look.
 
 Rules: what is done already is seen to be done, so that a run which was killed is repeated. The SPU
-is not decommissioned while nothing could be moved. Nothing is moved before the maps no longer use
-the broker: it would come back. Topics of others without a map are never touched; they are named.
+is not decommissioned while nothing could be moved, or what has no map has nowhere to go. Nothing is
+moved before the maps no longer use the broker: it would come back. Topics of others without a map
+are never touched; they are named.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import Final
 
@@ -18,7 +20,7 @@ from spu_assigner.core.base.events import LeaveMode, SpuLeft
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.common.printable import counted, listed
-from spu_assigner.stream.drain.emptied_lists import emptied_lists
+from spu_assigner.stream.drain.emptied_lists import EmptiedLists, emptied_lists
 from spu_assigner.stream.drain.staying import staying_lines
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.kafka import AnnouncedReader
@@ -26,7 +28,7 @@ from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import SPU_EVENTS
 from spu_assigner.stream.moves.options import MoveOptions
-from spu_assigner.stream.moves.reassigning import Reassigner
+from spu_assigner.stream.moves.reassigning import Partition, PartitionShape, Reassigner
 from spu_assigner.stream.moves.runner import MovesRunner
 from spu_assigner.stream.moves.session import moving, require_ready
 from spu_assigner.stream.moves.status import MovesReport
@@ -38,6 +40,8 @@ from spu_assigner.stream.plan.wanted_maps import read_maps
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
 GONE_SECONDS_MAX: Final = 60.0  # a broker deletes the files of replicas after they are moved
 TOPICS_NAMED_MAX: Final = 3
+
+Shapes = Mapping[Partition, PartitionShape]
 
 
 class DrainError(AssignerError):
@@ -61,7 +65,8 @@ class Draining:
 
         Raises:
             DrainError: it is no SPU of the cluster, or the time is up.
-            UnhealthyError, SeatTakenError: nothing could be moved now; nothing was changed.
+            UnhealthyError, SeatTakenError, DrainError: it could not be emptied now; nothing was
+                changed.
             MovesError, ClientError: Kafka does not answer, or a right is missing.
         """
         broker, cluster = self._broker, self._request.cluster_id
@@ -97,12 +102,39 @@ class Draining:
             return left or self._held(kafka)
 
     def _require_ready(self) -> None:
+        """Return if the broker could be emptied now, as far as that is known before the maps.
+
+        Raises:
+            UnhealthyError, SeatTakenError, DrainError: it could not.
+            MovesError, ClientError: Kafka does not answer, or a right is missing.
+        """
         connection = self._request.ledger_connection()
         with Reassigner(connection) as kafka:
-            shapes = kafka.shapes()
-        holding = [at for at, each in shapes.items() if self._broker in each.replicas]
-        require_ready(connection, self._options, holding)
+            shapes, brokers = kafka.shapes(), kafka.brokers()
+        require_ready(connection, self._options, self._holding(shapes))
         read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
+        with self._request.target() as target:
+            own = self._request.own_topics(target.kafka_id())
+        stuck = self._emptied(shapes, brokers, own).stuck
+        if stuck and not self._options.force:
+            topics = sorted({topic for topic, _ in stuck})
+            raise DrainError(
+                f"{counted(len(stuck), 'partition')} of {listed(topics, TOPICS_NAMED_MAX)} cannot "
+                f"leave broker {self._broker}: no other broker is free for a replica; start one "
+                "more, or give these topics fewer replicas (kafka-reassign-partitions), and run "
+                "this again; the SPU was not decommissioned"
+            )
+
+    def _holding(self, shapes: Shapes) -> list[Partition]:
+        return [at for at, each in shapes.items() if self._broker in each.replicas]
+
+    def _emptied(
+        self, shapes: Shapes, brokers: Mapping[int, str | None], own: Collection[str]
+    ) -> EmptiedLists:
+        """New lists for what the broker holds of Kafka's own topics and of these."""
+        topics = {topic for topic, _ in self._holding(shapes) if _has_no_map(topic, own)}
+        rows = {at: each.replicas for at, each in shapes.items()}
+        return emptied_lists(rows, topics, brokers=brokers, leaving=self._broker)
 
     def _send_leave(self) -> None:
         errors: list[str] = []
@@ -155,21 +187,15 @@ class Draining:
             plan, _ = plan_now(self._request, target)
             own = self._request.own_topics(plan.kafka_id)
         mapped = [each for each in plan.moved_partitions() if self._broker in each.before]
-        holding = [at for at, each in shapes.items() if self._broker in each.replicas]
-        ours = {topic for topic, _ in holding if topic.startswith(KAFKA_OWN) or topic in own}
-        found = emptied_lists(
-            {at: each.replicas for at, each in shapes.items()},
-            ours,
-            brokers=kafka.brokers(),
-            leaving=self._broker,
-        )
+        found = self._emptied(shapes, kafka.brokers(), own)
         left = [
             f"{topic}-{number}: there is no other broker for its replica; start one more, and run "
             "again"
             for topic, number in found.stuck
         ]
         taken = {(each.topic, each.partition) for each in mapped}
-        left += staying_lines(plan, [at for at in holding if at[0] not in ours and at not in taken])
+        others = [at for at in self._holding(shapes) if not _has_no_map(at[0], own)]
+        left += staying_lines(plan, [at for at in others if at not in taken])
         moves = [
             MovedPartition(
                 topic=at[0],
@@ -210,6 +236,11 @@ class Draining:
                     f"({listed(names, TOPICS_NAMED_MAX)}); do not switch it off, run this again"
                 ]
             time.sleep(LOOK_SECONDS)
+
+
+def _has_no_map(topic: str, own: Collection[str]) -> bool:
+    """Whether it is one of Kafka's own topics, or of the product's: these."""
+    return topic.startswith(KAFKA_OWN) or topic in own
 
 
 def _users(maps: Maps, broker: int) -> list[str]:

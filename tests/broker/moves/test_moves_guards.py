@@ -135,6 +135,7 @@ def test_the_job_is_asked_of_nothing_while_partitions_could_not_be_moved(
         with Seat(operator.settings().connection()) as other:
             other.sit()
             refused(drain, why="another process moves partitions")
+        refused(drain, why=" cannot leave broker 2: no other broker is free for a replica; start")
         with operator.cluster.stopped(3):
             unhealthy = f"1 partition has no leader ({operator.name('alone')}-0); start the brokers"
             refused(drain, why=unhealthy)
