@@ -167,7 +167,7 @@ def test_each_part_is_a_command_that_takes_its_arguments(name: str) -> None:
     for part, spec in pod_specs(name).items():
         [only] = spec["containers"]
         assert "command" not in only
-        command = {"job": "run", "ui": "ui"}.get(part, "follow-brokers")
+        command = {"job": "run", "ui": "ui"}.get(part, "follow")
         assert only["args"][0] == command
         parsed(only["args"])
 
@@ -179,7 +179,7 @@ def test_the_job_creates_topics_only_where_that_is_asked_for() -> None:
 
 
 def test_what_is_followed_is_what_the_values_say() -> None:
-    """Every option of `follow-brokers` that the chart has, and the command's defaults else."""
+    """Every option of `follow` that the chart has, and the command's defaults else."""
     found = parsed(container("follow-prod")["args"])
     expected: Values = {
         "cluster_id": "Prod.EU",
@@ -198,7 +198,7 @@ def test_what_is_followed_is_what_the_values_say() -> None:
         "accept_cluster": True,
     }
     assert {name: found[name] for name in expected} == expected
-    plain = parsed(["follow-brokers", "--cluster=staging"])
+    plain = parsed(["follow", "--cluster=staging"])
     assert parsed(container("follow-staging")["args"]) == plain | {"capacity": 0}
 
 
