@@ -10,10 +10,9 @@ whose lists, against those in Kafka, copy no more. What is mapped and not moved 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spu_assigner.core.base.events import ClusterRebalance
-from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.core.decision.rebalance import rebalance
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -32,6 +31,7 @@ def move_limit(
     state: ClusterState,
     topics: Mapping[str, Rows],
     sizes: Mapping[tuple[str, int], int],
+    event: ClusterRebalance,
     *,
     bytes_max: int,
 ) -> MoveLimit:
@@ -39,6 +39,7 @@ def move_limit(
 
     Args:
         topics: lists as Kafka has them.
+        event: what the job is to be sent, without a limit of moves.
         sizes: bytes of a replica of each partition.
 
     Cost: a rebalance for each halving of the number of moves.
@@ -53,9 +54,8 @@ def move_limit(
     }
     total = sum(pending.values())
 
-    def asked(moves: int) -> tuple[int, int]:
-        """How many moves are made of so many, and what is copied then."""
-        event = ClusterRebalance(event_id="limit", cluster_id=state.cluster_id, max_moves=moves)
+    def made_by(event: ClusterRebalance) -> tuple[int, int]:
+        """How many moves are made, and what is copied then."""
         made, size = 0, total
         for record in rebalance(state, event):
             if isinstance(record, ReplicaMap) and record.replicas is not None:
@@ -64,13 +64,14 @@ def move_limit(
                 made = record.moves or 0
         return made, size
 
-    wanted, size = asked(MOVES_MAX)
+    most, size = made_by(event)
+    wanted = most if event.max_bytes is None else made_by(replace(event, max_bytes=None))[0]
     if size <= bytes_max:
-        return MoveLimit(moves=wanted, wanted=wanted)
-    fits, beyond = 0, wanted
+        return MoveLimit(moves=most, wanted=wanted)
+    fits, beyond = 0, most
     while beyond - fits > 1:
         middle = (fits + beyond) // 2
-        if asked(middle)[1] <= bytes_max:
+        if made_by(replace(event, max_moves=middle))[1] <= bytes_max:
             fits = middle
         else:
             beyond = middle

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from spu_assigner.core.base.limits import BAND_PERCENT, BAND_PERCENT_MAX
 from spu_assigner.stream.config.command_options import BYTE_SIZE
 from spu_assigner.stream.drain.options import carrying_out
 from spu_assigner.stream.plan.command import WIDTH
@@ -23,11 +24,18 @@ if TYPE_CHECKING:
     type=BYTE_SIZE,
     help="Copy no more than so many bytes in this run, such as 50GB.",
 )
+@click.option(
+    "--band-percent",
+    metavar="PERCENT",
+    type=click.IntRange(0, BAND_PERCENT_MAX),
+    help=f"Where topics have a demand: above the fair dominant share.  [default: {BAND_PERCENT}]",
+)
 @carrying_out
 def rebalance(
     *,
     request: PlanRequest,
     bytes_max: int | None,
+    band_percent: int | None,
     wait_seconds: float,
     move_options: MoveOptions,
 ) -> int:
@@ -38,9 +46,11 @@ def rebalance(
     2. moves every partition that is not as mapped, as `apply --moves` does
     3. looks in Kafka whether every list is as mapped, and shows the load before and after
 
-    Even means replicas and leaders by the capacity of SPUs. Killed at any point, it is finished by
-    running it again. With --max-bytes the job is asked for the first moves alone that copy no more,
-    by the sizes that brokers report; what is mapped already and not moved yet counts.
+    Even means replicas and leaders by the capacity of SPUs; where topics say what they need of
+    resources, every SPU within --band-percent of the fair dominant share. Killed at any point, it
+    is finished by running it again. With --max-bytes the job is asked for the first moves alone
+    that copy no more, by the sizes that brokers report and those that topics say; what is mapped
+    already and not moved yet counts.
 
     Exit status: 0 Kafka shows every list as it is mapped; 1 one is not, or an error; 2 wrong usage
     or settings.
@@ -48,7 +58,7 @@ def rebalance(
     from spu_assigner.stream.drain.rebalancing import Rebalancing
     from spu_assigner.stream.plan.outlook_rendering import load_lines
 
-    rebalancing = Rebalancing(request, move_options, bytes_max=bytes_max)
+    rebalancing = Rebalancing(request, move_options, bytes_max=bytes_max, band_percent=band_percent)
     rebalancing.ask(wait_seconds)
     left = rebalancing.move()
     for line in load_lines(rebalancing.load(), width=None if sys.stdout.isatty() else WIDTH):

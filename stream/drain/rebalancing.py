@@ -17,10 +17,10 @@ from typing import Final
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance
-from spu_assigner.core.base.limits import MOVES_MAX
+from spu_assigner.core.base.limits import AMOUNT_MAX, MOVES_MAX
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.common.quantities import bytes_text
-from spu_assigner.stream.drain.move_limit import MoveLimit, move_limit
+from spu_assigner.stream.drain.move_limit import move_limit
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.exchange import EventExchange
 from spu_assigner.stream.moves.options import MoveOptions
@@ -47,14 +47,21 @@ class Rebalancing:
     Args:
         request: whose maps, and where the topics are.
         bytes_max: to be copied by this run; None: no limit.
+        band_percent: of a rebalance by resources; None: the job's default.
     """
 
     def __init__(
-        self, request: PlanRequest, options: MoveOptions, *, bytes_max: int | None
+        self,
+        request: PlanRequest,
+        options: MoveOptions,
+        *,
+        bytes_max: int | None,
+        band_percent: int | None,
     ) -> None:
         self._request = request
         self._options = options
         self._bytes_max = bytes_max
+        self._band_percent = band_percent
         self._before = PlanOutlook()
         self._planned = PlanOutlook()
         self._after = PlanOutlook()
@@ -75,10 +82,7 @@ class Rebalancing:
             ]
             require_ready(self._request.ledger_connection(), self._options, unlike)
             self._before = outlook_now(plan, found, self._request, target)
-            limit = self._limit(found, target)
-        event = ClusterRebalance(
-            event_id=f"rebalance/{uuid.uuid4()}", cluster_id=cluster_id, max_moves=limit.moves
-        )
+            event, wanted = self._event(found, target)
         connection = self._request.connection
         notice, text = WaitNotice(), f"for the answer of the job, {wait_seconds:.0f} s at most"
         with EventExchange(
@@ -96,9 +100,9 @@ class Rebalancing:
                 f"{exchange.rejected[event.event_id]}; fix that and run this again"
             )
         click.echo(f"mapped   {exchange.accepted[event.event_id]}")
-        if limit.moves < limit.wanted:
+        if event.max_moves < wanted:
             click.echo(
-                f"limit    {limit.moves:,} of {limit.wanted:,} moves copy no more than "
+                f"limit    {event.max_moves:,} of {wanted:,} moves copy no more than "
                 f"{bytes_text(self._bytes_max or 0)}; run again for the rest"
             )
 
@@ -142,14 +146,20 @@ class Rebalancing:
             for each in self._after.brokers
         ]
 
-    def _limit(self, found: PlanSources, target: Target) -> MoveLimit:
-        """How many replicas the job may move.
+    def _event(self, found: PlanSources, target: Target) -> tuple[ClusterRebalance, int]:
+        """What the job is sent, and how many moves it would make without a limit of bytes.
 
         Raises:
             RebalanceError: what brokers hold is not known, and there is a limit of it.
         """
+        event = ClusterRebalance(
+            event_id=f"rebalance/{uuid.uuid4()}",
+            cluster_id=self._request.cluster_id,
+            max_moves=MOVES_MAX,
+            band_percent=self._band_percent,
+        )
         if self._bytes_max is None:
-            return MoveLimit(moves=MOVES_MAX, wanted=MOVES_MAX)
+            return event, MOVES_MAX
         cluster = found.cluster
         sizes = target.replica_sizes(cluster.brokers)
         if silent := sorted({*cluster.brokers} - sizes.brokers):
@@ -166,7 +176,10 @@ class Rebalancing:
                     raise
         topics = {name: cluster.rows(name) or () for name in cluster.topics}
         largest = {at: max(each.values(), default=0) for at, each in sizes.sizes.items()}
-        return move_limit(state, topics, largest, bytes_max=self._bytes_max)
+        if any(topic.need is not None for topic in state.topics.values()):
+            event = replace(event, max_bytes=min(self._bytes_max, AMOUNT_MAX))
+        limit = move_limit(state, topics, largest, event, bytes_max=self._bytes_max)
+        return replace(event, max_moves=limit.moves), limit.wanted
 
 
 def _others_lines(plan: TopicsPlan, found: PlanSources) -> Iterator[str]:

@@ -7,10 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from spu_assigner.core.base.events import ClusterRebalance
+from spu_assigner.schemas.messages.codec import decode_event
 from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.moves.run_record import Seat
 from support.job.operator import Operator
 from support.kafka.moving import COMMAND, SECONDS_MAX, Mover
+from support.kafka.reading import committed
 
 UNEVEN = [[1, 2], [2, 1], [1, 2], [2, 1], [1, 2], [2, 1]]
 VALUES = 2  # of 256 KiB in each partition
@@ -77,3 +80,32 @@ def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
     assert mover.throttles("orders") == {}
     assert mover.leaders("orders") == [row[0] for row in operator.lists("orders")["orders"]]
     assert mover.checksums("orders", 6) == before
+
+
+def test_by_resources_the_job_is_sent_the_limits(operator: Operator, tmp_path: Path) -> None:
+    """Else it would plan with a band of its own, and move more bytes than topics say."""
+    mover = Mover(operator, tmp_path)
+    orders = operator.name("orders")
+    operator.make("orders", UNEVEN)
+    mover.fill("orders", partitions=6, values=1)
+    events, size = operator.events, 400_000
+    with operator.job() as job:
+        has = {"disk_bytes": 100 * size}
+        job.apply(
+            [events.join(n, rack=r, resources=has) for n, r in operator.cluster.racks.items()]
+        )
+        demand = {"disk_bytes": size}
+        job.apply([events.adopt(orders, *UNEVEN, demand=demand)])
+        with job.answering():
+            limits = ("--max-bytes", ONE, "--band-percent", "0", "--foreign", "*")
+            done = operator("rebalance", "--cluster", "c1", *limits)
+        assert done.exit_code == 0, done.output
+        assert done.stdout.startswith(f"mapped   2 replicas of {2 * size} bytes move, "), (
+            done.stdout
+        )
+        assert "limit    2 of 4 moves copy no more than 976.6 KiB" in done.stdout
+        messages = committed(operator.cluster.bootstrap_servers, operator.name("topic-events"))
+        sent = [decode_event(message.value() or b"", kind="topic") for message in messages]
+        (event,) = [each for each in sent if isinstance(each, ClusterRebalance)]
+        assert (event.max_moves, event.max_bytes, event.band_percent) == (2, 1_000_000, 0)
+    assert on_three(operator) == 2
