@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,26 +48,13 @@ class MovingRules:
             for other in () if constraints is None else constraints.together_with:
                 self._wanted_by.setdefault(other, []).append(name)
         self._tables: dict[int, _MoveTable] = {}
-
-    def opened(self) -> set[int]:
-        """The SPUs that are closed by a taint alone, and that a topic that may move tolerates."""
-        state, found = self._state, set[int]()
-        closed = {
-            int(spu_id)
-            for spu_id, spu in state.spus.items()
-            if spu.online and spu.is_closed and not spu.cordoned
-        }
-        for name in state.constrained if closed else ():
-            if name in self._number:
-                table = self._table(name)
-                allowed = table.allowed(())
-                found |= {i for i in closed if allowed >> table.place[SpuId(i)] & 1}
-        return found
+        self.opened = self._opened()  # closed by a taint alone, and tolerated by one that may move
 
     def of(self, name: str, ids: IdArray) -> TopicMoves | None:
         """Those of a topic, on these SPUs; None: it has none."""
         state = self._state
-        if name not in state.constrained and name not in state.apart_from:
+        others = self._wanted_by.get(name, ())
+        if name not in state.constrained and name not in state.apart_from and not others:
             return None
         table = self._table(name)
         known = self._tables.get(id(table))
@@ -84,23 +71,23 @@ class MovingRules:
                 is_open &= mine < (self._number[other] - first) % count
         if any(other in self._number for other in constraints.together_with):
             is_open &= np.isin(ids, list(_holders(state, name)))
-        return TopicMoves(is_open, known)
+        stays = np.isin(ids, sorted({spu for other in others for spu in _holders(state, other)}))
+        stays |= np.isin(ids, sorted(self.opened)) & _flags(_tainted(table), known.places)
+        return TopicMoves(is_open, stays, known)
 
-    def staying(self, name: str, closed: Collection[int]) -> set[int]:
-        """The SPUs that the replicas of a topic do not leave: some of these, which are closed to
-        others, and those where another topic is to be with it."""
-        stays = set(closed)
-        if stays and name in self._state.constrained:
-            table = self._table(name)
-            taints = [rule for rule in table.rules if rule.name.startswith("taint ")]
-            stays = {
-                spu_id
-                for spu_id in stays
-                if any(rule.excluded >> table.place[SpuId(spu_id)] & 1 for rule in taints)
-            }
-        for other in self._wanted_by.get(name, ()):
-            stays |= _holders(self._state, other)
-        return stays
+    def _opened(self) -> set[int]:
+        state, found = self._state, set[int]()
+        closed = {
+            int(spu_id)
+            for spu_id, spu in state.spus.items()
+            if spu.online and spu.is_closed and not spu.cordoned
+        }
+        for name in state.constrained if closed else ():
+            if name in self._number:
+                table = self._table(name)
+                allowed = table.allowed(())
+                found |= {i for i in closed if allowed >> table.place[SpuId(i)] & 1}
+        return found
 
     def _table(self, name: str) -> RuleTable:
         ignore_rack = self._state.topics[name].ignore_rack
@@ -116,6 +103,7 @@ class TopicMoves:
     """Where the replicas of one topic may go; flags are by position among the SPUs in question."""
 
     is_open: Flags  # as far as rules on single SPUs go
+    stays: Flags  # the SPUs that they do not leave
     _table: _MoveTable
 
     @property
@@ -201,6 +189,14 @@ def _move_table(table: RuleTable, ids: IdArray) -> _MoveTable:
 
 def _flags(mask: int, places: Sequence[int]) -> Flags:
     return np.array([mask >> place & 1 for place in places], dtype=np.bool_)
+
+
+def _tainted(table: RuleTable) -> int:
+    mask = 0
+    for rule in table.rules:
+        if rule.name.startswith("taint "):
+            mask |= rule.excluded
+    return mask
 
 
 def _rank(table: RuleTable, place: int) -> int:

@@ -64,11 +64,10 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     whys = {name: _why_left(state, name) for name in sorted(state.topics)}
     names = [name for name, why in whys.items() if why is None]
     moving = MovingRules(state, names)
-    opened = moving.opened()
     open_ids = [
         i
         for i in sorted(state.spus)
-        if state.spus[i].online and (not state.spus[i].is_closed or i in opened)
+        if state.spus[i].online and (not state.spus[i].is_closed or i in moving.opened)
     ]
     plan = NOTHING_TO_DO
     if names and open_ids:
@@ -81,7 +80,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
             max_moves=event.max_moves,
             choice=LeaderChoice(state) if state.demoted else None,
             goal=goal,
-            ruled=_ruled(state, names, moving, opened, loads),
+            ruled=_ruled(state, names, moving, loads),
         )
     moves_of: dict[int, list[ListMove]] = {}
     for move in plan.moves:
@@ -110,7 +109,6 @@ def _ruled(
     state: ClusterState,
     names: Sequence[str],
     moving: MovingRules,
-    opened: set[int],
     loads: Loads,
 ) -> RuledTopics | None:
     """What binds the topics that may move; None: nothing but racks and capacities."""
@@ -119,8 +117,7 @@ def _ruled(
     rules: list[TopicRules | None] = [moving.of(name, loads.ids) for name in names]
     return RuledTopics(
         rules=rules,
-        stays=[moving.staying(name, opened) for name in names],
-        closed=np.isin(loads.ids, sorted(opened)),
+        closed=np.isin(loads.ids, sorted(moving.opened)),
         choices={
             number: LeaderChoice(state, constraints)
             for number, name in enumerate(names)

@@ -29,7 +29,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import ceil, floor, lcm
@@ -136,7 +136,7 @@ def plan_rebalance(
     """
     if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
         return Rebalance(changed={}, moves=(), reorders=0)
-    lists = _joined(topics, loads, () if ruled is None else ruled.stays)
+    lists = _joined(topics, loads, ruled)
     before = lists.ids.copy()
     rack_of, rack_matrix = _rack_numbers(lists.ids, loads, racks)
     leads_before = _leads(lists, len(rack_of))
@@ -269,9 +269,7 @@ def _give_leads_away(
     return len(swaps)
 
 
-def _joined(
-    topics: Sequence[IdMatrix], loads: Loads, stays: Sequence[Collection[int]]
-) -> _ClusterLists:
+def _joined(topics: Sequence[IdMatrix], loads: Loads, ruled: RuledTopics | None) -> _ClusterLists:
     width = max(matrix.shape[1] for matrix in topics)
     sizes = [len(matrix) for matrix in topics]
     ids = np.full((sum(sizes), width), -1, dtype=np.int32)
@@ -282,10 +280,10 @@ def _joined(
     found = np.minimum(np.searchsorted(loads.ids, ids), len(loads.ids) - 1)
     places = np.where(loads.ids[found] == ids, found, len(loads.ids)).astype(np.int32)
     topic_of = np.repeat(np.arange(len(topics), dtype=np.int32), sizes)
-    for topic, fixed in enumerate(stays):
-        if fixed:
-            rows = topic_of == topic
-            places[rows] = np.where(np.isin(ids[rows], list(fixed)), len(loads.ids), places[rows])
+    if ruled is not None:
+        has_rules = np.array([rules is not None for rules in ruled.rules])[topic_of][:, None]
+        is_closed = np.append(ruled.closed, False)[places]
+        places[is_closed & ~has_rules] = len(loads.ids)
     partitions = [np.arange(size, dtype=np.int32) for size in sizes]
     return _ClusterLists(
         topics=topic_of,

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -35,6 +35,10 @@ class TopicRules(Protocol):
     def allowed(self) -> Flags:
         """The SPUs that the topic's rules on single SPUs allow, whoever is there."""
 
+    @property
+    def stays(self) -> Flags:
+        """The SPUs that replicas of the topic do not leave."""
+
     def takers(self, row: Sequence[int], at: int) -> Flags:
         """The SPUs that may take that replica of a list (of ids), whoever is in it."""
 
@@ -50,8 +54,7 @@ class RuledTopics:
     """What binds the topics that may move; sequences and keys are by their index."""
 
     rules: Sequence[TopicRules | None]
-    stays: Sequence[Collection[int]]  # ids of the SPUs that their replicas do not leave
-    closed: Flags  # SPUs to which replicas of topics without rules do not go
+    closed: Flags  # SPUs to which replicas of topics without rules do not go, and that they keep
     choices: Mapping[int, LeaderChoice] = field(default_factory=dict)  # where they have their own
 
 
@@ -158,7 +161,9 @@ class RuledLists:
         places, racks = self.places[row].tolist(), self._racks[row].tolist()
         spus = len(self._rack_of)
         able = np.zeros((len(members), spus), dtype=np.bool_)
-        moving = [at for at in range(len(members)) if places[at] < spus]
+        moving = [
+            at for at in range(len(members)) if places[at] < spus and not rules.stays[places[at]]
+        ]
         free = max(moving, key=lambda at: (self._fullness[places[at]], -at), default=-1)
         is_elsewhere = ~np.isin(self._rack_of, racks)
         for at in moving:

@@ -74,6 +74,11 @@ def life_of(seed: int, *, modelled: bool = False) -> Life:
     return _Author(seed, modelled=modelled).write(seed)
 
 
+def rebalanced_life(seed: int) -> Life:
+    """Topics with constraints fill some SPUs; others join, some change, and rebalances follow."""
+    return _Author(seed, modelled=False).write_rebalanced(seed)
+
+
 class _Author:
     def __init__(self, seed: int, *, modelled: bool) -> None:
         self.random = random = Random(seed)
@@ -120,6 +125,43 @@ class _Author:
             crashes=frozenset(events[at].event_id for at in crashes),
             default_policy=random.choice(MODELLED),
             memory=random.choice([8, 256, 256]),
+        )
+
+    def write_rebalanced(self, seed: int) -> Life:
+        random, self.rules = self.random, Random(seed)
+        self.capacity_max = max(self.capacity_max, 12)
+        early = random.randint(1, len(self.spu_ids))
+        kinds = "j" * early + "n" * random.randint(3, 6) + "j" * (len(self.spu_ids) - early)
+        kinds += "".join(random.choice("uukaldj") for _ in range(random.randint(0, 3))) + "bb"
+        events: list[Event] = []
+        for number, kind in enumerate(kinds):
+            common = {"event_id": f"e{number}", "cluster_id": CLUSTER}
+            if kind == "n":
+                events.append(self.create_ruled(common))
+            elif kind == "b":
+                events.append(ClusterRebalance(**common, max_moves=random.choice([1, 3, 100, 100])))
+            else:
+                events.append(self.event(kind, common))
+        return Life(
+            seed=seed,
+            events=tuple(events),
+            crashes=frozenset(),
+            default_policy=Policy.BALANCED,
+            memory=256,
+        )
+
+    def create_ruled(self, common: dict[str, Any]) -> TopicCreate:
+        topic, random = self.random.choice(self.topics), self.random
+        self.asked.setdefault(topic, 1)
+        return TopicCreate(
+            **common,
+            topic=topic,
+            partitions=random.randint(2, 8),
+            replication_factor=random.choice([1, 2, 2, 3]),
+            policy=Policy.BALANCED,
+            ignore_rack=random.random() < 0.2,
+            demand=self.amounts(1, 6),
+            constraints=self.constraints(),
         )
 
     def event(self, kind: str, common: dict[str, Any]) -> Event:

@@ -104,6 +104,16 @@ def test_topics_that_are_to_be_together_stay_so(cluster: Ruled) -> None:
     assert {3, 4, 5} & cluster.spus("b")
 
 
+def test_a_replica_that_stays_is_still_a_member(cluster: Ruled) -> None:
+    """No other replica of its list comes to its SPU (life 2183)."""
+    cluster.add(0, 1, 2)
+    cluster.place("b", *[[0, 1]] * 2, *[[0, 2]] * 12)
+    cluster.place("a", [1], rules=Constraints(together_with=("b",)))
+    cluster.rebalance()
+    assert all(len({*row}) == 2 for row in cluster.lists("b"))
+    assert cluster.counts("b")[1] > 2
+
+
 def test_no_value_of_a_hard_level_gets_too_many(cluster: Ruled) -> None:
     cluster.add(0, zone="a")
     cluster.add(1, zone="b")
