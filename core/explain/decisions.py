@@ -26,7 +26,8 @@ from spu_assigner.core.constraints.kept_rules import describe_rules
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
-from spu_assigner.core.explain.moves import Load, MoveStep, move_steps
+from spu_assigner.core.explain.loads import Load, describe_room, load_of
+from spu_assigner.core.explain.moves import MoveStep, move_steps
 from spu_assigner.core.explain.replay_placement import (
     RULE_OF,
     ChainStep,
@@ -109,7 +110,7 @@ class PlacementDecision:
     loads_are_of_then: bool  # that state is the one before the decision
     recomputed: bool  # the placement was repeated and gave the recorded lists
     unknown: tuple[str, ...]
-    rules: tuple[str, ...] = ()  # that bind the topic, as of `KnownOutputs.state`
+    rules: tuple[str, ...] = ()  # that bind the topic, as of `KnownOutputs.state`; what it lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +235,8 @@ def explain_map(
         )
     replayed = None if past is None else _replayed(outputs, retained, past)
     cores = None if retained.map.cores is None else retained.map.cores.tolist()
+    need = retained.map.need if outputs.is_before else None
+    lacks = () if need is None else tuple(describe_room(outputs.state, need))
     return {
         partition: _decision(
             outputs,
@@ -246,6 +249,7 @@ def explain_map(
             racks=racks,
             replayed=replayed,
             moves=tuple(moves.get(partition, ())),
+            lacks=lacks,
         )
         for partition in partitions
     }
@@ -372,6 +376,7 @@ def _decision(
     racks: Mapping[int, str],
     replayed: Replayed | StripedStep | None,
     moves: tuple[MoveStep, ...],
+    lacks: tuple[str, ...],
 ) -> PlacementDecision:
     reason = replica_map.reason
     by_shares = reason is not None and reason.mode in (Mode.BALANCED, Mode.CONSTRAINED, *CHANGES)
@@ -420,23 +425,21 @@ def _decision(
         moves=moves,
         absent=absent,
         absent_unnamed=unnamed,
-        loads=_loads(outputs.state, row, moves) if by_shares else (),
+        loads=_loads(outputs.state, replica_map, row, moves) if by_shares else (),
         loads_are_of_then=outputs.is_before,
         recomputed=is_repeated or (bool(moves) and all(move.is_as_ruled for move in moves)),
         unknown=tuple(unknown),
-        rules=tuple(describe_rules(outputs.state, replica_map, row)),
+        rules=(*describe_rules(outputs.state, replica_map, row), *lacks),
     )
 
 
-def _loads(state: ClusterState, row: list[int], moves: Sequence[MoveStep]) -> tuple[Load, ...]:
+def _loads(
+    state: ClusterState, replica_map: ReplicaMap, row: list[int], moves: Sequence[MoveStep]
+) -> tuple[Load, ...]:
     """What the SPUs concerned hold in the state."""
     moved = [spu_id for move in moves for spu_id in (move.gone, move.taken) if spu_id is not None]
     return tuple(
-        Load(
-            spu_id=spu_id,
-            count=state.ledger.count(spu_id),
-            capacity=state.spus[SpuId(spu_id)].capacity,
-        )
+        load_of(state, spu_id, replica_map.need, leads=spu_id == row[0])
         for spu_id in sorted({*row, *moved})
         if SpuId(spu_id) in state.spus
     )

@@ -19,20 +19,12 @@ from spu_assigner.core.base.records import Mode, Move, ReplicaMap
 from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.replication import ResizedLists, resize
 from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.explain.loads import Load
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
 BEST_MAX: Final = 8  # candidates that are named
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What an SPU holds of what it can."""
-
-    spu_id: int
-    count: int
-    capacity: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,14 @@ A line of JSON says how one list was made by one revision:
 "candidates_on_new_racks":…,"best":[{"spu_id":…,"count":…,"capacity":…}]}],
 "not_in_ring":[{"spu_id":…,"why":…}],"not_in_ring_unnamed":…,
 "shares":[{"spu_id":…,"count":…,"capacity":…}],"shares_of":"then"|"now"|null,
-"recomputed":…,"unknown":[…]}`.
+"rules":[…],"recomputed":…,"unknown":[…]}`.
 `why` is offline, leaving, saturated, cordoned, filled (saturated by an earlier replica of the same
 request), demoted (of a leader), same_rack (then `beside` is the SPU on that rack) or in_list. What
 does not apply is null or empty; what cannot be known is a sentence in `unknown`. A move's `best`
-are the first of those candidates among whom the lowest share of capacity decides.
+are the first of those candidates among whom the lowest share of capacity decides. Where the topic
+has a demand, `shares` have `amounts`, of each resource
+`{"resource":…,"used":…,"capacity":…,"needed":…}`; where rules bind it, `rules` say whom each
+excludes and how the list scores.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from typing import Final
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Order, Reason
 from spu_assigner.core.explain.decisions import CHANGES, Explanation, PlacementDecision
-from spu_assigner.core.explain.moves import Load, MoveStep
+from spu_assigner.core.explain.loads import Load
+from spu_assigner.core.explain.moves import MoveStep
 from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
 from spu_assigner.core.explain.replay_striped import StripeStep
 from spu_assigner.core.explain.ring_history import Passed, Why
@@ -180,7 +184,10 @@ def _replica(number: int, taken: Taken, how: str = "") -> str:
 
 
 def _balanced(decision: PlacementDecision, reason: Reason) -> list[str]:
-    shares = {load.spu_id: f", {_share(load, decision)}" for load in decision.loads}
+    shares = {
+        load.spu_id: f", {_share(load, decision)}{_share_with(load, decision)}"
+        for load in decision.loads
+    }
     return [
         f"ring of {reason.ring_size}, chain index of the step {reason.start_index}: "
         "it decides between equals",
@@ -242,7 +249,24 @@ def _shares(loads: Sequence[Load], decision: PlacementDecision) -> str:
 
 def _share(load: Load, decision: PlacementDecision) -> str:
     when = "held" if decision.loads_are_of_then else "now holds"
-    return f"{when} {load.count} of {load.capacity}"
+    text = f"{when} {load.count} of {load.capacity}"
+    if load.amounts:
+        share, amount = load.dominant()
+        text += f", dominant share {share:.1%}"
+        if amount is not None:
+            text += f" ({amount.resource} {amount.used:,} of {amount.capacity:,})"
+    return text
+
+
+def _share_with(load: Load, decision: PlacementDecision) -> str:
+    """What a replica of a topic with a demand makes of the dominant share."""
+    if not load.amounts or not decision.loads_are_of_then:
+        return ""
+    share, amount = load.dominant(replicas=1)
+    if amount is None:
+        return f", with this replica {share:.1%} of slots"
+    used = f"{amount.used:,} + {amount.needed:,} of {amount.capacity:,}"
+    return f", with this replica {share:.1%} ({amount.resource} {used})"
 
 
 def decision_json(
@@ -283,18 +307,26 @@ def decision_json(
                 "on_new_rack": move.on_new_rack,
                 "candidates": move.candidates,
                 "candidates_on_new_racks": move.on_new_racks,
-                "best": [asdict(load) for load in move.best],
+                "best": [_load_json(load) for load in move.best],
             }
             for move in decision.moves
         ],
         "not_in_ring": [_passed_json(each) for each in decision.absent],
         "not_in_ring_unnamed": decision.absent_unnamed,
-        "shares": [asdict(load) for load in decision.loads],
+        "shares": [_load_json(load) for load in decision.loads],
         "shares_of": shares_of,
+        "rules": decision.rules,
         "recomputed": decision.recomputed,
         "unknown": decision.unknown,
     }
     return json.dumps(line, separators=(",", ":"))
+
+
+def _load_json(load: Load) -> dict[str, object]:
+    line = asdict(load)
+    if not load.amounts:
+        del line["amounts"]
+    return line
 
 
 def _passed_json(passed: Passed) -> dict[str, object]:

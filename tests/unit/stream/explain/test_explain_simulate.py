@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from spu_assigner.core.base.constraints import Constraints, Preference
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
@@ -92,6 +93,53 @@ def test_a_repair_is_reported_in_words_with_the_shares_that_decided() -> None:
         "repeated for this answer: the same comes out",
     ]
     assert repair["replicas"] == [0, 2]
+
+
+def test_a_demand_is_explained_by_the_dominant_shares() -> None:
+    """What each SPU had used, what the replica makes of it, who had no room, and which rules."""
+    events = Events()
+    has = {"cores": 100, "disk": 300}
+    joins = events.racks({"a": [0], "b": [1], "c": [2]}, capacity=10, resources=has)
+    full = events.manual("full", [2], demand={"disk": 290})
+    create = events.create(
+        "t",
+        1,
+        2,
+        policy=Policy.BALANCED,
+        demand={"disk": 20},
+        leader_demand={"cores": 30},
+        constraints=Constraints(prefer=(Preference("rack=b", 7),)),
+    )
+    explained = simulated([*joins, full, create], explain=True)
+    [placed] = [line for line in explained if line.get("topic") == "t" and "text" in line]
+    assert placed["text"].split("; ") == [
+        "balanced over the SPUs that the constraints permit",
+        "ring of 3, chain index of the step 0: it decides between equals",
+        "leader   SPU 0: rack a, held 0 of 10, dominant share 0.0%, "
+        "with this replica 30.0% (cores 0 + 30 of 100)",
+        "follower SPU 1: rack b, held 0 of 10, dominant share 0.0%, "
+        "with this replica 10.0% of slots",
+        "rule spread over 'rack': 2 values, 1 replicas on one",
+        "rule prefer: the list scores 7",
+        "rule demand of disk: excludes SPU 2",
+        "repeated for this answer: the same comes out",
+    ]
+    assert placed["rules"] == [
+        "spread over 'rack': 2 values, 1 replicas on one",
+        "prefer: the list scores 7",
+        "demand of disk: excludes SPU 2",
+    ]
+    assert placed["shares"][0] == {
+        "spu_id": 0,
+        "count": 0,
+        "capacity": 10,
+        "amounts": [
+            {"resource": "cores", "used": 0, "capacity": 100, "needed": 30},
+            {"resource": "disk", "used": 0, "capacity": 300, "needed": 20},
+        ],
+    }
+    [by_hand] = [line for line in explained if line.get("topic") == "full" and "text" in line]
+    assert by_hand["shares"] == []
 
 
 def test_only_the_lists_that_a_revision_set_are_reported() -> None:

@@ -1,0 +1,78 @@
+"""What SPUs hold of what they can: slots, and the resources that a topic's demand is weighed by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.resources import Need
+from spu_assigner.core.state.cluster_state import ClusterState
+
+NAMED_MAX: Final = 10  # SPUs in a line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmountHeld:
+    """What is used of a resource on an SPU."""
+
+    resource: str
+    used: int
+    capacity: int
+    needed: int  # by the replica of the list on this SPU; else by one that does not lead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What an SPU holds of what it can."""
+
+    spu_id: int
+    count: int
+    capacity: int
+    amounts: tuple[AmountHeld, ...] = ()  # where the topic has a demand: of all that there is
+
+    def dominant(self, *, replicas: int = 0) -> tuple[float, AmountHeld | None]:
+        """The dominant share, with so many more of these replicas, and of what; None: of slots."""
+        share = (self.count + replicas) / self.capacity if self.capacity else 0.0
+        found: AmountHeld | None = None
+        for each in self.amounts:
+            used = each.used + replicas * each.needed
+            if used and used > share * each.capacity:
+                share = used / each.capacity if each.capacity else math.inf
+                found = each
+        return share, found
+
+
+def load_of(state: ClusterState, spu_id: int, need: Need | None, *, leads: bool) -> Load:
+    """What an SPU holds in the state, and what a replica of such a topic needs of it."""
+    spu = state.spus[SpuId(spu_id)]
+    amounts: tuple[AmountHeld, ...] = ()
+    if need is not None:
+        needed = {name: each[leads] for name, *each in need.by_name()}
+        has, used = dict(spu.resources), state.resource_use.of(spu_id)
+        amounts = tuple(
+            AmountHeld(
+                resource=name,
+                used=used.get(name, 0),
+                capacity=has.get(name, 0),
+                needed=needed.get(name, 0),
+            )
+            for name in sorted({*has, *used, *needed})
+        )
+    count = state.ledger.count(SpuId(spu_id))
+    return Load(spu_id=spu_id, count=count, capacity=spu.capacity, amounts=amounts)
+
+
+def describe_room(state: ClusterState, need: Need) -> Iterator[str]:
+    """Which SPUs of the ring have too little left for a follower of a topic, by resource."""
+    ids = state.ring.ids
+    for name, follower, _ in need.by_name():
+        (used,) = state.resource_use.of_each(ids, (name,))
+        has = [dict(state.spus[SpuId(each)].resources).get(name, 0) for each in ids.tolist()]
+        short = ids[np.array(has) - used < follower].tolist()
+        if short:
+            more = ", …" if len(short) > NAMED_MAX else ""
+            yield f"demand of {name}: excludes SPU {', '.join(map(str, short[:NAMED_MAX]))}{more}"
