@@ -70,8 +70,10 @@ def _seated(
     ties = mixed.tolist()
     for spu in sorted(quotas, key=lambda spu: (-quotas[spu], ties[spu])):
         for _ in range(quotas[spu] - leads.get(spu, 0)):
-            at = next((at for at, row in enumerate(seats) if spu not in row), None)
-            if at is None:
+            at = 0
+            while at < len(seats) and spu in seats[at]:
+                at += 1
+            if at == len(seats):
                 return None
             seats.pop(at).append(spu)
     return np.array(rows)

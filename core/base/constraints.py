@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
@@ -108,6 +109,12 @@ def given_constraints(constraints: Constraints | None) -> Constraints | None:
 
 def constraints_fault(constraints: Constraints, *, topic: str) -> str | None:
     """What is wrong with the constraints of a topic as they came; None: nothing."""
+    is_named = topic in constraints.apart_from or topic in constraints.together_with
+    return _first_fault(constraints, topic if is_named else None)
+
+
+@lru_cache(maxsize=16)  # Many topics have the same.
+def _first_fault(constraints: Constraints, topic: str | None) -> str | None:
     return next(_faults(constraints, topic), None)
 
 
@@ -124,7 +131,7 @@ def taints_fault(taints: Sequence[Taint]) -> str | None:
     return None
 
 
-def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
+def _faults(constraints: Constraints, topic: str | None) -> Iterator[str]:
     for each in fields(Constraints):
         entries = getattr(constraints, each.name)
         most = SPREAD_LEVELS_MAX if each.name == "spread" else RULES_MAX

@@ -94,6 +94,7 @@ class SpuKinds:
         self.kinds = [SpuKind(key[0], -key[1], key[2]) for key in number_of]
         self._table = table
         self._turns: dict[tuple[int, ...], Turn] = {}
+        self.first_turn = self.turn((0,) * len(table.cell_maxes))
 
     def turn(self, counts: tuple[int, ...]) -> Turn:
         """Kinds of which no hard level is full: those that cost least first."""
@@ -189,16 +190,18 @@ class ListChoice:
         # Then no list is led better than another.
         self._lead_alike = ranks == {self._best_rank}
 
-    def reload(self, place: int, load: float) -> None:
-        """Let an SPU that was chosen have another load; `NO_ROOM`: it is not chosen again."""
-        member = self._member_of[place]
-        number = member[2]
-        members = self._members[number]
-        del members[bisect_left(members, member)]
-        if load != NO_ROOM:
-            member = self._member_of[place] = load, place, number
-            insort(members, member)
-        self._first[number] = members[0] if members else NOBODY
+    def reload(self, places: Sequence[int], loads: Sequence[float]) -> None:
+        """Let SPUs that were chosen have other loads; `NO_ROOM`: they are not chosen again."""
+        member_of, fronts = self._member_of, self._first
+        for place, load in zip(places, loads, strict=True):
+            member = member_of[place]
+            number = member[2]
+            members = self._members[number]
+            del members[0 if members[0] is member else bisect_left(members, member)]
+            if load != NO_ROOM:
+                member = member_of[place] = load, place, number
+                insort(members, member)
+            fronts[number] = members[0] if members else NOBODY
 
     def best(self, base: Sequence[int], length: int, steps: Steps) -> Row | None:
         """The best list of this length that begins with `base`, whichever SPUs those are.
@@ -251,7 +254,7 @@ class ListChoice:
             member = self._member_of.get(place)
             if member is not None:
                 fronts[member[2]] = self._front(member[2], row)
-        turn = kinds.turn(tuple(self._counted(row)))
+        turn = kinds.turn(tuple(self._counted(row))) if row else kinds.first_turn
         while len(row) < length:
             for tier in turn.tiers:
                 best = min(tier(fronts))

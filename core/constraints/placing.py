@@ -117,10 +117,19 @@ class SpuRoom:
 
     def load(self, place: int) -> float:
         """The dominant share of one with one follower more; `NO_ROOM`: it has none for it."""
-        ahead, given = self._ahead.get(place), self._given.get(place, 0)
-        if ahead is not None and 0 <= given < len(ahead):
-            return ahead[given]
-        return self._share(place, self._follower)
+        [load] = self.loads_of([place])
+        return load
+
+    def loads_of(self, places: Row) -> list[float]:
+        """The same of some."""
+        loads = []
+        for place in places:
+            ahead, given = self._ahead.get(place), self._given.get(place, 0)
+            if ahead is not None and 0 <= given < len(ahead):
+                loads.append(ahead[given])
+            else:
+                loads.append(self._share(place, self._follower))
+        return loads
 
     def lead_load(self, place: int) -> float:
         """Likewise with one of its followers leading."""
@@ -129,6 +138,12 @@ class SpuRoom:
     def give(self, place: int, count: int = 1) -> None:
         """Give it followers; fewer than 0: take them away."""
         self._given[place] = self._given.get(place, 0) + count
+
+    def give_each(self, places: Row) -> None:
+        """Give each a follower."""
+        given = self._given
+        for place in places:
+            given[place] = given.get(place, 0) + 1
 
     def let_lead(self, place: int) -> None:
         """Let one of its followers lead."""
@@ -167,9 +182,10 @@ class SpuRoom:
     def _is_short(self, followers: int) -> NDArray[np.bool_]:
         """The SPUs that have no room for so many followers."""
         self._settle()
-        asked = self._follower.nonzero()[0]
-        after = self._used[asked] + followers * self._follower[asked, np.newaxis]
-        return np.asarray((after > self._room.capacities[asked]).any(axis=0))
+        asked = followers * self._follower[:, np.newaxis]
+        is_short = self._used + asked > self._room.capacities
+        is_short &= asked > 0
+        return np.asarray(is_short.any(axis=0))
 
     def _shares(self, amounts: FloatArray, count: int) -> FloatArray:
         """Dominant shares with 1 … count replicas more, shape (count, SPUs)."""
@@ -264,11 +280,9 @@ class Placing:
                 if len(rest) == left:
                     return given + [leads.ordered(each, barred, len(given)) for each in rest]
                 row = rest[0]
-            for place in row:
-                room.give(place)
+            room.give_each(row)
             given.append(leads.ordered(row, barred, len(given)))
-            for place in row:
-                choice.reload(place, room.load(place))
+            choice.reload(row, room.loads_of(row))
             if not room.leads_alike:
                 now = table.barred_leaders | room.barred_leaders()
                 if now != barred:
@@ -310,6 +324,7 @@ class _Leads:
         self._room = room
         counts = state.ledger.leaders(table.id_array)
         self._counts: list[int] = counts.tolist()
+        self._slots: list[int] = table.slots.tolist()
         # What each would lead of its capacity with one list more.
         self._shares: list[float] = ((counts + 1) / table.slots).tolist()
 
@@ -325,11 +340,12 @@ class _Leads:
             *_, leader = min([(ranks[place], load(place), shares[place], place) for place in able])
             self._room.let_lead(leader)
         self._counts[leader] += 1
-        shares[leader] = (self._counts[leader] + 1) / table.slots.item(leader)
+        shares[leader] = (self._counts[leader] + 1) / self._slots[leader]
         others = sorted(row)
         others.remove(leader)
-        turn = number % max(len(others), 1)
-        return [table.ids[place] for place in (leader, *others[turn:], *others[:turn])]
+        turn = number % len(others) if others else 0
+        ids = table.ids
+        return [ids[place] for place in (leader, *others[turn:], *others[:turn])]
 
 
 def dealt(table: RuleTable, rooms: Rooms, room: SpuRoom, lists: int, replicas: int) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -216,7 +217,8 @@ def by_constraints(
     placing = Placing(state, table, mask, need, event.replication_factor)
     rows = placing.rows(event.partitions)
     if rows is not None:
-        return np.array(rows, dtype=np.int32)
+        ids = np.array([*chain.from_iterable(rows)], dtype=np.int32)
+        return ids.reshape(event.partitions, event.replication_factor)
     rooms = SpuRoom(state, table, table.open, need, as_empty=True).rooms()
     request = RuledRequest(table, rooms, event.partitions, event.replication_factor)
     rules = hard_rules(table, of_topics)

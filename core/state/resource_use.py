@@ -60,33 +60,30 @@ class ResourceUse:
 
     def add(self, lists: ReplicaLists, need: Need) -> None:
         """Count the replicas of a topic."""
-        at, added = self._limbs_of(lists, need)
-        self._limbs[:, at] += added
+        for limbs, counts in self._counted(lists, need):
+            self._limbs += np.multiply.outer(limbs, counts)
 
     def subtract(self, lists: ReplicaLists, need: Need) -> None:
         """Take them out of the count again."""
-        at, added = self._limbs_of(lists, need)
-        self._limbs[:, at] -= added
+        for limbs, counts in self._counted(lists, need):
+            self._limbs -= np.multiply.outer(limbs, counts)
 
-    def _limbs_of(self, lists: ReplicaLists, need: Need) -> tuple[Integers, Integers]:
-        """The SPUs that a topic is on, and what it adds to them."""
+    def _counted(self, lists: ReplicaLists, need: Need) -> list[tuple[Integers, Integers]]:
+        """Amounts, and how often each SPU needs them."""
         names, follower, leader = zip(*need.by_name(), strict=True)
         flat = lists.flat()
-        at = np.searchsorted(self._ids, flat)
+        at = self._ids.searchsorted(flat)
         if not (
-            set(names).issubset(self._names)
-            and np.array_equal(self._ids.take(at, mode="clip"), flat)
+            set(names).issubset(self._names) and (self._ids.take(at, mode="clip") == flat).all()
         ):
             self._make_room(flat, names)
-            at = np.searchsorted(self._ids, flat)
-        counts = np.bincount(at)
-        spus = counts.nonzero()[0]
-        added = np.multiply.outer(self._limbs_for(names, follower), counts[spus])
+            at = self._ids.searchsorted(flat)
+        amounts, size = self._limbs_for(names, follower), len(self._ids)
+        counted: list[tuple[Integers, Integers]] = [(amounts, np.bincount(at, minlength=size))]
         if leader != follower:
-            led = np.bincount(np.searchsorted(self._ids, lists.matrix[:, 0]), minlength=len(counts))
-            more = self._limbs_for(names, leader) - self._limbs_for(names, follower)
-            added += np.multiply.outer(more, led[spus])
-        return spus, added
+            led = np.bincount(self._ids.searchsorted(lists.matrix[:, 0]), minlength=size)
+            counted.append((self._limbs_for(names, leader) - amounts, led))
+        return counted
 
     def _limbs_for(self, names: Sequence[str], amounts: Sequence[int]) -> Integers:
         count = len(self._names)
