@@ -8,6 +8,8 @@ Rules:
   weight of what is preferred does not fall, nor does what `leaders` says of who leads.
 - Topics that are to be apart may both move. An SPU that neither holds may be taken by one of them:
   by which one depends on the SPU, so that they cannot meet.
+- A replica that is alone in its list goes to no SPU that is to lead nothing, even where the topic
+  has no rules.
 - A replica that another topic is to be together with stays, and that topic goes only to SPUs that
   it is on already, where one that moves is named.
 """
@@ -54,7 +56,8 @@ class MovingRules:
         """Those of a topic, on these SPUs; None: it has none."""
         state = self._state
         others = self._wanted_by.get(name, ())
-        if name not in state.constrained and name not in state.apart_from and not others:
+        is_bound = name in state.constrained or name in state.apart_from or bool(others)
+        if not is_bound and not self._leads_alone(name):
             return None
         table = self._table(name)
         known = self._tables.get(id(table))
@@ -74,6 +77,12 @@ class MovingRules:
         stays = np.isin(ids, sorted({spu for other in others for spu in _holders(state, other)}))
         stays |= np.isin(ids, sorted(self.opened)) & _flags(_tainted(table), known.places)
         return TopicMoves(is_open, stays, known)
+
+    def _leads_alone(self, name: str) -> bool:
+        """Whether some SPU is to lead nothing, and lists may have nobody else who leads."""
+        topic = self._state.topics[name]
+        is_single = topic.replication_factor == 1 or topic.wanted_lengths is not None
+        return bool(self._state.demoted) and is_single
 
     def _opened(self) -> set[int]:
         state, found = self._state, set[int]()

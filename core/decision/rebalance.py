@@ -112,9 +112,11 @@ def _ruled(
     loads: Loads,
 ) -> RuledTopics | None:
     """What binds the topics that may move; None: nothing but racks and capacities."""
-    if not state.constrained:
+    if not state.constrained and not state.demoted:
         return None
     rules: list[TopicRules | None] = [moving.of(name, loads.ids) for name in names]
+    if not any(rules) and not moving.opened:
+        return None
     return RuledTopics(
         rules=rules,
         closed=np.isin(loads.ids, sorted(moving.opened)),

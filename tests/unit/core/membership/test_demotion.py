@@ -279,7 +279,7 @@ def test_the_three_laws_hold_with_cordons_and_demotions(life: list[dict[str, Any
 def test_random_lives_have_demotions_that_matter() -> None:
     """Else the simulation and `explain`'s properties would prove nothing of them."""
     found: Counter[Mode] = Counter()
-    for seed in range(150):
+    for seed in range(200):
         life = life_of(seed)
         assigner = ExplainingAssigner(life.default_policy)
         for event in life.events:

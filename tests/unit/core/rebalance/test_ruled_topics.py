@@ -165,6 +165,15 @@ def test_an_spu_that_must_not_lead_gets_followers_alone(cluster: Ruled) -> None:
     assert 2 not in {row[0] for row in cluster.lists("t")}
 
 
+def test_a_list_of_one_goes_to_no_spu_that_must_not_lead(cluster: Ruled) -> None:
+    """Nobody else could lead it (life 80); the topic has no rules of its own."""
+    cluster.add(0, 1, 2)
+    cluster.demote(2)
+    cluster.place("t", *[[0]] * 12)
+    cluster.rebalance()
+    assert cluster.spus("t") == {0, 1}
+
+
 def test_a_list_that_breaks_a_rule_moves_to_where_it_breaks_none(cluster: Ruled) -> None:
     """It is `VIOLATED` since SPU 0 lost its label; what is moved away is right again."""
     cluster.add(0, tier="ssd")
