@@ -8,9 +8,10 @@ resource, a leader needs that much of it instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
@@ -51,6 +52,17 @@ def _by_name(need: Need) -> tuple[tuple[str, int, int], ...]:
         (name, of_all.get(name, 0), of_leaders.get(name, of_all.get(name, 0)))
         for name in sorted({*of_all, *of_leaders})
     )
+
+
+def dominant_share(used: Iterable[tuple[str | None, int, int]]) -> tuple[float, str | None]:
+    """The largest share that is used, and of what.
+
+    Args:
+        used: name (None: replica slots), what is used, what there is. The first of equals counts;
+            what there is nothing of does not.
+    """
+    shares = [(amount / has, name) for name, amount, has in used if has]
+    return max(shares, key=itemgetter(0), default=(0.0, None))
 
 
 def amounts_of(given: Mapping[str, int] | None) -> Amounts:

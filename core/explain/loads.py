@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.resources import Need
+from spu_assigner.core.base.resources import Need, dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
 
 NAMED_MAX: Final = 10  # SPUs in a line
@@ -36,14 +35,14 @@ class Load:
 
     def dominant(self, *, replicas: int = 0) -> tuple[float, AmountHeld | None]:
         """The dominant share, with so many more of these replicas, and of what; None: of slots."""
-        share = (self.count + replicas) / self.capacity if self.capacity else 0.0
-        found: AmountHeld | None = None
-        for each in self.amounts:
-            used = each.used + replicas * each.needed
-            if used and used > share * each.capacity:
-                share = used / each.capacity if each.capacity else math.inf
-                found = each
-        return share, found
+        slots = (None, self.count + replicas, self.capacity)
+        named = {each.resource: each for each in self.amounts}
+        used = [
+            (name, each.used + replicas * each.needed, each.capacity)
+            for name, each in named.items()
+        ]
+        share, name = dominant_share([slots, *used])
+        return share, None if name is None else named[name]
 
 
 def load_of(state: ClusterState, spu_id: int, need: Need | None, *, leads: bool) -> Load:

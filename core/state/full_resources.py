@@ -8,10 +8,12 @@ all that came since it was measured, stays above 0, nobody has used up anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.limits import RESOURCES_MAX
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.state.resource_use import FloatArray, ResourceUse
@@ -76,6 +78,16 @@ class FullResources:
         self.is_stale = False
         changed = sorted(before ^ self._full)
         return [(*each, each in self._full) for each in changed if each[0] in self._spus]
+
+    def largest_shares(self) -> dict[str, float]:
+        """Of the resources of which an SPU has used the most, the largest share of one; by name."""
+        ids, names, capacities = self._capacities()
+        if not names:
+            return {}
+        used = self._use.of_each(np.array(ids, dtype=np.int32), names)
+        shares = np.divide(used, capacities, out=np.zeros_like(used), where=capacities > 0)
+        largest = zip(names, shares.max(axis=1, initial=0.0).tolist(), strict=True)
+        return dict(sorted(sorted(largest, key=itemgetter(1), reverse=True)[:RESOURCES_MAX]))
 
     def _measure(self, spu: SpuChanged, left: dict[str, float]) -> None:
         used = self._use.of(spu.spu_id)

@@ -17,6 +17,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import Order, Wait, Waiting
 from spu_assigner.core.base.replica_lists import PADDING
+from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 from spu_assigner.stream.common.printable import listed
@@ -72,6 +73,8 @@ class SpuLoad:
     demoted: bool
     resources: Mapping[str, int] = field(default_factory=dict)  # what it has beside slots,
     resources_used: Mapping[str, int] = field(default_factory=dict)  # and what is used of each
+    dominant_share: float = 0.0  # the largest share that is used, slots included
+    dominant_resource: str | None = None  # of which that is; None: of slots
     taints: tuple[Taint, ...] = ()
 
 
@@ -239,6 +242,9 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
             condition = "cordoned" if spu.is_closed else condition
         else:
             condition = "leaving" if spu.leaving else "offline"
+        has, used = dict(spu.resources), dict(sorted(state.resource_use.of(spu.spu_id).items()))
+        shares = [(name, used.get(name, 0), amount) for name, amount in has.items()]
+        share, resource = dominant_share([(None, replicas, spu.capacity), *shares])
         fair = replicas_online * spu.capacity / capacity_online if capacity_online else 0.0
         loads.append(
             SpuLoad(
@@ -256,8 +262,10 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
                 labels=dict(spu.labels),
                 cordoned=spu.cordoned,
                 demoted=spu.demoted,
-                resources=dict(spu.resources),
-                resources_used=dict(sorted(state.resource_use.of(spu.spu_id).items())),
+                resources=has,
+                resources_used=used,
+                dominant_share=round(share, 4),
+                dominant_resource=resource,
                 taints=spu.taints,
             )
         )

@@ -52,7 +52,10 @@ _SPUS: Final[Columns] = {
     "#leaders": "leaders",
     "#cores": "cores",
 }
-_RESOURCES: Final[Columns] = {"resources used": lambda each: ", ".join(_used(each)) or None}
+_RESOURCES: Final[Columns] = {
+    "resources used": lambda each: ", ".join(_used(each)) or None,
+    "dominant": lambda each: f"{each.dominant_share:.1%} {each.dominant_resource or 'slots'}",
+}
 _TAINTS: Final[Columns] = {"taints": lambda each: ", ".join(map(taint_text, each.taints)) or None}
 _TOPICS: Final[Columns] = {
     "topic": "topic",

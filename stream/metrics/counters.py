@@ -35,7 +35,8 @@ from spu_assigner.stream.metrics.health import JobHealth
 from spu_assigner.stream.shard.tally import Tally
 
 PREFIX: Final = "spu_assigner_"
-CLUSTERS_SHOWN: Final = 20  # each has eleven series; what is beyond comes as one
+# Each has eleven series, and one for each of up to eight resources; what is beyond comes as one.
+CLUSTERS_SHOWN: Final = 20
 OTHERS: Final = "(others)"  # no legal cluster id
 NAMES_IN_A_DESCRIPTION: Final = 10
 # Seconds: an empty machine answers one request in 0.1, a full batch takes seconds.
@@ -121,6 +122,7 @@ class Metrics(Collector):
         self._statuses: Counter[str] = Counter()  # of all answers
         self._clusters: dict[str, Figures] = {}
         self._total = Figures()  # of all these
+        self._shares: dict[str, Mapping[str, float]] = {}  # by cluster, then by resource
         self._latest: list[str] = []  # the clusters that the last batch touched
         self._cluster_counts: dict[int, int] = {}  # by shard
         self._marker: tuple[int, float] | None = None
@@ -145,6 +147,7 @@ class Metrics(Collector):
                 for name, figures in tally.clusters.items():
                     self._total += figures - self._clusters.get(name, Figures())
                     self._clusters[name] = figures
+                    self._shares[name] = tally.shares.get(name, {})
                 self._cluster_counts[shard] = tally.cluster_count
             self._latest = sorted(name for tally in tallies for name in tally.clusters)
             self._move(report.positions)
@@ -212,6 +215,7 @@ class Metrics(Collector):
         """What is computed at each scrape."""
         with self._lock:
             clusters, total = dict(self._clusters), self._total
+            shares = dict(self._shares)
             known = sum(self._cluster_counts.values())
             marker, state = self._marker, self._state
             lag = {
@@ -224,6 +228,13 @@ class Metrics(Collector):
             for cluster, figures in shown.items():
                 family.add_metric([cluster], figure(figures))
             yield family
+        what = "largest share of a resource that is used on an SPU; above 1 where it has too little"
+        labels = ["cluster", "resource"]
+        family = GaugeMetricFamily(f"{PREFIX}cluster_resource_share", what, labels=labels)
+        for cluster in shown:
+            for resource, share in shares.get(cluster, {}).items():
+                family.add_metric([cluster, resource], share)
+        yield family
         what = "clusters; measured are those that had an event in this process"
         family = GaugeMetricFamily(PREFIX + "clusters", what, labels=["state"])
         family.add_metric(["measured"], len(clusters))

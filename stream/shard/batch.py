@@ -158,12 +158,15 @@ class ShardBatch:
         names = list(islice(unmeasured, MEASURED_MAX))
         for name in names:
             del unmeasured[name]
+        states = {name: self._clusters.of(name) for name in names}
+        shares = {name: each.full_resources.largest_shares() for name, each in states.items()}
         return Tally(
             events=events,
             answers=self._answers,
             dead_letters=self._dead_letters,
             repeated=self._repeated,
-            clusters={name: figures_of(self._clusters.of(name)) for name in names},
+            clusters={name: figures_of(each) for name, each in states.items()},
+            shares={name: by_resource for name, by_resource in shares.items() if by_resource},
             cluster_count=len(self._clusters),
         )
 

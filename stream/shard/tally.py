@@ -94,6 +94,8 @@ class Tally:
     dead_letters: Counter[str] = field(default_factory=Counter)  # by code
     repeated: int = 0  # events that were remembered, and changed nothing
     clusters: Mapping[str, Figures] = field(default_factory=dict)  # measured after the batch
+    # Of these where SPUs have resources: the largest share that is used on an SPU, by resource.
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     cluster_count: int = 0  # that the shard knows
 
     def to_bytes(self) -> bytes:
@@ -103,6 +105,7 @@ class Tally:
             "dead_letters": list(self.dead_letters.items()),
             "repeated": self.repeated,
             "clusters": {name: astuple(figures) for name, figures in self.clusters.items()},
+            "shares": self.shares,
             "cluster_count": self.cluster_count,
         }
         return json.dumps(counts, separators=(",", ":")).encode()
@@ -125,6 +128,7 @@ class Tally:
                     name: Figures(**dict(zip(_FIGURES, numbers, strict=True)))
                     for name, numbers in counts["clusters"].items()
                 },
+                shares=counts["shares"],
                 cluster_count=counts["cluster_count"],
             )
         except (ValueError, KeyError, TypeError) as reason:

@@ -202,6 +202,7 @@ class _Pages:
             racks=sliced(racks, _page("racks"), size=2 * FEW),
             colours=rack_colours(loads),
             spus=sliced(loads, _page()),
+            has_resources=any(each.resources for each in loads),
             # Made of our numbers; what is foreign in it was escaped where it was drawn.
             plot=Markup(bars(loads)) if 0 < len(loads) <= PLOT_SPUS_MAX else None,
         )

@@ -5,11 +5,11 @@ The fields are a promise: names and meanings stay, later releases only add some.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
 from spu_assigner.core.whatif.layout import ClusterLayout
 from spu_assigner.core.whatif.recreation import Recreation, recreation
@@ -134,8 +134,8 @@ class SpuAfter:
     over: int  # replicas beyond its capacity that it would have to take
     resources: dict[str, AmountAfter]  # that topics need; nothing of an offline SPU
     # The largest share that is used of a resource, slots included, before and after the failover.
-    dominant_before: float | None  # None: it has nothing of what is used, or it is not known
-    dominant: float | None
+    dominant_before: float
+    dominant: float | None  # None: it has failed
     dominant_resource: str | None  # of which that is, afterwards; None: slots
 
 
@@ -328,22 +328,6 @@ def _amounts(
     }
 
 
-def _dominant(
-    held: int, slots: int | None, amounts: Mapping[str, AmountAfter]
-) -> tuple[float | None, float | None, str | None]:
-    """The dominant share before and after, and of which resource it is then; None: of slots."""
-    shares: list[tuple[float, float, str | None]] = []
-    if slots:
-        shares.append((held / slots, held / slots, None))
-    for name, each in amounts.items():
-        if each.capacity:
-            shares.append((each.before / each.capacity, each.after / each.capacity, name))
-    if not shares:
-        return None, None, None
-    _, after, of_resource = max(shares, key=lambda share: share[1])
-    return round(max(before for before, _, _ in shares), 4), round(after, 4), of_resource
-
-
 def _spus(
     analysis: FailureAnalysis, outcome: FailureOutcome, recreated: Recreation
 ) -> list[SpuAfter]:
@@ -372,7 +356,10 @@ def _spus(
         elif not is_online:
             state = "offline"
         amounts = _amounts(analysis, outcome, number) if is_online else {}
-        dominant_before, dominant, of_resource = _dominant(held, capacity, amounts)
+        slots = (None, held, capacity or 0)
+        before_each = [(name, each.before, each.capacity) for name, each in amounts.items()]
+        after_each = [(name, each.after, each.capacity) for name, each in amounts.items()]
+        dominant, of_resource = dominant_share([slots, *after_each])
         spus.append(
             SpuAfter(
                 spu_id=spu_id,
@@ -387,8 +374,8 @@ def _spus(
                 share=round((held + given) / capacity, 4) if capacity else None,
                 over=over,
                 resources=amounts,
-                dominant_before=dominant_before,
-                dominant=None if number in failed else dominant,
+                dominant_before=round(dominant_share([slots, *before_each])[0], 4),
+                dominant=None if number in failed else round(dominant, 4),
                 dominant_resource=None if number in failed else of_resource,
             )
         )

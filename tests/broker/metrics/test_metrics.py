@@ -108,9 +108,10 @@ def send_all_kinds(kafka: Kafka) -> int:
         one.delete("t1"),
         one.delete("unknown"),
         one.grow("t2", 4),
-        two.create("t", 3, 2),
+        two.create("t", 3, 2, demand={"disk_bytes": 10}),
     ]
-    kafka.send([one.join(0, capacity=1), *one.joins(1, 2), *two.joins(0, 1, 2)])
+    disks = two.joins(0, 1, 2, resources={"disk_bytes": 100})
+    kafka.send([one.join(0, capacity=1), *one.joins(1, 2), *disks])
     kafka.send([two.leave(2, mode=LeaveMode.OFFLINE), *requests])
     kafka.send_raw("topic-events", b"one", b"no event")
     kafka.send_raw("topic-events", None, b"no key")
@@ -238,6 +239,7 @@ def test_clusters_are_reported_as_they_are(watched: Watched) -> None:
         "topics": 1,
         "waiting": 0,
     }
+    assert found["spu_assigner_cluster_resource_share", "two", "disk_bytes"] == 0.3
     assert found["spu_assigner_cluster_saturated_spus", "one"] == 1
     assert found["spu_assigner_cluster_waiting", "one"] == 1
     assert found["spu_assigner_clusters", "measured"] == 2

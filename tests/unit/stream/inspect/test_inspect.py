@@ -238,6 +238,13 @@ def test_what_is_used_of_resources_is_shown_where_there_are_any() -> None:
     _, detail = reported(state)
     assert [spu.resources for spu in detail.spus] == [{"disk": 40}, {"disk": 80}, {}]
     assert [spu.resources_used for spu in detail.spus] == [{"disk": 20}, {"disk": 20}, {}]
+    assert [(spu.dominant_share, spu.dominant_resource) for spu in detail.spus] == [
+        (0.5, "disk"),
+        (0.25, "disk"),
+        (0.0, None),
+    ]
+    assert "50.0% disk" in answer
+    assert "0.0% slots" in answer
     assert detail.topics[0].demand == {"disk": 10}
     assert "demand       disk 10; a leader disk 10, net 0" in shown(
         state, cluster_id="c1", topic="t"
@@ -289,7 +296,8 @@ def test_the_json_has_every_list_and_stable_names() -> None:
         "chain_indexes waiting_creates waiting_repairs replicas_per_spu leaders_per_spu "
         "off_fair_share detail topic",
         "spu_id rack state capacity replicas share_used fair_share leaders cores core_weights "
-        "registration labels cordoned demoted resources resources_used taints",
+        "registration labels cordoned demoted resources resources_used "
+        "dominant_share dominant_resource taints",
         "topic kind sequence cause policy partitions replication_factor",
     ]
     assert cluster["topic"]["lists"] == busy().topics["t"].replicas.lists().tolist()

@@ -51,6 +51,7 @@ _TALLIES = st.builds(
     dead_letters=st.dictionaries(st.text(max_size=9), st.integers(0, 2**40)).map(Counter),
     repeated=st.integers(0, 2**40),
     clusters=st.dictionaries(st.text(max_size=9), _FIGURES),
+    shares=st.dictionaries(st.text(max_size=9), st.dictionaries(st.text(max_size=9), st.floats(0))),
     cluster_count=st.integers(0, 2**40),
 )
 
@@ -269,6 +270,20 @@ def test_only_the_largest_clusters_have_a_name() -> None:
     assert found["spu_assigner_cluster_replicas", OTHERS] == sum(range(30))
     assert found["spu_assigner_cluster_capacity_share", OTHERS] == 0.5
     assert found["spu_assigner_clusters", "measured"] == count
+
+
+def test_the_largest_share_of_each_resource_is_that_of_the_last_batch() -> None:
+    """A cluster that has none any more has no series; the others together have none at all."""
+    metrics, figures = Metrics(), {"c1": Figures(), "c2": Figures()}
+    shares = {"c1": {"disk_bytes": 0.5}, "c2": {"disk_bytes": 1.25, "cores_milli": 0.0}}
+    metrics.report(report(tallies={0: Tally(clusters=figures, shares=shares)}))
+    metrics.report(report(tallies={0: Tally(clusters={"c1": Figures()})}))
+    found = {
+        name[1:]: value
+        for name, value in scraped(metrics).items()
+        if name[0] == "spu_assigner_cluster_resource_share"
+    }
+    assert found == {("c2", "disk_bytes"): 1.25, ("c2", "cores_milli"): 0.0}
 
 
 @given(st.dictionaries(st.text(max_size=3), _FIGURES), st.integers(0, 5))

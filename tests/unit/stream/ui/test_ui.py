@@ -116,6 +116,27 @@ def test_taints_and_constraints_are_shown() -> None:
     assert "Constraints" not in read(pages, "/clusters/c1/topics/u").text
 
 
+def test_resources_are_shown_where_spus_have_some() -> None:
+    """What is used of each, the dominant share, who has used one up, and what a topic needs."""
+    events = Events()
+    need = {"demand": {"disk": 40}, "leader_demand": {"cores": 3}}
+    batch = [
+        *events.joins(0, 1, resources={"disk": 40, "cores": 10}, capacity=4),
+        events.create("t", 1, 2, policy=Policy.BALANCED, **need),
+    ]
+    pages = client([batch])
+    page = read(pages, "/clusters/c1").text
+    assert "cores 3 of 10, disk 40 of 40 100.0% disk" in page
+    assert "cores 0 of 10, disk 40 of 40 100.0% disk" in page
+    assert "saturated of disk" in page
+    assert "2 online" in page  # It is no reason to leave the ring.
+    assert "Demand of a replica disk 40 cores 3 for a leader" in (
+        read(pages, "/clusters/c1/topics/t").text
+    )
+    plain = read(client([events.joins(2)]), "/clusters/c1").text
+    assert "Resources" not in plain
+
+
 def test_a_map_has_each_partition_with_its_leader_first(pages: FlaskClient) -> None:
     """It is what the operator came for."""
     page = read(pages, "/clusters/prod-eu/topics/pinned")
