@@ -25,7 +25,7 @@ from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ledger import CountArray
 
 KEPT_MAX: Final = 2**26  # flags of lists that are kept
-ZONES_MAX: Final = 64  # beyond that SPUs are told apart by their racks alone
+ZONES_MAX: Final = 64  # beyond that SPUs differ by their racks alone
 
 
 class TopicRules(Protocol):

@@ -26,21 +26,21 @@ from support.events.builders import Events
 from support.events.one_cluster import OneCluster
 
 DISK = {"disk": 30}
-Told = tuple[int, RingChange, str | None]
+Change = tuple[int, RingChange, str | None]
 
 
-def told(found: Iterable[Answer]) -> list[Told]:
+def changes_of(found: Iterable[Answer]) -> list[Change]:
     """SPU, change and resource of the ring events."""
     return [
         (each.spu_id, each.change, each.resource) for each in found if isinstance(each, RingEvent)
     ]
 
 
-def full(*spu_ids: int, name: str = "disk") -> list[Told]:
+def full(*spu_ids: int, name: str = "disk") -> list[Change]:
     return [(spu_id, RingChange.SATURATED, name) for spu_id in spu_ids]
 
 
-def free(*spu_ids: int, name: str = "disk") -> list[Told]:
+def free(*spu_ids: int, name: str = "disk") -> list[Change]:
     return [(spu_id, RingChange.RESTORED, name) for spu_id in spu_ids]
 
 
@@ -57,7 +57,7 @@ def test_an_spu_that_uses_up_a_resource_is_saturated_of_it_and_stays_in_the_ring
 ) -> None:
     """Topics that need nothing of it can still go there."""
     found = cluster.create("t", 3, 2, demand={"disk": 10})
-    assert told(found) == full(0, 1)
+    assert changes_of(found) == full(0, 1)
     assert cluster.state.ring.ids.tolist() == [0, 1]
     [_, status] = cluster.create("slots", 1, 2)
     assert isinstance(status, TopicStatus)
@@ -96,20 +96,20 @@ def test_room_comes_back_with_a_delete_a_lower_demand_and_more_capacity(
     """Each is said once, and nothing is said of what stays as it is."""
     new = cluster.build
     cluster.apply(new.create("t", 3, 2, demand={"disk": 10}))
-    assert told(cluster.apply(new.demand("t", demand={"disk": 9}))) == free(0, 1)
-    assert told(cluster.apply(new.demand("t", demand={"disk": 12}))) == full(0, 1)
-    assert told(cluster.apply(new.demand("t", demand={"disk": 11}))) == []
+    assert changes_of(cluster.apply(new.demand("t", demand={"disk": 9}))) == free(0, 1)
+    assert changes_of(cluster.apply(new.demand("t", demand={"disk": 12}))) == full(0, 1)
+    assert changes_of(cluster.apply(new.demand("t", demand={"disk": 11}))) == []
     updated = cluster.apply(new.join(0, resources={"disk": 34}))
-    assert told(updated) == [(0, RingChange.UPDATED, None), *free(0)]
-    assert told(cluster.apply(new.delete("t"))) == free(1)
+    assert changes_of(updated) == [(0, RingChange.UPDATED, None), *free(0)]
+    assert changes_of(cluster.apply(new.delete("t"))) == free(1)
 
 
 def test_an_spu_that_joins_with_nothing_of_a_resource_says_so(cluster: OneCluster) -> None:
     """It has used up what it announces."""
     found = cluster.apply(cluster.build.join(2, resources={"disk": 30, "gpu": 0}))
-    assert told(found) == [(2, RingChange.JOINED, None), *full(2, name="gpu")]
+    assert changes_of(found) == [(2, RingChange.JOINED, None), *full(2, name="gpu")]
     again = cluster.apply(cluster.build.join(2, resources=DISK))
-    assert told(again) == [(2, RingChange.UPDATED, None), *free(2, name="gpu")]
+    assert changes_of(again) == [(2, RingChange.UPDATED, None), *free(2, name="gpu")]
 
 
 def test_an_spu_takes_what_it_has_used_up_with_it_when_it_goes(cluster: OneCluster) -> None:
@@ -118,7 +118,7 @@ def test_an_spu_takes_what_it_has_used_up_with_it_when_it_goes(cluster: OneClust
     cluster.apply(new.create("t", 1, 2, demand={"disk": 30}))
     cluster.apply(new.join(2, resources=DISK))
     found = cluster.apply(new.leave(0, mode=LeaveMode.DECOMMISSION))
-    assert told(found) == [(0, RingChange.LEFT, None), *full(2)]
+    assert changes_of(found) == [(0, RingChange.LEFT, None), *full(2)]
     assert cluster.state.spus.keys() == {1, 2}
 
 
@@ -126,7 +126,7 @@ def test_a_move_of_leaders_can_use_up_what_leaders_need(cluster: OneCluster) -> 
     """Who leads changes by itself."""
     new = cluster.build
     cluster.apply(new.create("t", 2, 2, demand={"disk": 5}, leader_demand={"disk": 20}))
-    assert told(cluster.apply(new.demote(0))) == [(0, RingChange.DEMOTED, None), *full(1)]
+    assert changes_of(cluster.apply(new.demote(0))) == [(0, RingChange.DEMOTED, None), *full(1)]
 
 
 def test_a_state_that_was_restored_says_nothing_again(cluster: OneCluster) -> None:
@@ -140,7 +140,7 @@ def test_a_state_that_was_restored_says_nothing_again(cluster: OneCluster) -> No
     for event in (cluster.build.create("s", 1, 1), cluster.build.delete("t")):
         expected = cluster.apply(event)
         assert answers(step(restored, event, default_policy=Policy.FLUVIO)) == tuple(expected)
-    assert told(expected) == free(0, 1)
+    assert changes_of(expected) == free(0, 1)
 
 
 def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
