@@ -191,25 +191,32 @@ def _cores(state: ClusterState, topic: Topic | None, rows: Rows) -> ReplicaLists
     )
 
 
-def change_demand(state: ClusterState, event: TopicDemand) -> list[Record]:
-    """The next map of a topic that needs other amounts, with the same lists, or the refusal.
+def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> list[Record]:
+    """The next map of a topic with another demand or other constraints, or the refusal.
 
-    What was measured is a fact: it may exceed what an SPU has. Such an SPU gets nothing more that
-    needs the resource.
+    Its lists stay: what was measured is a fact, and may exceed what an SPU has, which then gets
+    nothing more that needs the resource; of lists that break constraints `VIOLATED` says so.
     """
     topic = state.topics.get(event.topic)
     if topic is None:
         refusal = unknown_topic(state, event.topic)
         return [rejected(state, event.topic, refusal, event.event_id)]
-    unfit = refuse_need(state, event.demand, event.leader_demand)
+    if isinstance(event, TopicDemand):
+        unfit = refuse_need(state, event.demand, event.leader_demand)
+    else:
+        unfit = refuse_constraints(state, event.topic, topic.policy, event.constraints)
     if unfit is not None:
         return [rejected(state, event.topic, unfit, event.event_id)]
+    need, constraints, mode = topic.need, topic.constraints, Mode.DEMAND
+    if isinstance(event, TopicDemand):
+        need = Need.of(event.demand, event.leader_demand)
+    else:
+        constraints, mode = given_constraints(event.constraints), Mode.CONSTRAINTS
     assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
-    need = Need.of(event.demand, event.leader_demand)
-    if need == topic.need:
+    if (need, constraints) == (topic.need, topic.constraints):
         return [assigned]
-    changed = _redescribed(state, topic, event, Mode.DEMAND)
-    return [replace(changed, need=need), assigned]
+    changed = _redescribed(state, topic, event, mode)
+    return [replace(changed, need=need, constraints=constraints), assigned]
 
 
 def _redescribed(
@@ -231,23 +238,3 @@ def _redescribed(
         moves=(),
     )
     return replace(changed, own_events=own_events_after(topic, event.event_id))
-
-
-def change_constraints(state: ClusterState, event: TopicConstraints) -> list[Record]:
-    """The next map of a topic with other constraints, with the same lists, or the refusal.
-
-    Lists that break them stay as they are: `VIOLATED` says which.
-    """
-    topic = state.topics.get(event.topic)
-    if topic is None:
-        refusal = unknown_topic(state, event.topic)
-        return [rejected(state, event.topic, refusal, event.event_id)]
-    unfit = refuse_constraints(state, event.topic, topic.policy, event.constraints)
-    if unfit is not None:
-        return [rejected(state, event.topic, unfit, event.event_id)]
-    assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
-    constraints = given_constraints(event.constraints)
-    if constraints == topic.constraints:
-        return [assigned]
-    changed = _redescribed(state, topic, event, Mode.CONSTRAINTS)
-    return [replace(changed, constraints=constraints), assigned]

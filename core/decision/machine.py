@@ -79,7 +79,7 @@ from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import Broken, broken_rules, topics_on
 from spu_assigner.core.decision import membership
-from spu_assigner.core.decision.adoption import adopt, change_constraints, change_demand
+from spu_assigner.core.decision.adoption import adopt, redescribe
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -431,10 +431,8 @@ def _change(
             return adopt(state, event, default_policy, reserved_names)
         case TopicReplication():
             return change_replication(state, event)
-        case TopicDemand():
-            return change_demand(state, event)
-        case TopicConstraints():
-            return change_constraints(state, event)
+        case TopicDemand() | TopicConstraints():
+            return redescribe(state, event)
         case TopicGrow():
             assignment = decide_grow(state, event)
             if isinstance(assignment, Assignment):
