@@ -102,6 +102,13 @@ def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> l
     ]
 
 
+def has_effect(
+    taints: Sequence[Taint], effect: TaintEffect, tolerations: Sequence[Toleration] = ()
+) -> bool:
+    """Whether a taint with this effect matters to a topic."""
+    return any(taint.effect is effect for taint in untolerated(taints, tolerations))
+
+
 def given_constraints(constraints: Constraints | None) -> Constraints | None:
     """The constraints that an event names; None: it names no rule."""
     return None if constraints == NO_CONSTRAINTS else constraints

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
+from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.fast_constructor import fast_constructor
@@ -214,12 +214,12 @@ class SpuChanged:
     @property
     def evicts(self) -> bool:
         """Whether replicas of topics that tolerate nothing are to move away."""
-        return any(taint.effect is TaintEffect.EVICT for taint in self.taints)
+        return has_effect(self.taints, TaintEffect.EVICT)
 
     @property
     def is_barred(self) -> bool:
         """Whether it is to lead nothing of topics that tolerate nothing."""
-        return any(taint.effect is TaintEffect.NO_LEADERS for taint in self.taints)
+        return has_effect(self.taints, TaintEffect.NO_LEADERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

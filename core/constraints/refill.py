@@ -6,7 +6,7 @@ Who leads is not asked: a list is led by one of its own that is online.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import SpuId
@@ -46,7 +46,11 @@ class RuledCandidates:
         self._choice = ListChoice(self._table, kinds, self._room.loads(), 0)
         self._steps = Steps()
 
-    def take(self, staying: Sequence[int]) -> int | None:
+    def replace(self, row: Sequence[int], _gone: int, leaving: Collection[int]) -> int | None:
+        """The best SPU in place of one of a list, beside those that are not to leave."""
+        return self.fill([spu_id for spu_id in row if spu_id not in leaving])
+
+    def fill(self, staying: Sequence[int]) -> int | None:
         """The best SPU for a list of which these stay; None: no other may have it."""
         place = self._table.place
         row = self._choice.best([place[i] for i in staying], len(staying) + 1, self._steps)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.constraints import TaintEffect, untolerated
+from spu_assigner.core.base.constraints import TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
@@ -72,6 +72,7 @@ class Candidates:
         """
         ring = state.ring if ring is None else ring
         self.filled: list[int] = []  # that became saturated, in this order
+        self._state = state
         self._ids = ring.ids
         self._racks = ring.racks()
         self._capacities = state.ledger.capacities(self._ids)
@@ -86,11 +87,18 @@ class Candidates:
                 resource.used[at] += min((changes or {}).get(spu_id, 0), 0) * resource.follower
             self._weigh(at)
 
-    def take(self, row: Collection[int], apart_from: Collection[str]) -> int | None:
-        """The best SPU for a list that holds `row`, if possible on none of these racks.
+    def fill(self, row: Collection[int]) -> int | None:
+        """The best further SPU for a list; None: every one is in the list, or full by now."""
+        return self._take(row, _racks_of(self._state, row))
 
-        None: every SPU of the ring is in the list, or full by now.
-        """
+    def replace(self, row: Collection[int], gone: int, _leaving: Collection[int]) -> int | None:
+        """The best SPU in place of one of a list; None: likewise."""
+        racks = _racks_of(self._state, [spu_id for spu_id in row if spu_id != gone])
+        was_apart = (self._state.spus[SpuId(gone)].rack or "") not in racks
+        return self._take(row, racks if was_apart else ())
+
+    def _take(self, row: Collection[int], apart_from: Collection[str]) -> int | None:
+        """The best SPU for a list that holds `row`, if possible on none of these racks."""
         shares = self._shares
         if len(shares) == 0:
             return None
@@ -200,10 +208,7 @@ def evicting_spus(state: ClusterState, topic: Topic) -> set[int]:
     return {
         int(spu_id)
         for spu_id in state.evicting
-        if any(
-            taint.effect is TaintEffect.EVICT
-            for taint in untolerated(state.spus[spu_id].taints, tolerations)
-        )
+        if has_effect(state.spus[spu_id].taints, TaintEffect.EVICT, tolerations)
     }
 
 
@@ -225,7 +230,7 @@ def candidates_for(
     )
 
 
-def racks_of(state: ClusterState, row: list[int]) -> set[str]:
+def _racks_of(state: ClusterState, row: Collection[int]) -> set[str]:
     """The racks that a list is on; an SPU without a rack is on rack ""."""
     return {state.spus[SpuId(spu_id)].rack or "" for spu_id in row}
 
@@ -246,12 +251,7 @@ def _repair_list(
     moves: list[Move] = []
     for gone in sorted(spu_id for spu_id in row if spu_id in leaving):
         survivors = [spu_id for spu_id in row if spu_id != gone]
-        if isinstance(candidates, Candidates):
-            racks = racks_of(state, survivors)
-            was_apart = (state.spus[SpuId(gone)].rack or "") not in racks
-            taken = candidates.take(row, racks if was_apart else ())
-        else:
-            taken = candidates.take([spu_id for spu_id in row if spu_id not in leaving])
+        taken = candidates.replace(row, gone, leaving)
         online = _online(state, survivors)
         if taken is None and (not online or SpuId(gone) not in state.leaving):
             continue  # It keeps its place: nobody else could serve, or would hold, this partition.
@@ -265,10 +265,7 @@ def _repair_list(
             row = [lead, *[spu_id for spu_id in row if spu_id != lead]]
         moves.append(Move(partition=partition, gone=gone, taken=taken))
     while len(row) < wanted:
-        if isinstance(candidates, Candidates):
-            taken = candidates.take(row, racks_of(state, row))
-        else:
-            taken = candidates.take(row)
+        taken = candidates.fill(row)
         if taken is None:
             break
         row = [*row, taken] if _online(state, row) else [taken, *row]

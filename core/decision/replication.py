@@ -32,7 +32,6 @@ from spu_assigner.core.decision.repair import (
     leaving_spus,
     moved_cores,
     outcome,
-    racks_of,
     revised,
 )
 from spu_assigner.core.decision.requests import shown_index
@@ -206,12 +205,9 @@ def _lengthen(
     given = Exchanges(rows, ring.ids.tolist())
     for partition, row in enumerate(rows):
         while len(row) < factor:
-            if isinstance(candidates, Candidates):
-                taken = candidates.take(row, racks_of(state, row))
-                if taken is None:
-                    taken = given.make_room(partition, candidates)
-            else:
-                taken = candidates.take(row)
+            taken = candidates.fill(row)
+            if taken is None and isinstance(candidates, Candidates):
+                taken = given.make_room(partition, candidates)
             if taken is None:
                 return _shortage(state, partition, row, factor)
             row.insert(len(row) if _online(state, row) else 0, taken)

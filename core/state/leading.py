@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
+from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_effect
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -74,10 +74,7 @@ class LeaderChoice:
 
 def _is_demoted(spu: SpuChanged, constraints: Constraints) -> bool:
     """Whether an SPU is to lead nothing of a topic with these constraints."""
-    return spu.demoted or any(
-        taint.effect is TaintEffect.NO_LEADERS
-        for taint in untolerated(spu.taints, constraints.tolerations)
-    )
+    return spu.demoted or has_effect(spu.taints, TaintEffect.NO_LEADERS, constraints.tolerations)
 
 
 def swap_leaders(matrix: IdMatrix, swaps: Iterable[tuple[int, int]]) -> None:
