@@ -128,9 +128,9 @@ def _follow(
     """Read libFuzzer's lines, report its progress, and return all others."""
     others: list[str] = []
     for line in output or ():
-        progress, stat = _PROGRESS.match(line), _STAT.match(line)
-        if progress is not None:
-            for name, value in progress.groupdict().items():
+        found, stat = _PROGRESS.match(line), _STAT.match(line)
+        if found is not None:
+            for name, value in found.groupdict().items():
                 setattr(outcome, name, int(value))
         elif stat is not None and stat["name"] == "number_of_executed_units":
             outcome.inputs = int(stat["value"])
