@@ -41,6 +41,7 @@ from spu_assigner.core.base.events import (
     TopicConstraints,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
     TopicRelease,
     TopicReplication,
@@ -275,7 +276,7 @@ def _manual_file_seeds() -> list[bytes]:
 # The core.
 
 _NUMBERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 17, 33, -1, -(2**31), 2**31 - 1, 2**31, 100_001)
-_LETTERS = "jjjjuoxcccccmdgbrkaftnq"
+_LETTERS = "jjjjuoxcccccmdgbrkaftnql"
 _SELECTORS = (
     *("tier", "!tier", "tier=ssd", "tier in (ssd, hdd)", "tier notin (hdd), zone", "rack=a"),
     *("rack != b", "spu_id notin (0, 3)", "spu_id in (1, 2, 3, 4)", "zone=", "tier in (ssd"),
@@ -373,6 +374,45 @@ def _ruled_event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
             return TopicConstraints(**common, topic=topic, constraints=_constraints(source))
 
 
+def _amounts(source: _Bytes) -> dict[str, int]:
+    """Amounts of some resources, or none."""
+    named = source.byte() % 4
+    return {name: source.number(40) for at, name in enumerate(("cpu", "disk")) if named >> at & 1}
+
+
+def _loaded_event(common: dict[str, Any], source: _Bytes) -> Event:
+    """One of resources and of what is needed of them."""
+    match source.byte() % 4:
+        case 0:
+            return SpuJoined(
+                **common,
+                spu_id=source.number(7),
+                rack=source.one_of((None, "a", "b", "c")),
+                capacity=12,
+                resources=_amounts(source),
+            )
+        case 1:
+            return TopicCreate(
+                **common,
+                topic=_topic(source.byte()),
+                partitions=source.number(6),
+                replication_factor=source.number(4),
+                on_shortage=source.one_of(tuple(OnShortage)),
+                demand=_amounts(source),
+                leader_demand=_amounts(source),
+            )
+        case 2:
+            topic = f"t{source.byte() % 5}"
+            return TopicDemand(**common, topic=topic, demand=_amounts(source))
+        case _:
+            return ClusterRebalance(
+                **common,
+                max_moves=source.number(30),
+                max_bytes=source.one_of((None, 0, 9, 40, -1, 2**53)),
+                band_percent=source.one_of((None, 0, 5, 30, 1_000, -1, 1_001)),
+            )
+
+
 def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
     match letter:
         case "j":
@@ -392,6 +432,8 @@ def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
             return change(**common, spu_id=source.number(7))
         case "t" | "n" | "q":
             return _ruled_event(letter, common, source)
+        case "l":
+            return _loaded_event(common, source)
         case "d":
             kind = source.byte()
             forget = TopicRelease if kind & 8 else TopicDelete
@@ -454,9 +496,16 @@ def _core_seeds() -> list[bytes]:
     later = bytes((6, 1, 14, 0, 14, 8, 9, 15, 20, 13, 1, 5, 2, 11, 2, 1, 1, 2, 3, 2))
     ruled = bytes(chain.from_iterable((20, 1, 2, spu_id, 1, 0, 1, spu_id) for spu_id in range(5)))
     bound = bytes((21, 1, 3, 2, 1, 22, 2, 3, 1, 22, 1, 7, 0, 6, 7, 21, 2, 2, 2, 0, 144, 1, 6))
+    loaded = bytes(
+        chain.from_iterable((23, 0, spu_id, spu_id % 4, 3, 20, 30) for spu_id in range(5))
+    )
+    needing = bytes(chain.from_iterable((23, 1, topic, 3, 2, 1, 2, 4, 1, 2) for topic in range(4)))
+    measured = bytes((23, 2, 0, 3, 1, 9, 23, 3, 20, 3, 3, 23, 2, 0, 2, 40, 23, 3, 9, 0, 2, 6, 2))
     return [
         joins,
         joins + creates,
+        loaded + needing + measured,
+        loaded + needing + measured + later,
         joins + creates + later,
         joins + creates + later + joins,
         joins + creates + ruled + bound,

@@ -85,9 +85,18 @@ _JOIN: Final[dict[str, bytes]] = {
     "resources": b"\x00",
     "taints": b"\x00",
 }
+_REBALANCE: Final[dict[str, bytes]] = {
+    "event_id": text_bytes("e"),
+    "cluster_id": text_bytes(CLUSTER),
+    "occurred_at": b"\x00",
+    "max_moves": long_bytes(1),
+    "max_bytes": b"\x00",
+    "band_percent": b"\x00",
+}
 _TAINT: Final = Taint("k", "", TaintEffect.EVICT)
 CREATE_HEADER: Final = encode_event(Events().create(constraints=NO_CONSTRAINTS))[:5]
 JOIN_HEADER: Final = encode_event(Events().join(taints=(_TAINT,)))[:5]
+REBALANCE_HEADER: Final = encode_event(Events().rebalance(max_bytes=1))[:5]
 HUGE: Final = long_bytes(2**40)
 _FLUVIO, _KAFKA, _BALANCED = b"\x02\x00", b"\x02\x02", b"\x02\x08"  # policies
 _EMPTY_LIST: Final = b"\x00\x00"  # a manual list with id 0 and no replicas
@@ -101,6 +110,11 @@ def create(**changed: bytes) -> bytes:
 def join(**changed: bytes) -> bytes:
     """A join with some fields' bytes changed."""
     return JOIN_HEADER + b"".join((_JOIN | changed).values())
+
+
+def rebalance(**changed: bytes) -> bytes:
+    """A rebalance with some fields' bytes changed."""
+    return REBALANCE_HEADER + b"".join((_REBALANCE | changed).values())
 
 
 def lists(*entries: tuple[int, list[int]]) -> bytes:
@@ -126,6 +140,12 @@ def _ignored(name: str, code: Code, **changed: bytes) -> Poison:
     """A join that decodes and cannot be met."""
     value = join(**{"event_id": text_bytes(name), **changed})
     return Poison(name=name, value=value, rejection=code, topic=SPU_EVENTS)
+
+
+def _unbalanced(name: str, code: Code, **changed: bytes) -> Poison:
+    """A rebalance that decodes and cannot be met."""
+    value = rebalance(**{"event_id": text_bytes(name), **changed})
+    return Poison(name=name, value=value, rejection=code)
 
 
 C: Final = DeadLetterCode
@@ -344,6 +364,12 @@ _BODIES: Final = [
         _dead(letter, says, name, join(**{field: value}), topic=SPU_EVENTS)
         for letter, says, name, field, value in _BROKEN_JOINS
     ),
+    _dead(
+        C.UNDECODABLE,
+        "int is 9223372036854775807",
+        "a band of 64 bits: no int",
+        rebalance(band_percent=b"\x02" + _MOST),
+    ),
     *(_dead(letter, says, name, value) for letter, says, name, value in _LIMITS),
 ]
 
@@ -390,13 +416,14 @@ _NAMES: Final = [
 
 _ENDS: Final = (0, -1, 2**31 - 1, -(2**31))
 _BELOW: Final = (-1, -(2**31))
+_BEYOND: Final = (-1, -(2**63), 2**53, 2**63 - 1)
 
 
 def _ends(field: str, code: Code, numbers: Iterable[int], **changed: bytes) -> Iterator[Poison]:
     """Numbers at the ends of a field, refused; `changed` holds what precedes them in a union."""
     for number in numbers:
         raw = changed.get(field, b"") + long_bytes(number)
-        make = _ignored if field in _JOIN else _rejected
+        make = _ignored if field in _JOIN else _unbalanced if field in _REBALANCE else _rejected
         yield make(f"{field} of {number:,}: an end of its type", code, **(changed | {field: raw}))
 
 
@@ -502,6 +529,9 @@ _NUMBERS: Final = [
     *_ends("spu_id", Code.INVALID_SPU_ID, _BELOW),
     *_ends("cores", Code.INVALID_CORES, (*_ENDS, 1_025)),
     *_ends("capacity", Code.INVALID_CAPACITY, _BELOW, capacity=b"\x02"),
+    *_ends("max_moves", Code.INVALID_MAX_MOVES, _BELOW),
+    *_ends("max_bytes", Code.INVALID_MAX_BYTES, _BEYOND, max_bytes=b"\x02"),
+    *_ends("band_percent", Code.INVALID_BAND_PERCENT, (*_BELOW, 1_001), band_percent=b"\x02"),
     _rejected(
         "a shift of -1: below 0",
         Code.INVALID_SHIFT,
