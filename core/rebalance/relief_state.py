@@ -96,6 +96,7 @@ class ReliefState:
         self._ruled = lists.ruled
         # Of each SPU the lists in which it has a replica that has not moved.
         self._held: list[dict[Kind, list[int]]] = [{} for _ in range(self.spus)]
+        self._prices: dict[tuple[int, int], tuple[int, list[tuple[int, int, int, Kind]]]] = {}
         for row, members in enumerate(self._rows):
             for at, spu in enumerate(members):
                 if spu < self.spus:
@@ -131,16 +132,9 @@ class ReliefState:
             over = used - goal
             if over <= 0:
                 continue
-            offers = []
-            for kind, rows in self._held[spu].items():
-                need = self._needs[kind.topic]
-                amount = (need.leader if kind.is_leader else need.follower)[index]
-                if amount and rows:
-                    price = (need.size << SHARE_BITS) // amount
-                    offers.append((price, amount, need.size, len(rows)))
-            offers.sort()
             size, found = 0, Rest(NEVER, index, (NEVER, 1))
-            for _, amount, each, count in offers:
+            for _, amount, each, kind in self._by_price(spu, index):
+                count = len(self._held[spu][kind])
                 if amount * count >= over:
                     found = Rest(size - (-over * each // amount), index, (each, amount))
                     break
@@ -148,6 +142,23 @@ class ReliefState:
                 size += each * count
             worst = max(worst, found)
         return worst
+
+    def _by_price(self, spu: int, resource: int) -> list[tuple[int, int, int, Kind]]:
+        """What an SPU holds or held by the bytes for what it takes of a resource: price, amount,
+        bytes, kind. Kept until there is another kind."""
+        held = self._held[spu]
+        known = self._prices.get((spu, resource))
+        if known is not None and known[0] == len(held):
+            return known[1]
+        found = []
+        for kind in held:
+            need = self._needs[kind.topic]
+            amount = (need.leader if kind.is_leader else need.follower)[resource]
+            if amount:
+                found.append(((need.size << SHARE_BITS) // amount, amount, need.size, kind))
+        found.sort()
+        self._prices[spu, resource] = len(held), found
+        return found
 
     def portions(self, spu: int, resource: int) -> tuple[int, list[tuple[Kind, Item]]]:
         """By how much of a resource an SPU is over its goal, and what of it its replicas take."""
