@@ -7,10 +7,10 @@ the set can be spared, but another set may be smaller.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
+from typing import Final, TypeVar
 
 from spu_assigner.core.constraints.fitting import Fitting, Rooms
 from spu_assigner.core.constraints.list_choice import Steps
@@ -18,6 +18,8 @@ from spu_assigner.core.constraints.rule_table import Level, RuleTable, SpuRule
 
 CHECKS_MAX: Final = 2_000
 NO_LEADERS: Final = "taints against leading"
+
+_Rule = TypeVar("_Rule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,17 @@ def smallest_conflict(request: RuledRequest, rules: Sequence[HardRule]) -> list[
         for chosen in combinations(matter, size):
             checks += 1
             if checks > CHECKS_MAX:
-                return _spared(request, matter)
+                return needed(matter, lambda kept: not request.fits(kept))
             if not request.fits(chosen):
                 return list(chosen)
     return matter
 
 
-def _spared(request: RuledRequest, rules: Sequence[HardRule]) -> list[HardRule]:
+def needed(rules: Sequence[_Rule], is_conflict: Callable[[Sequence[_Rule]], bool]) -> list[_Rule]:
+    """Rules that conflict, without those that can be left out one by one, the last first."""
     kept = list(rules)
     for rule in reversed(rules):
-        without = [each for each in kept if each is not rule]
-        if not request.fits(without):
-            kept = without
+        fewer = [each for each in kept if each is not rule]
+        if is_conflict(fewer):
+            kept = fewer
     return kept

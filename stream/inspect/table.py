@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from rich import box
 from rich.table import Table
 from rich.text import Text
-from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.inspect.checkpoint_reading import Inspection
@@ -175,6 +174,7 @@ def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterato
         about = found.summary
         changed = f", changed by {', '.join(about.grown_by)}" if about.grown_by else ""
         short = f", {about.short_lists} short" if about.short_lists else ""
+        rules = "" if about.constraints is None else "; ".join(rule_texts(about.constraints))
         lines = {
             "topic": about.topic,
             "policy": about.policy
@@ -183,7 +183,7 @@ def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterato
             "revision": f"{about.revision}",
             "created by": f"event hash {about.created_by}{changed}",
             **({"demand": _demand(about)} if about.demand or about.leader_demand else {}),
-            **({"constraints": _rules(about.constraints)} if about.constraints else {}),
+            **({"constraints": rules} if rules else {}),
             "lists": f"{about.partitions} of {about.replication_factor} replicas asked for{short}",
         }
         yield Text("\n").append(_lines(lines))
@@ -212,10 +212,6 @@ def _demand(about: TopicSummary) -> str:
     of_leaders = (f"{name} {amount}" for name, amount in about.leader_demand.items())
     leaders = ", ".join(of_leaders)
     return (", ".join(pairs) or "nothing") + (f"; a leader {leaders}" if leaders else "")
-
-
-def _rules(constraints: Constraints) -> str:
-    return "; ".join(rule_texts(constraints))
 
 
 def _lines(lines: Mapping[str, str]) -> Text:

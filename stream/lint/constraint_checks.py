@@ -17,6 +17,7 @@ from spu_assigner.core.base.constraints import Constraints, constraints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, Policy, TopicConstraints, TopicCreate
 from spu_assigner.core.base.selectors import Requirement, Selector, selector_of
+from spu_assigner.core.constraints.conflict import needed
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.lint.json_positions import Path, field_of
@@ -145,7 +146,8 @@ def contradiction(constraints: Constraints, replication_factor: int) -> tuple[Pa
             path: Path = ("constraints", "together_with", at)
             return path, f"{field_of(path)} is {topic!r}, which apart_from names, too"
     rules = list(_rules(constraints))
-    if conflict := _smallest(rules, _is_contradictory):
+    if _is_contradictory(rules):
+        conflict = needed(rules, _is_contradictory)
         path = conflict[-1].path
         return path, f"no SPU can meet {' and '.join(map(str, conflict))}"
     return _too_few(constraints, rules, replication_factor)
@@ -184,22 +186,6 @@ def _is_contradictory(rules: Sequence[_Rule]) -> bool:
     )
 
 
-def _smallest(
-    rules: Sequence[_Rule], is_wrong: Callable[[Sequence[_Rule]], bool]
-) -> Sequence[_Rule]:
-    """Rules of which none can be left out without what is wrong, those given first; none: nothing
-    is wrong.
-    """
-    if not is_wrong(rules):
-        return ()
-    left = list(rules)
-    for rule in reversed(rules):
-        fewer = [each for each in left if each is not rule]
-        if is_wrong(fewer):
-            left = fewer
-    return left
-
-
 def _too_few(
     constraints: Constraints, rules: Sequence[_Rule], replication_factor: int
 ) -> tuple[Path, str] | None:
@@ -210,7 +196,7 @@ def _too_few(
         if most is None or possible is None or len(possible) * most >= replication_factor:
             continue
         is_short = partial(_is_short, label=label, most=most, wanted=replication_factor)
-        known = _smallest(rules, is_short)
+        known = needed(rules, is_short)
         said = " and ".join(map(str, known))
         path = ("constraints", "spread", at) if at < len(levels) else known[-1].path
         values_said = listed([each or "absent" for each in sorted(possible)])

@@ -1,7 +1,7 @@
 """The record of the run in Kafka, and the seat: one process at a time moves partitions.
 
-    with Seat(connection, is_there=True) as seat:
-        seat.sit(cluster_id)           # or take_over, to cancel
+    with Seat(connection) as seat:
+        seat.sit()                     # or take_over, to cancel
         run = seat.latest              # what a run before this has left
         seat.write(replace(run, …))    # acknowledged before anything that depends on it is done
 
