@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
-from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.checks import Check, Unchecked
@@ -169,9 +169,8 @@ def _check_moves(
         more = len(others) - NAMES_MAX
         check.report(
             "D604",
-            f"{len(others):,} partition{'' if len(others) == 1 else 's'} being moved, by nobody "
-            f"who is at work for this product: {named}"
-            + (f" and {more:,} more" if more > 0 else ""),
+            f"{counted(len(others), 'partition')} being moved, and not by a running "
+            f"`apply --moves`: {named}" + (f" and {more:,} more" if more > 0 else ""),
         )
     elif throttles and not moving:
         check.report(
