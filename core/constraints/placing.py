@@ -25,8 +25,8 @@ from spu_assigner.core.constraints.list_choice import NO_ROOM, ListChoice, Row, 
 from spu_assigner.core.constraints.rule_table import RuleTable, bits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.resource_use import FloatArray
+from spu_assigner.core.state.ring import NO_CAPACITY
 
-TINY: Final = 2.0**-1000  # in place of a capacity of 0, to divide by
 NEARLY_FULL: Final = (
     0.999  # a share below it is that of an SPU that has room, however it is rounded
 )
@@ -204,7 +204,7 @@ class SpuRoom:
             after = used + amount
             if amount > 0 and after > capacity:
                 return NO_ROOM
-            largest = max(largest, after / (capacity or TINY))
+            largest = max(largest, after / (capacity or NO_CAPACITY))
         return largest
 
 
@@ -218,7 +218,7 @@ class _RoomTable:
     rows: list[int]  # of the needed resources in what follows, one of slots first
     ids: IdArray
     capacities: FloatArray  # shape (1 + resources, SPUs)
-    divisors: FloatArray  # shape (1 + resources, 1, SPUs); `TINY` for a capacity of 0
+    divisors: FloatArray  # shape (1 + resources, 1, SPUs); `NO_CAPACITY` for a capacity of 0
 
 
 def _room_table(
@@ -244,7 +244,7 @@ def _room_table(
         rows=[1 + names.index(name) for name in needed],
         ids=np.array([spu.spu_id for spu in spus], dtype=np.int32),
         capacities=capacities,
-        divisors=np.maximum(capacities, TINY)[:, np.newaxis],
+        divisors=np.maximum(capacities, NO_CAPACITY)[:, np.newaxis],
     )
     table.keep(key, made)
     return made

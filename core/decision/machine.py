@@ -70,6 +70,7 @@ from spu_assigner.core.base.records import (
     Record,
     ReplicaMap,
     RingChange,
+    SpuChanged,
     SpuGone,
     Status,
     Wait,
@@ -247,7 +248,9 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
             topic = state.topics[event.topic]
             leaving = leaving_spus(state, topic)
             return [event.topic] if any(map(topic.replicas.holds, leaving)) else []
-        case SpuJoined() if event.spu_id in state.evicting and records:
+        case SpuJoined() if event.spu_id in state.evicting and any(
+            isinstance(record, SpuChanged) for record in records
+        ):
             spu_id = SpuId(event.spu_id)
             return sorted(
                 name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from spu_assigner.core.base.constraints import (
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import (
+    EventSeen,
     PlainRecord,
     ReplicaMap,
     RingChange,
@@ -31,6 +33,7 @@ from support.events.builders import Events
 
 SSD = Constraints(require=("tier=ssd",))
 CLOSED = Taint("pool", "team-a", TaintEffect.NO_NEW_REPLICAS)
+ANYWHERE = Constraints(prefer=(Preference("tier", 1),))
 POOL = Constraints(tolerations=(Toleration("pool", "team-a"),), require=("pool",))
 
 
@@ -187,6 +190,29 @@ def test_what_cannot_be_evicted_stays_though_it_is_offline() -> None:
     cluster.apply(cluster.events.leave(0))
     cluster.apply(cluster.events.leave(1, mode=LeaveMode.DECOMMISSION))
     assert sorted(cluster.lists("t")[0]) == [0, 2]
+
+
+def test_a_refused_join_of_an_spu_that_evicts_changes_nothing() -> None:
+    """Found by the fuzzer: what waited was tried again, and the refused join named as its cause."""
+    cluster = Cluster()
+    cluster.join(0, 1)
+    cluster.create("t", 1, 2)
+    cluster.join(0, taints=(Taint("old", "", TaintEffect.EVICT),))
+    records = cluster.join(0, rack="")
+    assert changes(records) == [RingChange.IGNORED]
+    assert [type(record) for record in records] == [RingEvent, EventSeen]
+
+
+def test_large_amounts_are_weighed_where_an_spu_has_nothing_of_the_resource() -> None:
+    """Found by the fuzzer: a share was larger than floating point holds, and numpy warned."""
+    cluster = Cluster()
+    cluster.join(0, resources={"disk": 2**50})
+    cluster.join(1, resources={"disk": 0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answer = cluster.create("t", 4, 1, demand={"disk": 2**40}, constraints=ANYWHERE)
+    assert answer.status is Status.ASSIGNED
+    assert cluster.spus("t") == {0}
 
 
 def test_what_tolerates_no_longer_is_evicted(cluster: Cluster) -> None:
