@@ -26,12 +26,15 @@ UNIT: Final = 10**6  # of bytes, for a solver whose tolerance is a millionth
 class ZipfCluster:
     """Placed by a policy, with what each SPU uses."""
 
-    def __init__(self, *, spus: int, topics: int, exponent: float) -> None:
+    def __init__(
+        self, *, spus: int, topics: int, exponent: float, largest_first: bool = False
+    ) -> None:
         random = Random(1)
         self.rack_of = ["abc"[(spu >= spus // 2) + (spu >= spus * 8 // 10)] for spu in range(spus)]
         self.factors = [random.choice([1, 2, 4]) for _ in range(spus)]
         self.sizes = [max(1, int(LARGEST / rank**exponent)) for rank in range(1, topics + 1)]
-        random.shuffle(self.sizes)
+        if not largest_first:
+            random.shuffle(self.sizes)
         unit = 40 * sum(self.sizes) * PARTITIONS * REPLICAS // spus // 10
         self.capacities = [max(unit, LARGEST) * factor for factor in self.factors]
         self.maps: dict[str, list[list[int]]] = {}
