@@ -1,15 +1,18 @@
 """What a create costs in the core that names four resources, and one that names none.
 
-    python tests/bench/scale/by_need.py [--beside OTHER_PYTHON] [--write]
+    python tests/bench/scale/by_need.py [--plain] [--beside OTHER_PYTHON] [--write]
 
-Creates of 16 partitions × 3 replicas through `machine.step`, on SPUs of one kind or of three,
-without racks or on three of them. What a partition needs is drawn for each topic, Pareto-
-distributed, so most topics are small beside the differences that the large ones have left.
+Creates of 16 partitions × 3 replicas through `step`, on SPUs of one kind or of three, without racks
+or on three of them. What a partition needs is drawn for each topic, Pareto-distributed, so most
+topics are small beside the differences that the large ones have left.
+
+With `--plain` only creates that name no need, of more sizes and by `fluvio` too, on SPUs that name
+no resources: what all others pay for them.
 
 With `--beside`, the interpreter of another checkout, each case is measured there too, in turns, a
 process each; the figures say how many times longer it takes there. CPU time of the thread; the
 least of some rounds of 100 creates in each process. With `--write` the figures go to
-`results/by_need.json`.
+`results/by_need.json`, or `results/no_need.json`.
 """
 
 from __future__ import annotations
@@ -22,11 +25,9 @@ import sys
 import time
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
-from spu_assigner.core.decision.machine import step
-from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core import ClusterState, Policy, SpuJoined, TopicCreate, step
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.figures import QUICK, keep, say, spread
@@ -35,54 +36,87 @@ RESOURCES: Final = ("disk_bytes", "bytes_in_per_s", "bytes_out_per_s", "cores_mi
 ROUNDS: Final = 3 if QUICK else 5
 TOPICS: Final = 100
 PROCESSES: Final = 1 if QUICK else 3
+REPLICAS: Final = 3
+CELLS: Final = TOPICS * 16 * REPLICAS  # of a round; fewer topics where they are large
+
+
+class Case(NamedTuple):
+    """On which cluster what is asked for."""
+
+    spus: int
+    racks: int
+    kinds: int
+    demand: str = "none"
+    partitions: int = 16
+    policy: str = "balanced"
+
+    def name(self) -> str:
+        racked = f", {self.racks} racks" if self.racks > 1 else ""
+        kinds = f"{self.kinds} kind{'s' if self.kinds > 1 else ''}"
+        size = "" if self.partitions == 16 else f"; {self.partitions:,} x {REPLICAS}"
+        policy = "" if self.policy == "balanced" else f"; {self.policy}"
+        return f"{self.spus:,} SPUs{racked}, {kinds}; {self.demand}{size}{policy}"
+
+
 CASES: Final = [
-    (spus, racks, kinds, demand)
+    Case(spus, racks, kinds, demand)
     for demand in ("demand", "leaders need more", "none")
     for spus in (64, 1_000)
     for racks in (1, 3)
     for kinds in (1, 3)
 ]
-Case = tuple[int, int, int, str]
+PLAIN_CASES: Final = [
+    *[case for case in CASES if case.demand == "none"],
+    Case(6, 3, 1),
+    Case(63, 3, 1),
+    Case(63, 9, 1),
+    *[
+        Case(63, racks, 1, partitions=partitions)
+        for partitions in (1, 100, 1_000, 100_000)
+        for racks in (1, 3)
+    ],
+    Case(63, 1, 1, policy="fluvio"),
+    Case(63, 3, 1, policy="fluvio"),
+]
 
 
-def name_of(case: Case) -> str:
-    spus, racks, kinds, demand = case
-    racked = f", {racks} racks" if racks > 1 else ""
-    return f"{spus:,} SPUs{racked}, {kinds} kind{'s' if kinds > 1 else ''}; {demand}"
-
-
-def cluster(spus: int, racks: int, kinds: int) -> ClusterState:
+def cluster(case: Case) -> ClusterState:
     """SPUs of these kinds, each with twice of what the kind before it has."""
     state = ClusterState("c")
-    for spu_id in range(spus):
-        size = 2 ** (spu_id * 7 % kinds)
+    for spu_id in range(case.spus):
+        size = 2 ** (spu_id * 7 % case.kinds)
+        has: dict[str, Any] = {"capacity": 10**8 * size}
+        if case.demand != "none":
+            has["resources"] = {name: 10**10 * size * at for at, name in enumerate(RESOURCES, 1)}
         joined = SpuJoined(
             event_id=f"j{spu_id}",
             cluster_id="c",
             spu_id=spu_id,
-            rack=f"r{spu_id % racks}" if racks > 1 else None,
-            capacity=10**6 * size,
-            resources={name: 10**10 * size * (at + 1) for at, name in enumerate(RESOURCES)},
+            rack=f"r{spu_id % case.racks}" if case.racks > 1 else None,
+            **has,
         )
-        step(state, joined, default_policy=Policy.BALANCED)
+        step(state, joined, default_policy=Policy(case.policy))
     return state
 
 
-def creates(number: int, demand: str) -> list[TopicCreate]:
+def creates(number: int, case: Case) -> list[TopicCreate]:
     random = Random(number)
     events = []
-    for at in range(TOPICS):
-        needed = {name: int(1_000 * random.paretovariate(1.2)) for name in RESOURCES}
-        leaders = {"bytes_out_per_s": 3 * needed["bytes_out_per_s"]}
+    for at in range(min(TOPICS, max(CELLS // (case.partitions * REPLICAS), 1))):
+        needs: dict[str, Any] = {}
+        if case.demand != "none":
+            demand = {name: int(1_000 * random.paretovariate(1.2)) for name in RESOURCES}
+            needs["demand"] = demand
+            if case.demand == "leaders need more":
+                needs["leader_demand"] = {"bytes_out_per_s": 3 * demand["bytes_out_per_s"]}
         events.append(
             TopicCreate(
                 event_id=f"e{number}-{at}",
                 cluster_id="c",
                 topic=f"t{number}-{at}",
-                partitions=16,
-                replication_factor=3,
-                demand=None if demand == "none" else needed,
-                leader_demand=leaders if demand == "leaders need more" else None,
+                partitions=case.partitions,
+                replication_factor=REPLICAS,
+                **needs,
             )
         )
     return events
@@ -90,18 +124,16 @@ def creates(number: int, demand: str) -> list[TopicCreate]:
 
 def measured(case: Case) -> float:
     """The least µs a create, of some rounds."""
-    *size, demand = case
-    state = cluster(*size)
-    best = float("inf")
+    state, policy, best = cluster(case), Policy(case.policy), float("inf")
     for number in range(2 + ROUNDS):
-        events = creates(number, demand)
+        events = creates(number, case)
         gc.collect()
         gc.disable()
         begun = time.thread_time()
         for event in events:
-            step(state, event, default_policy=Policy.BALANCED)
+            step(state, event, default_policy=policy)
         if number > 1:
-            best = min(best, (time.thread_time() - begun) * 1e6 / TOPICS)
+            best = min(best, (time.thread_time() - begun) * 1e6 / len(events))
         gc.enable()
     return best
 
@@ -118,29 +150,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--plain", action="store_true")
     parser.add_argument("--beside")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--once", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
-        print(measured(tuple(json.loads(options.once))))
+        print(measured(Case(*json.loads(options.once))))
         return
     figures = {}
-    for case in CASES:
+    for case in PLAIN_CASES if options.plain else CASES:
         ours, theirs = [], []
         for _ in range(PROCESSES):
             ours.append(elsewhere(sys.executable, case))
             if options.beside:
                 theirs.append(elsewhere(options.beside, case))
-        figures[name_of(case)] = found = {"us": spread(ours)}
+        figures[case.name()] = found = {"us": spread(ours)}
         if theirs:
             found["us_beside"] = spread(theirs)
             ratios = [their / our for our, their in zip(ours, theirs, strict=True)]
             found["times_longer_beside"] = spread(ratios)
-        say(f"{name_of(case)}: " + ", ".join(f"{k} {v['median']}" for k, v in found.items()))
+        say(f"{case.name()}: " + ", ".join(f"{k} {v['median']}" for k, v in found.items()))
     if options.write:
-        sizes = {"partitions": 16, "replicas": 3, "resources": len(RESOURCES), "topics": TOPICS}
-        keep("by_need", sizes=sizes, figures=figures, show=False)
+        sizes: dict[str, Any] = {"partitions": 16, "replicas": REPLICAS, "topics": TOPICS}
+        if not options.plain:
+            sizes["resources"] = len(RESOURCES)
+        name = "no_need" if options.plain else "by_need"
+        keep(name, sizes=sizes, figures=figures, show=False)
 
 
 if __name__ == "__main__":
