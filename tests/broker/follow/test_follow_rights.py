@@ -6,20 +6,12 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.kafka.acls import Acl, Role, acls
+from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.operator import Operator, TopicFollower
 from support.job.small_job import small_job
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.secured import allow
-
-
-def rights(prefix: str, *roles: Role) -> set[Acl]:
-    return {
-        each
-        for role in roles
-        for each in acls(role, prefix=prefix, query_name="q", group="g", cluster_id="c1")
-    }
+from support.kafka.secured import allow, rights
 
 
 @pytest.mark.long("a cluster of its own, where users have rights")

@@ -101,6 +101,7 @@ class _Author:
         # Drawn apart, so that other lives are what they were.
         has_resources = not modelled and seed % RESOURCE_LIVES == 1
         self.resources = Random(seed).sample(["cpu", "disk", "net"], 2) if has_resources else []
+        self.measures = Random(seed)
         is_ruled = not modelled and seed % RESOURCE_LIVES == RULED_LIVE
         self.rules = Random(seed) if is_ruled else None
 
@@ -111,7 +112,7 @@ class _Author:
         for number in range(random.randint(8, 22)):
             kind = "j" if number < early else random.choice(KINDS)
             if kind == "g" and self.resources and random.random() < 0.5:
-                kind = random.choice("mma")  # what a topic needs, as measured
+                kind = self.measures.choice("mma")  # what a topic needs, as measured
             if kind == "g" and self.rules and self.rules.random() < 0.5:
                 kind = "l"  # what it demands of its SPUs
             if kind == "r":
@@ -256,12 +257,13 @@ class _Author:
             leaders=(rules.choice(selectors),) * rules.randint(0, 1),
         )
 
-    def amounts(self, least: int, most: int) -> dict[str, int] | None:
+    def amounts(self, least: int, most: int, random: Random | None = None) -> dict[str, int] | None:
         """So much of some resources, in a life that has them."""
         if not self.resources:
             return None
-        named = self.random.sample(self.resources, self.random.randint(0, 2))
-        return {name: self.random.randint(least, most) for name in named} or None
+        random = random or self.random
+        named = random.sample(self.resources, random.randint(0, 2))
+        return {name: random.randint(least, most) for name in named} or None
 
     def leave(self, common: dict[str, Any], mode: LeaveMode) -> SpuLeft:
         spu_id = self.one_of(self.joined, self.spu_ids)
@@ -273,8 +275,9 @@ class _Author:
     def adopt(self, common: dict[str, Any]) -> TopicAdopted:
         random = self.random
         topic = random.choice(self.topics)
-        if self.resources and topic in self.adopted and random.random() < 0.5:
-            return replace(self.adopted[topic], **common, demand=self.amounts(0, 8))
+        demand = self.amounts(0, 8, self.measures)
+        if self.resources and topic in self.adopted and self.measures.random() < 0.5:
+            return replace(self.adopted[topic], **common, demand=demand)
         named = self.joined if self.joined and random.random() < 0.85 else self.spu_ids
         rows = [
             tuple(random.sample(named, min(random.randint(1, 4), len(named))))
@@ -287,7 +290,7 @@ class _Author:
             replicas=tuple(rows),
             policy=random.choice([None, None, *self.policies, Policy.MANUAL]),
             pinned=random.random() < 0.2,
-            demand=self.amounts(0, 8),
+            demand=demand,
         )
         return self.adopted[topic]
 

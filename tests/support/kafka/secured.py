@@ -192,8 +192,12 @@ class Secured:
 
 
 def rights(prefix: str, *roles: Role) -> set[Acl]:
-    """All that these roles need."""
-    return {each for role in roles for each in acls(role, prefix=prefix, query_name="q", group="g")}
+    """All that these roles need; a follower's is of cluster c1."""
+    return {
+        each
+        for role in roles
+        for each in acls(role, prefix=prefix, query_name="q", group="g", cluster_id="c1")
+    }
 
 
 def allow(admin: AdminClient, given: Mapping[str, Iterable[Acl]]) -> None:
