@@ -124,6 +124,7 @@ class TransactionalSink:
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
         self.last: SentBatch | None = None
+        self.events = 0  # in all batches of this process
         self._settings = settings
         self._shards = shards
         self._positions_after = positions_after
@@ -263,15 +264,16 @@ class TransactionalSink:
                 return
 
     def _report(self, summary: Summary, marker: CommitMarker, *, is_replay: bool) -> None:
+        events = {
+            topic: sum(part.count for part in parts) for topic, parts in marker.offsets.items()
+        }
+        self.events += sum(events.values())
         self.metrics.report(
             BatchReport(
                 batch=marker.batch,
                 messages=summary.count,
                 is_replay=is_replay,
-                events={
-                    topic: sum(part.count for part in parts)
-                    for topic, parts in marker.offsets.items()
-                },
+                events=events,
                 tallies=summary.tallies,
                 positions=by_place(self._positions),
                 committed_at=time.time(),

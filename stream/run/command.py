@@ -183,17 +183,16 @@ def _program() -> str:
 
 def _wait(job: Job, interrupts: Interrupts) -> None:
     """Until Ctrl-C, or until the query ends; a line of progress now and then."""
-    last_batch, events, said, restarts = -1, 0, time.monotonic(), 0
+    reported, said, restarts = 0, time.monotonic(), 0
     while not job.await_termination(LOOK_SECONDS):
         interrupts.check()
         if job.restarts > restarts:
             restarts = job.restarts
             click.echo("query restarted: a process that was fenced had planned a batch")
-        for progress in job.query.recentProgress:
-            if progress["batchId"] > last_batch:
-                last_batch = progress["batchId"]
-                events += progress["numInputRows"]
-        if events and time.monotonic() - said >= PROGRESS_SECONDS:
-            sent = "" if job.sink.last is None else f", {job.sink.last.count} messages in the last"
-            click.echo(f"batch {last_batch}: {events} events since the last line{sent}")
-            events, said = 0, time.monotonic()
+        last, events = job.sink.last, job.sink.events - reported
+        if last is not None and events and time.monotonic() - said >= PROGRESS_SECONDS:
+            click.echo(
+                f"batch {last.batch}: {events} events since the last line, "
+                f"{last.count} messages in the last"
+            )
+            reported, said = reported + events, time.monotonic()
