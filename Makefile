@@ -264,6 +264,10 @@ screenshots: $(READY) ## picture the pages of `spu-assigner ui` for the document
 	@mkdir -p docs
 	@$(BIN)/python tests/support/pages/ui_screenshots.py
 
+.PHONY: jar
+jar: $(READY) ## compile the product's own Java into the jar beside it; needs a JDK
+	@$(BIN)/python tests/support/project/java_jar.py
+
 .PHONY: lock
 lock: ## resolve the dependencies again and write the lock files
 	@test -x $(BIN)/uv || { echo 'lock: needs uv: run `make setup` first' >&2; exit 1; }

@@ -4,9 +4,9 @@
     spark-submit --master spark://host:7077 $(python -m spu_assigner.stream.submit)
 
 Outside Spark it prints what `spark-submit` needs: `--jars`, Spark's connector to Kafka as it was
-fetched and checked, and this file. Under `spark-submit` it runs the job. Settings come by the
-environment, as everywhere; executors need the package installed in the Python that PYSPARK_PYTHON
-names, and the checkpoint in a place that all of them reach.
+fetched and checked and the source that waits for events, and this file. Under `spark-submit` it
+runs the job. Settings come by the environment, as everywhere; executors need the package installed
+in the Python that PYSPARK_PYTHON names, and the checkpoint in a place that all of them reach.
 
 Deploy mode `client`: the driver, which alone writes to Kafka, runs where the command is typed.
 """
@@ -26,14 +26,14 @@ def main() -> int:
         from spu_assigner.stream.job.lifecycle import main as run_job
 
         return run_job()
-    from spu_assigner.stream.jvm.jars import ensure
+    from spu_assigner.stream.jvm.jars import LONG_POLL, ensure
 
     try:
         jars = ensure("spark-kafka")
     except AssignerError as error:
         print(f"spu-assigner: {error}", file=sys.stderr)
         return 1
-    print("--jars", ",".join(map(str, jars)), Path(__file__).resolve())
+    print("--jars", ",".join(map(str, [*jars, LONG_POLL])), Path(__file__).resolve())
     return 0
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -40,6 +42,7 @@ from spu_assigner.stream.job.marker_check import (
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
 from spu_assigner.stream.job.query import build_query
 from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.source import triggers_begun
 from spu_assigner.stream.jvm.callback_auth import require_token
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import ensure_java
@@ -273,7 +276,8 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         watch.health.done(StartStep.TOPICS)
         note_topics(spark, settings, place)
         require_token(spark)
-        plan = build_query(spark, settings, shards=shards, recovery=recovery)
+        group = f"{settings.query_name}-{uuid.uuid4().hex}"
+        plan = build_query(spark, settings, shards=shards, group=group, recovery=recovery)
 
         def begin() -> StreamingQuery:
             return (
@@ -287,7 +291,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         sink.check_owner()
         job = Job(begin, sink, spark, settings, shards=shards, watch=watch, ownership=ownership)
         sink.bind(job.query.id)
-        watch.begin(job.query)
+        watch.begin(job.query, triggers=partial(triggers_begun, spark, group))
     except BaseException as reason:
         watch.close()
         if sink is not None:

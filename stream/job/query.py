@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 
 def build_query(
-    spark: SparkSession, settings: Settings, *, shards: int, recovery: Recovery | None = None
+    spark: SparkSession,
+    settings: Settings,
+    *,
+    shards: int,
+    group: str,
+    recovery: Recovery | None = None,
 ) -> DataFrame:
-    """The query's plan: events in, bundles of answers out.
+    """The query's plan: events in, bundles of answers out. `group` names its sources.
 
     With a recovery it is the plan of the first batch: from another state than none, and from where
     the input was read to. Spark takes up later batches with either plan.
@@ -40,7 +45,7 @@ def build_query(
     if recovery is not None:
         begins = _begins(settings, recovery)
         state = initial_state(spark, absolute(settings.checkpoint)).groupBy("shard")
-    events = read_events(spark, settings, shards=shards, begins=begins)
+    events = read_events(spark, settings, shards=shards, group=group, begins=begins)
     if shards == 1 and tuning(settings.profile).in_one_task:
         events = events.coalesce(1)
     # No timers: with them Spark keeps running batches although nothing comes.

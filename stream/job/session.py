@@ -16,7 +16,7 @@ from spu_assigner.stream.checkpoint.files import absolute, is_local
 from spu_assigner.stream.common.private_files import private_files
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.jvm import spark_class_archive
-from spu_assigner.stream.jvm.jars import ensure
+from spu_assigner.stream.jvm.jars import LONG_POLL, ensure
 from spu_assigner.stream.jvm.java import Java, ensure_java
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.minBatchesToRetain": "20",
         # Nothing waits for time to pass, so a batch without events has nothing to do.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # Between triggers without news; the source itself waits for events (`source`).
+        "spark.sql.streaming.pollingDelay": "1ms",
         "spark.sql.streaming.stopActiveRunOnRestart": "false",
         # Rows between JVM and Python: pieces by size, since a message may have up to 8 MiB.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
@@ -135,7 +137,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     """What depends on where it runs."""
     options: dict[str, str] = {}
     if jars is not None:
-        options["spark.jars"] = ",".join(map(str, jars.kafka))
+        options["spark.jars"] = ",".join(map(str, [*jars.kafka, LONG_POLL]))
         options["spark.driver.memory"] = settings.driver_memory
     if not master.startswith("local"):
         return options

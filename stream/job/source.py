@@ -3,6 +3,9 @@
 The order of the union matters. Spark asks its sources for their latest offsets one after the other,
 in the order they stand in: topic events first, SPU events last. A join that was acknowledged before
 a create was sent is therefore in the create's batch or an earlier one, never in a later one.
+
+While nothing comes, the source that is asked first waits at the broker for events of both topics
+(`stream/jvm/long_poll`), so an idle job takes little CPU time of its own and of the broker's.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ FETCH_WAIT_MS_MAX: Final = 1
 # the next call Spark takes a new client, which finds the new leader. In all as long as before.
 CALL_MS_MAX: Final = 10_000
 CALLS_MAX: Final = 17  # 1 s apart; by default 3
+LONG_POLL_SOURCE: Final = "io.spuassigner.spark.LongPollKafkaProvider"
 _LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
 
 
@@ -36,26 +40,31 @@ def read_events(
     settings: Settings,
     *,
     shards: int,
+    group: str,
     begins: Mapping[str, Mapping[str, int]] | None = None,
 ) -> DataFrame:
     """The rows: shard, source, partition, offset, time_ms, key, value.
 
     Args:
+        group: a name of this query and no other in the JVM.
         begins: by the topic's whole name, for each of its partitions where a new checkpoint begins
             to read (-2: at the first message); by default all from their first messages.
     """
     from pyspark.sql import functions
 
     _require_secrets(spark, settings)
+    sources = {"longPollGroup": group, "longPollSources": "2"}
     topics = _source(
         spark,
         settings,
         TOPIC_EVENTS,
         begins,
+        longPollFirst="true",
+        **sources,
         # Only this one is limited: in a backlog membership is caught up first.
         maxOffsetsPerTrigger=str(topic_events_per_batch(settings)),
     )
-    spus = _source(spark, settings, SPU_EVENTS, begins)
+    spus = _source(spark, settings, SPU_EVENTS, begins, **sources)
     parts = [
         frame.select(
             _shard_of_key(shards).alias("shard"),
@@ -69,6 +78,12 @@ def read_events(
         for frame, source in ((topics, InputSource.TOPIC_EVENTS), (spus, InputSource.SPU_EVENTS))
     ]
     return parts[0].union(parts[1])
+
+
+def triggers_begun(spark: SparkSession, group: str) -> int:
+    """How many triggers the query of this group has begun: one a second at least while it lives."""
+    source = getattr(spark._jvm, LONG_POLL_SOURCE)
+    return int(source.triggersBegun(group))
 
 
 def topic_events_per_batch(settings: Settings) -> int:
@@ -97,7 +112,7 @@ def _source(
     name = topic_name(topic, prefix=settings.topic_prefix)
     first = "earliest" if begins is None else json.dumps({name: begins[name]})
     return (
-        spark.readStream.format("kafka")
+        spark.readStream.format(LONG_POLL_SOURCE)
         .options(
             **{
                 **settings.connection().spark(),

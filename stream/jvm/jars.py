@@ -28,6 +28,8 @@ from spu_assigner.stream.jvm.java import Java, ensure_java
 from spu_assigner.stream.jvm.trust_store import PASSWORD, machine_bundle, trust_store
 
 LOCK_FILE: Final = Path(__file__).with_name("jars.lock.json")
+# The Kafka source that waits for events, compiled from the Java beside it (`make jar`).
+LONG_POLL: Final = Path(__file__).with_name("long_poll") / "long-poll-kafka.jar"
 SETTINGS_VARIABLE: Final = "SPU_ASSIGNER_IVY_SETTINGS"
 FETCH_SECONDS_MAX: Final = 900.0  # 55 MB over a slow line; Ivy itself waits without end
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +51,8 @@ class Watch:
         self._server: MetricsServer | None = None
         self._query: Any = None  # Spark's own: it gives JSON at once, not by fields
         self._query_lock = threading.Lock()
+        self.triggers: Callable[[], int] = lambda: 0  # that the query has begun
+        self._triggers_seen = 0
         self._seen = -1  # the last batch whose progress was reported
         listening = listen(settings)
         if listening is not None:
@@ -61,9 +64,10 @@ class Watch:
         """Where metrics are."""
         return None if self._server is None else f"{self._server.url}/metrics"
 
-    def begin(self, query: StreamingQuery) -> None:
-        """Watch the query, which has begun, until `close`."""
+    def begin(self, query: StreamingQuery, *, triggers: Callable[[], int]) -> None:
+        """Watch the query, which has begun, until `close`; `triggers` counts its triggers."""
         self.health.done(StartStep.QUERY)
+        self.triggers = triggers
         if self._server is None:
             return  # Nobody will ask.
         from spu_assigner.stream.kafka.moves_record import MovesFollower
@@ -111,7 +115,9 @@ class Watch:
     def _look(self) -> None:
         query = self._query
         is_active = query.isActive()
-        if is_active and not json.loads(query.status().json())["isTriggerActive"]:
+        begun = self.triggers()
+        if is_active and begun != self._triggers_seen:
+            self._triggers_seen = begun
             self.health.sign()
         self._report_progress(query)
         if not is_active:

@@ -30,7 +30,7 @@ from spu_assigner.stream.kafka.errors import TopicsError
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
 from support.kafka.shared_broker import SharedBroker
-from support.kafka.traffic import PATIENCE_SECONDS, Kafka
+from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all
 
 
 class Input:
@@ -116,7 +116,7 @@ def stopped(settings: Settings, begin: Callable[[], Job]) -> tuple[Kafka, Events
     kafka.send([events.create(f"t{number}") for number in range(5)])
     job = begin()
     kafka.wait("topic-status", 5, job)
-    job.query.processAllAvailable()
+    process_all(job.query)
     job.end_query()
     return kafka, events
 

@@ -30,7 +30,7 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, SHARDS
 from support.kafka.shared_broker import SharedBroker
-from support.kafka.traffic import PATIENCE_SECONDS, Kafka
+from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "inspect"]
 PREFIX = "inspected."
@@ -75,7 +75,7 @@ def job(settings: Settings) -> Iterator[Job]:
         for count, name in enumerate("abc", start=1):
             kafka.send([events.create(name, 3, 2)])
             kafka.wait("topic-status", count, job)
-            job.query.processAllAvailable()
+            process_all(job.query)
         yield job
 
 

@@ -19,7 +19,7 @@ from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.profiled import ENVIRON, SHARDS
-from support.kafka.traffic import Kafka
+from support.kafka.traffic import Kafka, process_all
 
 PREFIX = "test-spark-ui."
 QUERY = "the-assigner"
@@ -70,7 +70,7 @@ def shown(
             messages.send([events.create(f"topic-{number}", 6, 3) for events in lives])
             messages.send([lives[0].create(f"wide-{number}", 1, 9)])
             messages.wait("topic-status", (number + 1) * (len(lives) + 1), job)
-        job.query.processAllAvailable()
+        process_all(job.query)
         yield Shown(job=job, kafka=messages, page=new_page(browser))
 
 

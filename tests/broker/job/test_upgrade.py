@@ -28,7 +28,7 @@ from support.events.builders import Events
 from support.job.profiled import ENVIRON, PROFILE
 from support.job.released import INPUTS, PREFIX, Left, fill, note_ids, unpack
 from support.job.streams import Streams
-from support.kafka.traffic import PATIENCE_SECONDS
+from support.kafka.traffic import PATIENCE_SECONDS, process_all
 from support.model.pictures import picture
 
 SHARDS_THEN = 2
@@ -130,14 +130,14 @@ def test_a_checkpoint_of_an_earlier_release_is_resumed(
     if is_repeated:
         Path(settings.checkpoint, "commits", str(last)).unlink()
     with start(settings) as job:
-        job.query.processAllAvailable()
+        process_all(job.query)
         repeated = SentBatch(batch=last, count=markers[-1].count, repeated=True)
         assert job.sink.last == (repeated if is_repeated else None)
         assert job.shards == SHARDS_THEN
         total = streams.applied_count() + len(more())
         streams.send(more())
         until_applied(streams, total, job)
-        job.query.processAllAvailable()
+        process_all(job.query)
         found = inspect_checkpoint(settings.checkpoint, spark=job.spark).clusters
     expected: list[Any] = []
     kinds: dict[str, Any] = {"spu-events": "spu", "topic-events": "topic"}

@@ -200,7 +200,7 @@ def test_spark_s_plan_holds_the_place_of_a_secret_and_not_the_secret(
     options = settings.connection().spark()
     assert f"${{dir:{tmp_path}:password}}" in options["kafka.sasl.jaas.config"]
     assert "canary" not in str(options)
-    plan = read_events(spark, settings, shards=2)._jdf.queryExecution().toString()
+    plan = read_events(spark, settings, shards=2, group="g")._jdf.queryExecution().toString()
     assert "canary" not in plan
 
 
@@ -210,7 +210,7 @@ def test_a_secret_that_spark_s_jvm_does_not_have_is_reported(
     """It would pass for a wrong password: the reference itself would be sent."""
     environ = secured.environ("job", SPU_ASSIGNER_SASL_PASSWORD="came too late")
     with pytest.raises(SettingsError, match="not in the environment of Spark's JVM"):
-        read_events(spark, Settings.load(environ=environ), shards=2)
+        read_events(spark, Settings.load(environ=environ), shards=2, group="g")
 
 
 def refusal(environ: Mapping[str, str], begin: str = "Kafka at localhost:") -> str:

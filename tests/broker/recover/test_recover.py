@@ -31,7 +31,7 @@ from spu_assigner.stream.recover.rebuild import last_marker, recover, survey
 from support.events.builders import Events
 from support.job.small_job import SHARDS_LEFT, small_job
 from support.job.streams import Streams
-from support.kafka.traffic import PATIENCE_SECONDS
+from support.kafka.traffic import PATIENCE_SECONDS, process_all
 from support.model.pictures import picture
 
 CLUSTERS = 6
@@ -156,7 +156,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     spark = first.spark
     for part in range(3):
         sent(streams, [event for n in range(CLUSTERS) for event in beginning(n)[part]], first)
-    first.query.processAllAvailable()
+    process_all(first.query)
     before, old = states(first, settings.checkpoint), str(first.query.id)
     assert any(picture["waiting"][0] for picture in before.values())
     assert any(picture["leaving"] for picture in before.values())
@@ -201,7 +201,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     events = Events("c0", first=900)
     job = start_query(spark, replace(new, shards=None, profile=None))
     sent(streams, [beginning(0)[0][0]], job)  # known already: it changes nothing
-    job.query.processAllAvailable()
+    process_all(job.query)
     assert str(job.query.id) == report.checkpoint_id
     assert job.shards == 3
     assert states(job, new.checkpoint) == before
@@ -209,7 +209,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
 
     Path(new.checkpoint, "commits/0").unlink()  # as if it had died before Spark noted batch 0
     job = start_query(spark, new)
-    job.query.processAllAvailable()
+    process_all(job.query)
     assert states(job, new.checkpoint) == before
     sent(streams, [event for n in range(CLUSTERS) for event in going_on(n)], job)
     assert [m.batch for m in streams.markers() if m.checkpoint_id == report.checkpoint_id][:3] == [
@@ -231,7 +231,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
         start_query(spark, new)
     job = start_query(spark, again)
     sent(streams, [events.create("last", 3, 2, policy=Policy.KAFKA)], job)
-    job.query.processAllAvailable()
+    process_all(job.query)
     assigner = check_as_one_process(streams)
     assert states(job, again.checkpoint) == {
         name: picture(state) for name, state in assigner.clusters.items()

@@ -16,7 +16,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job
 from support.events.builders import Events
 from support.job.audits import audit
-from support.kafka.traffic import PATIENCE_SECONDS, Kafka
+from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all
 
 
 def audited(settings: Settings, *options: str) -> tuple[int, dict[str, Any]]:
@@ -80,7 +80,7 @@ def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(
     job = run()
     kafka.send([events.delete("a"), *events.joins(3, 4)])
     kafka.wait("topic-status", 5, job)  # the delete's, and of what has waited
-    job.query.processAllAvailable()  # The last join is answered by no status.
+    process_all(job.query)  # The last join is answered by no status.
     job.stop()
 
     markers = kafka.markers()

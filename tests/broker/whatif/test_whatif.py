@@ -13,7 +13,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import start
 from support.events.builders import Events
 from support.job.small_job import small_job
-from support.kafka.traffic import Kafka
+from support.kafka.traffic import Kafka, process_all
 
 
 def asked(*arguments: str) -> Result:
@@ -71,7 +71,7 @@ def test_a_running_job_s_topics_and_its_checkpoint_say_the_same(settings: Settin
     with start(settings) as job:
         kafka.send(given[6:])
         kafka.wait("topic-status", 2, job)
-        job.query.processAllAvailable()
+        process_all(job.query)
         for fail in ("rack=c", "any-1-rack", "any-2-spus"):
             kept = asked("--checkpoint", settings.checkpoint, "--fail", fail)
             published = from_kafka(settings, "--fail", fail)

@@ -37,7 +37,7 @@ def compiled(source: Path, java: Java) -> tuple[Path, list[Path]]:
         AssignerError: the jars cannot be had.
     """
     jars = ensure("kafka-streams")
-    javac = _compiler(java)
+    javac = compiler_of(java)
     content = [source.read_bytes(), *(str(jar).encode() for jar in jars)]
     with _made("streams", content) as folder:
         if folder is not None:
@@ -46,7 +46,7 @@ def compiled(source: Path, java: Java) -> tuple[Path, list[Path]]:
     return _folder("streams", content), jars
 
 
-def _compiler(java: Java) -> Path:
+def compiler_of(java: Java) -> Path:
     """The compiler of the Java that runs it, else any; a packaged Java has none."""
     own = java.home / "bin" / "javac"
     found = own if own.exists() else shutil.which("javac")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from pyspark.sql.streaming.query import StreamingQuery
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.core.base.records import ReplicaMap
@@ -106,3 +107,12 @@ def expected_maps(events: Iterable[Event]) -> dict[bytes, list[list[int]]]:
                 if record.replicas is not None:
                     found[key] = record.replicas.tolist()
     return found
+
+
+def process_all(query: StreamingQuery) -> None:
+    """Wait until a query has processed all that was sent, and written its checkpoint.
+
+    The first call may return when the source was woken by what was sent, before it is processed.
+    """
+    query.processAllAvailable()
+    query.processAllAvailable()

@@ -1,0 +1,326 @@
+package io.spuassigner.spark;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.InterruptException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.kafka010.KafkaSourceProvider;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Spark's Kafka source that waits at the broker until there is something to read.
+ *
+ * <p>Spark asks the sources of a query for their latest offsets again and again, and Kafka's own
+ * source asks the broker each time. Here the first source of a query waits before it asks: in a
+ * fetch that the broker holds back (a long poll), from where the query has read to, in the topics
+ * of all its sources. An idle query costs next to nothing, and an event wakes it at once.
+ * Everything else is the Kafka source's own: offsets, their form in the checkpoint, partitions,
+ * readers. Only public interfaces of Spark are used.
+ *
+ * <p>A trigger that has waited finds nothing, and the next one asks: so the time of a batch, as
+ * Spark reports it, contains no waiting. `processAllAvailable` may therefore return when the news
+ * have come but before they are processed; a second call does not.
+ *
+ * <p>Options beside those of the Kafka source: {@code longPollGroup}, equal for all sources of a
+ * query and for them alone; {@code longPollSources}, how many they are; {@code longPollFirst}, true
+ * for the one that Spark asks first.
+ */
+public final class LongPollKafkaProvider implements TableProvider {
+  private final TableProvider kafka = new KafkaSourceProvider();
+
+  @Override
+  public StructType inferSchema(CaseInsensitiveStringMap options) {
+    return kafka.inferSchema(options);
+  }
+
+  @Override
+  public Table getTable(
+      StructType schema, Transform[] partitioning, Map<String, String> properties) {
+    return new LongPollTable((SupportsRead) kafka.getTable(schema, partitioning, properties));
+  }
+
+  private record LongPollTable(SupportsRead kafka) implements SupportsRead {
+    @Override
+    public String name() {
+      return kafka.name();
+    }
+
+    @Override
+    public Column[] columns() {
+      return kafka.columns();
+    }
+
+    @Override
+    public Set<TableCapability> capabilities() {
+      return Set.of(TableCapability.MICRO_BATCH_READ);
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+      ScanBuilder builder = kafka.newScanBuilder(options);
+      return () -> new LongPollScan(builder.build(), options);
+    }
+  }
+
+  private record LongPollScan(Scan kafka, CaseInsensitiveStringMap options) implements Scan {
+    @Override
+    public StructType readSchema() {
+      return kafka.readSchema();
+    }
+
+    @Override
+    public String description() {
+      return kafka.description();
+    }
+
+    @Override
+    public MicroBatchStream toMicroBatchStream(String checkpoint) {
+      return new LongPollStream(kafka.toMicroBatchStream(checkpoint), options);
+    }
+
+    @Override
+    public CustomMetric[] supportedCustomMetrics() {
+      return kafka.supportedCustomMetrics();
+    }
+  }
+
+  private static final class LongPollStream
+      implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+    private final MicroBatchStream kafka;
+    private final SupportsTriggerAvailableNow admission;
+    private final LongPoll poll;
+    private final boolean isFirst;
+    private boolean isBounded; // reads to where the topics ended at its start, and waits for nothing
+    private Offset latest;
+
+    LongPollStream(MicroBatchStream kafka, CaseInsensitiveStringMap options) {
+      this.kafka = kafka;
+      admission = (SupportsTriggerAvailableNow) kafka;
+      isFirst = options.getBoolean("longPollFirst", false);
+      poll = LongPoll.of(options);
+    }
+
+    @Override
+    public Offset latestOffset(Offset start, ReadLimit limit) {
+      if (!isBounded && (isFirst ? poll.await() : poll.hasWaited())) {
+        return latest;
+      }
+      Offset found = admission.latestOffset(start, limit);
+      if (found != null && !found.equals(latest)) {
+        latest = found;
+        poll.moved(this, found);
+      }
+      return found;
+    }
+
+    @Override
+    public void prepareForTriggerAvailableNow() {
+      isBounded = true;
+      admission.prepareForTriggerAvailableNow();
+    }
+
+    @Override
+    public void stop() {
+      poll.close();
+      kafka.stop();
+    }
+
+    @Override
+    public Offset latestOffset() {
+      return kafka.latestOffset();
+    }
+
+    @Override
+    public Offset initialOffset() {
+      return kafka.initialOffset();
+    }
+
+    @Override
+    public ReadLimit getDefaultReadLimit() {
+      return admission.getDefaultReadLimit();
+    }
+
+    @Override
+    public Offset reportLatestOffset() {
+      return admission.reportLatestOffset();
+    }
+
+    @Override
+    public InputPartition[] planInputPartitions(Offset start, Offset end) {
+      return kafka.planInputPartitions(start, end);
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+      return kafka.createReaderFactory();
+    }
+
+    @Override
+    public Offset deserializeOffset(String json) {
+      return kafka.deserializeOffset(json);
+    }
+
+    @Override
+    public void commit(Offset end) {
+      kafka.commit(end);
+    }
+
+    @Override
+    public Map<String, String> metrics(Optional<Offset> latestConsumed) {
+      return ((ReportsSourceMetrics) kafka).metrics(latestConsumed);
+    }
+
+    @Override
+    public String toString() {
+      return kafka.toString();
+    }
+  }
+
+  /** How many triggers the query of this group has begun: one a second at least while it lives. */
+  public static long triggersBegun(String group) {
+    LongPoll poll = LongPoll.ALL.get(group);
+    return poll == null ? 0 : poll.triggers;
+  }
+
+  /** The wait of one query: a consumer that stands where its sources have read to. */
+  private static final class LongPoll {
+    /** How long one wait lasts at most. After it Spark asks, so it sees new partitions. */
+    private static final Duration WAIT = Duration.ofSeconds(1);
+
+    private static final Map<String, LongPoll> ALL = new ConcurrentHashMap<>();
+    private static final Pattern TOPIC = Pattern.compile("\"([^\"]+)\":\\{([^}]*)}");
+    private static final Pattern PARTITION = Pattern.compile("\"([0-9]+)\":([0-9]+)");
+
+    private final String group;
+    private final int sources;
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    private final Map<Object, Map<TopicPartition, Long>> ends = new HashMap<>(); // by source
+    private final Map<TopicPartition, Long> positions = new HashMap<>(); // of the consumer
+    private boolean hasWaited; // in this trigger
+    private boolean hasMoved; // a source, since the trigger began
+    private volatile long triggers;
+
+    private LongPoll(String group, CaseInsensitiveStringMap options) {
+      this.group = group;
+      sources = options.getInt("longPollSources", 1);
+      Map<String, Object> settings = new HashMap<>();
+      options
+          .asCaseSensitiveMap()
+          .forEach(
+              (name, value) -> {
+                if (name.startsWith("kafka.")) {
+                  settings.put(name.substring("kafka.".length()), value);
+                }
+              });
+      settings.put("enable.auto.commit", false);
+      settings.put("auto.offset.reset", "latest");
+      settings.put("fetch.min.bytes", 1);
+      settings.put("fetch.max.wait.ms", (int) WAIT.toMillis());
+      // The broker sends one batch all the same; that there is one is enough.
+      settings.put("fetch.max.bytes", 1);
+      settings.put("max.partition.fetch.bytes", 1);
+      // All that came is taken: a partition with records left would be in no fetch under way.
+      settings.put("max.poll.records", Integer.MAX_VALUE);
+      settings.put("reconnect.backoff.max.ms", WAIT.toMillis());
+      consumer =
+          new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    static LongPoll of(CaseInsensitiveStringMap options) {
+      return ALL.computeIfAbsent(
+          options.get("longPollGroup"), group -> new LongPoll(group, options));
+    }
+
+    void close() {
+      if (ALL.remove(group, this)) {
+        consumer.close(Duration.ZERO);
+      }
+    }
+
+    /** A source will have read to here after this trigger. */
+    void moved(Object source, Offset end) {
+      Map<TopicPartition, Long> own = new HashMap<>();
+      for (Matcher topic = TOPIC.matcher(end.json()); topic.find(); ) {
+        for (Matcher each = PARTITION.matcher(topic.group(2)); each.find(); ) {
+          own.put(
+              new TopicPartition(topic.group(1), Integer.parseInt(each.group(1))),
+              Long.parseLong(each.group(2)));
+        }
+      }
+      ends.put(source, own);
+      hasMoved = true;
+    }
+
+    boolean hasWaited() {
+      return hasWaited;
+    }
+
+    /** Begin a trigger. One that follows another that asked and found nothing waits for news. */
+    boolean await() {
+      triggers++;
+      hasWaited = !hasWaited && !hasMoved && ends.size() == sources;
+      hasMoved = false;
+      if (hasWaited) {
+        poll();
+      }
+      return hasWaited;
+    }
+
+    private void poll() {
+      Map<TopicPartition, Long> all = new HashMap<>();
+      ends.values().forEach(all::putAll);
+      try {
+        if (!consumer.assignment().equals(all.keySet())) {
+          consumer.assign(all.keySet());
+          positions.keySet().retainAll(all.keySet());
+        }
+        all.forEach(
+            (partition, end) -> {
+              if (positions.getOrDefault(partition, -1L) < end) {
+                consumer.seek(partition, end);
+                positions.put(partition, end);
+              }
+            });
+        for (TopicPartition partition : consumer.poll(WAIT).partitions()) {
+          positions.put(partition, consumer.position(partition));
+        }
+      } catch (InterruptException reason) {
+        LongPoll.<RuntimeException>raise(new InterruptedException("the query is stopped"));
+      } catch (KafkaException ignored) {
+        // The Kafka source, which asks in the next trigger, meets the same fault and reports it.
+      }
+    }
+
+    /** Spark takes an InterruptedException for the end of the query, and no other for it. */
+    @SuppressWarnings("unchecked")
+    private static <E extends Throwable> void raise(Throwable reason) throws E {
+      throw (E) reason;
+    }
+  }
+}
