@@ -173,11 +173,16 @@ def refuse_need(
     known = {name for spu in state.spus.values() for name, _ in spu.resources}
     for name in names:
         if name not in known:
-            has = ", ".join(sorted(known)) or "none"
+            field = "demand" if name in (demand or {}) else "leader_demand"
+            has = (
+                f"they have {', '.join(sorted(known))}: name one of these"
+                if known
+                else "none has any: leave it out"
+            )
             return Refusal(
                 Code.UNKNOWN_RESOURCE,
-                f"no SPU of cluster {state.cluster_id!r} has the resource {name!r}; it has {has}: "
-                "name one of these, or send the joins of its SPUs again with this one",
+                f"{field} names {name!r}, which no SPU of cluster {state.cluster_id!r} has; "
+                f"{has}, or send the joins of its SPUs again with this one",
             )
     return None
 
@@ -227,17 +232,22 @@ def by_constraints(
     names = " and ".join(_named(rule, table) for rule in smallest_conflict(request, rules))
     return Refusal(
         Code.UNSATISFIABLE,
-        f"{event.partitions} lists of {event.replication_factor} replicas cannot hold {names}, "
-        f"with {len(rooms)} SPUs online; relax one of these, or add SPUs that hold them",
+        f"{_counted(event.partitions, 'list')} of {_counted(event.replication_factor, 'replica')} "
+        f"cannot hold {names}, with {_counted(len(rooms), 'SPU')} online; "
+        "relax one of these, or add SPUs that hold them",
     )
 
 
 def _named(rule: HardRule, table: RuleTable) -> str:
     if rule.barred:
-        return f"{rule.name} ({rule.barred.bit_count()} SPUs may not lead)"
+        return f"{rule.name} ({_counted(rule.barred.bit_count(), 'SPU')} may not lead)"
     if rule.level is not None:
-        return f"{rule.name} ({len(set(rule.level.groups))} values)"
-    return f"{rule.name} (excludes {(rule.excluded & table.open).bit_count()} SPUs)"
+        return f"{rule.name} ({_counted(len(set(rule.level.groups)), 'value')})"
+    return f"{rule.name} (excludes {_counted((rule.excluded & table.open).bit_count(), 'SPU')})"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _short_under_rules(
@@ -256,9 +266,10 @@ def _short_under_rules(
         lacks = _short_of(resource_loads(state, Ring(allowed, state.spus), loads, need))
     return Refusal(
         code,
-        f"of {online} SPUs online the rules allow {len(allowed)}, of which {able} have room for a "
-        f"replica{lacks and f' ({lacks})'}: too little for {event.partitions} lists of "
-        f"{event.replication_factor}; add SPUs or capacity, delete topics, or ask for less",
+        f"of {_counted(online, 'SPU')} online the rules allow {len(allowed)}, of which {able} have "
+        f"room for a replica{lacks and f' ({lacks})'}: too little for "
+        f"{_counted(event.partitions, 'list')} of {event.replication_factor}; "
+        "add SPUs or capacity, delete topics, or ask for less",
     )
 
 

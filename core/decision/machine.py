@@ -274,7 +274,9 @@ def _violated(state: ClusterState, event: Event, before: Mapping[str, Broken]) -
     """What is said of topics of which an event made lists break rules that they kept."""
     found: list[Record] = []
     for name, broken in broken_rules(state, before).items():
-        new = [f"{rule} ({count} lists)" for rule, count in broken.items()]
+        new = [
+            f"{rule} ({count} list{'' if count == 1 else 's'})" for rule, count in broken.items()
+        ]
         if any(count > before[name].get(rule, 0) for rule, count in broken.items()):
             message = f"lists break {', '.join(new)}; they stay as they are"
             answer = status(state, name, Status.VIOLATED, event.event_id)

@@ -392,10 +392,11 @@ def outcome(
     online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
     is_full = any(spu_id not in row for row in open_rows for spu_id in online)
     code = Code.INSUFFICIENT_CAPACITY if is_full else Code.INSUFFICIENT_SPUS
+    are = "1 list is" if len(open_rows) == 1 else f"{len(open_rows)} lists are"
     refusal = why or Refusal(
         code,
-        f"{len(open_rows)} lists are short, or on SPUs that they are to leave: no other can take "
-        "them; they are tried again when the ring grows or slots free",
+        f"{are} short, or on SPUs to be left: no other SPU can take the replicas; tried again when "
+        "the ring grows or slots free",
     )
     waiting = Waiting(
         cluster_id=state.cluster_id,

@@ -140,8 +140,13 @@ class FindingCollector:
 
 def _beside(field: str, message: str) -> str:
     """A message as it reads beside the name of its field."""
+    if not field:
+        return message
+    for said in (f"{field}: ", f"{field} names "):
+        if message.startswith(said):
+            return message.removeprefix(f"{field}:").removeprefix(field).lstrip()
     rest = message.removeprefix(f"{field} is ")
-    if not field or rest == message or "; " not in rest:
+    if rest == message or "; " not in rest:
         return message
     if rest.startswith("absent;"):
         return rest

@@ -97,8 +97,12 @@ def refusal_of(event: Event, records: Sequence[Record]) -> Refusal | None:
 def place_of(code: Code, message: str) -> tuple[str, Path]:
     """The field that a refusal is about, and the way there: inside it, if the message says so."""
     field = _FIELDS.get(code, "")
-    found = re.match(rf"{field}[][.\w]+", message) if field in ("taints", "constraints") else None
-    return (field, (field,)) if found is None else (found[0], path_of(found[0]))
+    if field in ("taints", "constraints") and (found := re.match(rf"{field}[][.\w]+", message)):
+        return found[0], path_of(found[0])
+    # The name of a resource may hold anything that the path to a field is made of.
+    if found := re.match(r"(demand|leader_demand|resources)(?:\.(\S+))? ", message):
+        return found[0].strip(), tuple(part for part in found.groups() if part)
+    return field, (field,)
 
 
 @cache

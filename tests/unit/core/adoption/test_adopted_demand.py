@@ -141,7 +141,7 @@ BAD: list[tuple[Any, Code, str]] = [
     ({DISK: 2**53}, Code.INVALID_DEMAND, "demand.disk_bytes is 9007199254740992; expected 0 to"),
     ({f"r{n}": 1 for n in range(9)}, Code.INVALID_DEMAND, "names 9 resources; expected at most 8"),
     ({"a b": 1}, Code.INVALID_DEMAND, "demand names 'a b'; expected 1 to 64"),
-    ({"tape": 1}, Code.UNKNOWN_RESOURCE, "has the resource 'tape'; it has disk_bytes"),
+    ({"tape": 1}, Code.UNKNOWN_RESOURCE, "which no SPU of cluster 'c1' has; they have disk_bytes"),
 ]
 
 

@@ -242,7 +242,7 @@ def test_where_nobody_may_lead_nothing_is_given() -> None:
     answer = cluster.create("t", 1, 2)
     assert (answer.code, answer.message) == (
         Code.UNSATISFIABLE,
-        "1 lists of 2 replicas cannot hold taints against leading (2 SPUs may not lead), with 2 "
+        "1 list of 2 replicas cannot hold taints against leading (2 SPUs may not lead), with 2 "
         "SPUs online; relax one of these, or add SPUs that hold them",
     )
 
@@ -254,7 +254,7 @@ def test_a_changed_label_that_breaks_a_rule_is_reported_once(cluster: Cluster) -
         (
             Status.VIOLATED,
             "t",
-            "lists break require[0] 'tier=ssd' (1 lists); they stay as they are",
+            "lists break require[0] 'tier=ssd' (1 list); they stay as they are",
         )
     ]
     assert 0 in cluster.spus("t")

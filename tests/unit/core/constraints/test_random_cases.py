@@ -96,7 +96,7 @@ def emptied(case: ConstrainedCase) -> ConstrainedCase:
 
 
 def named_rules(message: str) -> list[str]:
-    return re.findall(r"\((?:excludes \d+ SPUs|\d+ values|\d+ SPUs may not lead)\)", message)
+    return re.findall(r"\((?:excludes \d+ SPUs?|\d+ values?|\d+ SPUs? may not lead)\)", message)
 
 
 def fewest_rules(case: ConstrainedCase) -> int | None:

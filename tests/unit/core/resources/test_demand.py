@@ -354,7 +354,9 @@ def test_a_resource_that_no_spu_has_is_named_with_those_that_there_are() -> None
     small.join(1, {"net": 10})
     _, status = small.create("t", 1, 1, demand={"tape": 1})
     assert status.code is Code.UNKNOWN_RESOURCE
-    assert "has the resource 'tape'; it has disk, net" in str(status.message)
+    assert "demand names 'tape', which no SPU of cluster 'c1' has; they have disk, net" in str(
+        status.message
+    )
     [_, granted] = small.assigner.apply(small.events.create("t", 1, 1, demand={"tape": 0}))
     assert granted.status is Status.ASSIGNED  # 0 of it is no need
     [refused] = small.assigner.apply(small.events.demand("t", demand={"tape": 1}))

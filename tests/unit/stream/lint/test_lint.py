@@ -489,9 +489,17 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
         [
             (2, "E305", "replicas[0][1]"),
             (2, "E307", "replicas[1][0]"),
-            (2, "E215", "demand"),
+            (2, "E215", "demand.disk"),
             (3, "E413", "demand"),
         ],
+    ),
+    "what leaders need, by the name of its field": (
+        [
+            E.join(0, resources={"disk": 5}),
+            E.create("t", leader_demand={"disk": -1}),
+            E.create("u", demand={"disk": 1}, leader_demand={"tape": 1}),
+        ],
+        [(2, "E215", "leader_demand.disk"), (3, "E413", "leader_demand")],
     ),
     "a file without events": (["", "  "], [(1, "W512", "")]),
     "a file without events, but with a fault": (["nothing"], [(1, "E101", "")]),
