@@ -51,7 +51,7 @@ from spu_assigner.stream.kafka.topics import (
 )
 from spu_assigner.stream.shard.batch import KINDS_GONE, SOURCE_KINDS
 from spu_assigner.stream.shard.bundle import KINDS, SOURCE_TOPICS, MessageKind
-from spu_assigner.stream.shard.clusters import entry_key
+from spu_assigner.stream.shard.clusters import output_key
 from spu_assigner.stream.verify.digest_order import expected_headers
 from spu_assigner.stream.verify.model import Headers
 
@@ -290,7 +290,7 @@ def _record_key(record: Message) -> str:
         case MovesRun():
             return MOVES_KEY
         case _:
-            return entry_key(record).decode()[1:]  # The state keeps it after a letter.
+            return output_key(record).decode()
 
 
 def _reference(kind: str, name: str) -> dict[str, str]:

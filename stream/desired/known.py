@@ -9,7 +9,6 @@ from typing import Final
 from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import ConfigResource
 from spu_assigner.core.base.records import (
-    EntryKind,
     ReplicaMap,
     TopicStatus,
     Wait,
@@ -23,15 +22,14 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.desired.model import KnownTopic, KnownTopics, SeenTopics
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClusterUnknownError
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
 from spu_assigner.stream.kafka.topics import (
     ASSIGNER_STATE,
     REPLICA_MAP,
     TOPIC_STATUS,
-    topic_name,
 )
-from spu_assigner.stream.recover.published import checked_record
-from spu_assigner.stream.shard.clusters import entry_key
+from spu_assigner.stream.recover.published import checked_record, cluster_messages
+from spu_assigner.stream.shard.clusters import output_key
 
 TOPICS_OF_A_REQUEST: Final = 200  # whose settings are asked for
 
@@ -44,23 +42,12 @@ def read_known(connection: Connection, cluster_id: str) -> KnownTopics:
         DamagedOutputError: a value is none that the job has written.
         ClusterUnknownError: there is nothing of this cluster.
     """
-    own = f"{cluster_id}/".encode()
-    waits = own + f"{EntryKind.WAITING}/".encode()
-    latest: dict[str, dict[bytes, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
-    is_known, others = False, set[bytes]()
-    with Reader(connection, list(latest), from_beginning=True) as reader:
-        for name, message in reader.drain_messages():
-            key = message.key() or b""
-            is_known = is_known or key.startswith(own)
-            if not is_known:
-                others.add(key.partition(b"/")[0])
-            if key.startswith(own if name == REPLICA_MAP else waits):
-                latest[name][key] = message
-    if not is_known:
-        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
-        raise ClusterUnknownError(cluster_id, where, others)
-    maps = (checked_record(each, ReplicaMap, _key) for each in latest[REPLICA_MAP].values())
-    entries = (checked_record(each, Waiting, _key) for each in latest[ASSIGNER_STATE].values())
+    latest: dict[str, dict[str, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
+    for name, topic, message in cluster_messages(connection, cluster_id):
+        latest[name][topic] = message
+    maps = (checked_record(each, ReplicaMap, output_key) for each in latest[REPLICA_MAP].values())
+    waiting = latest[ASSIGNER_STATE].values()
+    entries = (checked_record(each, Waiting, output_key) for each in waiting)
     return KnownTopics(
         mapped={
             each.topic: _mapped(each, each.replicas)
@@ -91,10 +78,6 @@ def _mapped(found: ReplicaMap, replicas: ReplicaLists) -> KnownTopic:
         constraints=found.constraints,
         short={number: len(row) for number, (row, length) in pairs if len(row) < length},
     )
-
-
-def _key(record: ReplicaMap | Waiting) -> bytes:
-    return entry_key(record)[1:]
 
 
 def read_answered(connection: Connection, cluster_id: str, topics: Collection[str]) -> set[str]:

@@ -21,7 +21,7 @@ from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
 from spu_assigner.stream.plan.model import KafkaCluster
 from spu_assigner.stream.plan.target_cluster import Target
 from spu_assigner.stream.recover.published import checked_record
-from spu_assigner.stream.shard.clusters import entry_key
+from spu_assigner.stream.shard.clusters import output_key
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -156,7 +156,7 @@ class PublishedReader:
             if key.startswith(self._begins[name]):
                 latest[name, key] = message
         for (name, key), message in latest.items():
-            record: Any = checked_record(message, _KINDS[name], _key)
+            record: Any = checked_record(message, _KINDS[name], output_key)
             if isinstance(record, SeenEntry):
                 self._seen[record.block] = record.hashes
             elif isinstance(record, ReplicaMap) and record.replicas is not None:
@@ -178,7 +178,3 @@ _KINDS: Final[dict[str, type[ReplicaMap] | type[SeenEntry]]] = {
     REPLICA_MAP: ReplicaMap,
     ASSIGNER_STATE: SeenEntry,
 }
-
-
-def _key(record: ReplicaMap | SeenEntry) -> bytes:
-    return entry_key(record)[1:]

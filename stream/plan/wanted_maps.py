@@ -15,17 +15,15 @@ from typing import Any, BinaryIO, Final
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MAP_SIZE_MAX, SPU_ID_MAX, is_legal_name
-from spu_assigner.core.base.records import EntryKind, Mode, ReplicaMap, Status, Wait, Waiting
+from spu_assigner.core.base.records import Mode, ReplicaMap, Status, Wait, Waiting
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
-from spu_assigner.stream.kafka.errors import ClusterUnknownError
-from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
 from spu_assigner.stream.plan.model import Maps, Rows, Wanted
-from spu_assigner.stream.recover.published import checked_record
-from spu_assigner.stream.shard.clusters import entry_key
+from spu_assigner.stream.recover.published import checked_record, cluster_messages
+from spu_assigner.stream.shard.clusters import output_key
 
 LINE_SIZE_MAX: Final = 4 * MAP_SIZE_MAX  # an id takes more room as text than in Avro
 TYPES: Final = ("replica_map", "topic_status", "ring_event", "explanation")
@@ -50,28 +48,16 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
         DamagedOutputError: a value is none that the job has written.
         ClusterUnknownError: there is nothing of this cluster.
     """
-    own = f"{cluster_id}/".encode()
-    begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
-    latest: dict[str, dict[str, Message]] = {name: {} for name in begins}
+    latest: dict[str, dict[str, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
     released: dict[str, int] = {}  # when a topic was released last
-    is_known, others = False, set[bytes]()
-    with Reader(connection, list(begins), from_beginning=True) as reader:
-        for name, message in reader.drain_messages():
-            key = message.key() or b""
-            is_known = is_known or key.startswith(own)
-            if not is_known:
-                others.add(key.partition(b"/")[0])
-            topic = key.removeprefix(begins[name]).decode("utf-8", "replace")
-            if key.startswith(begins[name]) and is_meant(topic):
-                latest[name][topic] = message
-                if name == REPLICA_MAP and _is_release(message):
-                    released[topic] = max(1, message.timestamp()[1])
-    if not is_known:
-        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
-        raise ClusterUnknownError(cluster_id, where, others)
+    for name, topic, message in cluster_messages(connection, cluster_id):
+        if is_meant(topic):
+            latest[name][topic] = message
+            if name == REPLICA_MAP and _is_release(message):
+                released[topic] = max(1, message.timestamp()[1])
     topics: dict[str, Wanted] = {}
     for topic, message in latest[REPLICA_MAP].items():
-        found = checked_record(message, ReplicaMap, _key)
+        found = checked_record(message, ReplicaMap, output_key)
         lists = None if found is None else found.replicas
         topics[topic] = Wanted(
             replicas=None if lists is None else tuple(map(tuple, lists.tolist())),
@@ -87,7 +73,7 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
         topic: f"its create of {entry.partitions} partitions waits for room for "
         f"{entry.replication_factor} replicas of each"
         for topic, message in latest[ASSIGNER_STATE].items()
-        if (entry := checked_record(message, Waiting, _key)) is not None
+        if (entry := checked_record(message, Waiting, output_key)) is not None
         and entry.kind is Wait.CREATE
     }
     return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting)
@@ -95,10 +81,6 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
 
 def _is_release(message: Message) -> bool:
     return message.value() is None and tombstone_is_release(message.headers())
-
-
-def _key(record: ReplicaMap | Waiting) -> bytes:
-    return entry_key(record)[1:]
 
 
 def maps_of_file(
@@ -132,6 +114,28 @@ def maps_of_file(
     return reading.maps(is_meant)
 
 
+def answer_of_line(line: bytes) -> dict[str, Any]:
+    """A line of `simulate`'s as JSON.
+
+    Raises:
+        ValueError: it is none; the text says what it is.
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as reason:
+        raise ValueError("is no JSON") from reason
+    kind = found.get("type") if isinstance(found, dict) else None
+    if kind == "dead_letter":
+        raise ValueError(
+            f"is a dead letter: line {found.get('line')} of the events was not understood; "
+            "fix that and simulate again"
+        )
+    if kind not in TYPES:
+        raise ValueError(f"has type {kind!r:.80}")
+    members: dict[str, Any] = found
+    return members
+
+
 class _SimulatedLines:
     """Lines of `simulate` become maps."""
 
@@ -152,18 +156,8 @@ class _SimulatedLines:
         """
         if len(line) > LINE_SIZE_MAX:
             raise ValueError(f"is longer than {LINE_SIZE_MAX} bytes")
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as reason:
-            raise ValueError("is no JSON") from reason
-        kind = found.get("type") if isinstance(found, dict) else None
-        if kind == "dead_letter":
-            raise ValueError(
-                f"is a dead letter: line {found.get('line')} of the events was not understood; "
-                "fix that and simulate again"
-            )
-        if kind not in TYPES:
-            raise ValueError(f"has type {kind!r:.80}")
+        found = answer_of_line(line)
+        kind = found["type"]
         if found.get("cluster_id") != self._cluster_id:
             self.others.add(str(found.get("cluster_id")))
             return

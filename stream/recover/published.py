@@ -14,15 +14,16 @@ from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import Entry, ReplicaMap
+from spu_assigner.core.base.records import Entry, EntryKind, ReplicaMap
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.consistency_check import faults
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.errors import ClusterUnknownError
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
-from spu_assigner.stream.shard.clusters import entry_key, map_key, state_key
+from spu_assigner.stream.shard.clusters import entry_key, map_key, output_key, state_key
 
 _Record = TypeVar("_Record")
 
@@ -140,7 +141,7 @@ class PublishedState:
             found = f"a {type(record).__name__}; expected a map or an entry of the state"
             raise self._damaged(topic, stored[1:], place, found)
         if entry_key(record) != stored:
-            found = f"what belongs under {entry_key(record)[1:]!r}"
+            found = f"what belongs under {output_key(record)!r}"
             raise self._damaged(topic, stored[1:], place, found)
         return record
 
@@ -166,6 +167,29 @@ def read_published(connection: Connection) -> PublishedState:
             place = int(message.partition() or 0), int(message.offset() or 0)
             published.take(topic, message.key() or b"", message.value(), place=place)
     return published
+
+
+def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, str, Message]]:
+    """What is committed now of a cluster's maps and of what waits: where, the topic, the message.
+
+    Raises:
+        ClientError: Kafka cannot be reached, or topics are missing.
+        ClusterUnknownError: there is nothing of this cluster; raised at the end.
+    """
+    own = f"{cluster_id}/".encode()
+    begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
+    is_known, others = False, set[bytes]()
+    with Reader(connection, list(begins), from_beginning=True) as reader:
+        for name, message in reader.drain_messages():
+            key, begin = message.key() or b"", begins[name]
+            is_known = is_known or key.startswith(own)
+            if not is_known:
+                others.add(key.partition(b"/")[0])
+            if key.startswith(begin):
+                yield name, key.removeprefix(begin).decode("utf-8", "replace"), message
+    if not is_known:
+        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
+        raise ClusterUnknownError(cluster_id, where, others)
 
 
 def checked_record(

@@ -46,6 +46,11 @@ def entry_key(record: ReplicaMap | Entry) -> bytes:
     return state_key(f"{record.cluster_id}/{entry_name(record)}".encode())
 
 
+def output_key(record: ReplicaMap | Entry) -> bytes:
+    """The key of a record's message on its topic: the state keeps it after a letter."""
+    return entry_key(record)[1:]
+
+
 def entry_name(entry: Entry | EntryGone) -> str:
     """The key of an entry's message, without the cluster."""
     match entry:

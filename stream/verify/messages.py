@@ -13,7 +13,7 @@ from spu_assigner.core.base.records import Entry, ReplicaMap, RingEvent, TopicSt
 from spu_assigner.schemas.messages.codec import decode_record, type_name_of
 from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind
-from spu_assigner.stream.shard.clusters import entry_key
+from spu_assigner.stream.shard.clusters import output_key
 from spu_assigner.stream.verify.batch_walk import Placed
 from spu_assigner.stream.verify.model import (
     COMPACTED,
@@ -57,7 +57,7 @@ def fault(placed: Placed, value: bytes | None) -> tuple[str, str] | None:
     elif isinstance(record, RingEvent):
         expected = record.cluster_id.encode()
     elif isinstance(record, ReplicaMap | Entry):
-        expected = entry_key(record)[1:]
+        expected = output_key(record)
     if key != expected:
         return f"key {short(key)}", f"{expected!r}, which its value names"
     return None

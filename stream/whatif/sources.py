@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,21 +185,12 @@ def _answer(line: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is none.
     """
-    from spu_assigner.stream.plan.wanted_maps import TYPES
+    from spu_assigner.stream.plan.wanted_maps import answer_of_line
 
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as reason:
-        raise ValueError("it is no JSON") from reason
-    kind = found.get("type") if isinstance(found, dict) else None
-    if kind == "dead_letter":
-        raise ValueError(
-            f"it is a dead letter: line {found.get('line')} of the events was not understood"
-        )
-    if kind not in TYPES:
-        raise ValueError(f"it has type {kind!r:.80}")
-    members: dict[str, Any] = found
-    return members
+        return answer_of_line(line)
+    except ValueError as fault:
+        raise ValueError(f"it {fault}") from fault
 
 
 class _SimulatedCluster:

@@ -11,6 +11,7 @@ from spu_assigner.stream.desired import known
 from spu_assigner.stream.kafka import outputs
 from spu_assigner.stream.kafka.errors import ClusterUnknownError
 from spu_assigner.stream.plan import wanted_maps
+from spu_assigner.stream.recover import published
 
 CONNECTION = Connection(bootstrap_servers="127.0.0.1:9092", prefix="p-")
 
@@ -52,8 +53,8 @@ class KeysReader:
 @pytest.mark.parametrize(
     ("module", "read"),
     [
-        (wanted_maps, lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True)),
-        (known, lambda: known.read_known(CONNECTION, "prdo")),
+        (published, lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True)),
+        (published, lambda: known.read_known(CONNECTION, "prdo")),
         (outputs, lambda: outputs.read_cluster(CONNECTION, "prdo", "orders")),
     ],
 )
