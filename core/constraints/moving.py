@@ -3,7 +3,7 @@
 Rules:
 - Only to SPUs that no hard rule excludes, taints included, and only where no group of a hard level
   comes to have more replicas of the list than it takes. A list that breaks a rule now may change so
-  too: then it breaks none that it did not break.
+  too: it breaks no more by that.
 - No soft rule is kept worse than before: no level has more pairs of replicas in one group, the
   weight of what is preferred does not fall, nor does what `leaders` says of who leads.
 - Topics that are to be apart may both move. An SPU that neither holds may be taken by one of them:
