@@ -69,7 +69,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingGroup:
-    """The ring events of one event, in order."""
+    """The ring events of one event, in order; none of a resource, which change no ring."""
 
     key: str  # the same for all records of the event
     events: tuple[RingEvent, ...]

@@ -76,7 +76,10 @@ def outputs_of(
     maps: dict[str, list[RetainedMap]] = {}
     for number, event in enumerate(events):
         given = answers(assigner.records(event))
-        ring = tuple(answer for answer in given if isinstance(answer, RingEvent))
+        # As `stream.kafka.outputs` reads them: who has used up a resource stays in the ring.
+        ring = tuple(
+            answer for answer in given if isinstance(answer, RingEvent) and answer.resource is None
+        )
         if ring:
             groups.append(RingGroup(key=str(number), events=ring))
         for answer in given:
