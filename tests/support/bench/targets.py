@@ -368,6 +368,14 @@ def _whatif() -> list[Target]:
             reach=10.0,
         ),
         Target(
+            what="the same, where new leaders exceed four resources in nearly every pair",
+            policy="",
+            ours=("whatif", "with_four_resources_s", "median"),
+            unit="s",
+            at_most=True,
+            reach=10.0,
+        ),
+        Target(
             what="`spu-assigner whatif`, all pairs of these from maps, the whole process",
             policy="",
             ours=("whatif", "command_from_maps_s", "median"),
