@@ -75,8 +75,8 @@ PLAIN_CASES: Final = [
         for partitions in (1, 100, 1_000, 100_000)
         for racks in (1, 3)
     ],
-    Case(63, 1, 1, policy="fluvio"),
-    Case(63, 3, 1, policy="fluvio"),
+    Case(64, 1, 1, policy="fluvio"),
+    Case(64, 3, 1, policy="fluvio"),
 ]
 
 

@@ -101,6 +101,7 @@ def targets(results: Results) -> list[Target]:
         *_job_growth(),
         *_job_curves(results),
         *_core_growth(results),
+        *_core_creates(),
         *_simulate(),
         *_whatif(),
     ]
@@ -343,6 +344,39 @@ def _core_growth(results: Results) -> list[Target]:
                 )
             )
     return found
+
+
+def _core_creates() -> list[Target]:
+    """Creates of 16 × 3 in the core: what needs and rules cost those who name them, and others."""
+    return [
+        *(
+            Target(
+                what=f"core: 16 × 3 with 4 resources and 2 rules, {spus} SPUs",
+                policy="balanced",
+                ours=("constraints", f"us a create on {spus} SPUs, 4 resources and 2 rules"),
+                unit="µs",
+                at_most=True,
+                reach=reach,
+            )
+            for spus, reach in (("64", 150.0), ("1,000", 600.0))
+        ),
+        *(
+            Target(
+                what=f"core: 16 × 3 with neither, {ring}",
+                policy=policy,
+                ours=("no_need", f"{case}; none{suffix}", "us", "median"),
+                beside=[("no_need", f"{case}; none{suffix}", "us_beside", "median")],
+                whose="before there were any",
+                at_most=True,
+                reach=1.0,
+            )
+            for policy, suffix in (("balanced", ""), ("fluvio", "; fluvio"))
+            for ring, case in (
+                ("64 SPUs", "64 SPUs, 1 kind"),
+                ("64 SPUs on 3 racks", "64 SPUs, 3 racks, 1 kind"),
+            )
+        ),
+    ]
 
 
 def _simulate() -> list[Target]:
