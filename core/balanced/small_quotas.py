@@ -141,12 +141,19 @@ def _concerned(
     if not must_take:
         by_key = np.argsort(first[spus], kind="stable")
         spus = spus[by_key[: request.lists * request.replicas]]
-    return sorted(entries(first, layout.turned, spus))
+    return [*entries(layout, first, layout.turned, spus)]
 
 
-def entries(first: CountArray, ties: CountArray, spus: CountArray) -> Iterator[int]:
-    """Of each SPU its key and what decides between equal keys, in one integer."""
-    for key, tie in zip(first[spus].tolist(), ties[spus].tolist(), strict=True):
+def entries(layout: Layout, first: CountArray, ties: CountArray, spus: CountArray) -> Iterator[int]:
+    """Of each SPU its key and what decides between equal keys, in one integer; ascending."""
+    of_spus, ties = first[spus], ties[spus]
+    if layout.capacity is not None:  # Keys are counts: there is room for both in 64 bits.
+        packed = of_spus << NUMBER_BITS | ties
+        packed.sort()
+        yield from packed.tolist()
+        return
+    order = np.lexsort((ties, of_spus))
+    for key, tie in zip(of_spus[order].tolist(), ties[order].tolist(), strict=True):
         yield key << NUMBER_BITS | tie
 
 

@@ -90,8 +90,7 @@ def _choose_leaders(request: SmallRequest, choice: Choice) -> dict[int, int]:
     positions = request.layout.positions(start)
     able = tied.copy()
     able[list(sure)] = True
-    spus = np.flatnonzero(able)
-    ahead = entries(first, positions, spus[np.lexsort((positions[spus], first[spus]))])
+    ahead = entries(request.layout, first, positions, able.nonzero()[0])
     again: list[int] = []  # a heap of those that lead already
     fresh = next(ahead)
     leads: dict[int, int] = {}
