@@ -221,7 +221,7 @@ def candidates_for(
     """Who may get replicas of a living topic; of another ring, with counts that have changed."""
     topic = state.topics[name]
     constraints = None
-    if topic.policy is Policy.BALANCED:
+    if topic.policy is Policy.BALANCED or topic.constraints is not None:
         constraints = binding_constraints(state, name, topic.constraints)
     if constraints is None:
         return Candidates(state, ring, changes, topic.need)

@@ -91,6 +91,17 @@ def test_a_topic_grows_by_its_rules(cluster: Cluster) -> None:
     assert cluster.spus("t") == {0, 1, 2, 3}
 
 
+def test_rules_bind_repairs_of_a_topic_that_was_adopted_with_another_policy(
+    cluster: Cluster,
+) -> None:
+    """It keeps its constraints (`rebalanced_life(7665)`)."""
+    cluster.create("t", 1, 3, constraints=SSD)
+    cluster.apply(cluster.events.adopt("t", [0, 1], [1, 2], policy=Policy.REDPANDA))
+    for spu_id in (0, 1):
+        cluster.apply(cluster.events.leave(spu_id, mode=LeaveMode.DECOMMISSION))
+    assert cluster.spus("t") == {2, 3}
+
+
 def test_what_leaves_is_replaced_by_the_rules_alone(cluster: Cluster) -> None:
     cluster.create("t", 4, 3, constraints=SSD)
     cluster.apply(cluster.events.leave(0, mode=LeaveMode.DECOMMISSION))
