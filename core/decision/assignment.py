@@ -259,18 +259,26 @@ def _short_under_rules(
         code = Code.INSUFFICIENT_SPUS
     need = Need.of(event.demand, event.leader_demand)
     able = len(SpuRoom(state, table, mask, need).rooms())
-    allowed = np.array([table.ids[place] for place in bits(mask)], dtype=np.int32)
-    lacks = ""
-    if need is not None and len(allowed):
-        loads = state.loads(allowed)
-        lacks = _short_of(resource_loads(state, Ring(allowed, state.spus), loads, need))
+    allowed = [table.ids[place] for place in bits(mask)]
     return Refusal(
         code,
         f"of {_counted(online, 'SPU')} online the rules allow {len(allowed)}, of which {able} have "
-        f"room for a replica{lacks and f' ({lacks})'}: too little for "
+        f"room for a replica{what_lacks(state, allowed, need)}: too little for "
         f"{_counted(event.partitions, 'list')} of {event.replication_factor}; "
         "add SPUs or capacity, delete topics, or ask for less",
     )
+
+
+def what_lacks(state: ClusterState, spu_ids: Sequence[int], need: Need | None) -> str:
+    """Of which resources how many of these SPUs have too little left, in brackets; "" if of none.
+
+    `spu_ids` are ascending.
+    """
+    if need is None or not spu_ids:
+        return ""
+    ids = np.array(spu_ids, dtype=np.int32)
+    short = _short_of(resource_loads(state, Ring(ids, state.spus), state.loads(ids), need))
+    return short and f" ({short})"
 
 
 def ring_resources(state: ClusterState, ring: Ring, need: Need) -> list[ResourceLoad]:
@@ -350,8 +358,10 @@ def _short_of(resources: ResourceLoads) -> str:
     for name, left, follower, leader in zip(
         resources.names, free[1:], resources.follower[1:], resources.leader[1:], strict=True
     ):
-        if count := np.count_nonzero(left < follower):
-            found.append(f"{count} have less than {follower:.0f} of {name} free")
-        elif count := np.count_nonzero(left < leader):
-            found.append(f"{count} have less than {leader:.0f} of {name} free, for a leader")
+        amount, whom = follower, ""
+        if not np.any(left < follower):
+            amount, whom = leader, ", for a leader"
+        if count := np.count_nonzero(left < amount):
+            have = "has" if count == 1 else "have"
+            found.append(f"{count} {have} less than {amount:.0f} of {name} free{whom}")
     return ", ".join(found)

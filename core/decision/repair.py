@@ -44,7 +44,7 @@ from spu_assigner.core.decision.answers import (
     ring_without,
     status,
 )
-from spu_assigner.core.decision.assignment import refuse_size, ring_resources
+from spu_assigner.core.decision.assignment import refuse_size, ring_resources, what_lacks
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_core
@@ -392,11 +392,12 @@ def outcome(
     online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
     is_full = any(spu_id not in row for row in open_rows for spu_id in online)
     code = Code.INSUFFICIENT_CAPACITY if is_full else Code.INSUFFICIENT_SPUS
+    lacks = what_lacks(state, state.ring.ids.tolist(), state.topics[name].need)
     are = "1 list is" if len(open_rows) == 1 else f"{len(open_rows)} lists are"
     refusal = why or Refusal(
         code,
-        f"{are} short, or on SPUs to be left: no other SPU can take the replicas; tried again when "
-        "the ring grows or slots free",
+        f"{are} short, or on SPUs to be left: no other SPU can take the replicas{lacks}; tried "
+        "again when the ring grows or room is freed",
     )
     waiting = Waiting(
         cluster_id=state.cluster_id,

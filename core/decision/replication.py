@@ -23,8 +23,9 @@ from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
-from spu_assigner.core.decision.assignment import refuse_size
+from spu_assigner.core.decision.assignment import refuse_size, what_lacks
 from spu_assigner.core.decision.repair import (
     SHARE_BITS,
     Candidates,
@@ -209,7 +210,7 @@ def _lengthen(
             if taken is None and isinstance(candidates, Candidates):
                 taken = given.make_room(partition, candidates)
             if taken is None:
-                return _shortage(state, partition, row, factor)
+                return _shortage(state, state.topics[name].need, partition, row, factor)
             row.insert(len(row) if _online(state, row) else 0, taken)
             given.note(partition, taken)
     for spu_id, partitions in given.holders.items():
@@ -266,13 +267,17 @@ class Exchanges:
         return spu_id
 
 
-def _shortage(state: ClusterState, partition: int, row: list[int], factor: int) -> Refusal:
+def _shortage(
+    state: ClusterState, need: Need | None, partition: int, row: list[int], factor: int
+) -> Refusal:
     others = [spu for spu_id, spu in state.spus.items() if spu.online and spu_id not in row]
     if factor - len(row) > len(others):
         code, found = Code.INSUFFICIENT_SPUS, "is online; add SPUs"
     else:
         uncordon = ", uncordon SPUs" if any(spu.is_closed for spu in others) else ""
-        code, found = Code.INSUFFICIENT_CAPACITY, f"can take one; add SPUs or capacity{uncordon}"
+        lacks = what_lacks(state, sorted(spu.spu_id for spu in others), need)
+        code = Code.INSUFFICIENT_CAPACITY
+        found = f"can take one{lacks}; add SPUs or capacity{uncordon}"
     return Refusal(
         code,
         f"partition {partition} has {len(row)} of {factor} replicas, and no other SPU {found}, or "

@@ -74,7 +74,7 @@ def test_an_spu_that_uses_up_a_resource_is_saturated_of_it_and_stays_in_the_ring
         ),
         (
             {"demand": {"disk": 1}, "constraints": Constraints(require=("rack=a",))},
-            "of which 0 have room for a replica (1 have less than 1 of disk free)",
+            "of which 0 have room for a replica (1 has less than 1 of disk free)",
         ),
     ],
 )
@@ -88,6 +88,20 @@ def test_a_refusal_names_the_resource_that_is_short(given: dict[str, Any], lacks
     assert isinstance(status, TopicStatus)
     assert status.code is Code.INSUFFICIENT_CAPACITY
     assert lacks in (status.message or "")
+
+
+def test_what_a_longer_list_and_a_repair_lack_is_named(cluster: OneCluster) -> None:
+    """Slots there are; the third SPU has too little left."""
+    cluster.join(2, resources={"disk": 5})
+    cluster.create("t", 2, 2, policy=Policy.BALANCED, demand={"disk": 10})
+    lacks = "(1 has less than 10 of disk free)"
+    [refused] = cluster.apply(cluster.build.replication("t", 3))
+    assert isinstance(refused, TopicStatus)
+    assert f"no other SPU can take one {lacks}; add SPUs" in (refused.message or "")
+    found = cluster.leave(0, LeaveMode.DECOMMISSION)
+    [waiting] = [each for each in found if isinstance(each, TopicStatus)]
+    assert waiting.status is Status.WAITING
+    assert f"no other SPU can take the replicas {lacks}; tried again" in (waiting.message or "")
 
 
 def test_room_comes_back_with_a_delete_a_lower_demand_and_more_capacity(
