@@ -27,7 +27,7 @@ _LOGGER.propagate = False
 def topic_sizes(
     admin: AdminClient, connection: Connection, topics: Mapping[str, int]
 ) -> dict[str, TopicSize]:
-    """Records and, where the brokers report them, bytes.
+    """Records and, where the brokers report them, bytes; none of a topic that is deleted meanwhile.
 
     Args:
         topics: the number of partitions of each.
@@ -35,8 +35,16 @@ def topic_sizes(
     Raises:
         TargetError: the partitions' leaders do not answer.
     """
-    ends = _offsets(admin, topics, OffsetSpec.latest())
-    begins = _offsets(admin, topics, OffsetSpec.earliest())
+    try:
+        ends = _offsets(admin, topics, OffsetSpec.latest())
+        begins = _offsets(admin, topics, OffsetSpec.earliest())
+    except TargetError:
+        there = admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+        left = {name: count for name, count in topics.items() if name in there}
+        if len(left) == len(topics):
+            raise
+        gone = dict.fromkeys(topics.keys() - left, TopicSize(records=0, size_bytes=0))
+        return gone | topic_sizes(admin, connection, left)
     sizes = topic_bytes(connection, topics) if topics else {}
     return {
         topic: TopicSize(

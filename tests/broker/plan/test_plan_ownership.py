@@ -21,6 +21,7 @@ from spu_assigner.stream.kafka.cloud_events import RELEASED_TYPE
 from spu_assigner.stream.kafka.topic_admin import check_topics
 from spu_assigner.stream.kafka.topics import REPLICA_MAP
 from spu_assigner.stream.plan.apply import CHANGES_MAX
+from spu_assigner.stream.plan.topic_sizes import topic_sizes
 from support.job.operator import Lists, Operator, simulated
 from support.job.small_job import SmallJob
 
@@ -417,6 +418,18 @@ def test_several_may_apply_at_once_and_all_know_whose_the_topics_are(
     assert at_once(operator, "--maps", file, "--delete", "--yes") == [0, 0, 0]
     assert operator.lists(*names) == {}
     assert origins(operator) == {}
+
+
+def test_a_topic_that_another_process_has_deleted_holds_nothing(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that delete the same topics: one asks how much they hold when some are gone."""
+    monkeypatch.setattr("spu_assigner.stream.plan.topic_sizes.REQUEST_SECONDS_MAX", 2.0)
+    operator.make("there", [[1]])
+    names = operator.name("there"), operator.name("gone")
+    with AdminClient(operator.cluster.client) as admin:
+        found = topic_sizes(admin, operator.settings().connection(), dict.fromkeys(names, 1))
+    assert {name: size.records for name, size in found.items()} == dict.fromkeys(names, 0)
 
 
 def at_once(operator: Operator, *options: object) -> list[int]:

@@ -56,8 +56,11 @@ def test_a_secret_in_a_files_name_is_found(tmp_path: Path) -> None:
 
 def test_a_secret_on_a_command_line_is_found() -> None:
     """Everybody on the machine reads those."""
-    command = [sys.executable, "-c", "input()", _VALUE]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", "input(print(flush=True))", _VALUE]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # until then the command line may be that of this process
         lines = family(os.getpid())
         process.communicate(b"\n")
     assert [number for number, line in lines.items() if _CANARY.is_in(line.encode())] == [
