@@ -462,30 +462,30 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
         )
         file.write_text(f"topics:\n{''.join(lines)}", "utf-8")
 
-    def call(command: str, *arguments: object) -> tuple[int, str, str]:
+    def outcome(command: str, *arguments: object) -> tuple[int, str, str]:
         done = call(command, *map(str, arguments), *job)
         return done.returncode, done.stdout, done.stderr
 
     of_file = ("--cluster", "gitops", "--desired", file)
     desire(("gitops-a", 4, 2), ("gitops-b", 1, 1))
-    planned = call("plan", *of_file, "--out", saved)
+    planned = outcome("plan", *of_file, "--out", saved)
     assert planned[0] == 2, planned
     assert "+ gitops-a  4 partitions, replication factor 2\n" in planned[1]
-    applied = call("apply", saved, WAIT)
+    applied = outcome("apply", saved, WAIT)
     assert (applied[0], applied[2]) == (0, "")
     assert "map     gitops/gitops-a  revision 1, policy balanced" in applied[1]
-    for again in (call("apply", saved), call("apply", *of_file)):
+    for again in (outcome("apply", saved), outcome("apply", *of_file)):
         assert (again[0], again[2]) == (0, "")
         assert "nothing to do: 0 to create, 0 to grow, " in again[1]
-    assert call("plan", *of_file)[0] == 0
+    assert outcome("plan", *of_file)[0] == 0
 
     desire(("gitops-a", 6, 3), ("gitops-c", 1, 4))
-    planned = call("plan", *of_file, "--json")
+    planned = outcome("plan", *of_file, "--json")
     document = json.loads(planned[1])
     assert (planned[0], document["extra"]) == (2, ["gitops-b"])
     asked = ["topic_replication", "topic_grow", "topic_create"]  # new partitions of the new factor
     assert [event["type"] for event in document["events"]] == asked
-    refused = call("apply", *of_file, WAIT)
+    refused = outcome("apply", *of_file, WAIT)
     assert refused[0] == 1
     assert "status  gitops/gitops-a  assigned" in refused[1]
     maps = [each for each in refused[1].splitlines() if each.startswith("map     gitops/gitops-a")]
@@ -493,13 +493,13 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     assert "status  gitops/gitops-c  rejected" in refused[1]
     added = ("--cluster", "gitops", "--spu-id", "3", WAIT)
     assert call("produce", "spu-joined", *added, *job).returncode == 0
-    granted = call("apply", *of_file, WAIT, "--json")
+    granted = outcome("apply", *of_file, WAIT, "--json")
     report = json.loads(granted[1])
     assert (granted[0], len(report["sent"]), report["unchanged"]) == (0, 1, 1)
     assert {each["status"] for each in report["answers"] if "status" in each} == {"assigned"}
 
     desire(("gitops-a", 5, 3))
-    fewer = call("plan", *of_file)
+    fewer = outcome("plan", *of_file)
     assert fewer[0] == 1
     assert "! gitops-a  has 6 partitions, and the file says 5; partitions are never" in fewer[1]
 
