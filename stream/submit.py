@@ -26,14 +26,14 @@ def main() -> int:
         from spu_assigner.stream.job.lifecycle import main as run_job
 
         return run_job()
-    from spu_assigner.stream.jvm.jars import LONG_POLL, ensure
+    from spu_assigner.stream.jvm.jars import EXTENSION, ensure
 
     try:
         jars = ensure("spark-kafka")
     except AssignerError as error:
         print(f"spu-assigner: {error}", file=sys.stderr)
         return 1
-    print("--jars", ",".join(map(str, [*jars, LONG_POLL])), Path(__file__).resolve())
+    print("--jars", ",".join(map(str, [*jars, EXTENSION])), Path(__file__).resolve())
     return 0
 
 

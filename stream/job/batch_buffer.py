@@ -8,22 +8,20 @@ into a file already (`shard/spill.py`) is read from there.
 from __future__ import annotations
 
 import hashlib
+import struct
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from typing import IO, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.shard.bundle import Bundle, SourceRange, merged_ranges
 from spu_assigner.stream.shard.spill import Note, read_note
 from spu_assigner.stream.shard.tally import Tally
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+_PLACE: Final = struct.Struct(">iii")
 MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of bundles; a batch of small maps has a tenth
 
 
@@ -59,13 +57,14 @@ class BatchBuffer:
     def is_spilled(self) -> bool:
         return self._file is not None
 
-    def take(self, frame: DataFrame) -> None:
-        """Run the batch's plan and keep its rows."""
-        with record_batches(frame) as batches:
-            for batch in batches:
-                shards, sequences, bundles = (column.to_pylist() for column in batch.columns[:3])
-                for shard, sequence, bundle in zip(shards, sequences, bundles, strict=True):
-                    self.add(shard, sequence, bundle)
+    def take(self, bundles: bytes) -> None:
+        """Keep bundles, each after shard, sequence and size, i32, big-endian."""
+        position = 0
+        while position < len(bundles):
+            shard, sequence, size = _PLACE.unpack_from(bundles, position)
+            position += _PLACE.size
+            self.add(shard, sequence, bundles[position : position + size])
+            position += size
 
     def add(self, shard: int, sequence: int, bundle: bytes) -> None:
         """Keep one bundle, which may lie in a file of its shard's."""
@@ -150,24 +149,3 @@ def _read(file: IO[bytes], position: int, size: int) -> bytes:
             f"{size} from {position} on; start the job again to repeat the batch"
         )
     return data
-
-
-@contextmanager
-def record_batches(frame: DataFrame) -> Iterator[Iterator[Any]]:
-    """The frame's Arrow batches, partition by partition as Spark finishes them, in any order.
-
-    This is what `DataFrame.toArrow` is made of; that method itself waits for all partitions and
-    holds them. PySpark is pinned to one version, and a test goes through here.
-    """
-    from pyspark.errors.exceptions.captured import unwrap_spark_exception
-    from pyspark.sql.pandas.serializers import ArrowCollectSerializer
-    from pyspark.util import _load_from_socket
-
-    *connection, server = frame._jdf.collectAsArrowToPython()
-    try:
-        with _load_from_socket(tuple(connection), ArrowCollectSerializer()) as stream:
-            # The last item is the batches' order, which is not needed here.
-            yield (item for item in stream if not isinstance(item, list))
-    finally:
-        with unwrap_spark_exception():
-            server.getResult()  # raises what went wrong in the tasks

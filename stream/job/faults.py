@@ -1,7 +1,7 @@
 """What ended the query, by name: Spark's and Java's exceptions as errors that say what to do.
 
 An exception of Spark's is a chain of causes; what says most is somewhere in it. Rules:
-- What the sink or a worker of ours raised is reported as itself.
+- What the sink or a shard server raised is reported as itself.
 - Then Spark's own classes of errors (`getCondition`) decide, not sentences; where an exception has
   none, the part of Spark that raised it does: what the code that reads logs and state refuses is
   the checkpoint.
@@ -249,7 +249,7 @@ def _lost(chain: list[Cause], look: Callable[[], None] | None) -> AssignerError 
 
 
 def _own(chain: list[Cause], checkpoint: str) -> AssignerError | None:
-    """An error of this product that a worker raised: Spark has its traceback as text."""
+    """An error of this product that a shard server raised: Spark has its traceback as text."""
     for cause in chain:
         for line in reversed(cause.message.splitlines()):
             found = _OWN_LINE.match(line.strip())

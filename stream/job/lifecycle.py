@@ -10,8 +10,8 @@ installed package and Spark's connector to Kafka.
 from __future__ import annotations
 
 import os
+import secrets
 import sys
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.data_loss import check_inputs
+from spu_assigner.stream.checkpoint.earlier_operator import rename_operator
 from spu_assigner.stream.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     absolute,
@@ -40,10 +41,9 @@ from spu_assigner.stream.job.marker_check import (
     require_own_marker,
 )
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
-from spu_assigner.stream.job.query import build_query
+from spu_assigner.stream.job.query import begin_query, build_query, end_run, register_sink
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import triggers_begun
-from spu_assigner.stream.jvm.callback_auth import require_token
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import ensure_java
 from spu_assigner.stream.kafka.topic_admin import check_topics
@@ -70,6 +70,7 @@ class Job:
         spark: SparkSession,
         settings: Settings,
         *,
+        run: str,
         shards: int,
         watch: Watch,
         ownership: Ownership,
@@ -80,6 +81,7 @@ class Job:
         self.spark = spark
         self.shards = shards
         self._settings = settings
+        self._run = run
         self._begin = begin
         self.restarts = 0  # of the query, since the job was started
         self._restarts_in_a_row = 0
@@ -183,6 +185,7 @@ class Job:
         self.watch.close()
         with jvm_may_be_gone():
             self.query.stop()
+            end_run(self.spark, self._run)
         self.sink.close()
 
     def __enter__(self) -> Self:
@@ -275,23 +278,24 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         check_inputs(settings, read_inputs(spark, place, recovery))
         watch.health.done(StartStep.TOPICS)
         note_topics(spark, settings, place)
-        require_token(spark)
-        group = f"{settings.query_name}-{uuid.uuid4().hex}"
-        plan = build_query(spark, settings, shards=shards, group=group, recovery=recovery)
-
-        def begin() -> StreamingQuery:
-            return (
-                plan.writeStream.queryName(settings.query_name)
-                .option("checkpointLocation", place)
-                .outputMode("append")
-                .foreachBatch(sink)
-                .start()
-            )
+        rename_operator(spark, place)
+        run = secrets.token_hex(16)
+        plan = build_query(spark, settings, shards=shards, run=run, recovery=recovery)
+        register_sink(spark, run, sink)
 
         sink.check_owner()
-        job = Job(begin, sink, spark, settings, shards=shards, watch=watch, ownership=ownership)
+        job = Job(
+            partial(begin_query, plan, settings, run),
+            sink,
+            spark,
+            settings,
+            run=run,
+            shards=shards,
+            watch=watch,
+            ownership=ownership,
+        )
         sink.bind(job.query.id)
-        watch.begin(job.query, triggers=partial(triggers_begun, spark, group))
+        watch.begin(job.query, triggers=partial(triggers_begun, spark, run))
     except BaseException as reason:
         watch.close()
         if sink is not None:

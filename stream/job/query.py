@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spu_assigner.stream.checkpoint.files import absolute
 from spu_assigner.stream.checkpoint.recovered import Recovery, initial_state, starting_offsets
 from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.jvm.callback_auth import require_token
 from spu_assigner.stream.kafka.topic_admin import partition_counts
 from spu_assigner.stream.kafka.topics import INPUTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from spu_assigner.stream.shard.batch import Options
+
+SINK: Final = "io.spuassigner.spark.AnswersProvider"
 
 
 def build_query(
@@ -21,18 +26,19 @@ def build_query(
     settings: Settings,
     *,
     shards: int,
-    group: str,
+    run: str,
     recovery: Recovery | None = None,
 ) -> DataFrame:
-    """The query's plan: events in, bundles of answers out. `group` names its sources.
+    """The query's plan: events in, bundles of answers out.
+
+    `run` names what belongs to it alone in this JVM and in the executors: sources, sink, and shard
+    servers.
 
     With a recovery it is the plan of the first batch: from another state than none, and from where
     the input was read to. Spark takes up later batches with either plan.
     """
     from spu_assigner.stream.job.source import read_events
     from spu_assigner.stream.shard.batch import Options
-    from spu_assigner.stream.shard.bundle import SCHEMA
-    from spu_assigner.stream.shard.processor import AssignerProcessor
 
     options = Options(
         topic_prefix=settings.topic_prefix,
@@ -44,18 +50,93 @@ def build_query(
     begins = state = None
     if recovery is not None:
         begins = _begins(settings, recovery)
-        state = initial_state(spark, absolute(settings.checkpoint)).groupBy("shard")
-    events = read_events(spark, settings, shards=shards, group=group, begins=begins)
+        state = initial_state(spark, absolute(settings.checkpoint))
+    events = read_events(spark, settings, shards=shards, group=run, begins=begins)
     if shards == 1 and tuning(settings.profile).in_one_task:
         events = events.coalesce(1)
-    # No timers: with them Spark keeps running batches although nothing comes.
-    return events.groupBy("shard").transformWithStateInPandas(
-        statefulProcessor=AssignerProcessor(options, secret=secrets.token_hex(16), spills=is_here),
-        outputStructType=SCHEMA,
-        outputMode="Append",
-        timeMode="None",
-        initialState=state,
+    return events_to_bundles(events, options, run=run, spills=is_here, state=state)
+
+
+def events_to_bundles(
+    events: DataFrame,
+    options: Options,
+    *,
+    run: str,
+    spills: bool,
+    state: DataFrame | None = None,
+    python: str | None = None,
+) -> DataFrame:
+    """The stateful step: rows of shard, source, partition, offset, time_ms, key, value become rows
+    of shard, sequence, bundle.
+
+    No timers: with them Spark keeps running batches although nothing comes.
+
+    Args:
+        spills: whether tasks run on this machine, so that large answers may go by files.
+        state: rows of shard, key, value that the state begins with.
+        python: the interpreter of the shard servers; by default that of Spark's workers.
+    """
+    from pyspark.sql import DataFrame
+    from spu_assigner.stream.shard.server import options_to_json
+
+    spark = events.sparkSession
+    plan = _extension(spark).ShardProcessor.plan(
+        events._jdf,
+        None if state is None else state._jdf,
+        python or spark.sparkContext.pythonExec,
+        run,
+        options_to_json(options, spills=spills),
     )
+    return DataFrame(plan, spark)
+
+
+class BatchSink(Protocol):
+    """Who sends the batches, called in the query's thread; what it raises stops the query."""
+
+    def begin(self, batch: int) -> str:
+        """Before a batch's tasks run: gives what Spark's UI calls them."""
+
+    def commit(self, batch: int, bundles: bytes) -> None:
+        """Send a batch, of which this is all that `BatchBuffer.take` reads."""
+
+
+class _Listener:
+    """A sink as Py4J shows it to the JVM."""
+
+    Java = SimpleNamespace(implements=[f"{SINK}$Listener"])
+
+    def __init__(self, sink: BatchSink) -> None:
+        self.begin = sink.begin
+        self.commit = sink.commit
+
+
+def register_sink(spark: SparkSession, run: str, sink: BatchSink) -> None:
+    """Have the sink given the batches of the queries of this run, by this session's JVM alone."""
+    require_token(spark)
+    _extension(spark).AnswersProvider.register(run, _Listener(sink))
+
+
+def begin_query(plan: DataFrame, settings: Settings, run: str) -> StreamingQuery:
+    """Start the query, or go on with it."""
+    return (
+        plan.writeStream.queryName(settings.query_name)
+        .option("checkpointLocation", absolute(settings.checkpoint))
+        .outputMode("append")
+        .format(SINK)
+        .option("listener", run)
+        .start()
+    )
+
+
+def end_run(spark: SparkSession, run: str) -> None:
+    """Let go what belongs to a run: the sink, and the shard servers of this machine."""
+    _extension(spark).AnswersProvider.unregister(run)
+    _extension(spark).ShardServers.end(run)
+
+
+def _extension(spark: SparkSession) -> Any:
+    """The package of `stream/jvm/spark_extension`."""
+    return spark.sparkContext._jvm.io.spuassigner.spark  # type: ignore[union-attr]  # there is one
 
 
 def _begins(settings: Settings, recovery: Recovery) -> dict[str, dict[str, int]]:

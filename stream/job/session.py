@@ -16,7 +16,7 @@ from spu_assigner.stream.checkpoint.files import absolute, is_local
 from spu_assigner.stream.common.private_files import private_files
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.jvm import spark_class_archive
-from spu_assigner.stream.jvm.jars import LONG_POLL, ensure
+from spu_assigner.stream.jvm.jars import EXTENSION, ensure
 from spu_assigner.stream.jvm.java import Java, ensure_java
 
 if TYPE_CHECKING:
@@ -101,19 +101,15 @@ def session_options(settings: Settings) -> dict[str, str]:
         # Between triggers without news; the source itself waits for events (`source`).
         "spark.sql.streaming.pollingDelay": "1ms",
         "spark.sql.streaming.stopActiveRunOnRestart": "false",
-        # Rows between JVM and Python: pieces by size, since a message may have up to 8 MiB.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
         # A batch's rows pass through the driver partition by partition; their sum is no limit.
         "spark.driver.maxResultSize": "0",
         # Each batch broadcasts its tasks and Hadoop's configuration, some 100 KiB, and for each
         # broadcast a buffer of this size is made: 4 MiB by default.
         BROADCAST_BUFFER: "256k",
-        # A worker's start takes as long as a batch.
-        "spark.python.worker.reuse": "true",
-        # Between JVM and workers a socket in the file system: no port, no secret to exchange for
-        # each of the four connections that every batch makes, some 30 ms less.
-        "spark.python.unix.domain.socket.enabled": "true",
+        # Each task makes projections for its state and its rows. Spark would write Java for each
+        # of them, look up whether it has compiled the same before, and run a few rows through it:
+        # a third of a small batch's CPU time.
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # A job that runs for months: what its UI remembers is bounded.
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "200",
@@ -137,7 +133,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     """What depends on where it runs."""
     options: dict[str, str] = {}
     if jars is not None:
-        options["spark.jars"] = ",".join(map(str, [*jars.kafka, LONG_POLL]))
+        options["spark.jars"] = ",".join(map(str, [*jars.kafka, EXTENSION]))
         options["spark.driver.memory"] = settings.driver_memory
     if not master.startswith("local"):
         return options

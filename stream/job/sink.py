@@ -58,7 +58,7 @@ from spu_assigner.stream.metrics.counters import BatchReport, Metrics, by_place
 from spu_assigner.stream.shard.bundle import KINDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
 TRANSACTION_SECONDS_MAX: Final = (
@@ -100,7 +100,7 @@ class SentBatch:
 
 
 class TransactionalSink:
-    """Sends batches; given to Spark as the function of `foreachBatch`."""
+    """Sends batches: a `BatchSink`."""
 
     def __init__(
         self,
@@ -136,6 +136,7 @@ class TransactionalSink:
         self._bound = threading.Event()
         self._begun = 0.0  # when the transaction was; wall clock, which runs while a host sleeps
         self._undelivered: Any = None  # the first error of a message of this transaction
+        self._begun_at = 0.0  # the batch's tasks, by the clock of `perf_counter`
         self._parts: dict[str, float] = {}  # seconds of the batch at hand
         self._armed = armed()
         prefix = settings.topic_prefix
@@ -210,17 +211,23 @@ class TransactionalSink:
             with suppress(KafkaException):
                 producer.abort_transaction(0)
 
-    def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Send a batch. Raises what stops the query; `failure` then holds it."""
+    def begin(self, batch: int) -> str:
+        """As `BatchSink`; `failure` holds what it raises."""
         try:
-            self.check_owner()  # before the batch's tasks run: they write state where others do
+            self.check_owner()  # The tasks write state where others do.
             self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
-            spark = frame.sparkSession.sparkContext
-            spark.setJobDescription(self.metrics.description(self._settings.query_name, batch))
-            begun = time.perf_counter()
+            self._begun_at = time.perf_counter()
+        except BaseException as reason:
+            self.failure = reason
+            raise
+        return self.metrics.description(self._settings.query_name, batch)
+
+    def commit(self, batch: int, bundles: bytes) -> None:
+        """As `BatchSink`; `failure` holds what it raises."""
+        try:
+            self._parts["collect"] = time.perf_counter() - self._begun_at
             with BatchBuffer() as buffer:
-                buffer.take(frame)
-                self._parts["collect"] = time.perf_counter() - begun
+                buffer.take(bundles)
                 self._bound.wait()
                 self._send_once(buffer, batch)
             self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)

@@ -1,7 +1,7 @@
 """The way back from Spark's JVM to this process, made to ask for a token.
 
 PySpark gives each JVM a token, without which nobody gets a word out of its port. The other way,
-by which the JVM calls the function given to `foreachBatch`, is a port of this process that is open
+by which the JVM hands batches to the sink, is a port of this process that is open
 to every user of the machine: who finds it could call the sink. Py4J can ask for a token there as
 well, but PySpark does not let it, and on the JVM's side the token is a field without a setter.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def require_token(spark: SparkSession) -> None:
-    """Have this process listen to its own JVM alone; before `foreachBatch` is used.
+    """Have this process listen, and to its own JVM alone.
 
     Raises:
         InvariantError: this PySpark has no token, or keeps it elsewhere.

@@ -29,7 +29,7 @@ from spu_assigner.stream.jvm.trust_store import PASSWORD, machine_bundle, trust_
 
 LOCK_FILE: Final = Path(__file__).with_name("jars.lock.json")
 # The Kafka source that waits for events, compiled from the Java beside it (`make jar`).
-LONG_POLL: Final = Path(__file__).with_name("long_poll") / "long-poll-kafka.jar"
+EXTENSION: Final = Path(__file__).with_name("spark_extension") / "spu-assigner-spark.jar"
 SETTINGS_VARIABLE: Final = "SPU_ASSIGNER_IVY_SETTINGS"
 FETCH_SECONDS_MAX: Final = 900.0  # 55 MB over a slow line; Ivy itself waits without end
 

@@ -137,10 +137,7 @@ def _end(stop: Callable[[], None], interrupts: Interrupts) -> None:
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Give processes that are started meanwhile a log for their standard error.
-
-    Spark's Python workers print several lines for each batch, with no setting to stop them.
-    """
+    """Give processes that are started meanwhile a log for their standard error."""
     saved = os.dup(2)
     try:
         _send_stderr_to(log)

@@ -46,7 +46,6 @@ from spu_assigner.stream.shard.bundle import (
     Bundler,
     InputSource,
     MessageKind,
-    unpacked_size,
 )
 from spu_assigner.stream.shard.clusters import MAP, Clusters, entry_name, state_key
 from spu_assigner.stream.shard.input_batch import Batch
@@ -276,7 +275,7 @@ def process(shard: Shard[Clusters], batch: Batch, options: Options) -> Iterator[
     size = 0
     for bundle in shard_batch.apply(batch):
         yield bundle
-        size += unpacked_size(bundle)
+        size += len(bundle)
         if size >= HELD_SIZE_MAX:
             entries, shard_batch.entries = shard_batch.entries, {}
             yield from shard.write_ahead(entries)

@@ -1,11 +1,11 @@
 """Outgoing Kafka messages packed into few rows.
 
-A row between Python and the JVM costs more than a message's decision, so a shard packs the messages
-of a batch into bundles: bytes, of about 256 KiB. The last bundle of a shard also says what the
-shard has read, and what that came to. Layout, numbers big-endian:
+A row of Spark's costs more than a message's decision, so a shard puts the messages of a batch into
+bundles: bytes, of about 256 KiB. The last bundle of a shard also says what the shard has read, and
+what that came to. Layout, numbers big-endian:
 
-    bundle  = format u8, packing u8, messages u32, size u32 of what is packed, size u32 of the
-              tally (0: none), tally (`shard/tally.py`), then packed:
+    bundle  = format u8, messages u32, size u32 of the body, size u32 of the tally (0: none),
+              tally (`shard/tally.py`), body:
               ranges u32, ranges * (source u8, partition i32, first, last, count i64), messages
     message = kind u8, id size u16, key size i32 (-1: none), value size i32 (-1: none),
               broker time i64 in ms, id, key, value
@@ -21,19 +21,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-import pyarrow as pa
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.stream.kafka import topics
 from spu_assigner.stream.kafka.cloud_events import TOPIC_RELEASED
 
-BUNDLE_SIZE: Final = 256 * 1024  # bytes before packing; a larger message has a bundle of its own
-PACKED_SIZE_MIN: Final = 64 * 1024  # packing a small one costs time and saves none
-SCHEMA: Final = "shard int, sequence int, bundle binary"
+BUNDLE_SIZE: Final = 256 * 1024  # bytes; a larger message has a bundle of its own
 
-_FORMAT: Final = 2
-_PLAIN: Final = 0
-_LZ4: Final = 1
-_HEADER: Final = struct.Struct(">BBIII")
+_FORMAT: Final = 3
+_HEADER: Final = struct.Struct(">BIII")
 _COUNT: Final = struct.Struct(">I")
 _READ: Final = struct.Struct(">Biqqq")
 _MESSAGE: Final = struct.Struct(">BHiiq")
@@ -154,16 +149,7 @@ class Bundler:
         body = b"".join((lead, *self._parts))
         count, self._count = self._count, 0
         self._parts, self._size = [], 0
-        if len(body) < PACKED_SIZE_MIN:
-            return _HEADER.pack(_FORMAT, _PLAIN, count, len(body), len(tally)) + tally + body
-        packed: bytes = pa.compress(body, codec="lz4_raw", asbytes=True)
-        return _HEADER.pack(_FORMAT, _LZ4, count, len(body), len(tally)) + tally + packed
-
-
-def unpacked_size(bundle: bytes) -> int:
-    """The bytes of a bundle's messages."""
-    size: int = _HEADER.unpack_from(bundle)[3]
-    return size
+        return b"".join((_HEADER.pack(_FORMAT, count, len(body), len(tally)), tally, body))
 
 
 class Bundle:
@@ -177,17 +163,11 @@ class Bundle:
         Raises:
             InvariantError: it was not made by this release's `Bundler`.
         """
-        form, packing, self.count, size, tally_size = _HEADER.unpack_from(data)
+        form, self.count, size, tally_size = _HEADER.unpack_from(data)
+        if form != _FORMAT:
+            raise InvariantError(f"a bundle has format {form}; expected {_FORMAT}")
         body = memoryview(data)[_HEADER.size + tally_size :]
         self.tally = data[_HEADER.size : _HEADER.size + tally_size]  # none: not the shard's last
-        if form != _FORMAT or packing not in (_PLAIN, _LZ4):
-            raise InvariantError(
-                f"a bundle has format {form}/{packing}; expected {_FORMAT}/0 or /1"
-            )
-        if packing == _LZ4:
-            body = memoryview(
-                pa.decompress(body, decompressed_size=size, codec="lz4_raw", asbytes=True)
-            )
         if len(body) != size:
             raise InvariantError(f"a bundle has {len(body)} bytes; its header says {size}")
         (count,) = _COUNT.unpack_from(body)

@@ -7,14 +7,17 @@ then partition, then offset.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.stream.shard.bundle import InputSource, SourceRange
 
+_COUNT: Final = struct.Struct("<q")
+_SIX: Final = ("source", "partition", "offset", "time_ms", "key size", "value size")
 Longs = NDArray[np.int64]
 # Source, partition, offset, the broker's time in ms, key, value.
 Row = tuple[int, int, int, int, bytes | None, bytes | None]
@@ -44,16 +47,56 @@ class Batch:
         )
 
     @classmethod
-    def of_arrow(cls, table: Any) -> Self:
-        """From an Arrow table with these columns, `key` and `value`."""
+    def of_bytes(cls, pieces: Sequence[bytes]) -> Self:
+        """From what Spark's step sends, in any number of pieces.
+
+        A piece is little-endian: how many rows, i64; their source, partition, offset, time_ms, size
+        of the key and size of the value (-1: none), each a column of i64; then key and value of
+        each row.
+        """
+        columns = [np.empty((len(_SIX), 0), dtype=np.int64)]
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
+        for piece in pieces:
+            (count,) = _COUNT.unpack_from(piece)
+            end = _COUNT.size + 8 * len(_SIX) * count
+            longs = np.frombuffer(piece[_COUNT.size : end], dtype="<i8").reshape(len(_SIX), count)
+            columns.append(longs)
+            for key_size, value_size in zip(longs[4].tolist(), longs[5].tolist(), strict=True):
+                start = end
+                if key_size < 0:
+                    keys.append(None)
+                else:
+                    end += key_size
+                    keys.append(piece[start:end])
+                start = end
+                if value_size < 0:
+                    values.append(None)
+                else:
+                    end += value_size
+                    values.append(piece[start:end])
+        source, partition, offset, time_ms, *_ = np.concatenate(columns, axis=1)
         return cls(
-            **{
-                name: table.column(name).to_numpy().astype(np.int64)
-                for name in ("source", "partition", "offset", "time_ms")
-            },
-            keys=table.column("key").to_pylist(),
-            values=table.column("value").to_pylist(),
+            source=source,
+            partition=partition,
+            offset=offset,
+            time_ms=time_ms,
+            keys=keys,
+            values=values,
         )
+
+    def to_bytes(self) -> bytes:
+        """What `of_bytes` reads, in one piece."""
+        sizes = [
+            [-1 if each is None else len(each) for each in column]
+            for column in (self.keys, self.values)
+        ]
+        longs = np.array(
+            [self.source, self.partition, self.offset, self.time_ms, *sizes], dtype="<i8"
+        )
+        pairs = zip(self.keys, self.values, strict=True)
+        body = b"".join((key or b"") + (value or b"") for key, value in pairs)
+        return _COUNT.pack(len(self.keys)) + longs.tobytes() + body
 
     def order(self) -> list[int]:
         """The indices of the messages in the order to apply them."""

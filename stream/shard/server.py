@@ -1,14 +1,21 @@
 """Shard servers: a process for each shard, with the decoded copy of its state between batches.
 
-Spark hands a shard to whichever of its Python workers is idle, and ends workers that were idle for
-a minute. A copy in the worker would thus be held as often as there are workers, be outdated in most
-of them, and be gone after a quiet minute. So the workers only carry: rows and the head of the state
-to the shard's server, bundles and state entries back (`shard/server_client.py`).
+Spark's step (`stream/jvm/spark_extension/ShardProcessor.java`) decides nothing: it carries rows and
+the head of the state to the shard's server, and bundles and state entries back.
 
-A server is started by the first worker that needs it and is found by a socket in a folder that only
-this user can enter. It ends with the daemon that Spark's workers descend from, or when no worker
-has asked for an hour. Nobody reports failures to it: tokens in the state say whether its copy is to
-be trusted (`shard/state_log.py`).
+    step       the head of the shard's state (empty: there is none)
+               the rows, in pieces (`input_batch.py`), then an empty message
+    server     NEEDED, with the numbers of the segments that it lacks, mostly none: see `state_log`
+    step       these segments, in order (empty: it is not there)
+    server     BUNDLE and WRITE as they come, then DONE or FAILED
+
+Each is one message of bytes. None can name a class or run anything, so that bytes of others (the
+values of messages, the entries of the state) are never more than bytes.
+
+A server is started by the first task that needs it and is found by a socket in a folder that only
+this user can enter. It ends when its standard input does, which is the executor's end, or when
+nobody has asked for an hour. Nobody reports failures to it: tokens in the state say whether its
+copy is to be trusted (`shard/state_log.py`).
 """
 
 from __future__ import annotations
@@ -18,53 +25,64 @@ import gc
 import json
 import os
 import signal
+import struct
 import sys
-import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from multiprocessing import AuthenticationError
+from dataclasses import asdict
+from functools import partial
 from multiprocessing.connection import Connection, Listener, wait
+from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.common.private_files import MASK, private_folder
 from spu_assigner.stream.shard.batch import Options, process
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch
-from spu_assigner.stream.shard.server_client import (
-    BUNDLE,
-    DONE,
-    FAILED,
-    NEEDED,
-    NUMBERS,
-    WRITE,
-    servers_folder,
-)
-from spu_assigner.stream.shard.spill import remove_left
-from spu_assigner.stream.shard.state_log import Shard, pack_entry
+from spu_assigner.stream.shard.spill import remove_left, spill
+from spu_assigner.stream.shard.state_log import Shard, Write, pack_entry
+
+# The first byte of what the server sends.
+NEEDED: Final = b"N"
+BUNDLE: Final = b"B"
+WRITE: Final = b"W"
+DONE: Final = b"D"
+FAILED: Final = b"F"
+NUMBERS: Final = struct.Struct(">qq")  # of the segments needed: the first, and the one after
 
 IDLE_SECONDS_MAX: Final = 3_600.0
-LOOK_SECONDS: Final = 5.0  # between two looks at whether Spark is still there
+Spilled = Callable[[Iterator[bytes | Write]], Iterator[bytes | Write]]
 YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live on, and are in none
 
 
-def serve(label: int, options: Options, *, secret: str, daemon: int) -> None:
-    """Answer workers, one after the other, until Spark's daemon is gone or nobody asks any more."""
-    folder = servers_folder(secret)
+def options_to_json(options: Options, *, spills: bool) -> str:
+    """What a server is given of the settings, on one line.
+
+    Args:
+        spills: whether large answers may go by files: the driver is on this machine.
+    """
+    return json.dumps({**asdict(options), "spills": spills})
+
+
+def serve(label: int, folder: Path, options: Options, *, spills: bool) -> None:
+    """Answer tasks, one after the other, until standard input ends or nobody asks any more."""
+    private_folder(folder)
     path = folder / str(label)
     lock = os.open(folder / f"{label}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return  # Another worker has started one at the same time.
+        return  # Another task has started one at the same time.
     os.truncate(lock, 0)
     os.write(lock, str(os.getpid()).encode())  # Who looks for the shard's process finds it here.
     path.unlink(missing_ok=True)
     try:
-        with Listener(str(path), family="AF_UNIX", authkey=secret.encode()) as listener:
-            _serve(listener, Shard(Clusters()), options, daemon)
+        with Listener(str(path), family="AF_UNIX") as listener:
+            spilled = partial(spill, folder=folder, label=label) if spills else iter
+            _serve(listener, Shard(Clusters()), options, spilled)
     finally:
         remove_left(folder, label)
         with suppress(OSError):
@@ -72,76 +90,82 @@ def serve(label: int, options: Options, *, secret: str, daemon: int) -> None:
             folder.rmdir()  # if this was the last one
 
 
-def _serve(listener: Listener, shard: Shard[Clusters], options: Options, daemon: int) -> None:
+def _serve(listener: Listener, shard: Shard[Clusters], options: Options, spilled: Spilled) -> None:
     door = listener._listener._socket  # type: ignore[attr-defined]  # to wait for with the others
-    workers: list[Connection] = []
-    asked = time.monotonic()
-    while time.monotonic() - asked < IDLE_SECONDS_MAX and _is_alive(daemon):
-        ready = wait([door, *workers], LOOK_SECONDS)
+    end = sys.stdin.fileno()
+    tasks: list[Connection] = []
+    while ready := wait([end, door, *tasks], IDLE_SECONDS_MAX):
+        if end in ready:
+            return
         if door in ready:
-            with suppress(OSError, EOFError, AuthenticationError):
-                workers.append(listener.accept())
-        for worker in [worker for worker in workers if worker in ready]:
+            with suppress(OSError, EOFError):
+                tasks.append(listener.accept())
+        for task in [task for task in tasks if task in ready]:
             try:
-                _answer(worker, shard, options)
-            except (EOFError, OSError):  # The worker is gone, or its task was ended.
-                workers.remove(worker)
-                worker.close()
-            asked = time.monotonic()
+                _answer(task, shard, options, spilled)
+            except (EOFError, OSError):  # The task was ended.
+                tasks.remove(task)
+                task.close()
 
 
-def _answer(worker: Connection, shard: Shard[Clusters], options: Options) -> None:
-    head, rows = worker.recv_bytes(), worker.recv_bytes()
+def _answer(task: Connection, shard: Shard[Clusters], options: Options, spilled: Spilled) -> None:
+    head = task.recv_bytes()
+    pieces = list(iter(task.recv_bytes, b""))
     segments: Iterator[bytes] = iter(())
     try:
         needed = shard.begin(head or None)
-        worker.send_bytes(NEEDED + NUMBERS.pack(needed.start, needed.stop))
-        segments = (worker.recv_bytes() for _ in needed)
+        task.send_bytes(NEEDED + NUMBERS.pack(needed.start, needed.stop))
+        segments = (task.recv_bytes() for _ in needed)
         shard.take(segments)
-        batch = Batch.of_arrow(pa.ipc.open_stream(rows).read_all())
-        for part in process(shard, batch, options):
+        for part in spilled(process(shard, Batch.of_bytes(pieces), options)):
             if isinstance(part, bytes):
-                worker.send_bytes(BUNDLE + part)
+                task.send_bytes(BUNDLE + part)
             else:
-                worker.send_bytes(WRITE + pack_entry(part[0].encode(), part[1]))
+                task.send_bytes(WRITE + pack_entry(part[0].encode(), part[1]))
     except (EOFError, OSError):
         raise
-    except Exception as reason:  # It is the worker that fails with it, and the query that stops.
+    except Exception as reason:  # It is the task that fails with it, and the query that stops.
         for _ in segments:
-            pass  # A worker sends all before it reads the answer.
+            pass  # A task sends all before it reads the answer.
         text = f"{type(reason).__name__}: {reason}\n{traceback.format_exc()}"
-        worker.send_bytes(FAILED + text.encode(errors="backslashreplace"))
+        task.send_bytes(FAILED + text.encode(errors="backslashreplace"))
     else:
-        worker.send_bytes(DONE)
+        task.send_bytes(DONE)
 
 
-def _is_alive(process_id: int) -> bool:
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _given() -> tuple[Path, Options, bool]:
+    """What comes on standard input: the folder on a line, then `options_to_json`'s on another.
 
-
-def main() -> None:
-    """`python -m spu_assigner.stream.shard.server LABEL DAEMON`; on standard input, as JSON, the
-    run's secret and options."""
-
-    def end(_number: int, _frame: object) -> None:
-        sys.exit(0)  # by way of every `finally`
-
-    gc.set_threshold(YOUNG_OBJECTS_MAX)
-    signal.signal(signal.SIGHUP, end)  # how Spark's daemon ends its group
-    signal.signal(signal.SIGTERM, end)
-    given = json.load(sys.stdin)
+    It is read byte by byte: what reads ahead would wait for the end.
+    """
+    lines = []
+    for _ in range(2):
+        line = bytearray()
+        while (byte := os.read(sys.stdin.fileno(), 1)) not in (b"", b"\n"):
+            line += byte
+        lines.append(line.decode())
+    given = json.loads(lines[1])
+    spills = given.pop("spills")
     options = Options(
         topic_prefix=given["topic_prefix"],
         default_policy=Policy(given["default_policy"]),
         wire=Wire(given["wire"]),
     )
-    serve(int(sys.argv[1]), options, secret=given["secret"], daemon=int(sys.argv[2]))
+    return Path(lines[0]), options, spills
+
+
+def main() -> None:
+    """`python -m spu_assigner.stream.shard.server LABEL`, with what `_given` reads."""
+
+    def end(_number: int, _frame: object) -> None:
+        sys.exit(0)  # by way of every `finally`
+
+    os.umask(MASK)
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which then ends this
+    folder, options, spills = _given()
+    serve(int(sys.argv[1]), folder, options, spills=spills)
 
 
 if __name__ == "__main__":

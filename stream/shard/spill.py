@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-MEMORY_SIZE_MAX: Final = 16 * 1024 * 1024  # bytes of bundles; 20,000 creates make a third of it
+from spu_assigner.stream.shard.state_log import Write
+
+MEMORY_SIZE_MAX: Final = 64 * 1024  # bytes of bundles; Py4J passes bytes as text, with base64
 
 _FORM: Final = 0xFF  # no format of a bundle's
 _NOTE: Final = struct.Struct(">BQQ")  # form, position, size; then the path
@@ -49,14 +51,17 @@ def read_note(data: bytes) -> Note | None:
 
 
 def spill(
-    bundles: Iterable[bytes], folder: Path, label: int, size_max: int = MEMORY_SIZE_MAX
-) -> Iterator[bytes]:
-    """The bundles, and notes of those beyond the measure, in their order."""
+    parts: Iterable[bytes | Write], folder: Path, label: int, size_max: int = MEMORY_SIZE_MAX
+) -> Iterator[bytes | Write]:
+    """The bundles, and notes of those beyond the measure, in their order; writes as they are."""
     size = 0
     path = folder / f"{label}-{secrets.token_hex(8)}.spill"
     file: IO[bytes] | None = None
     try:
-        for bundle in bundles:
+        for bundle in parts:
+            if not isinstance(bundle, bytes):
+                yield bundle
+                continue
             size += len(bundle)
             if size <= size_max:
                 yield bundle

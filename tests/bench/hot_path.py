@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import GrantedCreate
@@ -44,7 +43,6 @@ from spu_assigner.stream.shard.bundle import Bundler, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.server import YOUNG_OBJECTS_MAX
-from spu_assigner.stream.shard.server_client import arrow_stream
 from spu_assigner.stream.shard.state_log import Shard
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
@@ -130,8 +128,8 @@ def parts(policy: Policy, figures: Figures) -> None:
         step(clusters.of(event.cluster_id), event, default_policy=policy)
     events = creates(8_000, figures.count)
     batch = batch_of(events, InputSource.TOPIC_EVENTS, 500)
-    rows = record_batch(batch)
-    asked = figures.time("exchange: ask", lambda: received(rows))
+    rows = batch.to_bytes()
+    asked = figures.time("exchange: ask", lambda: Batch.of_bytes([rows]))
     assert asked.values == batch.values
     figures.time("merge", batch.order)
     values = [value for value in batch.values if value is not None]
@@ -166,20 +164,6 @@ def parts(policy: Policy, figures: Figures) -> None:
     entries = {b"m" + name: made for name, made, _ in answers}
     begin(shard, store)
     figures.time("state: commit", lambda: commit(shard, store, entries))
-
-
-def record_batch(batch: Batch) -> Any:
-    """The batch as Spark hands it to the worker."""
-    columns = (batch.source, batch.partition, batch.offset, batch.time_ms)
-    return pa.RecordBatch.from_arrays(
-        [*map(pa.array, columns), pa.array(batch.keys), pa.array(batch.values)],
-        names=["source", "partition", "offset", "time_ms", "key", "value"],
-    )
-
-
-def received(rows: Any) -> Batch:
-    """What the shard server makes of what the worker sends."""
-    return Batch.of_arrow(pa.ipc.open_stream(bytes(arrow_stream([rows]))).read_all())
 
 
 def packed(answers: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:

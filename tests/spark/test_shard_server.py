@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import secrets
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from spu_assigner.core.base.events import Event, Policy, SpuJoined
-from spu_assigner.schemas.messages.codec import decode_record, encode_event
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.shard import server_client
 from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
-from spu_assigner.stream.shard.server_client import ShardServerError, process_on_server
+from spu_assigner.stream.shard.input_batch import Batch
 from support.events.builders import Events
-from support.job.stores import DictStore
+from support.job.shard_server import ShardFailedError, ShardServer
+from support.job.stores import TIME_MS, DictStore, batch_of
 
 LABEL = 3
 OPTIONS = Options(topic_prefix="", default_policy=Policy.FLUVIO, wire=Wire.CONFLUENT)
@@ -39,119 +33,86 @@ class Bomb:
 
 
 @pytest.fixture
-def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
-    """What stands for Spark's daemon: shard servers end with it."""
-    process = subprocess.Popen(["sleep", "600"])
-    monkeypatch.setattr(os, "getppid", lambda: process.pid)
-    yield process
-    process.kill()
-    process.wait()
-    for connection in server_client._connections.values():
-        connection.close()
-    server_client._connections.clear()
+def server(tmp_path: Path) -> Iterator[ShardServer]:
+    made = ShardServer(tmp_path / "servers", LABEL, OPTIONS)
+    yield made
+    made.hang_up()
+    made.end()
+    made.process.wait()
 
 
-@pytest.fixture
-def secret(daemon: subprocess.Popen[bytes]) -> str:
-    return secrets.token_hex(16)
+def batch(*events: Event, first: int = 0, value: bytes | None = None) -> Batch:
+    """The messages of these, or this one."""
+    if events:
+        return batch_of(events, first)
+    return Batch.of_rows([(InputSource.TOPIC_EVENTS, 0, first, TIME_MS, b"c1", value)])
 
 
-def run(
-    store: DictStore, secret: str, *events: Event, first: int = 0, value: bytes | None = None
-) -> Iterator[bytes]:
-    """A batch of these, or of this message."""
-    messages = [(event.cluster_id.encode(), encode_event(event)) for event in events]
-    keys, values = zip(*(messages or [(b"c1", value)]), strict=True)
-    count = len(keys)
-    is_spu = [isinstance(event, SpuJoined) for event in events] or [False]
-    rows = pa.RecordBatch.from_pydict(
-        {
-            "source": [int(InputSource.TOPIC_EVENTS) - spu for spu in is_spu],
-            "partition": [0] * count,
-            "offset": list(range(first, first + count)),
-            "time_ms": [1_700_000_000_000] * count,
-            "key": list(keys),
-            "value": list(values),
-        }
-    )
-    return process_on_server(LABEL, store, [rows], OPTIONS, secret=secret)
-
-
-def sent(store: DictStore, secret: str, *events: Event, **given: Any) -> list[Message]:
+def sent(server: ShardServer, store: DictStore, *batches: Batch) -> list[Message]:
     """What a batch sends."""
-    bundles = run(store, secret, *events, **given)
+    bundles = server.run(store, *batches)
     return [message for data in bundles for message in Bundle(data).messages()]
 
 
-def maps_given(store: DictStore, secret: str, *events: Event, first: int = 0) -> list[bytes | None]:
+def maps_given(
+    server: ShardServer, store: DictStore, *events: Event, first: int = 0
+) -> list[bytes | None]:
     """The keys of the maps that a batch gives."""
-    messages = sent(store, secret, *events, first=first)
+    messages = sent(server, store, batch(*events, first=first))
     return [message.key for message in messages if message.kind == MessageKind.REPLICA_MAP]
 
 
-def process_id(secret: str) -> int:
-    """The server that holds the lock."""
-    folder = server_client.servers_folder(secret)
-    inode = (folder / f"{LABEL}.lock").stat().st_ino
-    for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
-        fields = line.split()
-        if fields[5].endswith(f":{inode}"):
-            return int(fields[4])
-    raise LookupError(inode)
-
-
 @pytest.mark.smoke
-def test_the_copy_is_there_for_the_next_worker(secret: str) -> None:
+def test_the_copy_is_there_for_the_next_worker(server: ShardServer) -> None:
     """A new worker means a new connection, not reading the state again."""
     store, events = DictStore(), Events()
     creates = [events.create(f"t{number}", 500, 2) for number in range(12)]
-    assert len(maps_given(store, secret, *events.joins(0, 1), *creates)) == 12
-    server_client._connections.pop((secret, LABEL)).close()
-    assert maps_given(store, secret, events.create("last"), first=99) == [b"c1/last"]
+    assert len(maps_given(server, store, *events.joins(0, 1), *creates)) == 12
+    server.hang_up()
+    assert maps_given(server, store, events.create("last"), first=99) == [b"c1/last"]
     assert store.read == ["head", "head"]
 
 
 @pytest.mark.smoke
-def test_a_server_that_was_killed_is_replaced(secret: str) -> None:
+def test_a_server_that_was_killed_is_replaced(server: ShardServer) -> None:
     """The next one reads the state."""
     store, events = DictStore(), Events()
     creates = [events.create(f"t{number}", 500, 2) for number in range(12)]
-    assert len(maps_given(store, secret, *events.joins(0, 1), *creates)) == 12
+    assert len(maps_given(server, store, *events.joins(0, 1), *creates)) == 12
     segments = sorted(store.current.keys() - {"head"})
     assert segments
-    os.kill(process_id(secret), signal.SIGKILL)
-    assert maps_given(store, secret, events.create("last"), first=99) == [b"c1/last"]
+    server.kill()
+    assert maps_given(server, store, events.create("last"), first=99) == [b"c1/last"]
     assert store.read == ["head", "head", *segments]
 
 
-def test_what_fails_in_the_server_fails_the_task(secret: str) -> None:
+def test_what_fails_in_the_server_fails_the_task(server: ShardServer) -> None:
     """The state is of another release: the query must stop, and say so."""
     store, events = DictStore(), Events()
     store.current["head"] = b"\x09" + bytes(100)
-    with pytest.raises(ShardServerError, match="ShardFormatError: a shard's state has format 9"):
-        list(run(store, secret, events.join(0)))
+    with pytest.raises(ShardFailedError, match="ShardFormatError: a shard's state has format 9"):
+        list(server.run(store, batch(events.join(0))))
     del store.current["head"]
-    assert maps_given(store, secret, events.join(0), events.create("t"), first=0) == [b"c1/t"]
+    assert maps_given(server, store, events.join(0), events.create("t"), first=0) == [b"c1/t"]
 
 
-def test_a_segment_that_is_damaged_fails_the_task_and_not_the_next_one(secret: str) -> None:
+def test_a_segment_that_is_damaged_fails_the_task_and_not_the_next_one(server: ShardServer) -> None:
     """Those after it are on their way to the server by then, and are no request."""
     store, events = DictStore(), Events()
     for number in range(3):
         creates = [events.create(f"t{number}-{each}", 500, 2) for each in range(12)]
         joins = events.joins(0, 1, capacity=100_000) if number == 0 else []
-        assert len(maps_given(store, secret, *joins, *creates, first=100 * number)) == 12
-    server_client._connections.pop((secret, LABEL)).close()
-    os.kill(process_id(secret), signal.SIGKILL)
+        assert len(maps_given(server, store, *joins, *creates, first=100 * number)) == 12
+    server.kill()
     damaged = store.current["seg-000000000000"]
     store.current["seg-000000000000"] = damaged[:-1]
-    with pytest.raises(ShardServerError, match="ShardDamagedError: a piece of a shard's state"):
-        list(run(store, secret, events.create("last"), first=900))
+    with pytest.raises(ShardFailedError, match="ShardDamagedError: a piece of a shard's state"):
+        list(server.run(store, batch(events.create("last"), first=900)))
     store.current["seg-000000000000"] = damaged
-    assert maps_given(store, secret, events.create("last"), first=900) == [b"c1/last"]
+    assert maps_given(server, store, events.create("last"), first=900) == [b"c1/last"]
 
 
-def test_a_pickle_among_the_bytes_stays_bytes(secret: str, tmp_path: Path) -> None:
+def test_a_pickle_among_the_bytes_stays_bytes(server: ShardServer, tmp_path: Path) -> None:
     """A producer of events, or who can write the checkpoint, must not run code in the job."""
     mark = tmp_path / "it ran"
     bomb = pickle.dumps(Bomb(mark))
@@ -159,37 +120,61 @@ def test_a_pickle_among_the_bytes_stays_bytes(secret: str, tmp_path: Path) -> No
     assert mark.exists(), "the bomb itself must work"
     mark.unlink()
     store = DictStore()
-    [message] = sent(store, secret, value=bomb)
+    [message] = sent(server, store, batch(value=bomb))
     letter = decode_record(message.value or b"")
     assert isinstance(letter, DeadLetter)
     assert letter.raw == bomb
     store.current["head"] = bomb
-    with pytest.raises(ShardServerError, match="ShardFormatError"):
-        list(run(store, secret, Events().join(0), first=9))
+    with pytest.raises(ShardFailedError, match="ShardFormatError"):
+        list(server.run(store, batch(Events().join(0), first=9)))
     assert not mark.exists()
 
 
-def test_a_task_that_is_given_up_leaves_a_usable_server(secret: str) -> None:
+def test_a_task_that_is_given_up_leaves_a_usable_server(server: ShardServer) -> None:
     """Spark ends tasks in the middle; what was half done is not trusted."""
     store, events = DictStore(), Events()
-    list(run(store, secret, *events.joins(0, 1)))
+    list(server.run(store, batch(*events.joins(0, 1))))
     store.commit()
     many = [events.create(f"t{number}", 5_000, 2, policy=Policy.REDPANDA) for number in range(2)]
-    given_up = run(store, secret, *many, first=50)
+    given_up = server.run(store, batch(*many, first=50))
     next(given_up, None)
     given_up.close()  # type: ignore[attr-defined]  # it is a generator
     store.abort()
-    assert maps_given(store, secret, events.create("t"), first=9) == [b"c1/t"]
+    assert maps_given(server, store, events.create("t"), first=9) == [b"c1/t"]
 
 
-def test_a_server_ends_with_sparks_daemon(secret: str, daemon: subprocess.Popen[bytes]) -> None:
+def test_a_batch_in_pieces_is_one_batch(server: ShardServer) -> None:
+    """Rows of a batch may be larger than an array of the JVM."""
+    events = Events()
+    joins, create = events.joins(0, 1), events.create("t", 1, 2)
+    pieces = [batch(create, first=5), batch(*joins), batch(value=None, first=6)]
+    messages = sent(server, DictStore(), *pieces)
+    assert [message.key for message in messages[:5]] == [b"c1", b"c1", b"c1/t", b"c1/t", b"c1"]
+    assert messages[4].kind == MessageKind.DEAD_LETTER
+
+
+@pytest.mark.smoke
+def test_a_server_ends_with_its_executor(server: ShardServer) -> None:
     """No process and no folder is left behind."""
-    list(run(DictStore(), secret, Events().join(0)))
-    folder = server_client.servers_folder(secret)
-    assert folder.stat().st_mode & 0o777 == 0o700
-    daemon.kill()
-    daemon.wait()
-    deadline = time.monotonic() + 60  # It looks every LOOK_SECONDS.
-    while folder.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    list(server.run(DictStore(), batch(Events().join(0))))
+    assert server.folder.stat().st_mode & 0o777 == 0o700
+    server.end()
+    assert server.process.wait(60) == 0
+    assert not server.folder.exists()
+
+
+def test_a_second_server_of_a_shard_ends_at_once(server: ShardServer) -> None:
+    """Two attempts of a task may start one each."""
+    store = DictStore()
+    list(server.run(store, batch(Events().join(0))))
+    other = ShardServer(server.folder, LABEL, OPTIONS)
+    assert other.process.wait(60) == 0
+    assert list(server.run(store, batch(Events().join(1), first=9)))
+
+
+def test_ctrl_c_is_for_the_job(server: ShardServer) -> None:
+    """A terminal sends it to all; the job ends its batch, and then the servers."""
+    store, events = DictStore(), Events()
+    list(server.run(store, batch(*events.joins(0, 1))))
+    server.process.send_signal(signal.SIGINT)
+    assert maps_given(server, store, events.create("t"), first=9) == [b"c1/t"]

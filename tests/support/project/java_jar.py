@@ -17,24 +17,27 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.jvm.jars import LONG_POLL, ensure
+from spu_assigner.stream.jvm.jars import EXTENSION, ensure
 from spu_assigner.stream.jvm.java import ensure_java
 from spu_assigner.stream.jvm.spark_class_archive import pyspark_folder
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.preparing import JAVA_RELEASE, compiler_of
 
-SOURCE: Final = LONG_POLL.with_name("LongPollKafkaProvider.java")
+SOURCES: Final = sorted(EXTENSION.parent.glob("*.java"))
 MANIFEST: Final = "META-INF/MANIFEST.MF"
 DIGEST: Final = "Source-SHA-256"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first that a zip file can say
 
 
 def source_digest() -> str:
-    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    for source in SOURCES:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
 
 
-def stated_digest(jar: Path = LONG_POLL) -> str:
+def stated_digest(jar: Path = EXTENSION) -> str:
     """Of the source that a jar was compiled from, as its manifest says."""
     with zipfile.ZipFile(jar) as archive:
         lines = archive.read(MANIFEST).decode().splitlines()
@@ -43,7 +46,7 @@ def stated_digest(jar: Path = LONG_POLL) -> str:
 
 def packed() -> bytes:
     """The jar, compiled now."""
-    libraries = [*(pyspark_folder() / "jars").glob("*.jar"), *ensure("spark-kafka")]
+    libraries = [pyspark_folder() / "jars/*", *ensure("spark-kafka")]
     content = io.BytesIO()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -51,7 +54,7 @@ def packed() -> bytes:
     ):
         command = [compiler_of(ensure_java()), "--release", JAVA_RELEASE, "-Werror"]
         paths = ["-cp", ":".join(map(str, libraries)), "-d", folder]
-        subprocess.run([*command, "-Xlint:all,-path,-classfile", *paths, SOURCE], check=True)
+        subprocess.run([*command, "-Xlint:all,-path,-classfile", *paths, *SOURCES], check=True)
         manifest = f"Manifest-Version: 1.0\n{DIGEST}: {source_digest()}\n\n"
         files = {MANIFEST: manifest.encode()}
         for path in sorted(Path(folder).rglob("*.class")):
@@ -62,5 +65,5 @@ def packed() -> bytes:
 
 
 if __name__ == "__main__":
-    LONG_POLL.write_bytes(packed())
-    print(f"{LONG_POLL.name}: {LONG_POLL.stat().st_size:,} bytes")
+    EXTENSION.write_bytes(packed())
+    print(f"{EXTENSION.name}: {EXTENSION.stat().st_size:,} bytes")

@@ -9,10 +9,7 @@ from spu_assigner.stream.checkpoint.files import CheckpointDamagedError, Checkpo
 from spu_assigner.stream.job.faults import Cause, CheckpointFormatError, JobError, named
 from spu_assigner.stream.job.marker_check import FencedError
 
-_FROM_A_WORKER = """Traceback (most recent call last):
-  File "server.py", line 75, in process_on_server
-    raise ShardServerError(error)
-spu_assigner.stream.shard.server.ShardServerError: it failed
+_FROM_A_SERVER = """ShardDamagedError: what it said
 Traceback (most recent call last):
   File "shard.py", line 75, in _check
 {}
@@ -40,11 +37,11 @@ Traceback (most recent call last):
         ),
     ],
 )
-def test_what_a_worker_raised_is_reported_by_its_last_line(
+def test_what_a_shard_server_raised_is_reported_by_its_last_line(
     line: str, kind: type[AssignerError], reported: str
 ) -> None:
     """Spark has it as text only, with the whole way it took."""
-    error = named(RuntimeError(_FROM_A_WORKER.format(line)), checkpoint="/c")
+    error = named(RuntimeError(_FROM_A_SERVER.format(line)), checkpoint="/c")
     assert type(error) is kind
     assert reported in str(error)
 

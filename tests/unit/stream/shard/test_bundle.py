@@ -57,15 +57,6 @@ def test_what_was_packed_comes_back(sent: list[Message]) -> None:
     assert [each for data in bundles for each in Bundle(data).ranges] == ranges
 
 
-def test_a_large_bundle_is_packed_smaller() -> None:
-    """Replica maps are regular, and a large batch passes through the driver's JVM."""
-    value = bytes(range(100)) * 10
-    sent = [Message(0, b"e%d" % number, b"c/t", value, 1) for number in range(1_000)]
-    bundles = pack(sent, [])
-    assert sum(map(len, bundles)) < 200_000
-    assert [message for data in bundles for message in Bundle(data).messages()] == sent
-
-
 def test_a_message_larger_than_a_bundle_has_one_of_its_own() -> None:
     """A map may have 8 MiB."""
     sent = [Message(0, b"e", b"k", bytes(8 * 1024 * 1024), 1), Message(0, b"f", b"k", b"", 1)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.stream.shard.input_batch import merge_order
+from spu_assigner.stream.shard.input_batch import Batch, merge_order
 
 Row = tuple[int, int, int, int]  # source, partition, offset, time
 
@@ -61,3 +63,22 @@ def test_offset_order_is_kept_when_the_clock_steps_back() -> None:
     """Order within a partition is never broken; the late time counts as its predecessor's."""
     rows = [(1, 0, 0, 9), (1, 0, 1, 2), (1, 1, 0, 5)]
     assert merged(rows) == [(1, 1, 0, 5), (1, 0, 0, 9), (1, 0, 1, 2)]
+
+
+_BYTES = st.none() | st.binary(max_size=9)
+_MESSAGES = st.lists(
+    st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 4, _BYTES, _BYTES), min_size=1, max_size=9
+)
+
+
+@given(st.lists(_MESSAGES, min_size=1, max_size=3))
+def test_a_batch_comes_back_from_its_bytes_in_any_number_of_pieces(pieces: list[Any]) -> None:
+    """No key is another thing than an empty one."""
+    batch = Batch.of_bytes([Batch.of_rows(piece).to_bytes() for piece in pieces])
+    columns = (batch.source, batch.partition, batch.offset, batch.time_ms)
+    longs = zip(*(column.tolist() for column in columns), strict=True)
+    rows = [
+        (*each, key, value)
+        for each, key, value in zip(longs, batch.keys, batch.values, strict=True)
+    ]
+    assert rows == [row for piece in pieces for row in piece]

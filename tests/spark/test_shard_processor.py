@@ -1,0 +1,285 @@
+"""The query's stateful step and its sink, which are Java, on the real Spark with shard servers."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.checkpoint.files import SHUFFLE_PARTITIONS, STATE_VARIABLE
+from spu_assigner.stream.checkpoint.recovered import STATE_SCHEMA
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.query import SINK, end_run, events_to_bundles, register_sink
+from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.shard.batch import Options
+from spu_assigner.stream.shard.bundle import Message, MessageKind
+from spu_assigner.stream.shard.clusters import read_shards
+from spu_assigner.stream.shard.input_batch import Batch
+from spu_assigner.stream.shard.state_log import HEAD
+from support.events.builders import Events
+from support.job.stores import batch_of
+
+SHARDS = 2
+LABEL = shard_labels(SHARDS)[0]
+OPTIONS = Options(topic_prefix="", default_policy=Policy.FLUVIO, wire=Wire.CONFLUENT)
+EVENTS = (
+    "shard int, source int, partition int, offset bigint, time_ms bigint, key binary, value binary"
+)
+
+
+class Taken:
+    """Who takes the batches: keeps their messages, in order."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.batches: dict[int, list[tuple[int, Message]]] = {}
+        self.sizes: dict[int, int] = {}
+        self.failure: str | None = None
+
+    def begin(self, batch: int) -> str:
+        self.begun.append(batch)
+        return f"batch {batch}"
+
+    def commit(self, batch: int, bundles: bytes) -> None:
+        if self.failure is not None:
+            raise ValueError(self.failure)
+        self.sizes[batch] = len(bundles)
+        with BatchBuffer() as buffer:
+            buffer.take(bundles)
+            self.batches[batch] = [
+                (shard, message)
+                for shard, bundle in buffer.placed()
+                for message in bundle.messages()
+            ]
+
+
+class Query:
+    """A query over files of rows: each file is a batch."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.taken = Taken()
+        self.run = secrets.token_hex(16)
+        self.checkpoint = folder / "checkpoint"
+        self._spark = spark
+        self._rows = folder / "rows"
+        self._rows.mkdir()
+        self._numbers = itertools.count()
+        self._query: Any = None
+
+    def start(self, state: DataFrame | None = None, *, python: str | None = None) -> None:
+        register_sink(self._spark, self.run, self.taken)
+        files = self._spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 1)
+        plan = events_to_bundles(
+            files.parquet(str(self._rows)),
+            OPTIONS,
+            run=self.run,
+            spills=False,
+            state=state,
+            python=python,
+        )
+        self._query = (
+            plan.writeStream.option("checkpointLocation", str(self.checkpoint))
+            .format(SINK)
+            .option("listener", self.run)
+            .start()
+        )
+
+    def batch(self, batch: Batch) -> list[Message]:
+        """What is sent of a batch."""
+        columns = {
+            "shard": pa.array([LABEL] * len(batch.keys), pa.int32()),
+            "source": pa.array(batch.source, pa.int32()),
+            "partition": pa.array(batch.partition, pa.int32()),
+            "offset": pa.array(batch.offset),
+            "time_ms": pa.array(batch.time_ms),
+            "key": pa.array(batch.keys, pa.binary()),
+            "value": pa.array(batch.values, pa.binary()),
+        }
+        half = self._rows / f".{next(self._numbers)}"
+        pq.write_table(pa.table(columns), half)
+        half.rename(half.with_name(f"{half.name[1:]}.parquet"))
+        self._query.processAllAvailable()
+        sent = self.taken.batches[max(self.taken.batches)]
+        assert {shard for shard, _ in sent} <= {LABEL}
+        return [message for _, message in sent]
+
+    def events(self, *events: Event, first: int) -> list[Message]:
+        return self.batch(batch_of(events, first))
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+        end_run(self._spark, self.run)
+
+
+@pytest.fixture(scope="module")
+def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the options of the job."""
+    found = ensure_all(["spark-kafka", "spark-local"])
+    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    checkpoint = str(tmp_path_factory.mktemp("session"))
+    flags = {"checkpoint": checkpoint, "ui_port": 0, "master": "local[2]"}
+    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
+    session.conf.set(SHUFFLE_PARTITIONS, str(SHARDS))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> Iterator[Query]:
+    made = Query(spark, tmp_path)
+    yield made
+    made.stop()
+
+
+def maps(messages: list[Message]) -> dict[bytes, object]:
+    """Replica lists by key."""
+    found: dict[bytes, object] = {}
+    for message in messages:
+        if message.kind == MessageKind.REPLICA_MAP:
+            record = None if message.value is None else decode_record(message.value)
+            assert record is None or isinstance(record, ReplicaMap)
+            assert message.key is not None
+            lists = None if record is None or record.replicas is None else record.replicas.tolist()
+            found[message.key] = lists
+    return found
+
+
+def servers(run: str) -> list[int]:
+    """The processes of a run's shard servers."""
+    locks = glob.glob(f"/tmp/spu-assigner-*-{run[:16]}/*.lock")
+    return [int(Path(lock).read_text(encoding="ascii")) for lock in locks]
+
+
+def wait_until(claim: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not claim():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.smoke
+def test_rows_go_to_the_shard_and_bundles_and_state_come_back(query: Query) -> None:
+    """The whole way, twice: the next batch goes on from the state of the one before."""
+    events = Events()
+    query.start()
+    sent = query.events(*events.joins(0, 1, 2), events.create("a", 2, 1), first=0)
+    kinds = [message.kind for message in sent]
+    answers = [MessageKind.RING_EVENT] * 3 + [MessageKind.REPLICA_MAP, MessageKind.TOPIC_STATUS]
+    assert kinds[:5] == answers
+    assert maps(sent) == {b"c1/a": [[0], [1]]}
+    assert sent[0].id == b"spu-events/0/0/0"
+    assert maps(query.events(events.create("b", 2, 1), first=9)) == {b"c1/b": [[2], [0]]}
+    assert query.taken.begun == [0, 1]
+
+
+@pytest.mark.smoke
+def test_a_message_without_key_or_value_is_carried_as_it_is(query: Query) -> None:
+    """An empty value is another thing than none."""
+    query.start()
+    rows = [(1, 0, 0, 5, None, b"?"), (1, 0, 1, 5, b"c1", None), (1, 3, 2, 5, b"c1", b"")]
+    letters = [decode_record(message.value or b"") for message in query.batch(Batch.of_rows(rows))]
+    assert [(each.source_partition, each.code, each.raw) for each in letters] == [  # type: ignore[union-attr]
+        (0, "KEY_MISSING", b"?"),
+        (0, "NULL_VALUE", None),
+        (3, "UNDECODABLE", b""),
+    ]
+
+
+def test_a_server_that_was_killed_is_replaced_and_reads_the_state(query: Query) -> None:
+    """What Spark keeps is enough; the same task asks the new one."""
+    events = Events()
+    query.start()
+    query.events(*events.joins(0, 1, 2), events.create("a", 2, 1), first=0)
+    [process] = servers(query.run)
+    os.kill(process, signal.SIGKILL)
+    sent = query.events(events.create("b", 2, 1), events.delete("a"), first=9)
+    assert maps(sent) == {b"c1/b": [[2], [0]], b"c1/a": None}
+    assert servers(query.run) != [process]
+
+
+def test_the_state_can_be_read_by_others(query: Query, spark: SparkSession) -> None:
+    """Rows of Spark's statestore reader and our codec give the clusters back."""
+    events = Events()
+    query.start()
+    query.events(*events.joins(0, 1), events.create("a"), events.create("b"), first=0)
+    query.events(events.delete("a"), first=9)
+    query.stop()
+    rows = (
+        spark.read.format("statestore")
+        .option("stateVarName", STATE_VARIABLE)
+        .load(str(query.checkpoint))
+        .selectExpr("key.shard", "user_map_key.key", "user_map_value.value")
+        .collect()
+    )
+    clusters = read_shards((row[0], row[1], bytes(row[2])) for row in rows)
+    assert sorted(clusters["c1"].topics) == ["b"]
+    assert sorted(clusters["c1"].spus) == [0, 1]
+
+
+def test_a_first_batch_begins_with_the_state_that_it_is_given(
+    query: Query, spark: SparkSession
+) -> None:
+    """A recovered one: what it holds is read, and what is damaged in it stops the query by name."""
+    damaged = [(LABEL, HEAD, bytearray(b"\x09" + bytes(100)))]
+    query.start(spark.createDataFrame(damaged, STATE_SCHEMA))
+    with pytest.raises(StreamingQueryException, match="ShardFormatError: a shard's state has form"):
+        query.events(Events().join(0), first=0)
+
+
+def test_what_the_listener_raises_stops_the_query(query: Query) -> None:
+    """A batch that was not sent must not pass for done."""
+    query.taken.failure = "it cannot be sent"
+    query.start()
+    with pytest.raises(StreamingQueryException, match="it cannot be sent"):
+        query.events(Events().join(0), first=0)
+    assert not query.taken.batches
+
+
+def test_an_interpreter_that_cannot_be_started_stops_the_query(query: Query) -> None:
+    """On a cluster it may be missing on one machine."""
+    query.start(python="/nowhere/python3")
+    with pytest.raises(StreamingQueryException, match=r"the server of shard \d+ cannot be reached"):
+        query.events(Events().join(0), first=0)
+
+
+def test_large_answers_go_by_a_file_of_the_driver(query: Query) -> None:
+    """A driver that held all answers of a batch could run out of memory."""
+    events = Events()
+    query.start()
+    joins = events.joins(*range(20), capacity=10_000_000)
+    creates = [events.create(f"t{number}", 20_000, 3) for number in range(50)]
+    before = set(glob.glob("/tmp/spu-assigner-*.spill"))
+    sent = query.events(*joins, *creates, first=0)
+    assert sum(len(message.value or b"") for message in sent) > 4 * 1024 * 1024
+    assert query.taken.sizes[0] < 64 * 1024
+    assert len(maps(sent)) == 50
+    assert set(glob.glob("/tmp/spu-assigner-*.spill")) == before
+
+
+def test_the_servers_end_with_the_run(query: Query) -> None:
+    """Spark's JVM may live on, in a notebook or a test."""
+    query.start()
+    query.events(Events().join(0), first=0)
+    [process] = servers(query.run)
+    query.stop()
+    wait_until(lambda: not Path(f"/proc/{process}").exists() and not servers(query.run))
