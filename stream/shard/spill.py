@@ -1,12 +1,13 @@
 """What a shard answers in one batch beyond a measure: in a file, with a note of it in Spark's row.
 
-Spark holds the rows of a task in the JVM's heap, whole and several times over: as a vector, as
-bytes, as the task's result. A batch of few events may be answered by gigabytes. So where all tasks
-run on the driver's machine a worker gives Spark the first bundles of a shard only, writes the
-others to a file, and gives notes of a few bytes for them; the buffer reads the file.
+Spark holds the rows of a task in the JVM's heap, whole and several times over, and Py4J hands them
+on as text. A batch of few events may be answered by gigabytes. So where all tasks run on the
+driver's machine a shard's server gives Spark the first bundles only, writes the others to a file,
+and gives notes of a few bytes for them; the buffer reads the file.
 
-On a cluster the file would be on another machine. There all bundles go through Spark, and a shard's
-part of a batch must fit into an executor several times.
+On a cluster the file would be on another machine. There all bundles go through Spark, a shard's
+part of a batch must fit into an executor several times, and the driver writes the file
+(`AnswersProvider.java`).
 
 Rules: a file is whole when its last note is given; one that is not is removed. The buffer unlinks a
 file when it opens it; what a crash leaves the shard's server removes when it ends.

@@ -47,7 +47,7 @@ from spu_assigner.stream.shard.state_log import Shard
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.bench.workload import creates, joins
-from support.job.stores import DictStore, begin, commit, run_batch
+from support.shard.stores import DictStore, begin, commit, run_batch
 
 INPUT_PARTITIONS: Final = 4
 CORE_SPUS: Final = 1_000

@@ -34,7 +34,7 @@ from spu_assigner.stream.shard.state_log import Shard
 from support.bench.figures import keep, spread
 from support.bench.loadrun import say
 from support.bench.workload import SIZES, creates, joins
-from support.job.stores import DictStore, batch_of, run_batch
+from support.shard.stores import DictStore, batch_of, run_batch
 
 SHARDS: Final = 2
 # Partitions of a map, and creates of a batch: usual ones as in a backlog, and two larger kinds.

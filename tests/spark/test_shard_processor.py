@@ -36,7 +36,7 @@ from spu_assigner.stream.shard.clusters import read_shards
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import HEAD
 from support.events.builders import Events
-from support.job.stores import batch_of
+from support.shard.stores import batch_of
 
 SHARDS = 2
 LABEL = shard_labels(SHARDS)[0]

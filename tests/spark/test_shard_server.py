@@ -15,8 +15,8 @@ from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.shard.input_batch import Batch
 from support.events.builders import Events
-from support.job.shard_server import ShardFailedError, ShardServer
-from support.job.stores import TIME_MS, DictStore, batch_of
+from support.shard.shard_server import ShardFailedError, ShardServer
+from support.shard.stores import TIME_MS, DictStore, batch_of
 
 LABEL = 3
 OPTIONS = Options(topic_prefix="", default_policy=Policy.FLUVIO, wire=Wire.CONFLUENT)

@@ -19,9 +19,9 @@ from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch, Row
 from spu_assigner.stream.shard.state_log import Shard
 from support.job.profiled import SHARDS
-from support.job.stores import TIME_MS, DictStore, run_batch
 from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Read, Streams
 from support.kafka.reading import outputs, settled
+from support.shard.stores import TIME_MS, DictStore, run_batch
 
 SHARDS_LEFT = 4 if SHARDS > 1 else 1  # it suits the profile; of several, no start would choose it
 POLL_SECONDS = 0.02

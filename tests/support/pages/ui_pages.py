@@ -17,7 +17,7 @@ from spu_assigner.stream.kafka.moves_record import MovesFollower
 from spu_assigner.stream.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.ui.known import Known
 from spu_assigner.stream.ui.live import Live, ReadingHealth
-from support.job.one_shard import OneShard, Raw
+from support.shard.one_shard import OneShard, Raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

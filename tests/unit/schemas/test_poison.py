@@ -67,7 +67,7 @@ from support.events.poisons import (
     create,
     join,
 )
-from support.job.stores import DictStore, run_batch
+from support.shard.stores import DictStore, run_batch
 
 SECONDS_MAX = 60  # generous: each takes some milliseconds, the largest about a second
 MIB = 1024 * 1024

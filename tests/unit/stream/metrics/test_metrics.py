@@ -38,7 +38,7 @@ from spu_assigner.stream.shard import batch as shard_batch_module
 from spu_assigner.stream.shard.bundle import Bundle, MessageKind
 from spu_assigner.stream.shard.tally import Answered, Tally
 from support.events.builders import Events
-from support.job.one_shard import OneShard
+from support.shard.one_shard import OneShard
 
 _FIGURES = st.builds(Figures, **{name: st.integers(0, 2**40) for name in Figures.__slots__})
 _TALLIES = st.builds(

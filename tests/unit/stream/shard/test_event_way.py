@@ -20,7 +20,7 @@ from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import Shard
 from support.events.builders import Events
-from support.job.stores import DictStore, batch_of, run_batch
+from support.shard.stores import DictStore, batch_of, run_batch
 
 MODULES_MAX: Final = 20
 FUNCTIONS_MAX: Final = 30

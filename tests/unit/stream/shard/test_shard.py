@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.stream.shard import state_log as shard_module
 from spu_assigner.stream.shard.state_log import HEAD, Shard, pack_entry, read_entries, segment_key
-from support.job.stores import DictStore, begin, commit, write_ahead
+from support.shard.stores import DictStore, begin, commit, write_ahead
 
 
 class DictCopy(dict[bytes, bytes]):

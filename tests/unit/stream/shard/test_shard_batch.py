@@ -22,8 +22,8 @@ from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import Entries, Shard, Write
 from spu_assigner.stream.shard.tally import REQUESTS
 from support.events.builders import Events
-from support.job.stores import DictStore, begin, run_batch
 from support.model.pictures import picture
+from support.shard.stores import DictStore, begin, run_batch
 
 OPTIONS = Options(
     topic_prefix="",

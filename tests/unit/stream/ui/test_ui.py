@@ -23,9 +23,9 @@ from spu_assigner.stream.ui.known import (
 from spu_assigner.stream.ui.live import ReadingHealth
 from spu_assigner.stream.ui.views import NODES_MAX, Reports, ring_view, sliced
 from support.events.builders import Events
-from support.job.one_shard import Raw
 from support.pages.ui_pages import Output, Still, known_of, outputs, read
 from support.pages.ui_story import story
+from support.shard.one_shard import Raw
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e\x1b[31m"
 

@@ -13,8 +13,8 @@ from spu_assigner.stream.shard.bundle import Bundle
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch, Row
 from spu_assigner.stream.shard.state_log import Shard
-from support.job.stores import DictStore, run_batch
 from support.job.streams import INPUTS, TOPIC_EVENTS, Outgoing
+from support.shard.stores import DictStore, run_batch
 
 Raw = tuple[bytes, bytes]  # key and value on `topic-events`
 TIME_MS = 1_700_000_000_000
