@@ -60,6 +60,17 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
     assert mover.record() == record  # Of the run that moved something.
 
 
+def test_leaders_stay_where_they_are_if_none_are_to_be_elected(mover: Mover) -> None:
+    """The lists are as mapped, and somebody chooses the moment for the leaders."""
+    operator = mover.operator
+    operator.make("orders", [[1, 2], [2, 1]])
+    mover.map({"orders": [[2, 1], [2, 3]]})
+    status, lines, errors = mover.move("--no-elect")
+    assert (status, errors) == (0, []), lines
+    operator.until("orders", [[2, 1], [2, 3]])
+    assert mover.leaders("orders") == [1, 2]
+
+
 @pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
 @pytest.mark.parametrize("failpoint", IN_A_WAVE)
 def test_a_run_that_is_killed_is_finished_by_the_next_one(
