@@ -7,8 +7,8 @@ so that brokers and security are said once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
 
 from spu_assigner.stream.config.security import Security
 
@@ -22,6 +22,10 @@ class Connection:
     bootstrap_servers: str
     prefix: str = ""  # of each topic's name
     security: Security = field(default_factory=Security)
+
+    def to_target(self, target: Self | None) -> Self:
+        """To the Kafka cluster of the mapped topics, if it is another one, with this prefix."""
+        return replace(target or self, prefix=self.prefix)
 
     def client(self) -> dict[str, Any]:
         """Settings for confluent-kafka."""

@@ -211,11 +211,12 @@ def desired_lines(plan: DesiredPlan) -> Iterator[str]:
     if found.unchanged:
         yield f"= {found.unchanged} topic{'s' if found.unchanged > 1 else ''} as desired"
     parts = [f"{counts[kind]} {what}" for kind, what in _KINDS.items()]
+    differing = "setting that differs" if len(found.configs) == 1 else "settings that differ"
     for count, what in (
         (counts[TopicConstraints], "to constrain otherwise"),
         (len(found.refused), "that cannot be as desired"),
         (len(found.waiting), "waiting"),
-        (len(found.configs), "settings that differ"),
+        (len(found.configs), differing),
         (len(found.extra), "not in the file"),
     ):
         parts += [f"{count} {what}"] if count else []

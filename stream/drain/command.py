@@ -45,7 +45,9 @@ def drain(
        product's, whose new brokers are chosen as those of a decommission
     3. looks in Kafka whether it holds nothing
 
-    Killed at any point, it is finished by running it again.
+    Other topics without a map are moved likewise where --foreign names them. Otherwise they are
+    reported before anything is done (not with --force). Killed at any point, it is finished by
+    running it again.
 
     Exit status: 0 Kafka shows that the broker holds nothing; 1 it holds something, or an error; 2
     wrong usage or settings.

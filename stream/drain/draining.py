@@ -1,9 +1,10 @@
 """Emptying a broker: leave, wait for maps, move, look.
 
 Rules: what is done already is seen to be done, so that a run which was killed is repeated. The SPU
-is not decommissioned while nothing could be moved, or what has no map has nowhere to go. Nothing is
-moved before the maps no longer use the broker: it would come back. Topics of others without a map
-are never touched; they are named.
+is not decommissioned while nothing could be moved, what has no map has nowhere to go, or a topic of
+others has no map: it cannot be adopted once the SPU has left. Nothing is moved before the maps no
+longer use the broker: it would come back. Topics of others without a map are touched only where
+`--foreign` names them; else they are named.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -20,7 +22,7 @@ from spu_assigner.core.base.events import LeaveMode, SpuLeft
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.common.printable import counted, listed
-from spu_assigner.stream.drain.emptied_lists import EmptiedLists, emptied_lists
+from spu_assigner.stream.drain.emptied_lists import emptied_lists
 from spu_assigner.stream.drain.staying import staying_lines
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.kafka import AnnouncedReader
@@ -28,14 +30,19 @@ from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import SPU_EVENTS
 from spu_assigner.stream.moves.options import MoveOptions
-from spu_assigner.stream.moves.reassigning import Partition, PartitionShape, Reassigner
+from spu_assigner.stream.moves.reassigning import (
+    Partition,
+    PartitionShape,
+    Reassigner,
+    Replicas,
+)
 from spu_assigner.stream.moves.runner import MovesRunner
 from spu_assigner.stream.moves.session import moving, require_ready
 from spu_assigner.stream.moves.status import MovesReport
 from spu_assigner.stream.plan.model import Maps
 from spu_assigner.stream.plan.rendering import move_lines
 from spu_assigner.stream.plan.sources import PlanRequest, plan_now
-from spu_assigner.stream.plan.wanted_maps import read_maps
+from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
 
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
 GONE_SECONDS_MAX: Final = 60.0  # a broker deletes the files of replicas after they are moved
@@ -46,6 +53,14 @@ Shapes = Mapping[Partition, PartitionShape]
 
 class DrainError(AssignerError):
     """A broker cannot be emptied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unmapped:
+    """Topics on the broker without a map."""
+
+    moved: frozenset[str]  # Kafka's own, the product's, and those that `--foreign` names
+    left: tuple[str, ...]  # the others
 
 
 class Draining:
@@ -75,7 +90,7 @@ class Draining:
         if known is None:
             raise DrainError(
                 f"broker {broker} is no SPU of cluster {cluster!r}: nobody has announced it; check "
-                "the id and --cluster, or let it join (`spu-assigner follow`)"
+                "the id and --cluster, or let it join (`spu-assigner adopt`, `spu-assigner follow`)"
             )
         if known.is_decommissioned:
             click.echo(f"leaves   SPU {broker} of cluster {cluster} was decommissioned before")
@@ -112,11 +127,16 @@ class Draining:
         with Reassigner(connection) as kafka:
             shapes, brokers = kafka.shapes(), kafka.brokers()
         require_ready(connection, self._options, self._holding(shapes))
-        read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
+        maps = read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
         with self._request.target() as target:
             own = self._request.own_topics(target.kafka_id())
-        stuck = self._emptied(shapes, brokers, own).stuck
-        if stuck and not self._options.force:
+        found = self._unmapped(shapes, maps, own)
+        if self._options.force:
+            return
+        stuck = emptied_lists(
+            _rows(shapes), found.moved, brokers=brokers, leaving=self._broker
+        ).stuck
+        if stuck:
             topics = sorted({topic for topic, _ in stuck})
             raise DrainError(
                 f"{counted(len(stuck), 'partition')} of {listed(topics, TOPICS_NAMED_MAX)} cannot "
@@ -124,17 +144,32 @@ class Draining:
                 "more, or give these topics fewer replicas (kafka-reassign-partitions), and run "
                 "this again; the SPU was not decommissioned"
             )
+        if found.left:
+            cluster = self._request.cluster_id
+            raise DrainError(
+                f"{counted(len(found.left), 'topic')} on broker {self._broker} "
+                f"{'has' if len(found.left) == 1 else 'have'} no map "
+                f"({listed(found.left, TOPICS_NAMED_MAX)}); adopt what is to have one "
+                f"(`spu-assigner adopt --cluster {cluster}`), which is rejected once the SPU has "
+                "left, give --foreign GLOB for what is only to be moved off the broker, and run "
+                "this again; the SPU was not decommissioned"
+            )
 
     def _holding(self, shapes: Shapes) -> list[Partition]:
         return [at for at, each in shapes.items() if self._broker in each.replicas]
 
-    def _emptied(
-        self, shapes: Shapes, brokers: Mapping[int, str | None], own: Collection[str]
-    ) -> EmptiedLists:
-        """New lists for what the broker holds of Kafka's own topics and of these."""
-        topics = {topic for topic, _ in self._holding(shapes) if _has_no_map(topic, own)}
-        rows = {at: each.replicas for at, each in shapes.items()}
-        return emptied_lists(rows, topics, brokers=brokers, leaving=self._broker)
+    def _unmapped(self, shapes: Shapes, maps: Maps, own: Collection[str]) -> _Unmapped:
+        """Topics on the broker that have no map, and wait for none."""
+        mapped = {topic for topic, wanted in maps.topics.items() if wanted.replicas is not None}
+        topics = {topic for topic, _ in self._holding(shapes)} - mapped - maps.waiting.keys()
+        given = self._request.foreign
+        is_given = matcher(given) if given else lambda _: False
+        moved = {
+            topic
+            for topic in topics
+            if topic.startswith(KAFKA_OWN) or topic in own or is_given(topic)
+        }
+        return _Unmapped(moved=frozenset(moved), left=tuple(sorted(topics - moved)))
 
     def _send_leave(self) -> None:
         errors: list[str] = []
@@ -184,17 +219,20 @@ class Draining:
         """Move everything; what could not be planned, and what became of the rest."""
         shapes = kafka.shapes()
         with self._request.target() as target:
-            plan, _ = plan_now(self._request, target)
+            plan, sources = plan_now(self._request, target)
             own = self._request.own_topics(plan.kafka_id)
         mapped = [each for each in plan.moved_partitions() if self._broker in each.before]
-        found = self._emptied(shapes, kafka.brokers(), own)
+        unmapped = self._unmapped(shapes, sources.maps, own).moved
+        found = emptied_lists(
+            _rows(shapes), unmapped, brokers=kafka.brokers(), leaving=self._broker
+        )
         left = [
             f"{topic}-{number}: there is no other broker for its replica; start one more, and run "
             "again"
             for topic, number in found.stuck
         ]
         taken = {(each.topic, each.partition) for each in mapped}
-        others = [at for at in self._holding(shapes) if not _has_no_map(at[0], own)]
+        others = [at for at in self._holding(shapes) if at[0] not in unmapped]
         left += staying_lines(plan, [at for at in others if at not in taken])
         moves = [
             MovedPartition(
@@ -238,9 +276,8 @@ class Draining:
             time.sleep(LOOK_SECONDS)
 
 
-def _has_no_map(topic: str, own: Collection[str]) -> bool:
-    """Whether it is one of Kafka's own topics, or of the product's: these."""
-    return topic.startswith(KAFKA_OWN) or topic in own
+def _rows(shapes: Shapes) -> dict[Partition, Replicas]:
+    return {at: each.replicas for at, each in shapes.items()}
 
 
 def _users(maps: Maps, broker: int) -> list[str]:

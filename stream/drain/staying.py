@@ -1,7 +1,8 @@
 """Why a drain leaves partitions on the broker: a pure function.
 
 Rule: a partition that is not moved has one reason: its topic is refused, Kafka is moving it, its
-list waits for a replica, or its topic has no map (any more). Only the last is for `adopt`.
+list waits for a replica, or its topic has no map (any more). Only the last is for `--foreign`:
+`adopt` takes no topic on an SPU that has left.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from spu_assigner.stream.common.printable import counted, printable
 from spu_assigner.stream.moves.reassigning import Partition
 from spu_assigner.stream.plan.model import TopicsPlan
 
-BY_HAND: Final = "let it have one (`spu-assigner adopt`), or move it with kafka-reassign-partitions"
+BY_HAND: Final = (
+    "give --foreign GLOB to have it moved off the broker, or move it with kafka-reassign-partitions"
+)
 NO_MAP: Final = f"it has no map; {BY_HAND}"
 MOVING: Final = (
     "somebody else has Kafka move them already; run this again when `kafka-reassign-partitions "
     "--list` no longer shows the topic"
 )
 DELETED: Final = (
-    "its map was deleted, and it is still in Kafka; delete it (`spu-assigner apply --delete`), or "
-    "move it with kafka-reassign-partitions"
+    "its map was deleted, and it is still in Kafka; delete it (`spu-assigner apply --delete`), "
+    f"{BY_HAND}"
 )
 CHANGED: Final = "its map has just been changed; run this again"
 
@@ -34,7 +37,8 @@ def staying_lines(plan: TopicsPlan, held: Collection[Partition]) -> Iterator[str
         key = topic, reason.of(topic, number)
         counts[key] = counts.get(key, 0) + 1
     for (topic, why), count in counts.items():
-        yield f"{printable(topic)}: {counted(count, 'replica')} on the broker stay: {why}"
+        stay = "stays" if count == 1 else "stay"
+        yield f"{printable(topic)}: {counted(count, 'replica')} {stay} on the broker: {why}"
 
 
 class _Reasons:

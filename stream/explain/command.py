@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Final
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import listed, printable
-from spu_assigner.stream.config.command_options import broker_options, output_option
+from spu_assigner.stream.config.command_options import (
+    broker_options,
+    output_option,
+    target_options,
+)
 from spu_assigner.stream.config.connection import Connection
 
 if TYPE_CHECKING:
@@ -55,8 +59,15 @@ class PartitionUnknownError(AssignerError):
 @click.argument("partition", type=click.IntRange(min=0), required=False)
 @output_option
 @broker_options
+@target_options
 def explain(
-    *, cluster: str, topic: str, partition: int | None, output: Form, connection: Connection
+    *,
+    cluster: str,
+    topic: str,
+    partition: int | None,
+    output: Form,
+    connection: Connection,
+    target_connection: Connection | None,
 ) -> int:
     """Explain why the replicas of TOPIC in CLUSTER are where they are.
 
@@ -65,6 +76,9 @@ def explain(
     why: offline, leaving, saturated, on the same rack, in the list already. Of a repair or
     rebalance: who went, who came, and who else could have come. What can no longer be known is
     said to be so.
+
+    A partition that is being moved has a line; --target-bootstrap-servers names the Kafka cluster
+    that has the record of the moves, if it is not the job's.
 
     With --output json one line for each partition and each retained revision that set its list
     (type "explanation"; its fields are those of `simulate --explain`), or what the topic waits for
@@ -85,7 +99,8 @@ def explain(
     partitions = range(count) if partition is None else [partition]
     _print(found, partitions, output)
     if output == "table":
-        _print_moves(connection, cluster, topic, partitions)
+        moved = connection.to_target(target_connection)
+        _print_moves(moved, cluster, topic, partitions)
     return 0
 
 

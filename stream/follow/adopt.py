@@ -71,7 +71,7 @@ class AdoptRequest:
 
     def ledger(self, *, is_there: bool) -> AppliedLedger:
         """What is recorded of the topics, beside them."""
-        connection = replace(self.target, prefix=self.connection.prefix)
+        connection = self.connection.to_target(self.target_connection)
         return AppliedLedger(connection, self.options.cluster_id, is_there=is_there)
 
 

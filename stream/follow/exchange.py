@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
+from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, SpuJoined
 from spu_assigner.core.base.records import RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.errors import EncodeError
@@ -25,6 +26,10 @@ from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STA
 
 PIECE_EVENTS: Final = 500  # sent together
 PIECE_EVENTS_OPEN: Final = 2_000  # unanswered, and more are sent: what a batch of the job takes
+OFF_BROKER: Final = (
+    "an SPU that has left takes no topic: let it join again, or move the topic off its broker "
+    "(`spu-assigner drain BROKER"
+)
 _JOINS: Final = frozenset({RingChange.JOINED, RingChange.UPDATED})
 
 
@@ -102,6 +107,8 @@ class EventExchange:
             case TopicStatus() as answer if answer.cause in self._open:
                 is_no = answer.status is Status.REJECTED
                 why = f"{answer.message} ({answer.code})" if is_no else None
+                if answer.code is Code.MANUAL_UNKNOWN_SPU:
+                    why = f"{why}; {OFF_BROKER} --foreign {answer.topic}`)"
                 self._close(answer.cause, why, answer.message or "")
             case RingEvent() as answer if isinstance(self._open.get(answer.cause), SpuJoined):
                 if answer.change in _JOINS or answer.change is RingChange.IGNORED:

@@ -71,8 +71,10 @@ class ClusterUnknownError(AssignerError):
         found, check = "no other", "that the job runs, that SPUs have joined, the brokers"
         if self.others:
             found, check = printable(listed(self.others)), "the name, the brokers"
+        hint = "" if self.others else "; `spu-assigner adopt` takes over what a Kafka cluster has"
         super().__init__(
-            f"no cluster {cluster_id!r} on {topic}; it has {found}; check {check} and the prefix"
+            f"no cluster {cluster_id!r} on {topic}; it has {found}; check {check} and the "
+            f"prefix{hint}"
         )
 
 

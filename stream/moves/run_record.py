@@ -145,11 +145,18 @@ class Seat:
             ClientError: it is not known whether it is recorded.
         """
         run = replace(run, run_id=self.run_id, holder=_holder(), recorded_at=_now_ms())
-        with self._as_ours(), raise_fatal_cause(self._producer):
-            self._producer.begin_transaction()
-            self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
-            deliver(self._producer)
-            retry_until(self._producer.commit_transaction)
+        with self._as_ours():
+            try:
+                with raise_fatal_cause(self._producer):
+                    self._producer.begin_transaction()
+                    self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
+                    deliver(self._producer)
+                    retry_until(self._producer.commit_transaction)
+            except KafkaException:
+                # Of a commit at the moment of a fence Kafka may say only that it failed; the abort
+                # that follows says that this producer was fenced.
+                self._abort_unless_fenced()
+                raise
         self.latest = run
 
     def note(self, run: MovesRun) -> None:
@@ -159,11 +166,8 @@ class Seat:
         missed here is seen elsewhere: `check` finds who has taken the seat, and the next `write`
         raises.
         """
-        try:
+        with suppress(ClientError, SeatTakenError):
             self.write(run)
-        except (ClientError, SeatTakenError):
-            with suppress(KafkaException):
-                self._producer.abort_transaction(ABORT_SECONDS_MAX)
 
     def check(self) -> None:
         """Return if this process still has the seat; to be called often.
@@ -223,6 +227,19 @@ class Seat:
         with self._as_ours():
             retry_until(self._producer.init_transactions)
         self._read(reader.drain_messages())
+
+    def _abort_unless_fenced(self) -> None:
+        """Abort the transaction, if there is one.
+
+        Raises:
+            KafkaException: another process has fenced this one.
+        """
+        try:
+            with raise_fatal_cause(self._producer):
+                self._producer.abort_transaction(ABORT_SECONDS_MAX)
+        except KafkaException as reason:
+            if reason.args[0].code() in _FENCED:
+                raise
 
     def _taken(self) -> SeatTakenError:
         run = self.latest

@@ -107,5 +107,7 @@ def cancel(connection: Connection, options: MoveOptions) -> tuple[str, list[str]
         )
         cancelled = runner.cancel(run)
         what = f"cancelled {counted(len(cancelled), 'move')}, their lists are as before"
+        if not cancelled:
+            what = "no move of the run was under way; what it had not begun stays as it was"
         had = ", and the throttle is removed" if run.throttles else ""
         return what + ("" if runner.report.throttles else had), runner.report.throttles

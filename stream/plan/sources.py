@@ -50,7 +50,7 @@ class PlanRequest:
 
     def ledger_connection(self) -> Connection:
         """To the Kafka cluster of the mapped topics, with the prefix of the job's topics."""
-        return replace(self.target_connection or self.connection, prefix=self.connection.prefix)
+        return self.connection.to_target(self.target_connection)
 
     def own_topics(self, kafka_id: str) -> frozenset[str]:
         """The product's topics in the target; the job's may be there where that is not known."""

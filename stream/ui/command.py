@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.config.command_options import broker_options
+from spu_assigner.stream.config.command_options import broker_options, target_options
 from spu_assigner.stream.config.connection import Connection
 
 if TYPE_CHECKING:
@@ -40,17 +40,22 @@ class AddressError(AssignerError):
     help="0: any that is free.",
 )
 @broker_options
-def ui(*, host: str, port: int, connection: Connection) -> int:
+@target_options
+def ui(
+    *, host: str, port: int, connection: Connection, target_connection: Connection | None
+) -> int:
     """Show clusters, rings, loads, topics and their maps in a browser, as they are now.
 
     Reads what the job publishes, with a consumer's rights; changes nothing. The page follows what
-    comes by itself. Ctrl-C ends it.
+    comes by itself. With --target-bootstrap-servers, it shows the moves of that Kafka cluster.
+    Ctrl-C ends it.
     """
     from spu_assigner.stream.ui.app import make_app
     from spu_assigner.stream.ui.live import Live
 
     noted = _note_signals()
-    with _listening(host, port) as listener, Live(connection) as live:
+    moved = connection.to_target(target_connection)
+    with _listening(host, port) as listener, Live(connection, moved=moved) as live:
         is_loopback = _is_loopback(listener)
         if not is_loopback:
             click.echo(

@@ -52,14 +52,17 @@ class Live:
 
     with Live(connection) as live: with live.known() as known: …
 
+    Args:
+        moved: to the Kafka cluster whose partitions are moved, if it is not the job's.
+
     Raises:
         ClientError: at its opening: Kafka cannot be reached, or topics are missing.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, moved: Connection | None = None) -> None:
         self.connection = connection
         self.health = ReadingHealth()
-        self.moves = MovesFollower(connection)
+        self.moves = MovesFollower(moved or connection)
         self._lock = threading.RLock()
         self._known = Known()
         self._stopping = threading.Event()

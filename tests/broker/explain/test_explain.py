@@ -20,6 +20,7 @@ from spu_assigner.stream.kafka.outputs import read_cluster
 from spu_assigner.stream.moves.run_record import Seat, begun_run
 from support.events.builders import Events
 from support.job.small_job import small_job
+from support.kafka.ports import free_ports
 
 
 def asked(settings: Settings, *arguments: str) -> Result:
@@ -112,6 +113,14 @@ def test_a_life_is_explained_from_the_topics(settings: Settings) -> None:
         f"{text}c1/table partition 6 is in the wave that is being moved: [0, 1] → [2, 1]\n"
     )
     assert asked(settings, "c1", "table", "5").stdout.count("being moved") == 0
+    (port,) = free_ports(1)
+    elsewhere = asked(
+        settings, "c1", "table", "6", "--target-bootstrap-servers", f"127.0.0.1:{port}"
+    )
+    assert (elsewhere.exit_code, elsewhere.stdout) == (
+        0,
+        text,
+    )  # The record is not looked for here.
 
     [waiting] = explained(settings, "c1", "large")
     assert (waiting["type"], waiting["code"]) == ("waiting", "INSUFFICIENT_SPUS")

@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import LeaveMode
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.drain.staying import NO_MAP
+from spu_assigner.stream.follow.exchange import OFF_BROKER
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.operator import Operator
@@ -66,7 +68,10 @@ def held(mover: Mover) -> dict[str, int]:
 def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
     operator: Operator, tmp_path: Path
 ) -> None:
-    """What a person has to do in eight steps; a topic of somebody else's is named, not touched."""
+    """What a person has to do in eight steps; a topic of others is touched only where it is named.
+
+    It is reported before the decommission, after which it cannot be adopted.
+    """
     mover = Mover(operator, tmp_path)
     orders = operator.name("orders")
     with operator.job() as job:
@@ -83,7 +88,14 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
         unknown = operator("drain", 9, "--cluster", "c1")
         assert (unknown.exit_code, unknown.stdout) == (1, "")
         assert "broker 9 is no SPU of cluster 'c1'" in unknown.stderr
-        early = operator("drain", LEAVES, "--cluster", "c1", "--wait", "0")
+        foreign = operator.name("foreign")
+        refused = operator("drain", LEAVES, "--cluster", "c1")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(
+            f"spu-assigner: 1 topic on broker 3 has no map ({foreign}); adopt what is to have one "
+        )
+        assert refused.stderr.endswith("; the SPU was not decommissioned\n")
+        early = operator("drain", LEAVES, "--cluster", "c1", "--wait", "0", "--force")
         assert early.exit_code == 1
         assert early.stdout == "leaves   SPU 3 of cluster c1 is decommissioned\n"
         assert f"1 topic still has SPU 3 in the map ({orders}); check" in early.stderr
@@ -93,14 +105,18 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
         partly = operator("drain", LEAVES, "--cluster", "c1", "--throttle", "100MB/s")
         assert partly.exit_code == 1, partly.stdout
         assert partly.stderr == (
-            f"stays    {operator.name('foreign')}: cannot leave the broker now; why is said at the "
-            "end\n"
-            f"drain: {operator.name('foreign')}: 1 replica on the broker stay: it has no map; let "
-            "it have one (`spu-assigner adopt`), or move it with kafka-reassign-partitions\n"
+            f"stays    {foreign}: cannot leave the broker now; why is said at the end\n"
+            f"drain: {foreign}: 1 replica stays on the broker: {NO_MAP}\n"
         )
-        assert held(mover) == {operator.name("foreign"): 1}
-        operator.remove("foreign")
-        done = operator("drain", LEAVES, "--cluster", "c1")
+        assert held(mover) == {foreign: 1}
+        with job.answering():
+            adopted = operator("adopt", "--cluster", "c1", "--topics", foreign)
+        assert adopted.exit_code == 1
+        assert adopted.stdout.splitlines()[0] == (
+            f"! {foreign}  partition 0 names SPU 3, which is not in cluster 'c1' "
+            f"(MANUAL_UNKNOWN_SPU); {OFF_BROKER} --foreign {foreign}`)"
+        )
+        done = operator("drain", LEAVES, "--cluster", "c1", "--foreign", foreign)
         assert (done.exit_code, done.stderr) == (0, ""), done.stdout
         assert done.stdout.splitlines()[-1] == (
             "empty    broker 3 holds nothing; it may be switched off"

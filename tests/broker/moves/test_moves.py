@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from support.kafka.moving import Mover, until
 from support.placers.kafka_reassign import run_tool
 
 IN_A_WAVE = [each for each in Failpoint if each.startswith("wave-")]
+CANCEL_SECONDS_MAX = 5.0  # what an operator is promised; 2.5 s with the start of a process
 BEFORE = [[1, 2], [2, 1], [1, 2], [2, 1]]
 AFTER = [[3, 2], [2, 3], [2, 1], [3, 1]]  # two moves, a new order, a move of both
 
@@ -58,6 +60,17 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
     assert (record.wave, record.waves, record.failures) == (4, 4, ())
     assert mover.move()[:2] == (0, ["0 created, 0 grown, 0 deleted; 1 as mapped before"])
     assert mover.record() == record  # Of the run that moved something.
+
+
+def test_leaders_stay_where_they_are_if_none_are_to_be_elected(mover: Mover) -> None:
+    """The lists are as mapped, and somebody chooses the moment for the leaders."""
+    operator = mover.operator
+    operator.make("orders", [[1, 2], [2, 1]])
+    mover.map({"orders": [[2, 1], [2, 3]]})
+    status, lines, errors = mover.move("--no-elect")
+    assert (status, errors) == (0, []), lines
+    operator.until("orders", [[2, 1], [2, 3]])
+    assert mover.leaders("orders") == [1, 2]
 
 
 @pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
@@ -126,7 +139,9 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
         assert errors[0].startswith(
             f"spu-assigner: another process moves partitions (process {process.pid} on "
         )
+        begun_at = time.monotonic()
         cancelled = operator("apply", "--cancel")
+        assert time.monotonic() - begun_at < CANCEL_SECONDS_MAX
         assert (cancelled.exit_code, cancelled.stderr) == (0, "")
         assert cancelled.stdout == (
             "cancelled 3 moves, their lists are as before, and the throttle is removed\n"

@@ -87,4 +87,9 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
             ("unfencing", no_id),
         ):
             refused(user, why, "apply", "--cancel")
-        assert mover.operator("apply", "--cancel").exit_code == 0
+        cancelled = mover.operator("apply", "--cancel")
+        assert (cancelled.exit_code, cancelled.stdout) == (
+            0,
+            "no move of the run was under way; what it had not begun stays as it was, and the "
+            "throttle is removed\n",
+        )

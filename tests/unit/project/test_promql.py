@@ -77,6 +77,18 @@ def test_the_dashboard_needs_what_a_scrape_has() -> None:
     assert named - titles == {"variable instance", "variable cluster"}
 
 
+def test_moves_and_their_bytes_have_a_panel_each_by_state() -> None:
+    """An operator sees pending, done and failed beside each other."""
+    dashboard = json.loads(_DASHBOARD.read_text(encoding="utf-8"))
+    shown = {
+        text.partition("{")[0]: target["legendFormat"]
+        for panel in dashboard["panels"]
+        for target in panel.get("targets", ())
+        if (text := target["expr"]).startswith("spu_assigner_moves")
+    }
+    assert shown == {"spu_assigner_moves": "{{state}}", "spu_assigner_moves_bytes": "{{state}}"}
+
+
 def test_every_panel_has_a_place_and_a_number_of_its_own() -> None:
     """Panels that overlap cannot be read; queries hold no variable that is unknown here."""
     dashboard = json.loads(_DASHBOARD.read_text(encoding="utf-8"))

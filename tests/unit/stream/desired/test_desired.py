@@ -263,6 +263,14 @@ def test_settings_are_compared_where_kafka_has_the_topic() -> None:
         f"! t  retention.ms is 1 in Kafka, and the file says 2; {end}",
     ]
     assert (plan.events, plan.found.unchanged) == ((), 1)
+    ends = [
+        list(desired_lines(planned(each, mapped={"t": known()}, seen=seen)))[-1]
+        for each in (topic, desired(config={"retention.ms": "2"}))
+    ]
+    assert [end.rpartition(", ")[2] for end in ends] == [
+        "2 settings that differ",
+        "1 setting that differs",
+    ]
 
 
 def create(plan: DesiredPlan) -> Event:

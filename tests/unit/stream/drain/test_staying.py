@@ -33,7 +33,8 @@ def stays(wanted_maps: Maps, topics: Topics, *records: AppliedTopic) -> list[str
         for number, each in enumerate(partitions)
         if 3 in each.replicas and (topic, number) not in taken
     ]
-    begin = f"t: {len(held)} replica{'s' if len(held) > 1 else ''} on the broker stay: "
+    many = len(held) > 1
+    begin = f"t: {len(held)} replica{'s stay' if many else ' stays'} on the broker: "
     lines = list(staying_lines(plan, held))
     assert all(line.startswith("t: ") for line in lines)
     return [line.removeprefix(begin) for line in lines]
@@ -88,7 +89,7 @@ def test_partitions_of_one_topic_stay_for_different_reasons() -> None:
     lists = wanted([[1, 2], [1, 2], [1], [2]], factor=2)
     found = there([[1, 3], [1, 2, 3], [1, 3], [2, 3]], [[1, 3], [1, 3], [1, 3], [2, 3]])
     assert stays(maps({"t": lists}), {"t": found}, MADE) == [
-        f"t: 1 replica on the broker stay: {MOVING}",
-        "t: 2 replicas on the broker stay: the lists of partitions 2, 3 wait for a replica; what "
+        f"t: 1 replica stays on the broker: {MOVING}",
+        "t: 2 replicas stay on the broker: the lists of partitions 2, 3 wait for a replica; what "
         "is in Kafka stays; add SPUs or capacity, and run this again",
     ]

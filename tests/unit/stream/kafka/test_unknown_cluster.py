@@ -75,5 +75,6 @@ def test_where_nothing_is_published_the_job_is_named() -> None:
     """No name can be wrong where there is none."""
     assert str(ClusterUnknownError("prod", "replica-map", ())) == (
         "no cluster 'prod' on replica-map; it has no other; check that the job runs, that SPUs "
-        "have joined, the brokers and the prefix"
+        "have joined, the brokers and the prefix; `spu-assigner adopt` takes over what a Kafka "
+        "cluster has"
     )
