@@ -23,7 +23,7 @@ def fast_constructor(frozen: Callable[Given, Made]) -> Callable[Given, Made]:
     makes an event this way has checked what it checks.
     """
     cls: Any = frozen
-    names: dict[str, Any] = {"_new": object.__new__, "_twin": open_twin(cls), "_class": cls}
+    names: dict[str, Any] = {"_twin": open_twin(cls), "_class": cls}
     parameters = []
     for field in fields(cls):
         if field.default_factory is not MISSING:
@@ -38,7 +38,7 @@ def fast_constructor(frozen: Callable[Given, Made]) -> Callable[Given, Made]:
     keywords_only = "*, " if all(field.kw_only for field in fields(cls)) else ""
     lines = [
         f"def make({keywords_only}{', '.join(parameters)}):",
-        "    made = _new(_twin)",
+        "    made = _twin()",
         *(f"    made.{field.name} = {field.name}" for field in fields(cls)),
         "    made.__class__ = _class",
         "    return made",
@@ -50,5 +50,10 @@ def fast_constructor(frozen: Callable[Given, Made]) -> Callable[Given, Made]:
 
 def open_twin(cls: type) -> type:
     """A class of the same fields that is not frozen, for an object whose class is then changed."""
-    plain = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+    plain = {
+        "__slots__": (),
+        "__init__": object.__init__,
+        "__setattr__": object.__setattr__,
+        "__delattr__": object.__delattr__,
+    }
     return type(f"Open{cls.__name__}", (cls,), plain)

@@ -17,6 +17,7 @@ PADDING: Final = -1  # fills short rows at their end
 DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
 NARROW_MAX: Final = 1_024  # ids up to which plain Python narrows faster than numpy
 DENSE_MIN: Final = 4_096  # counters that cost nothing
+_new: Final = object.__new__
 
 
 class Table:
@@ -65,10 +66,10 @@ class ReplicaLists:
         self.table: Table | None = None
         self.start = 0
 
-    @classmethod
-    def of_table(cls, table: Table, start: int, count: int) -> ReplicaLists:
+    @staticmethod
+    def of_table(table: Table, start: int, count: int) -> ReplicaLists:
         """Rows start … start + count - 1 of the table, which must have them."""
-        lists = cls.__new__(cls)  # The array is cut when it is asked for, which is rare.
+        lists = _new(ReplicaLists)  # The array is cut when it is asked for, which is rare.
         lists._matrix = None
         lists._narrow = None
         lists.count = count

@@ -141,11 +141,13 @@ def step(
     full = state.full_resources
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
-    records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
+    records: Sequence[Record]
     if isinstance(event, TopicCreate):
+        records = _create(state, event, default_policy, reserved_names)
         for record in records:  # It frees nothing, so nothing follows.
             evolve(state, record)
     else:
+        records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
         records = _with_following(state, event, records)
     return (*records, *resource_changes(state, event.event_id)) if full.is_stale else records
 
@@ -189,12 +191,12 @@ def decide(
 
     A create that saturates no SPU is one `GrantedCreate`.
     """
+    if isinstance(event, TopicCreate):
+        return _create(state, event, default_policy, reserved_names)
     hashed = new_event_hash(event.event_id)
     if hashed in state.memory.known:
         return ()
     match event:
-        case TopicCreate():
-            return _create(state, event, hashed, default_policy, reserved_names)
         case TopicDelete():
             records = forget(state, event, Status.DELETED)
         case TopicRelease():
@@ -312,10 +314,12 @@ def _following(
 def _create(
     state: ClusterState,
     event: TopicCreate,
-    hashed: int,
     default_policy: Policy,
     reserved_names: frozenset[str],
 ) -> tuple[Record, ...]:
+    hashed = new_event_hash(event.event_id)
+    if hashed in state.memory.known:
+        return ()
     policy = event.policy or (default_policy if event.replicas is None else Policy.MANUAL)
     refusal = refuse_create(state, event, policy, reserved_names)
     if refusal is None:

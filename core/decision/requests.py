@@ -95,19 +95,35 @@ def refuse_create(
             f"{found} with policy {policy.value!r}; "
             "name the replica lists with policy 'manual', and only with it",
         )
+    topic = event.topic
+    if (
+        topic in state.topics
+        or topic in state.waiting
+        or topic in reserved_names
+        or topic.startswith(KAFKA_OWN)
+    ):
+        return _refuse_described(state, event, policy) or _refuse_taken(
+            state, topic, reserved_names
+        )
+    return None
+
+
+def _refuse_described(state: ClusterState, event: TopicCreate, policy: Policy) -> Refusal | None:
+    """Why no topic can have what a create says of resources and constraints; None: one can."""
     if event.demand is not None or event.leader_demand is not None:
         refusal = refuse_need(state, event.demand, event.leader_demand)
         if refusal is not None:
             return refusal
     if event.constraints is not None and event.constraints != NO_CONSTRAINTS:
-        refusal = refuse_constraints(state, event.topic, policy, event.constraints)
-        if refusal is not None:
-            return refusal
-    topic = event.topic
+        return refuse_constraints(state, event.topic, policy, event.constraints)
+    return None
+
+
+def _refuse_taken(
+    state: ClusterState, topic: str, reserved_names: frozenset[str]
+) -> Refusal | None:
     if topic in reserved_names or topic.startswith(KAFKA_OWN):
         return refuse_name(topic, reserved_names)
-    if topic not in state.topics and topic not in state.waiting:
-        return None
     found = "exists" if topic in state.topics else "waits"
     already = "" if topic in state.topics else " already"
     return Refusal(
@@ -118,7 +134,14 @@ def refuse_create(
 
 
 def place_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Assignment | Refusal:
-    """Place a create that is not refused, or say why it cannot be; the state is only read."""
+    """Place a create, or say why it cannot be; the state is only read.
+
+    `refuse_create` must not refuse it. What it says of resources and constraints is checked here:
+    most creates name none, and are granted before.
+    """
+    refusal = _refuse_described(state, event, policy)
+    if refusal is not None:
+        return refusal
     assignment = (
         place_manual(state, event) if policy is Policy.MANUAL else automatic(state, event, policy)
     )

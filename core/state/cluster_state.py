@@ -44,14 +44,22 @@ from spu_assigner.core.state.memory import Memory
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import PackedLists, Topic, new_topic
+from spu_assigner.core.state.topic import (
+    NO_EXTRAS,
+    PackedLists,
+    Topic,
+    TopicExtras,
+    new_topic,
+    pack,
+)
 
+_from_bytes: Final = int.from_bytes
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
 
 
 def new_event_hash(event_id: str) -> int:
     """64 bits that stand for an event id in memory."""
-    return int.from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
+    return _from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
 
 
 # An event's is asked for when it is decided with care and when it is applied.
@@ -102,14 +110,13 @@ class ClusterState:
     @property
     def ring(self) -> Ring:
         """The SPUs that may take new replicas now."""
-        if self._ring is None:
-            self._ring = Ring(self.ledger.ring_ids(), self.spus)
-        elif self._counts_changed:
+        ring = self._ring
+        if ring is None or self._counts_changed:
             ids = self.ledger.ring_ids()
-            if not np.array_equal(ids, self._ring.ids):
-                self._ring = Ring(ids, self.spus)
-        self._counts_changed = False
-        return self._ring
+            if ring is None or not np.array_equal(ids, ring.ids):
+                ring = self._ring = Ring(ids, self.spus)
+            self._counts_changed = False
+        return ring
 
     @property
     def saturated_count(self) -> int:
@@ -327,6 +334,15 @@ class ClusterState:
         if record.replicas is None:
             raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
         own = record.own_events
+        data, width, columns, ragged = pack(record.replicas)
+        extras = TopicExtras(
+            cores=None if record.cores is None else PackedLists(*pack(record.cores)),
+            ragged=ragged,
+            pinned=record.pinned,
+            wanted_lengths=None if record.wanted_lengths is None else bytes(record.wanted_lengths),
+            need=record.need,
+            constraints=record.constraints,
+        )
         self.topics[record.topic] = new_topic(
             record.policy,
             record.revision,
@@ -334,12 +350,10 @@ class ClusterState:
             own[1:],
             record.replication_factor,
             record.ignore_rack,
-            PackedLists.of(record.replicas),
-            None if record.cores is None else PackedLists.of(record.cores),
-            record.pinned,
-            None if record.wanted_lengths is None else bytes(record.wanted_lengths),
-            record.need,
-            record.constraints,
+            data,
+            width,
+            columns,
+            NO_EXTRAS if extras == NO_EXTRAS else extras,
         )
         self._counts_changed |= self.ledger.add(record.replicas)
         if self._takeovers is not None:
@@ -384,6 +398,7 @@ def evolve(state: ClusterState, record: Record) -> None:
     match record:
         case GrantedCreate():  # As its parts one by one: the name is new, and it has no cores.
             event, lists, hashed = record.event, record.lists, record.event_hash
+            data, width, columns, _ = pack(lists)
             state.topics[event.topic] = new_topic(
                 record.policy,
                 1,
@@ -391,8 +406,9 @@ def evolve(state: ClusterState, record: Record) -> None:
                 (),
                 event.replication_factor,
                 event.ignore_rack,
-                PackedLists.of(lists),
-                None,
+                data,
+                width,
+                columns,
             )
             if state.ledger.add(lists):
                 state._counts_changed = True

@@ -125,8 +125,8 @@ class Ledger:
                 self._pending.append(lists)
         self.version += 1
         self.newest = lists
-        self._free_floor -= count
-        return self._free_floor <= 0
+        self._free_floor = floor = self._free_floor - count
+        return floor <= 0
 
     def _add_run(self) -> None:
         """Let what is pending not grow without end."""

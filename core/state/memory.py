@@ -24,12 +24,12 @@ class Memory:
 
         Returns the number of the block that changed.
         """
-        slot = self.count % EVENT_IDS_REMEMBERED
-        slots, known = self._slots, self.known
+        count, slots, known = self.count, self._slots, self.known
+        slot = count % EVENT_IDS_REMEMBERED
         known.discard(slots[slot])
         slots[slot] = hashed
         known.add(hashed)
-        self.count += 1
+        self.count = count + 1
         return slot // SEEN_BLOCK
 
     def block(self, block: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints
@@ -22,40 +22,17 @@ _WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
 _LIMITS: Final = tuple((dtype, int(np.iinfo(dtype).max)) for dtype in _WIDTHS)
 
 
-@dataclass(frozen=True, slots=True)
-class PackedLists:
+class PackedLists(NamedTuple):
     """A matrix in the narrowest integers that hold it: a million topics are kept in memory."""
 
     data: bytes
     width: int  # bytes of one integer
-    replicas: int  # columns
+    columns: int
     ragged: bool = False  # padded where lists are short
-
-    @classmethod
-    def of(cls, lists: ReplicaLists) -> PackedLists:
-        """Pack; from a table the bytes are sliced."""
-        table = lists.table
-        if table is None:
-            narrow = lists.narrow()
-            if narrow:
-                return _packed_lists(narrow, 1, len(narrow) // lists.count)
-            replicas = lists.matrix.shape[1]
-            if lists.ragged:
-                return cls(lists.matrix.tobytes(), lists.matrix.itemsize, replicas, True)
-            data, width = _narrowed(lists.matrix)
-            return _packed_lists(data, width, replicas)
-        packed = table.cache.get(_PACKED)
-        if packed is None:
-            data, width = _narrowed(table.rows)
-            replicas = table.rows.shape[1]
-            packed = table.cache[_PACKED] = data, width * replicas, width, replicas
-        data, row_size, width, replicas = packed
-        begin = lists.start * row_size
-        return _packed_lists(data[begin : begin + lists.count * row_size], width, replicas)
 
     def matrix(self) -> IdMatrix:
         """The integers again, shape (partitions, replicas), padded where lists are short."""
-        return self._array().astype(np.int32).reshape(-1, self.replicas)
+        return self._array().astype(np.int32).reshape(-1, self.columns)
 
     def lists(self) -> ReplicaLists:
         """The same as replica lists."""
@@ -72,7 +49,26 @@ class PackedLists:
         return np.frombuffer(self.data, dtype=dtype)
 
 
-_packed_lists = fast_constructor(PackedLists)
+def pack(lists: ReplicaLists) -> tuple[bytes, int, int, bool]:
+    """The fields of the `PackedLists` of these; from a table the bytes are sliced."""
+    table = lists.table
+    if table is None:
+        narrow = lists.narrow()
+        if narrow:
+            return narrow, 1, len(narrow) // lists.count, False
+        columns = lists.matrix.shape[1]
+        if lists.ragged:
+            return lists.matrix.tobytes(), lists.matrix.itemsize, columns, True
+        data, width = _narrowed(lists.matrix)
+        return data, width, columns, False
+    cache = table.cache
+    if _PACKED not in cache:
+        data, width = _narrowed(table.rows)
+        columns = table.rows.shape[1]
+        cache[_PACKED] = data, width * columns, width, columns
+    data, row_size, width, columns = cache[_PACKED]
+    begin = lists.start * row_size
+    return data[begin : begin + lists.count * row_size], width, columns, False
 
 
 def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
@@ -81,9 +77,27 @@ def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
     return matrix.astype(dtype).tobytes(), dtype.itemsize
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicExtras:
+    """What few topics have; all others share `NO_EXTRAS`."""
+
+    cores: PackedLists | None = None  # of each replica, `redpanda` only
+    ragged: bool = False  # some lists are short
+    pinned: bool = False  # a rebalance leaves it where it is
+    wanted_lengths: bytes | None = None  # a byte for each list, where an adopted topic's differ
+    need: Need | None = None  # of resources, for each replica
+    constraints: Constraints | None = None
+
+
+NO_EXTRAS: Final = TopicExtras()
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A living topic."""
+    """A living topic.
+
+    It has the fields of its packed lists itself: an object less for each of a million topics.
+    """
 
     policy: Policy
     revision: int
@@ -91,12 +105,40 @@ class Topic:
     changed_by: tuple[int, ...]  # hashes of its last grows, new factors and later adoptions
     replication_factor: int  # that was asked for; lists may be shorter
     ignore_rack: bool
-    replicas: PackedLists
-    cores: PackedLists | None
-    pinned: bool = False  # a rebalance leaves it where it is
-    wanted_lengths: bytes | None = None  # a byte for each list, where an adopted topic's differ
-    need: Need | None = None  # of resources, for each replica
-    constraints: Constraints | None = None
+    data: bytes
+    width: int
+    columns: int
+    extras: TopicExtras = NO_EXTRAS
+
+    @property
+    def replicas(self) -> PackedLists:
+        """Its lists."""
+        return PackedLists(self.data, self.width, self.columns, self.extras.ragged)
+
+    @property
+    def cores(self) -> PackedLists | None:
+        """The core of each replica, of `redpanda`."""
+        return self.extras.cores
+
+    @property
+    def pinned(self) -> bool:
+        """Whether a rebalance leaves it where it is."""
+        return self.extras.pinned
+
+    @property
+    def wanted_lengths(self) -> bytes | None:
+        """How long each list is to be, where that differs."""
+        return self.extras.wanted_lengths
+
+    @property
+    def need(self) -> Need | None:
+        """What each replica needs of resources."""
+        return self.extras.need
+
+    @property
+    def constraints(self) -> Constraints | None:
+        """Its own rules."""
+        return self.extras.constraints
 
     def lengths_wanted(self, partitions: int) -> Sequence[int]:
         """How long each of its lists is to be; it must have so many partitions."""
