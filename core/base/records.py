@@ -354,7 +354,7 @@ class GrantedCreate:
         same_rack, in_list = self.passed
         cluster_id, topic, cause = event.cluster_id, event.topic, event.event_id
         return (
-            _replica_map(
+            new_replica_map(
                 cluster_id=cluster_id,
                 topic=topic,
                 revision=1,
@@ -365,7 +365,7 @@ class GrantedCreate:
                 cause=cause,
                 replication_factor=event.replication_factor,
                 ignore_rack=event.ignore_rack,
-                reason=_reason(
+                reason=new_reason(
                     mode=facts.mode,
                     start_index=self.start,
                     ring_size=facts.ring_size,
@@ -376,7 +376,7 @@ class GrantedCreate:
                     in_list=in_list,
                 ),
             ),
-            _topic_status(
+            new_topic_status(
                 cluster_id=cluster_id,
                 topic=topic,
                 status=Status.ASSIGNED,
@@ -385,12 +385,12 @@ class GrantedCreate:
                 replicas=None,
                 cause=cause,
             ),
-            _chains_changed(
+            new_chains_changed(
                 cluster_id=cluster_id,
                 chains=((facts.order, self.chain),),
                 registration_next=self.registration_next,
             ),
-            _event_seen(cluster_id=cluster_id, event_hash=self.event_hash),
+            new_event_seen(cluster_id=cluster_id, event_hash=self.event_hash),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -417,8 +417,8 @@ def plain_records(records: Iterable[Record]) -> tuple[PlainRecord, ...]:
     return tuple(plain)
 
 
-_reason = fast_constructor(Reason)
-_replica_map = fast_constructor(ReplicaMap)
-_topic_status = fast_constructor(TopicStatus)
-_chains_changed = fast_constructor(ChainsChanged)
-_event_seen = fast_constructor(EventSeen)
+new_reason = fast_constructor(Reason)
+new_replica_map = fast_constructor(ReplicaMap)
+new_topic_status = fast_constructor(TopicStatus)
+new_chains_changed = fast_constructor(ChainsChanged)
+new_event_seen = fast_constructor(EventSeen)

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
 
 Amounts = tuple[tuple[str, int], ...]  # by name, each once
@@ -31,18 +32,25 @@ class Need:
     demand: Amounts
     leader_demand: Amounts = ()
 
-    @classmethod
+    @staticmethod
     def of(
-        cls, demand: Mapping[str, int] | None, leader_demand: Mapping[str, int] | None
+        demand: Mapping[str, int] | None, leader_demand: Mapping[str, int] | None
     ) -> Need | None:
         """What an event says; None: it names no amount but 0."""
-        if not any((demand or {}).values()) and not any((leader_demand or {}).values()):
+        if not (demand and any(demand.values())) and not (
+            leader_demand and any(leader_demand.values())
+        ):
             return None
-        return cls(amounts_of(demand), amounts_of(leader_demand))
+        return _need(amounts_of(demand), amounts_of(leader_demand))
 
     def by_name(self) -> tuple[tuple[str, int, int], ...]:
         """Of each resource its name, what a follower needs, and what a leader needs."""
+        if not self.leader_demand:
+            return tuple([(name, amount, amount) for name, amount in self.demand])
         return _by_name(self)
+
+
+_need = fast_constructor(Need)
 
 
 @lru_cache(maxsize=16)  # A request asks several times.

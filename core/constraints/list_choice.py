@@ -92,6 +92,7 @@ class SpuKinds:
         self.places = np.array(places, dtype=np.int64)
         self.numbers: CountArray = np.array([number_of[key] for key in found], dtype=np.int64)
         self.kinds = [SpuKind(key[0], -key[1], key[2]) for key in number_of]
+        self.sizes: list[int] = np.bincount(self.numbers, minlength=len(number_of)).tolist()
         self._table = table
         self._turns: dict[tuple[int, ...], Turn] = {}
         self.first_turn = self.turn((0,) * len(table.cell_maxes))
@@ -159,7 +160,6 @@ class ListChoice:
         self._kinds = kinds
         self._maxes = table.cell_maxes
         order = np.lexsort((loads, kinds.numbers))
-        counts = np.bincount(kinds.numbers, minlength=len(kinds.kinds)).tolist()
         columns = (
             loads[order].tolist(),
             kinds.places[order].tolist(),
@@ -168,7 +168,7 @@ class ListChoice:
         everybody = list(zip(*columns, strict=True))
         self._members: list[list[Member]] = []  # of each kind, ascending
         begin = 0
-        for count in counts:
+        for count in kinds.sizes:
             # Who is asked for grows heavier, so no more than the lightest can come to be chosen.
             end = begin + (count if taken_max is None else min(count, taken_max))
             members = everybody[begin:end]
@@ -177,7 +177,7 @@ class ListChoice:
             self._members.append(members)
             begin += count
         self._first = [members[0] if members else NOBODY for members in self._members]
-        self._member_of = {member[1]: member for members in self._members for member in members}
+        self._member_of = dict(zip(columns[1], everybody, strict=True))
         present = [
             kind
             for kind, first in zip(kinds.kinds, self._first, strict=True)
@@ -250,12 +250,13 @@ class ListChoice:
     def _greedy(self, base: Sequence[int], length: int, first: int | None) -> Row | None:
         row = [*base] if first is None else [*base, first]
         kinds, fronts = self._kinds, self._first.copy()
+        is_empty = not row
         for place in row:
             member = self._member_of.get(place)
             if member is not None:
                 fronts[member[2]] = self._front(member[2], row)
         turn = kinds.turn(tuple(self._counted(row))) if row else kinds.first_turn
-        while len(row) < length:
+        for missing in range(length - len(row), 0, -1):
             for tier in turn.tiers:
                 best = min(tier(fronts))
                 if best is not NOBODY:
@@ -264,8 +265,12 @@ class ListChoice:
                 return None
             _, place, number = best
             row.append(place)
-            if len(row) < length:
-                fronts[number] = self._front(number, row)
+            if missing > 1:
+                members = self._members[number]
+                if is_empty and best is members[0]:  # None of its kind was taken before.
+                    fronts[number] = members[1] if len(members) > 1 else NOBODY
+                else:
+                    fronts[number] = self._front(number, row)
                 turn = turn.after.get(number) or kinds.turn_after(turn, number)
         return row
 

@@ -11,6 +11,7 @@ the lists as can be. Where hard levels cross, or leaders are short too, lists ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,6 +62,7 @@ class SpuRoom:
         self._given: dict[int, int] = {}  # followers of each SPU, by place
         self._led: dict[int, int] = {}  # that lead
         self._ahead: dict[int, list[float]] = {}  # shares with 1, 2 … followers more
+        self.is_ample = False  # all SPUs had room when shares were last computed
         if as_empty or not len(room.ids):
             self._used = np.zeros_like(room.capacities)
         else:
@@ -68,14 +70,16 @@ class SpuRoom:
             self._used[0] = state.ledger.counts(room.ids)
             self._used[1:] = state.resource_use.of_each(room.ids, room.names)
 
-    def loads(self, followers: int = 1) -> FloatArray:
+    def loads(self, followers: int = 1, most: int = 1) -> FloatArray:
         """Of each SPU its dominant share with one follower more; `NO_ROOM`: it has none for it.
 
-        The shares with so many more are computed too, for `load`.
+        The shares with so many more are computed too, for `load`. `most`: how many followers one
+        may be given; `is_ample` says whether every SPU has room for them.
         """
         self._settle()
-        shares = self._shares(self._follower, min(followers, AHEAD_MAX // max(len(self.places), 1)))
-        self._ahead = dict(zip(self.places, shares.T.tolist(), strict=True))
+        ahead = max(min(followers, AHEAD_MAX // max(len(self.places), 1)), 1)
+        shares = self._shares(self._follower, [*range(1, ahead + 1), most])
+        self._ahead = dict(zip(self.places, shares[:ahead].T.tolist(), strict=True))
         return np.asarray(shares[0])
 
     def rooms(self) -> dict[int, int]:
@@ -92,9 +96,8 @@ class SpuRoom:
 
     def is_scarce(self, followers: int) -> bool:
         """Whether an SPU has room for a follower and not for so many."""
-        if not self._is_short(followers).any():
-            return False
-        return bool((self._is_short(followers) & ~self._is_short(1)).any())
+        is_short = self._is_short(followers)
+        return bool((is_short & ~self._is_short(1)).any())
 
     def of(self, place: int) -> int:
         """How many followers one has room for."""
@@ -117,19 +120,10 @@ class SpuRoom:
 
     def load(self, place: int) -> float:
         """The dominant share of one with one follower more; `NO_ROOM`: it has none for it."""
-        [load] = self.loads_of([place])
-        return load
-
-    def loads_of(self, places: Row) -> list[float]:
-        """The same of some."""
-        loads = []
-        for place in places:
-            ahead, given = self._ahead.get(place), self._given.get(place, 0)
-            if ahead is not None and 0 <= given < len(ahead):
-                loads.append(ahead[given])
-            else:
-                loads.append(self._share(place, self._follower))
-        return loads
+        ahead, given = self._ahead.get(place), self._given.get(place, 0)
+        if ahead is not None and 0 <= given < len(ahead):
+            return ahead[given]
+        return self._share(place, self._follower)
 
     def lead_load(self, place: int) -> float:
         """Likewise with one of its followers leading."""
@@ -139,11 +133,18 @@ class SpuRoom:
         """Give it followers; fewer than 0: take them away."""
         self._given[place] = self._given.get(place, 0) + count
 
-    def give_each(self, places: Row) -> None:
-        """Give each a follower."""
-        given = self._given
+    def give_each(self, places: Row) -> list[float]:
+        """Give each a follower, and return what `load` says of each then."""
+        given, ahead = self._given, self._ahead
+        loads = []
         for place in places:
-            given[place] = given.get(place, 0) + 1
+            given[place] = count = given.get(place, 0) + 1
+            known = ahead.get(place, ())
+            if count < len(known):
+                loads.append(known[count])
+            else:
+                loads.append(self._share(place, self._follower))
+        return loads
 
     def let_lead(self, place: int) -> None:
         """Let one of its followers lead."""
@@ -156,7 +157,7 @@ class SpuRoom:
         if self.leads_alike or not self.places:
             return 0
         self._settle()
-        follows, leads = (self._shares(each, 1)[0] for each in (self._follower, self._leader))
+        follows, leads = (self._shares(each, [1])[0] for each in (self._follower, self._leader))
         barred = np.flatnonzero((follows != NO_ROOM) & (leads == NO_ROOM))
         return sum(1 << self.places[at] for at in barred.tolist())
 
@@ -187,12 +188,13 @@ class SpuRoom:
         is_short &= asked > 0
         return np.asarray(is_short.any(axis=0))
 
-    def _shares(self, amounts: FloatArray, count: int) -> FloatArray:
-        """Dominant shares with 1 … count replicas more, shape (count, SPUs)."""
-        more = np.multiply.outer(amounts, np.arange(1, count + 1))
+    def _shares(self, amounts: FloatArray, counts: Sequence[int]) -> FloatArray:
+        """Dominant shares with so many replicas more, shape (counts, SPUs)."""
+        more = np.multiply.outer(amounts, counts)
         after = self._used[:, np.newaxis] + more[:, :, np.newaxis]
-        shares: FloatArray = (after / self._room.divisors).max(axis=0)
-        if shares.size and float(shares.max()) > NEARLY_FULL:
+        shares: FloatArray = np.maximum.reduce(after / self._room.divisors, axis=0)
+        self.is_ample = not shares.size or float(shares.max()) <= NEARLY_FULL
+        if not self.is_ample:
             is_short = (after > self._room.capacities[:, np.newaxis]) & (more > 0)[:, :, np.newaxis]
             shares[is_short.any(axis=0)] = NO_ROOM
         return shares
@@ -261,15 +263,15 @@ class Placing:
     replicas: int
 
     def rows(self, partitions: int) -> list[Row] | None:
-        """The lists, leader first, as SPU ids; None: they cannot be given, or none was found."""
+        """The lists, leader first, as places in the table; None: they cannot be given, or none was
+        found."""
         table, steps = self.table, Steps()
         room = SpuRoom(self.state, table, self.mask, self.need)
-        is_scarce = room.is_scarce(partitions)
         barred, choice = self._choice(room, partitions)
+        is_scarce = not room.is_ample and room.is_scarce(partitions)
         leads = _Leads(self.state, table, room)
         given: list[Row] = []
-        while len(given) < partitions:
-            left = partitions - len(given)
+        for left in range(partitions, 0, -1):
             row = choice.best((), self.replicas, steps)
             if row is None:
                 return None
@@ -280,9 +282,14 @@ class Placing:
                 if len(rest) == left:
                     return given + [leads.ordered(each, barred, len(given)) for each in rest]
                 row = rest[0]
-            room.give_each(row)
-            given.append(leads.ordered(row, barred, len(given)))
-            choice.reload(row, room.loads_of(row))
+            loads = room.give_each(row)
+            ordered = leads.ordered(row, barred, len(given))
+            given.append(ordered)
+            if left == 1:
+                break
+            if not room.leads_alike:
+                loads[row.index(ordered[0])] = room.load(ordered[0])
+            choice.reload(row, loads)
             if not room.leads_alike:
                 now = table.barred_leaders | room.barred_leaders()
                 if now != barred:
@@ -294,8 +301,8 @@ class Placing:
         barred = self.table.barred_leaders | room.barred_leaders()
         kinds = spu_kinds(self.table, self.mask, room.places, barred)
         asked = (partitions + 1) * self.replicas
-        ahead = min(partitions, 2 + 2 * asked // max(len(room.places), 1))
-        loads = room.loads(ahead)
+        ahead = min(partitions + 1, 2 + 2 * asked // max(len(room.places), 1))
+        loads = room.loads(ahead, partitions)
         return barred, ListChoice(self.table, kinds, loads, barred, taken_max=asked)
 
     def _scarce(
@@ -324,28 +331,31 @@ class _Leads:
         self._room = room
         counts = state.ledger.leaders(table.id_array)
         self._counts: list[int] = counts.tolist()
-        self._slots: list[int] = table.slots.tolist()
         # What each would lead of its capacity with one list more.
         self._shares: list[float] = ((counts + 1) / table.slots).tolist()
 
     def ordered(self, row: Row, barred: int, number: int) -> Row:
-        """The SPU ids of a list, leader first; the followers' order varies with its number."""
+        """A list, leader first; the followers' order varies with its number."""
         table, shares = self._table, self._shares
-        able = [place for place in row if not barred >> place & 1] if barred else row
-        ranks = table.lead_ranks
-        if self._room.leads_alike:
-            *_, leader = min([(ranks[place], shares[place], place) for place in able])
-        else:
-            load = self._room.lead_load
+        others = sorted(row)
+        able = [place for place in others if not barred >> place & 1] if barred else others
+        if not self._room.leads_alike:
+            ranks, load = table.lead_ranks, self._room.lead_load
             *_, leader = min([(ranks[place], load(place), shares[place], place) for place in able])
             self._room.let_lead(leader)
-        self._counts[leader] += 1
-        shares[leader] = (self._counts[leader] + 1) / self._slots[leader]
-        others = sorted(row)
+        elif table.is_ranked:
+            ranks = table.lead_ranks
+            *_, leader = min([(ranks[place], shares[place], place) for place in able])
+        else:
+            leader = able[0]
+            for place in able:
+                if shares[place] < shares[leader]:
+                    leader = place
+        self._counts[leader] = count = self._counts[leader] + 1
+        shares[leader] = (count + 1) / table.slots.item(leader)
         others.remove(leader)
         turn = number % len(others) if others else 0
-        ids = table.ids
-        return [ids[place] for place in (leader, *others[turn:], *others[:turn])]
+        return [leader, *others[turn:], *others[:turn]] if turn else [leader, *others]
 
 
 def dealt(table: RuleTable, rooms: Rooms, room: SpuRoom, lists: int, replicas: int) -> list[Row]:

@@ -58,7 +58,7 @@ class RuledCandidates:
             return None
         taken = row[-1]
         self._room.give(taken)
-        self._choice.reload([taken], self._room.loads_of([taken]))
+        self._choice.reload([taken], [self._room.load(taken)])
         spu_id = self._table.ids[taken]
         if SpuId(spu_id) in self._state.ring and not self._room.slots(taken):
             self.filled.append(spu_id)

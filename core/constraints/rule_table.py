@@ -74,6 +74,7 @@ class RuleTable:
     is_hard: bool  # a level limits lists
     last_rank: int  # behind that of any SPU that may lead
     lead_ranks: Sequence[int]  # the ranks, of demoted SPUs behind all others
+    is_ranked: bool  # these differ
     id_array: IdArray
     slots: CountArray  # replica slots of each SPU, 1 or more
     kept: dict[Hashable, object] = field(init=False, default_factory=dict)  # what follows from it
@@ -155,6 +156,7 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
     leading = [selector_of(text) for text in constraints.leaders]
     ids = [spu.spu_id for spu in spus]
     ranks, last_rank = [_rank(leading, each) for each in labels], len(leading) + 1
+    lead_ranks = [rank + spu.demoted * last_rank for rank, spu in zip(ranks, spus, strict=True)]
     return RuleTable(
         ids=ids,
         place={spu_id: at for at, spu_id in enumerate(ids)},
@@ -169,7 +171,8 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
         ],
         ranks=ranks,
         last_rank=last_rank,
-        lead_ranks=[rank + spu.demoted * last_rank for rank, spu in zip(ranks, spus, strict=True)],
+        lead_ranks=lead_ranks,
+        is_ranked=len(set(lead_ranks)) > 1,
         id_array=np.array(ids, dtype=np.int32),
         slots=np.array([max(spu.capacity, 1) for spu in spus], dtype=np.int64),
         **_facts_of(levels, len(ids)),

@@ -11,7 +11,6 @@ from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
     Answer,
     Chain,
-    ChainsChanged,
     GrantedCreate,
     Order,
     Record,
@@ -21,6 +20,8 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Status,
     TopicStatus,
+    new_chains_changed,
+    new_topic_status,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import KAFKA_OWN
@@ -50,7 +51,7 @@ def status(
     moves: int | None = None,
 ) -> TopicStatus:
     """The answer to a request; `refusal` says why it is no grant."""
-    return TopicStatus(
+    return new_topic_status(
         cluster_id=state.cluster_id,
         topic=topic,
         status=answer,
@@ -160,7 +161,7 @@ def chains_changed(
     if not changed and registration_next == state.registration_next:
         return []
     return [
-        ChainsChanged(
+        new_chains_changed(
             cluster_id=state.cluster_id, chains=changed, registration_next=registration_next
         )
     ]

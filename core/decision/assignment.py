@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -12,7 +11,8 @@ from spu_assigner.core.balanced.by_need import ResourceLoads
 from spu_assigner.core.base.constraints import Constraints, constraints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
-from spu_assigner.core.base.limits import MAP_SIZE_MAX
+from spu_assigner.core.base.fast_constructor import fast_constructor
+from spu_assigner.core.base.limits import AMOUNT_MAX, MAP_SIZE_MAX, RESOURCES_MAX
 from spu_assigner.core.base.records import Chain, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
@@ -68,6 +68,9 @@ class Assignment:
     )
     departed: tuple[tuple[int, ...], ...] = ()
     reason: Reason
+
+
+new_assignment = fast_constructor(Assignment)
 
 
 def refuse_size(
@@ -160,6 +163,8 @@ def refuse_need(
     state: ClusterState, demand: Mapping[str, int] | None, leader_demand: Mapping[str, int] | None
 ) -> Refusal | None:
     """Why no topic of the cluster can need this; None: it can."""
+    if not leader_demand and _is_plain(demand or {}, state.ring.resource_names()):
+        return None
     for field, given in (("demand", demand), ("leader_demand", leader_demand)):
         fault = amounts_fault(field, given)
         if fault is not None:
@@ -167,7 +172,7 @@ def refuse_need(
     need = Need.of(demand, leader_demand)
     if need is None:
         return None
-    names = [name for name, *amounts in need.by_name() if any(amounts)]
+    names = [name for name, follower, leader in need.by_name() if follower or leader]
     if state.ring.resource_names().issuperset(names):
         return None
     known = {name for spu in state.spus.values() for name, _ in spu.resources}
@@ -185,6 +190,14 @@ def refuse_need(
                 f"{has}, or send the joins of its SPUs again with this one",
             )
     return None
+
+
+def _is_plain(demand: Mapping[str, int], known: frozenset[str]) -> bool:
+    """Whether these are amounts of resources that SPUs of the ring have, as nearly always."""
+    for name, amount in demand.items():
+        if name not in known or not 0 <= amount <= AMOUNT_MAX:
+            return False
+    return len(demand) <= RESOURCES_MAX
 
 
 def refuse_constraints(
@@ -222,8 +235,8 @@ def by_constraints(
     placing = Placing(state, table, mask, need, event.replication_factor)
     rows = placing.rows(event.partitions)
     if rows is not None:
-        ids = np.array([*chain.from_iterable(rows)], dtype=np.int32)
-        return ids.reshape(event.partitions, event.replication_factor)
+        ids: IdMatrix = table.id_array[np.array(rows)]
+        return ids
     rooms = SpuRoom(state, table, table.open, need, as_empty=True).rooms()
     request = RuledRequest(table, rooms, event.partitions, event.replication_factor)
     rules = hard_rules(table, of_topics)

@@ -75,6 +75,8 @@ from spu_assigner.core.base.records import (
     Status,
     Wait,
     WaitingSettled,
+    new_event_seen,
+    new_replica_map,
 )
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.base.resources import Need
@@ -348,7 +350,7 @@ def _create(
         records = _wait(state, event, policy, assignment)
     else:
         records = [rejected(state, event.topic, assignment, event.event_id)]
-    return (*records, EventSeen(cluster_id=state.cluster_id, event_hash=hashed))
+    return (*records, new_event_seen(cluster_id=state.cluster_id, event_hash=hashed))
 
 
 def _may_wait(event: TopicCreate, policy: Policy, refusal: Refusal) -> bool:
@@ -403,7 +405,7 @@ def _granted(
             new = len(assignment.replicas) - len(topic.wanted_lengths)
             wanted_lengths = (*topic.wanted_lengths, *(replication_factor,) * new)
     records: list[Record] = [
-        ReplicaMap(
+        new_replica_map(
             cluster_id=state.cluster_id,
             topic=event.topic,
             revision=revision,

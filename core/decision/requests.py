@@ -15,7 +15,7 @@ from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.records import Chain, Mode, Order, Reason
+from spu_assigner.core.base.records import Chain, Mode, Order, Reason, new_reason
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import Need
@@ -27,6 +27,7 @@ from spu_assigner.core.decision.assignment import (
     chain_after,
     departed_one_by_one,
     lacking,
+    new_assignment,
     refuse_constraints,
     refuse_need,
     refuse_size,
@@ -280,7 +281,7 @@ def _by_rule(
         return short_on_the_way(short)
     replicas = led_by_others(state, plan.replicas)
     start = index if has_chain and event.start_index is None else event.start_index
-    return Assignment(
+    return new_assignment(
         policy=policy,
         replicas=replicas,
         cores=first_cores(state.core_weights, replicas) if policy is Policy.REDPANDA else None,
@@ -340,7 +341,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         )
     order_followers(state, matrix, ignore_rack=event.ignore_rack)
     departed = departed_one_by_one(matrix, full)
-    return Assignment(
+    return new_assignment(
         policy=Policy.BALANCED,
         replicas=led_by_others(state, ReplicaLists(matrix)),
         order=Order.BALANCED,
@@ -368,7 +369,7 @@ def _constrained(
     if ring.size:
         index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
         chain = chain_after(ring, Order.BALANCED, index, matrix, departed)
-    return Assignment(
+    return new_assignment(
         policy=Policy.BALANCED,
         replicas=ReplicaLists(matrix),
         order=Order.BALANCED,
@@ -396,7 +397,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         )
     except ShortRingError as short:
         return short_on_the_way(short)
-    return Assignment(
+    return new_assignment(
         policy=Policy.KRAFT,
         replicas=led_by_others(state, ReplicaLists(plan.matrix)),
         order=_KRAFT_ORDER,
@@ -407,7 +408,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
 
 
 def _reason(state: ClusterState, mode: Mode, order: Order, index: int | None) -> Reason:
-    return Reason(
+    return new_reason(
         mode=mode,
         start_index=index,
         ring_size=state.ring.size,

@@ -51,9 +51,10 @@ class FullResources:
         left = self._left
         if left is None:
             return
-        for name, *amounts in need.by_name():
-            left[name] = left.get(name, _NO_LIMIT) - partitions * max(amounts)
-            if left[name] <= 0:
+        for name, follower, leader in need.by_name():
+            most = follower if follower > leader else leader
+            left[name] = rest = left.get(name, _NO_LIMIT) - partitions * most
+            if rest <= 0:
                 self._left, self.is_stale = None, True
                 return
 

@@ -210,7 +210,7 @@ class Ledger:
     def _of(self, values: CountArray, ids: IdArray) -> CountArray:
         if len(ids) == len(self._ids):  # All have been described, so these are all there are.
             return values.copy()
-        return np.asarray(values[np.searchsorted(self._ids, ids)])
+        return np.asarray(values[ids if self._dense else self._ids.searchsorted(ids)])
 
     def _open(self) -> NDArray[np.bool_]:
         """Who may take new replicas if it has a free slot."""

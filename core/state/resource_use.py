@@ -49,7 +49,7 @@ class ResourceUse:
         count = len(self._names)
         used: FloatArray = np.multiply(self._limbs[count:], _UPPER, dtype=np.float64)
         used += self._limbs[:count]
-        if not np.array_equal(ids, self._ids):
+        if not _is_equal(ids, self._ids):
             at = np.searchsorted(self._ids, ids)
             used = used.take(at, axis=1, mode="clip")
             used *= self._ids.take(at, mode="clip") == ids
@@ -73,9 +73,8 @@ class ResourceUse:
         names, follower, leader = zip(*need.by_name(), strict=True)
         flat = lists.flat()
         at = self._ids.searchsorted(flat)
-        if not (
-            set(names).issubset(self._names) and (self._ids.take(at, mode="clip") == flat).all()
-        ):
+        is_known = _is_equal(self._ids.take(at, mode="clip"), flat) if len(self._ids) else False
+        if not (is_known and (names == self._names or set(names).issubset(self._names))):
             self._make_room(flat, names)
             at = self._ids.searchsorted(flat)
         amounts, size = self._limbs_for(names, follower), len(self._ids)
@@ -86,6 +85,9 @@ class ResourceUse:
         return counted
 
     def _limbs_for(self, names: Sequence[str], amounts: Sequence[int]) -> Integers:
+        if names == self._names:
+            lower = [amount & _LIMB_MASK for amount in amounts]
+            return np.array([*lower, *(amount >> _LIMB_BITS for amount in amounts)])
         count = len(self._names)
         limbs = [0] * (2 * count)
         for name, amount in zip(names, amounts, strict=True):
@@ -106,3 +108,8 @@ class ResourceUse:
         for row, name in zip(rows.tolist(), kept, strict=True):
             room[:, self._names.index(name), at] = limbs[:, row, columns]
         self._limbs = room.reshape(-1, len(self._ids))
+
+
+def _is_equal(one: IdArray, other: IdArray) -> bool:
+    """As `np.array_equal`, in a fifth of the time for a few numbers."""
+    return len(one) == len(other) and not np.count_nonzero(one != other)
