@@ -21,6 +21,8 @@ from spu_assigner.stream.verify.replay import wire_of
 from support.events import corruptions
 from support.events.corruptions import AUDIT, COMMITS, CORRUPTIONS
 from support.events.histories import PREFIX, Log, Story, Topics, Writer, written
+from support.events.random_lives import Life, life_of, rebalanced_life
+from support.job.streams import Outgoing
 
 SEEDS = 1_000
 BLOCKS = 10  # so that several workers share them
@@ -85,6 +87,21 @@ def test_nothing_is_found_where_all_is_right(number: int, state: str) -> None:
     assert [line.partition(": inputs expired")[0] for line in report.unchecked()] == (
         ["batches 0–5: not replayed"] if state == "without inputs" else []
     )
+
+
+@pytest.mark.parametrize("lives", [life_of, rebalanced_life])
+@pytest.mark.parametrize("seed", [1, 3, 5, 11])
+def test_needs_and_rules_are_replayed(seed: int, lives: Callable[[int], Life]) -> None:
+    """Of every four lives one has resources and one constraints: both come back out of messages."""
+    writer, events = Writer(seed), lives(seed).events
+    described = [e for e in events if getattr(e, "demand", None) or getattr(e, "constraints", None)]
+    assert described
+    for begin in range(0, len(events), 5):
+        writer.send([Outgoing.of_event(each) for each in events[begin : begin + 5]])
+        writer.batch()
+    report = verify(writer.topics.history())
+    assert findings(report) == []
+    assert replayed(report) == len(report.labels) > 1
 
 
 @pytest.mark.parametrize("seed", range(40))
