@@ -359,8 +359,9 @@ def lacking(resources: ResourceLoads, *, ring_size: int, partition: int, replica
     why = _short_of(resources) or "too few have a free slot"
     return Refusal(
         Code.INSUFFICIENT_CAPACITY,
-        f"partition {partition} found too few SPUs for {replicas} replicas: of {ring_size} SPUs in "
-        f"the ring {why}; add SPUs or capacity, delete topics, or ask for less",
+        f"partition {partition} found too few SPUs for {_counted(replicas, 'replica')}: of "
+        f"{_counted(ring_size, 'SPU')} in the ring {why}; add SPUs or capacity, delete topics, or "
+        "ask for less",
     )
 
 
