@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job import session as job_session
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java, ensure_java
@@ -163,6 +164,7 @@ def java() -> Iterator[Java]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(found.home))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setattr(job_session, "JVM", (*job_session.JVM, job_session.SHORT_LIVED))
         yield found
 
 

@@ -29,12 +29,10 @@ _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-JVM: Final = (
-    "-XX:+UseParallelGC",  # one JVM for tasks, state and planning on few cores
-    # The fast compiler alone: on two cores the thorough one's threads take more of a backlog of a
-    # million creates than its code gives back, and a third of a small batch's CPU time.
-    "-XX:TieredStopAtLevel=1",
-)
+JVM: Final = ("-XX:+UseParallelGC",)  # one JVM for tasks, state and planning on few cores
+# For what ends within minutes: the fast compiler alone. Of a job that runs for longer, the thorough
+# one's code gives back what its threads take (`tests/bench/results/cost.json`).
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
 METRICS_NAMESPACE: Final = "spu_assigner"
 _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -58,6 +56,7 @@ def build_session(
     java: Java | None,
     jars: Jars | None,
     jvm_options: Sequence[str] | None = None,
+    short_lived: bool = False,
 ) -> SparkSession:
     """A session with every option written out; without Java and jars, in spark-submit's JVM."""
     from pyspark import SparkConf, SparkContext
@@ -80,6 +79,8 @@ def build_session(
     if master.startswith("local") and java is not None and jars is not None:
         if jvm_options is None:
             jvm_options = spark_class_archive.jvm_options(java, jars.local)
+        if short_lived:
+            jvm_options = [*jvm_options, SHORT_LIVED]
         options["spark.driver.extraJavaOptions"] = " ".join([*JVM, *jvm_options])
     for name, value in options.items():
         builder = builder.config(name, value)
@@ -191,7 +192,7 @@ def _start_session(place: str, application: str) -> SparkSession:
         try:
             # Here, whatever master the job has: what is read goes to this process alone.
             settings = replace(settings, master="local[*]")
-            return build_session(settings, java=java, jars=jars)
+            return build_session(settings, java=java, jars=jars, short_lived=True)
         except Exception as reason:
             said.seek(0)
             lines = said.read().decode(errors="replace").strip().splitlines()

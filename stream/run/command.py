@@ -83,6 +83,7 @@ def run(
             spark_log=(home or HOME) / "spark.log",
             create_topics=create_topics or demo or not is_named,
             demo_prefix=_demo_prefix(home, data) if demo else None,
+            short_lived=once,
         )
         running = stack.enter_context(launched(plan))
         _print_addresses(running)

@@ -45,6 +45,7 @@ class LaunchPlan:
     spark_log: Path
     create_topics: bool
     demo_prefix: str | None  # None: no demonstration
+    short_lived: bool = False  # it ends with the demonstration
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,7 +118,9 @@ def _start_spark(plan: LaunchPlan, running: Running, stack: ExitStack) -> SparkS
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
     with _stderr_to(plan.spark_log):
-        spark = build_session(plan.settings, java=ensure_java(), jars=jars)
+        spark = build_session(
+            plan.settings, java=ensure_java(), jars=jars, short_lived=plan.short_lived
+        )
     running.interrupts = Interrupts(lambda: _send_stderr_to(plan.spark_log))
     stack.callback(_end, spark.stop, running.interrupts)
     return spark

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
@@ -152,14 +151,14 @@ def test_records_deleted_while_the_job_runs_stop_it(
 ) -> None:
     """Reported in the same words, though it is Spark that finds it."""
     go_on, waits = threading.Event(), threading.Event()
-    send = TransactionalSink.__call__
+    send = TransactionalSink.commit
 
-    def held(self: TransactionalSink, frame: Any, batch: int) -> None:
+    def held(self: TransactionalSink, batch: int, bundles: bytes) -> None:
         waits.set()
         assert go_on.wait(PATIENCE_SECONDS)
-        send(self, frame, batch)
+        send(self, batch, bundles)
 
-    monkeypatch.setattr(TransactionalSink, "__call__", held)
+    monkeypatch.setattr(TransactionalSink, "commit", held)
     kafka, events = Kafka(settings), Events()
     kafka.send([*events.joins(0, 1), events.create("a")])
     job = begin()

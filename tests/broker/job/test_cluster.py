@@ -31,7 +31,7 @@ from support.kafka.shared_broker import SharedBroker
 CLUSTERS = [f"c{number}" for number in range(6)]
 SPARK = Path(pyspark.__file__).parent
 EXECUTOR = "CoarseGrainedExecutorBackend"
-WORKER = "pyspark.daemon"
+SERVER = "spu_assigner.stream.shard.server"
 EVENTS_MAX = 4_000
 KINDS: dict[str, EventKind] = {SPU_EVENTS: "spu", TOPIC_EVENTS: "topic"}
 
@@ -151,8 +151,8 @@ def test_executors_answer_as_the_core_does(local_cluster: Running) -> None:
     assert len([command for command in commands if EXECUTOR in command]) == 2
 
 
-@pytest.mark.long("a worker and an executor are killed in mid-stream")
-def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
+@pytest.mark.long("a shard server and an executor are killed in mid-stream")
+def test_a_killed_shard_server_and_a_killed_executor_lose_and_double_nothing(
     local_cluster: Running,
 ) -> None:
     """What an executor held is decided again on another; what was sent is not sent again."""
@@ -160,7 +160,7 @@ def test_a_killed_worker_and_a_killed_executor_lose_and_double_nothing(
     known = [decode_event(read.value, kind=KINDS[read.topic]) for read in streams.applied()]
     events = [*known, *in_turn([joins(f"killed-{cluster_id}") for cluster_id in CLUSTERS])]
     streams.send(events[len(known) :])
-    for name in (WORKER, EXECUTOR):
+    for name in (SERVER, EXECUTOR):
         is_in_mid_stream = False
         while not is_in_mid_stream:
             assert len(events) < EVENTS_MAX, f"no {name} was killed in mid-stream"
