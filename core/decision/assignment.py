@@ -8,13 +8,14 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.balanced.by_need import ResourceLoads
-from spu_assigner.core.base.constraints import Constraints, constraints_fault
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.limits import AMOUNT_MAX, MAP_SIZE_MAX, RESOURCES_MAX
 from spu_assigner.core.base.records import Chain, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
+from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import Need, amounts_fault
 from spu_assigner.core.constraints.conflict import (
     HardRule,
@@ -24,7 +25,7 @@ from spu_assigner.core.constraints.conflict import (
 )
 from spu_assigner.core.constraints.placing import Placing, SpuRoom
 from spu_assigner.core.constraints.rule_table import RuleTable, bits, rule_table, topic_rules
-from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.decision.answers import Refusal, refuse_name
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
@@ -379,3 +380,27 @@ def _short_of(resources: ResourceLoads) -> str:
             have = "has" if count == 1 else "have"
             found.append(f"{count} {have} less than {amount:.0f} of {name} free{whom}")
     return ", ".join(found)
+
+
+def refuse_described(state: ClusterState, event: TopicCreate, policy: Policy) -> Refusal | None:
+    """Why no topic can have what a create says of resources and constraints; None: one can."""
+    if event.demand is not None or event.leader_demand is not None:
+        refusal = refuse_need(state, event.demand, event.leader_demand)
+        if refusal is not None:
+            return refusal
+    if event.constraints is not None and event.constraints != NO_CONSTRAINTS:
+        return refuse_constraints(state, event.topic, policy, event.constraints)
+    return None
+
+
+def refuse_taken(state: ClusterState, topic: str, reserved_names: frozenset[str]) -> Refusal | None:
+    """Why no topic can be created under a name that is reserved, exists or waits."""
+    if topic in reserved_names or topic.startswith(KAFKA_OWN):
+        return refuse_name(topic, reserved_names)
+    found = "exists" if topic in state.topics else "waits"
+    already = "" if topic in state.topics else " already"
+    return Refusal(
+        Code.TOPIC_EXISTS,
+        f"topic {topic!r} {found} in cluster {state.cluster_id!r}{already}; "
+        "delete it first, or choose another name",
+    )

@@ -143,13 +143,11 @@ def step(
     full = state.full_resources
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
-    records: Sequence[Record]
+    records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
     if isinstance(event, TopicCreate):
-        records = _create(state, event, default_policy, reserved_names)
         for record in records:  # It frees nothing, so nothing follows.
             evolve(state, record)
     else:
-        records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
         records = _with_following(state, event, records)
     return (*records, *resource_changes(state, event.event_id)) if full.is_stale else records
 
@@ -314,10 +312,7 @@ def _following(
 
 
 def _create(
-    state: ClusterState,
-    event: TopicCreate,
-    default_policy: Policy,
-    reserved_names: frozenset[str],
+    state: ClusterState, event: TopicCreate, default_policy: Policy, reserved_names: frozenset[str]
 ) -> tuple[Record, ...]:
     hashed = new_event_hash(event.event_id)
     if hashed in state.memory.known:

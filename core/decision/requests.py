@@ -11,7 +11,7 @@ from spu_assigner.core.balanced.by_need import place_by_need
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
@@ -20,7 +20,7 @@ from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
-from spu_assigner.core.decision.answers import Refusal, refuse_name, unknown_topic
+from spu_assigner.core.decision.answers import Refusal, unknown_topic
 from spu_assigner.core.decision.assignment import (
     Assignment,
     by_constraints,
@@ -28,9 +28,9 @@ from spu_assigner.core.decision.assignment import (
     departed_one_by_one,
     lacking,
     new_assignment,
-    refuse_constraints,
-    refuse_need,
+    refuse_described,
     refuse_size,
+    refuse_taken,
     resource_loads,
     short_on_the_way,
     shortage,
@@ -103,35 +103,8 @@ def refuse_create(
         or topic in reserved_names
         or topic.startswith(KAFKA_OWN)
     ):
-        return _refuse_described(state, event, policy) or _refuse_taken(
-            state, topic, reserved_names
-        )
+        return refuse_described(state, event, policy) or refuse_taken(state, topic, reserved_names)
     return None
-
-
-def _refuse_described(state: ClusterState, event: TopicCreate, policy: Policy) -> Refusal | None:
-    """Why no topic can have what a create says of resources and constraints; None: one can."""
-    if event.demand is not None or event.leader_demand is not None:
-        refusal = refuse_need(state, event.demand, event.leader_demand)
-        if refusal is not None:
-            return refusal
-    if event.constraints is not None and event.constraints != NO_CONSTRAINTS:
-        return refuse_constraints(state, event.topic, policy, event.constraints)
-    return None
-
-
-def _refuse_taken(
-    state: ClusterState, topic: str, reserved_names: frozenset[str]
-) -> Refusal | None:
-    if topic in reserved_names or topic.startswith(KAFKA_OWN):
-        return refuse_name(topic, reserved_names)
-    found = "exists" if topic in state.topics else "waits"
-    already = "" if topic in state.topics else " already"
-    return Refusal(
-        Code.TOPIC_EXISTS,
-        f"topic {topic!r} {found} in cluster {state.cluster_id!r}{already}; "
-        "delete it first, or choose another name",
-    )
 
 
 def place_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Assignment | Refusal:
@@ -140,7 +113,7 @@ def place_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Ass
     `refuse_create` must not refuse it. What it says of resources and constraints is checked here:
     most creates name none, and are granted before.
     """
-    refusal = _refuse_described(state, event, policy)
+    refusal = refuse_described(state, event, policy)
     if refusal is not None:
         return refusal
     assignment = (

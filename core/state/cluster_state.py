@@ -44,14 +44,7 @@ from spu_assigner.core.state.memory import Memory
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import (
-    NO_EXTRAS,
-    PackedLists,
-    Topic,
-    TopicExtras,
-    new_topic,
-    pack,
-)
+from spu_assigner.core.state.topic import Topic, new_topic, pack, topic_of
 
 _from_bytes: Final = int.from_bytes
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
@@ -333,28 +326,8 @@ class ClusterState:
     def _keep_topic(self, record: ReplicaMap) -> None:
         if record.replicas is None:
             raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
-        own = record.own_events
-        data, width, columns, ragged = pack(record.replicas)
-        extras = TopicExtras(
-            cores=None if record.cores is None else PackedLists(*pack(record.cores)),
-            ragged=ragged,
-            pinned=record.pinned,
-            wanted_lengths=None if record.wanted_lengths is None else bytes(record.wanted_lengths),
-            need=record.need,
-            constraints=record.constraints,
-        )
-        self.topics[record.topic] = new_topic(
-            record.policy,
-            record.revision,
-            own[0] if own else event_hash(record.cause),
-            own[1:],
-            record.replication_factor,
-            record.ignore_rack,
-            data,
-            width,
-            columns,
-            NO_EXTRAS if extras == NO_EXTRAS else extras,
-        )
+        own = record.own_events or (event_hash(record.cause),)
+        self.topics[record.topic] = topic_of(record, record.replicas, own)
         self._counts_changed |= self.ledger.add(record.replicas)
         if self._takeovers is not None:
             self._takeovers.count(record.replicas)

@@ -10,6 +10,7 @@ import numpy as np
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.fast_constructor import fast_constructor
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
@@ -152,3 +153,32 @@ class Topic:
 
 
 new_topic = fast_constructor(Topic)
+
+
+def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...]) -> Topic:
+    """What is kept of a map, which has these lists.
+
+    Args:
+        own_events: hashes of the events that made and changed it, the one that made it first.
+    """
+    data, width, columns, ragged = pack(lists)
+    extras = TopicExtras(
+        cores=None if record.cores is None else PackedLists(*pack(record.cores)),
+        ragged=ragged,
+        pinned=record.pinned,
+        wanted_lengths=None if record.wanted_lengths is None else bytes(record.wanted_lengths),
+        need=record.need,
+        constraints=record.constraints,
+    )
+    return new_topic(
+        record.policy,
+        record.revision,
+        own_events[0],
+        own_events[1:],
+        record.replication_factor,
+        record.ignore_rack,
+        data,
+        width,
+        columns,
+        NO_EXTRAS if extras == NO_EXTRAS else extras,
+    )
