@@ -33,6 +33,7 @@ class Tuning:
     shards_max: int  # of a new checkpoint, which has one for each core, at most so many
     in_one_task: bool  # where there is one shard, its task reads the input too
     topic_events_per_batch: int  # at most, where the settings do not say
+    batch_interval_ms: int  # at least, from a batch of several events to the next one
 
 
 DEFAULT_PROFILE: Final = Profile.THROUGHPUT
@@ -44,6 +45,7 @@ TUNINGS: Final[Mapping[Profile, Tuning]] = {
         in_one_task=True,
         # In a backlog a new request waits for the earlier ones, and for its batch.
         topic_events_per_batch=20_000,
+        batch_interval_ms=0,
     ),
     Profile.THROUGHPUT: Tuning(
         # Shards work side by side, each in a process of its own.
@@ -52,6 +54,9 @@ TUNINGS: Final[Mapping[Profile, Tuning]] = {
         in_one_task=False,
         # Each batch has a cost that does not depend on its events: to plan, start tasks, commit.
         topic_events_per_batch=50_000,
+        # For the same reason: under a steady load batches would follow each other at once, and what
+        # they cost would be most of the job's work.
+        batch_interval_ms=200,
     ),
 }
 

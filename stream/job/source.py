@@ -53,7 +53,11 @@ def read_events(
     from pyspark.sql import functions
 
     _require_secrets(spark, settings)
-    sources = {"longPollGroup": group, "longPollSources": "2"}
+    sources = {
+        "longPollGroup": group,
+        "longPollSources": "2",
+        "longPollIntervalMs": str(tuning(settings.profile).batch_interval_ms),
+    }
     topics = _source(
         spark,
         settings,

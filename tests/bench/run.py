@@ -81,6 +81,13 @@ def _script(file: str, *options: str) -> list[str]:
 
 PARTS: Final = (
     Part(
+        name="cost",
+        results=("cost",),
+        minutes=19,
+        whole=_script("scale/cost.py"),
+        is_in_quick=False,
+    ),
+    Part(
         name="planner",
         results=("planner", "planner_growth"),
         minutes=5,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.jvm.java import Java
@@ -21,6 +24,8 @@ from support.kafka.traffic import Kafka, process_all
 PREFIX = "test-long-poll."
 SECONDS = 5.0
 CREATES, PAUSE_SECONDS = 5, 0.5  # so long the query has waited when a create comes
+SEVERAL = 4  # events of a batch that keeps a distance
+CLOCK_MS = 5
 STARTED = 4  # triggers that may begin beside those of the idle seconds
 
 
@@ -79,6 +84,24 @@ def test_no_batch_counts_the_wait_before_it(idle: Idle) -> None:
         sum(batch["durationMs"][part] for batch in batches) for part in ("latestOffset", "addBatch")
     )
     assert asking < working
+
+
+def test_batches_of_several_events_keep_a_distance(idle: Idle) -> None:
+    """A batch costs the same for one event as for many; a lone event is not held back."""
+    process_all(idle.job.query)
+    answered = len(idle.kafka.read("topic-status"))
+    for number in range(CREATES):
+        idle.kafka.send([idle.events.create(f"several-{number}-{each}", 1, 1) for each in range(9)])
+        idle.kafka.wait("topic-status", answered + 9 * (number + 1), idle.job)
+    begun = [
+        datetime.fromisoformat(batch["timestamp"])
+        for batch in idle.job.query.recentProgress
+        if batch["numInputRows"] >= SEVERAL
+    ]
+    interval = tuning(idle.settings.profile).batch_interval_ms
+    gaps = [(later - earlier).total_seconds() * 1000 for earlier, later in pairwise(begun)]
+    assert len(gaps) >= CREATES - 1
+    assert min(gaps) >= interval - CLOCK_MS
 
 
 def test_an_event_in_a_new_partition_is_answered(idle: Idle) -> None:

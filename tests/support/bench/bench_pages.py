@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.bench.bench_table import markdown
+from support.bench.cost_table import table as cost_table
 from support.bench.curves import drawable
 from support.bench.profile_table import table as profile_table
 from support.bench.targets import Results
@@ -24,7 +25,7 @@ PAGES: Final = {
     "docs/kafka-clusters.md": ("adopt",),
     "docs/moves.md": ("moves", "moves-rate", "moves-faults"),
     "docs/performance.md": (
-        *("targets", "curves", "neighbours", "profiles"),
+        *("targets", "cost", "curves", "neighbours", "profiles"),
         *("evenness", "evenness-capacities", "movement"),
     ),
 }
@@ -47,6 +48,7 @@ def tables(results: Results) -> dict[str, str]:
         "moves-rate": _moves_rate(results),
         "moves-faults": _moves_faults(results),
         "targets": markdown(results),
+        "cost": cost_table(results.get("cost", {}).get("figures", {})) + "\n",
         "neighbours": _neighbours(results),
         "profiles": _profiles(results),
         "curves": _curves(results),
