@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.balanced import rounds
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.balanced.rounds import RoundsAhead, place_in_rounds
-from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
 from spu_assigner.core.base.records import Mode, Reason, ReplicaMap, plain_records
 from spu_assigner.core.decision import lookahead, requests
 from spu_assigner.core.decision.machine import step
@@ -24,7 +24,10 @@ from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
 from support.events.builders import Events
+from support.events.random_lives import Life
+from support.events.simulation import fault_of
 
+AUTOMATIC = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.RENDEZVOUS, Policy.KRAFT)
 SIZES = st.integers(rounds.SPUS_MIN, 80)
 
 
@@ -306,3 +309,70 @@ def test_maps_of_both_rules_are_replayed(is_of_before: bool) -> None:
         assert decision.reason.mode is expected
         assert decision.recomputed
         assert decision.unknown == ()
+
+
+def life_on_spus_alike(seed: int) -> Life:
+    """Creates of all sizes on SPUs alike that fill up, with all that can come between."""
+    random, build = Random(seed), Events()
+    size, capacity = random.randint(17, 30), random.choice([20, 60, 10**6])
+    events: list[Event] = [build.join(number, capacity=capacity) for number in range(size)]
+    topics = [f"t{number}" for number in range(40)]
+    events += [build.create(topic, random.randint(1, 9), 3) for topic in topics[:12]]
+    for _ in range(60):
+        topic, spu_id = random.choice(topics), random.randrange(size)
+        factor = random.choice([1, 2, 3, 3, 3, 3, 4, 5])
+        kind = random.choice("ccccccccccccccddgjlokmbf")
+        if kind == "c":
+            partitions = random.choice([1, 2, 5, 8, 16, 30])
+            validate = random.random() < 0.1
+            events.append(build.create(topic, partitions, factor, validate_only=validate))
+        elif kind == "d":
+            events.append(build.delete(topic))
+        elif kind == "g":
+            events.append(build.grow(topic, random.randint(2, 40)))
+        elif kind == "j":
+            events.append(build.join(spu_id, capacity=capacity))
+        elif kind == "l":
+            events.append(build.leave(spu_id, mode=random.choice([*LeaveMode])))
+        elif kind == "o":
+            events.append(build.create(topic, 6, 2, policy=random.choice([*AUTOMATIC])))
+        elif kind == "k":
+            events.append(random.choice([build.cordon, build.uncordon])(spu_id))
+        elif kind == "m":
+            events.append(random.choice([build.demote, build.undemote])(spu_id))
+        elif kind == "b":
+            events.append(build.rebalance(max_moves=random.randint(1, 50)))
+        else:
+            events.append(build.create(topic, 4, 3, demand={"disk": 0}))
+    crashes = frozenset(event.event_id for event in random.sample(events, 3))
+    return Life(
+        seed=seed,
+        events=tuple(events),
+        crashes=crashes,
+        default_policy=Policy.BALANCED,
+        memory=256,
+    )
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_lives_on_spus_alike_keep_every_invariant(chunk: int) -> None:
+    """Also where SPUs fill up, leave, are cordoned or demoted, and the state is restored or
+    replayed; what is placed from rows made ahead is what is decided with care."""
+    in_rounds = 0
+    for seed in range(chunk * 15, chunk * 15 + 15):
+        life = life_on_spus_alike(seed)
+        assert fault_of(life) is None, seed
+        lives = []
+        for partitions_max in (lookahead.PARTITIONS_AHEAD_MAX, 0):
+            with mock.patch.object(lookahead, "PARTITIONS_AHEAD_MAX", partitions_max):
+                state = ClusterState("c1")
+                lives.append(
+                    [
+                        plain_records(step(state, event, default_policy=Policy.BALANCED))
+                        for event in life.events
+                    ]
+                )
+        assert lives[0] == lives[1], seed
+        placed = [record for each in lives[0] for record in each if isinstance(record, ReplicaMap)]
+        in_rounds += [mode_of(record) for record in placed].count(Mode.BALANCED_ROUNDS)
+    assert in_rounds > 100
