@@ -42,7 +42,7 @@ PARTITIONS_MAX: Final = 1_024  # of a request; more are placed at once faster th
 SPUS_MIN: Final = 17
 SPUS_A_REPLICA_MIN: Final = 4  # so that the ends of a round never meet
 AHEAD_FIRST: Final = 64  # lists; doubled each time, since something else may come between
-AHEAD_MAX: Final = 1_024  # 30 KB of three replicas each, with what is derived from them
+AHEAD_MAX: Final = 2_048  # 60 KB of three replicas each, with what is derived from them
 
 # Orders of followers, each for as many turns of leads as SPUs follow in a round.
 EPOCHS: Final = 16
@@ -105,7 +105,7 @@ class RoundsAhead:
         self._replicas = replicas
         self._ahead = 0
         self._table: Table | None = None
-        self._rows: NDArray[np.int32]  # the same as numbers of SPUs
+        self._rows: NDArray[np.int32] | None = None  # the first ones, as numbers of SPUs
         self._first = 0  # the chain index of the table's first list
         self._placed: ReplicaLists | None = None  # until it is known whether they were applied
         self._version = -1  # of the ledger with the lists before; none yet
@@ -124,7 +124,7 @@ class RoundsAhead:
             if table is None:
                 return None
             begin = 0
-        if self._ahead > AHEAD_FIRST:
+        if self._rows is None:
             placed = ReplicaLists.of_table(table, begin, partitions)
         else:  # Perhaps the only one: what is derived of the table would be made for it alone.
             placed = ReplicaLists(table.rows[begin : begin + partitions])
@@ -149,7 +149,7 @@ class RoundsAhead:
             return None
         self._ahead = min(max(2 * self._ahead, AHEAD_FIRST), AHEAD_MAX)
         self._first = start
-        self._rows = rows
+        self._rows = rows if self._ahead <= AHEAD_FIRST else None
         self._table = Table(self._ids[rows])
         return self._table
 
@@ -227,17 +227,16 @@ def _follower_keys(
     """
     turns, rest = divmod(start * replicas, size * replicas)
     turn_size, behind_first = size * replicas, start % size
-    parameters: list[tuple[int, ...]] = []
+    parameters: list[int] = []
     for end, head in zip(ends, begun, strict=True):
         others = size - head - (size - end) // replicas - 1
-        parameters.append(
-            (behind_first + head, *_ranking(others, turns + (rest + end) // turn_size, replicas))
-        )
-    behind, others_of, factors, shifts, last_ranks = np.array(parameters, dtype=np.int32).T[
-        :, :, np.newaxis
-    ]
+        parameters.append((behind_first + head) % size)
+        parameters += _ranking(others, turns + (rest + end) // turn_size, replicas)
+    columns = np.array(parameters, dtype=np.int32).reshape(len(ends), -1, 1)
+    behind, others_of, factors, shifts, last_ranks = columns.swapaxes(0, 1)
     numbers = np.arange(size, dtype=np.int32)
-    counted = (numbers - behind) % np.int32(size)
+    counted = numbers - behind
+    counted += (counted < 0) * np.int32(size)
     keys = counted * factors
     keys += shifts
     keys %= others_of
