@@ -17,7 +17,7 @@ What each fast lane of `balanced` gains: `tests/bench/results/lanes.json`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,18 @@ _LED_MAX: Final = 2**31
 _ONE_LED: Final = 1 << NUMBER_BITS  # one list more, in the key of a leader
 # Arrays without dimensions: numpy takes them in half the time of a Python int.
 _ZERO: Final = np.array(0)
-_ONE: Final = np.array(1)
-_ONE_LED_ARRAY: Final = np.array(_ONE_LED)
 _NUMBER_MASK: Final = np.array(2**NUMBER_BITS - 1)
 _FOLLOWER_MASK: Final = np.array(2**_FOLLOWER_BITS - 1)
 _MIXED_BITS: Final = np.array(MIXED_BITS)
 _SURE_BIT: Final = np.array(62)  # above the lists led in the key of a follower
+
+
+class Evenness(NamedTuple):
+    """How SPUs stand whose replicas, and leaders, differ by one at most."""
+
+    open_count: int
+    is_open: NDArray[np.bool_]  # of the fewest replicas
+    is_due: NDArray[np.bool_]  # of the fewest leaders
 
 
 @dataclass(slots=True)
@@ -43,7 +49,7 @@ class LastPlaced:
     """The last request's lists, until it is known whether they were applied."""
 
     lists: ReplicaLists
-    rows: NDArray[np.intp]  # numbers of SPUs, leader first; nobody is there twice
+    rows: NDArray[np.integer[Any]]  # numbers of SPUs, leader first
 
 
 class UniformRing:
@@ -60,14 +66,12 @@ class UniformRing:
         "_levels",
         "_others",
         "_placed",
-        "_replicas",
         "_version",
     )
 
-    def __init__(self, ids: IdArray, layout: Layout, replicas: int) -> None:
+    def __init__(self, ids: IdArray, layout: Layout) -> None:
         self._ids = ids
         self._layout = layout
-        self._replicas = replicas
         self._version = -1  # of the ledger; none yet
         self._placed: LastPlaced | None = None
         self._counts: CountArray  # replicas of each SPU,
@@ -87,16 +91,41 @@ class UniformRing:
         )
 
     @classmethod
-    def of(cls, ids: IdArray, layout: Layout, replicas: int) -> UniformRing | None:
-        """None: the SPUs differ in capacity, or a list has not one replica on each rack."""
-        is_simple = layout.is_one or layout.rule(replicas).upper == [1] * replicas
-        return cls(ids, layout, replicas) if layout.capacity is not None and is_simple else None
+    def of(cls, ids: IdArray, layout: Layout) -> UniformRing | None:
+        """None: the SPUs differ in capacity."""
+        return None if layout.capacity is None else cls(ids, layout)
 
-    def lists(self, ledger: Ledger, *, partitions: int, start: int) -> ReplicaLists | None:
+    def takes(self, replicas: int) -> bool:
+        """Whether racks do not matter to lists of so many replicas, or they have one on each."""
+        return self._layout.is_one or self._layout.rule(replicas).upper == [1] * replicas
+
+    def evenness(self, ledger: Ledger) -> Evenness | None:
+        """Who is to get the next replica and the next lead; None: some are more than one apart.
+
+        Of SPUs on one rack.
+        """
+        self._catch_up(ledger)
+        levels = self._levels[0]
+        lowest = min(levels)
+        if len(levels) > 2 or max(levels) > lowest + 1:
+            return None
+        least = np.minimum.reduce(self._lead_keys)
+        if np.maximum.reduce(self._lead_keys) > least + _ONE_LED:
+            return None
+        return Evenness(levels[lowest], self._counts == lowest, self._lead_keys == least)
+
+    def note(self, lists: ReplicaLists, rows: NDArray[np.integer[Any]]) -> None:
+        """Know lists that were placed elsewhere by what `evenness` gave, and numbers of their SPUs;
+        those with fewest replicas were taken first."""
+        self._placed = LastPlaced(lists, rows)
+
+    def lists(
+        self, ledger: Ledger, *, partitions: int, replicas: int, start: int
+    ) -> ReplicaLists | None:
         """As `place_balanced` places them where nobody can be filled; None: it is not simple."""
         self._catch_up(ledger)
         layout, counts = self._layout, self._counts
-        each = partitions * self._replicas if layout.is_one else partitions  # of a rack
+        each = partitions * replicas if layout.is_one else partitions  # of a rack
         levels: list[int] = []  # of each rack the one that is open,
         open_counts: list[int] = []  # and how many of it get a replica
         able = sure = 0  # SPUs that may get one, and those that get one for sure
@@ -138,12 +167,12 @@ class UniformRing:
             return None
 
         above[leaders] = 1  # They follow nobody.
-        rows = np.empty((partitions, self._replicas), dtype=np.intp)
+        rows = np.empty((partitions, replicas), dtype=np.intp)
         rows[:, 0] = leaders
         if layout.is_one:
-            count = partitions * (self._replicas - 1)
+            count = partitions * (replicas - 1)
             followers = self._followers(above, start, count)
-            rows[:, 1:] = followers.reshape(partitions, self._replicas - 1)
+            rows[:, 1:] = followers.reshape(partitions, replicas - 1)
         else:
             followers = self._followers_of_racks(above, start, left)
             rows[:, 1:] = self._dealt(followers, layout.racks[leaders], start)
@@ -191,7 +220,7 @@ class UniformRing:
 
         A rack's followers go, one after the other, to the lists that are led elsewhere.
         """
-        turns = (np.arange(len(homes)) + start % 2**32) % (self._replicas - 1)
+        turns = (np.arange(len(homes)) + start % 2**32) % self._others.shape[1]
         racks = self._others[homes, turns]
         dealt = np.empty_like(followers)
         dealt[racks.ravel().argsort(kind="stable")] = followers
@@ -213,29 +242,42 @@ class UniformRing:
             and ledger.version == self._version + 1
             and ledger.newest is placed.lists
         ):
-            self._counts[placed.rows.ravel()] += _ONE
-            self._lead_keys[placed.rows[:, 0]] += _ONE_LED_ARRAY
+            size = len(self._counts)
+            self._counts += np.bincount(placed.rows.ravel(), minlength=size)
+            led = np.bincount(placed.rows[:, 0], minlength=size)
+            led <<= NUMBER_BITS
+            self._lead_keys += led
             for levels in self._levels:
                 _move(levels, placed.rows.size // len(self._levels))
         else:
             self._counts = ledger.counts(self._ids)
             self._lead_keys = ledger.leaders(self._ids) << NUMBER_BITS
-            self._levels = [{} for _ in self._layout.starts[1:]]
-            for rack, count in zip(self._layout.rack_of, self._counts.tolist(), strict=True):
-                levels = self._levels[rack]
-                levels[count] = levels.get(count, 0) + 1
+            self._levels = self._count_levels()
         self._version = ledger.version
+
+    def _count_levels(self) -> list[dict[int, int]]:
+        """How many SPUs of each rack have each count."""
+        levels: list[dict[int, int]] = [{} for _ in self._layout.starts[1:]]
+        lowest = int(self._counts.min())
+        width = int(self._counts.max()) - lowest + 1
+        if width > len(self._counts):  # Far apart: there are fewer counts than numbers between.
+            for rack, count in zip(self._layout.rack_of, self._counts.tolist(), strict=True):
+                levels[rack][count] = levels[rack].get(count, 0) + 1
+            return levels
+        keys = self._layout.racks * width + (self._counts - lowest)
+        found = np.bincount(keys, minlength=width * len(levels))
+        for key in found.nonzero()[0].tolist():
+            levels[key // width][lowest + key % width] = found.item(key)
+        return levels
 
 
 def _move(levels: dict[int, int], count: int) -> None:
-    """Let so many SPUs have one replica more: those of the lowest count, then of the next."""
-    lowest = min(levels)
-    first = min(count, levels[lowest])
-    # From above, or those who come to a level would be taken for those who leave it.
-    for level, moved in ((lowest + 1, count - first), (lowest, first)):
-        if moved:
-            levels[level] -= moved
-            levels[level + 1] = levels.get(level + 1, 0) + moved
-    for level in (lowest, lowest + 1):
-        if levels.get(level) == 0:
-            del levels[level]
+    """Give so many replicas to SPUs of the lowest count, one each, then to those of the next."""
+    while count:
+        lowest = min(levels)
+        moved = min(count, levels[lowest])
+        levels[lowest] -= moved
+        if not levels[lowest]:
+            del levels[lowest]
+        levels[lowest + 1] = levels.get(lowest + 1, 0) + moved
+        count -= moved

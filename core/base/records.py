@@ -70,6 +70,7 @@ class Mode(FastStrEnum):
     DEMAND = "demand"  # as they were; what the topic needs has changed
     CONSTRAINTS = "constraints"  # as they were; what it demands of its SPUs has changed
     CONSTRAINED = "constrained"  # balanced over what the topic's constraints permit
+    BALANCED_ROUNDS = "balanced_rounds"  # balanced on SPUs alike: each gets one replica a round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.balanced.failover import is_ordered, order_followers
 from spu_assigner.core.balanced.policy import SMALL_REQUEST_CELLS_MAX, place_balanced
+from spu_assigner.core.balanced.rounds import RoundsAhead, has_rounds
 from spu_assigner.core.balanced.uniform_ring import UniformRing
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.records import (
@@ -38,6 +39,7 @@ from spu_assigner.core.policies.planner import (
     table_ahead,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import has_demoted
 from spu_assigner.core.state.loads import Layout
 
 PARTITIONS_AHEAD_MAX: Final = 1_024  # a larger one costs so much that nothing is saved here
@@ -48,14 +50,19 @@ Passed = tuple[int, int]  # SPUs passed over: for their rack, because the list h
 _NOBODY: Final[Passed] = (0, 0)
 
 
-class PlacementLookahead(RingFacts, Protocol):
+Placed = tuple[RingFacts, ReplicaLists, Passed]  # what the reason says, and the lists
+
+
+class PlacementLookahead(Protocol):
     """How requests of one replication factor are placed while a ring lasts."""
 
-    def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
+    order: Order
+
+    def lists(self, state: ClusterState, index: int, count: int) -> Placed:
         """The lists of so many partitions, placed from a chain index on; they fill nobody."""
 
 
-class _Facts:
+class Facts:
     """What the reason of each map says of the ring."""
 
     __slots__ = ("cache", "mode", "offline", "order", "ring_fingerprint", "ring_size", "saturated")
@@ -71,7 +78,7 @@ class _Facts:
         self.saturated = state.saturated_count
 
 
-class RuleLookahead(_Facts):
+class RuleLookahead(Facts):
     """Of a rule, whose rows depend on the index alone."""
 
     __slots__ = ("_ahead", "_first", "_passed_before", "_replicas", "_rule", "_table")
@@ -85,16 +92,16 @@ class RuleLookahead(_Facts):
         self._first = 0  # the chain index of the table's first row
         self._passed_before: NDArray[Any] | None = None
 
-    def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
+    def lists(self, state: ClusterState, index: int, count: int) -> Placed:
         table, begin = self._table, index - self._first
         if table is None or begin < 0 or begin + count > table.count:
             table = self._look_ahead(state, index, count)
             begin = index - self._first
         before = self._passed_before
         if before is None:
-            return ReplicaLists.of_table(table, begin, count), _NOBODY
+            return self, ReplicaLists.of_table(table, begin, count), _NOBODY
         same_rack, in_list = (before[begin + count] - before[begin]).tolist()
-        return ReplicaLists.of_table(table, begin, count), (same_rack, in_list)
+        return self, ReplicaLists.of_table(table, begin, count), (same_rack, in_list)
 
     def _look_ahead(self, state: ClusterState, index: int, count: int) -> Table:
         """A table that holds these rows; twice as many as the last time."""
@@ -115,10 +122,10 @@ class RuleLookahead(_Facts):
         return table
 
 
-class BalancedLookahead(_Facts):
+class BalancedLookahead(Facts):
     """Of `balanced`, which weighs the ring for each request."""
 
-    __slots__ = ("_ignore_rack", "_is_ordered", "_replicas", "_uniform")
+    __slots__ = ("_ignore_rack", "_is_ordered", "_of_rounds", "_replicas", "_rounds", "_uniform")
 
     def __init__(self, state: ClusterState, replicas: int, *, ignore_rack: bool) -> None:
         super().__init__(state, Mode.BALANCED, Order.BALANCED)
@@ -129,12 +136,26 @@ class BalancedLookahead(_Facts):
         if layout is None or (ignore_rack and not layout.is_one):
             layout = Layout.of(loads.ids, np.zeros_like(loads.ids), loads.capacities)
         self._is_ordered = is_ordered(state, replicas, ignore_rack=ignore_rack)
-        self._uniform = UniformRing.of(loads.ids, layout, replicas)
+        kept = state.ring.uniform_rings
+        if ignore_rack not in kept:
+            kept[ignore_rack] = UniformRing.of(loads.ids, layout)
+        uniform: UniformRing | None = kept[ignore_rack]
+        self._uniform = None if uniform is None or not uniform.takes(replicas) else uniform
+        self._rounds: RoundsAhead | None = None
+        if self._uniform is not None and has_rounds(layout, replicas):
+            self._rounds = RoundsAhead(loads.ids, layout, self._uniform, replicas)
+        self._of_rounds = Facts(state, Mode.BALANCED_ROUNDS, Order.BALANCED)
 
-    def lists(self, state: ClusterState, index: int, count: int) -> tuple[ReplicaLists, Passed]:
+    def lists(self, state: ClusterState, index: int, count: int) -> Placed:
+        if self._rounds is not None:
+            lists = self._rounds.lists(state.ledger, partitions=count, start=index)
+            if lists is not None:
+                return self._of_rounds, lists, _NOBODY
         lists = None
         if self._uniform is not None and count * self._replicas <= SMALL_REQUEST_CELLS_MAX:
-            lists = self._uniform.lists(state.ledger, partitions=count, start=index)
+            lists = self._uniform.lists(
+                state.ledger, partitions=count, replicas=self._replicas, start=index
+            )
         if lists is None:
             loads = state.ring_loads()
             matrix = place_balanced(
@@ -146,7 +167,7 @@ class BalancedLookahead(_Facts):
             lists = ReplicaLists(matrix)
         if self._is_ordered:
             order_followers(state, lists.matrix, ignore_rack=self._ignore_rack)
-        return lists, _NOBODY
+        return self, lists, _NOBODY
 
 
 def lookahead_of(
@@ -154,10 +175,10 @@ def lookahead_of(
 ) -> PlacementLookahead | None:
     """The lookahead of such requests on the present ring; None: none, or they are refused.
 
-    With a demoted SPU in the ring there is none: who leads depends on who leads how much.
+    With a demoted SPU in the ring there is none.
     """
     ring = state.ring
-    if not 1 <= replicas <= ring.size or any(spu_id in ring for spu_id in state.demoted):
+    if not 1 <= replicas <= ring.size or has_demoted(state):
         return None
     match policy:
         case Policy.BALANCED:
@@ -199,12 +220,12 @@ def grant_ahead(
         ring.lookaheads[kind] = lookahead
     order = lookahead.order
     start = ring.index(order, state.chains[order])
-    lists, passed = lookahead.lists(state, start, partitions)
+    facts, lists, passed = lookahead.lists(state, start, partitions)
     after = start + partitions
     return GrantedCreate(
         event,
         policy,
-        lookahead,
+        facts,
         lists,
         passed,
         start,

@@ -10,6 +10,7 @@ import numpy as np
 from spu_assigner.core.balanced.by_need import place_by_need
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
+from spu_assigner.core.balanced.rounds import place_in_rounds
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
@@ -54,7 +55,7 @@ from spu_assigner.core.policies.striped import (
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_cores
-from spu_assigner.core.state.leading import led_by_others
+from spu_assigner.core.state.leading import has_demoted, led_by_others
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
 
@@ -287,9 +288,17 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
     loads = balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack)
     asked = {"partitions": event.partitions, "replicas": event.replication_factor, "start": index}
+    nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
     need = Need.of(event.demand, event.leader_demand)
+    mode = Mode.BALANCED
     if need is None:
-        matrix = place_balanced(loads, **asked)
+        matrix = None
+        if nobody_fills and not has_demoted(state):
+            matrix = place_in_rounds(loads, **asked)
+        if matrix is None:
+            matrix = place_balanced(loads, **asked)
+        else:
+            mode = Mode.BALANCED_ROUNDS
     else:
         resources = resource_loads(state, ring, loads, need)
         matrix = place_by_need(loads, resources, **asked)
@@ -301,7 +310,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
                 replicas=event.replication_factor,
             )
     full: tuple[int, ...] = ()
-    if state.ledger.free_floor(event.partitions) <= event.partitions:
+    if not nobody_fills:
         ids, counts = np.unique(matrix, return_counts=True)
         full = tuple(ids[counts == state.ledger.free(ids)].tolist())
     if len(matrix) < event.partitions:
@@ -320,7 +329,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         order=Order.BALANCED,
         chain=chain_after(ring, Order.BALANCED, index, matrix, departed),
         departed=departed,
-        reason=_reason(state, Mode.BALANCED, Order.BALANCED, index),
+        reason=_reason(state, mode, Order.BALANCED, index),
     )
 
 

@@ -66,6 +66,7 @@ ORDER_OF_MODE: Final = {
     Mode.LISTS: Order.ID,
     Mode.ADOPTED: Order.ID,
     Mode.BALANCED: Order.BALANCED,
+    Mode.BALANCED_ROUNDS: Order.BALANCED,
     Mode.CONSTRAINED: Order.BALANCED,
     Mode.REPAIR: Order.BALANCED,
     Mode.REBALANCE: Order.BALANCED,
@@ -81,6 +82,7 @@ CHANGES: Final = (
     Mode.DEMAND,
     Mode.CONSTRAINTS,
 )
+BY_SHARES: Final = (Mode.BALANCED, Mode.BALANCED_ROUNDS)
 GIVEN: Final = (Mode.LISTS, Mode.ADOPTED)  # lists that the event named, so no ring was asked
 
 
@@ -311,7 +313,7 @@ def _replayed(
         return None
     if reason.mode is Mode.CONSTRAINED:
         return replay_constrained(retained.map, outputs.state)
-    if reason.mode is Mode.BALANCED:
+    if reason.mode in BY_SHARES:
         return replay_balanced(retained.map, outputs.state, past.ring)
     return None
 
@@ -379,7 +381,7 @@ def _decision(
     lacks: tuple[str, ...],
 ) -> PlacementDecision:
     reason = replica_map.reason
-    by_shares = reason is not None and reason.mode in (Mode.BALANCED, Mode.CONSTRAINED, *CHANGES)
+    by_shares = reason is not None and reason.mode in (*BY_SHARES, Mode.CONSTRAINED, *CHANGES)
     unknown: list[str] = []
     if reason is None:
         unknown.append("the release that wrote this revision recorded no reason")

@@ -17,10 +17,11 @@ import numpy as np
 from spu_assigner.core.balanced.by_need import place_by_need
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
+from spu_assigner.core.balanced.rounds import place_in_rounds
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import TopicCreate
-from spu_assigner.core.base.records import Order, Reason, ReplicaMap, RingChange
+from spu_assigner.core.base.records import Mode, Order, Reason, ReplicaMap, RingChange
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.decision.answers import Refusal
@@ -263,6 +264,10 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
     loads = balanced_loads(state, state.loads(ring.ids), ignore_rack=replica_map.ignore_rack)
     partitions, replicas = rows.shape
     start = reason.start_index or 0
+    if reason.mode is Mode.BALANCED_ROUNDS:
+        placed = place_in_rounds(loads, partitions=partitions, replicas=replicas, start=start)
+        is_same = placed is not None and np.array_equal(placed, rows)
+        return () if is_same else should_not_be(reason, rows)
     if replica_map.need is None:
         again = place_balanced(loads, partitions=partitions, replicas=replicas, start=start)
     else:

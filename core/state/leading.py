@@ -83,6 +83,11 @@ def swap_leaders(matrix: IdMatrix, swaps: Iterable[tuple[int, int]]) -> None:
         matrix[row, [0, place]] = matrix[row, [place, 0]]
 
 
+def has_demoted(state: ClusterState) -> bool:
+    """Whether somebody in the ring is demoted: then who leads depends on who leads how much."""
+    return any(spu_id in state.ring for spu_id in state.demoted)
+
+
 def led_by_others(state: ClusterState, lists: ReplicaLists) -> ReplicaLists:
     """New lists, all of one length, with other leaders where a demoted SPU would lead."""
     if not state.demoted:

@@ -54,6 +54,7 @@ class Ring:
         "lookaheads",
         "size",
         "tables",
+        "uniform_rings",
     )
 
     def __init__(self, ids: IdArray, spus: Mapping[SpuId, SpuChanged]) -> None:
@@ -72,6 +73,7 @@ class Ring:
             tuple[Policy, int, bool], Any
         ] = {}  # of `decision.lookahead`, by kind of request
         self.tables: dict[tuple[str, int], Table] = {}
+        self.uniform_rings: dict[bool, Any] = {}  # of `core.balanced`, by whether racks are ignored
 
     def order(self, order: Order) -> IdArray:
         """The members' ids in this order. O(N log N) the first time."""

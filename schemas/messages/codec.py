@@ -37,6 +37,7 @@ from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writers import compile_writer
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
+from spu_assigner.schemas.messages.granted_create import GrantedHeaders
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, TYPE_NAMES, Message
 from spu_assigner.schemas.messages.wire import Wire
 
@@ -72,6 +73,7 @@ _MODE_VERSIONS: Final = {
     Mode.RACK_SCORED: 5,
     Mode.STRIPED: 6,
     Mode.DEMAND: 7,
+    Mode.BALANCED_ROUNDS: 9,
 }
 _CHANGE_VERSIONS: Final = {
     RingChange.CORDONED: 2,
@@ -184,10 +186,12 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
 def _encoding(message: Message | Event, wire: Wire) -> tuple[bytes, Writer]:
     """The header and the writer of a message: of the earliest version that can hold it."""
     name = type_name_of(message)
+    version = _later_version(message) or 0
     if _names_constraints(message):
-        return _LATER[wire][name, _CONSTRAINT_VERSIONS[name]]
-    version = _RESOURCE_VERSIONS[name] if _names_resources(message) else _later_version(message)
-    if version is None:
+        version = max(version, _CONSTRAINT_VERSIONS[name])
+    elif _names_resources(message):
+        version = max(version, _RESOURCE_VERSIONS[name])
+    if not version:
         return _ENCODINGS[wire][type(message)]
     return _LATER[wire][name, version]
 
@@ -246,9 +250,13 @@ def _later_version(message: Message | Event) -> int | None:
             return None
 
 
-def granted_create_headers(wire: Wire) -> tuple[bytes, bytes]:
+def granted_create_headers(wire: Wire) -> GrantedHeaders:
     """The headers of map and status, for `encode_granted_create`."""
-    return _ENCODINGS[wire][ReplicaMap][0], _ENCODINGS[wire][TopicStatus][0]
+    return GrantedHeaders(
+        replica_map=_ENCODINGS[wire][ReplicaMap][0],
+        map_by_rounds=_LATER[wire]["ReplicaMap", _MODE_VERSIONS[Mode.BALANCED_ROUNDS]][0],
+        status=_ENCODINGS[wire][TopicStatus][0],
+    )
 
 
 def type_name_of(record: Message | Event) -> str:

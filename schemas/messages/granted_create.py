@@ -7,10 +7,10 @@ records would take longer than to write them.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import GrantedCreate, RingFacts, Status
+from spu_assigner.core.base.records import GrantedCreate, Mode, RingFacts, Status
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.avro.writers import span_writer
 from spu_assigner.schemas.avro.writing import PREPARED_LONGS, long_bytes, text_bytes
@@ -18,14 +18,21 @@ from spu_assigner.schemas.messages.meanings import MEANING
 from spu_assigner.schemas.messages.replica_lists import lists_bytes
 
 _POLICIES: Final = {policy: long_bytes(index) for index, policy in enumerate(Policy)}
+_BY_ROUNDS: Final = Mode.BALANCED_ROUNDS  # a member of an enum's class takes longer to look up
 _FIRST_REVISION: Final = long_bytes(1)
 _PLAINLY_ASSIGNED: Final = long_bytes(list(Status).index(Status.ASSIGNED)) + bytes(3)
 _cluster_bytes: Final = lru_cache(maxsize=4_096)(text_bytes)
 
 
-def encode_granted_create(
-    granted: GrantedCreate, headers: tuple[bytes, bytes]
-) -> tuple[bytes, bytes]:
+class GrantedHeaders(NamedTuple):
+    """The headers of messages of one wire format."""
+
+    replica_map: bytes
+    map_by_rounds: bytes  # of `balanced`, in a later version of the schema
+    status: bytes
+
+
+def encode_granted_create(granted: GrantedCreate, headers: GrantedHeaders) -> tuple[bytes, bytes]:
     """What `encode_record` gives for the map and the status that a granted create stands for.
 
     `headers` are theirs, from `codec.granted_create_headers`.
@@ -34,9 +41,12 @@ def encode_granted_create(
     names = _cluster_bytes(event.cluster_id) + text_bytes(event.topic)
     cause = text_bytes(event.event_id)
     same_rack, in_list = granted.passed
+    header, no_more = headers.replica_map, b""
+    if facts.mode is _BY_ROUNDS:  # not pinned, no lengths of their own, no need, no constraints
+        header, no_more = headers.map_by_rounds, bytes(4)
     replica_map = b"".join(
         (
-            headers[0],
+            header,
             names,
             _FIRST_REVISION,
             _POLICIES[granted.policy],
@@ -45,8 +55,9 @@ def encode_granted_create(
             PREPARED_LONGS.get(after) or long_bytes(after),
             cause,
             PREPARED_LONGS[event.replication_factor],
-            # No events of its own but its create; a reason, and in it an index.
-            b"\x01\x00\x02\x02" if event.ignore_rack else b"\x00\x00\x02\x02",
+            b"\x01\x00" if event.ignore_rack else b"\x00\x00",  # no events but its create
+            no_more,
+            b"\x02\x02",  # a reason, and in it an index
             PREPARED_LONGS.get(start) or long_bytes(start),
             facts.cache or _ring(facts),
             long_bytes(same_rack) if same_rack else b"\x00",
@@ -54,7 +65,7 @@ def encode_granted_create(
             b"\x00",  # no moves
         )
     )
-    return replica_map, b"%b%b%b%b\x00" % (headers[1], names, _PLAINLY_ASSIGNED, cause)
+    return replica_map, b"%b%b%b%b\x00" % (headers.status, names, _PLAINLY_ASSIGNED, cause)
 
 
 _REASON: Final = Registry.load().current("ReplicaMap").expanded["fields"][-1]["type"][1]

@@ -48,6 +48,7 @@ MODE_NAMES: Final = {
     Mode.POINTER: "redpanda's pointer",
     Mode.LISTS: "by hand, as the request named it",
     Mode.BALANCED: "balanced: racks first, then shares of capacity, then leaders",
+    Mode.BALANCED_ROUNDS: "balanced: SPUs alike, each gets one replica a round, and leads in turn",
     Mode.REPAIR: "repair of what a decommission took away",
     Mode.REBALANCE: "rebalance",
     Mode.ADOPTED: "adopted, as it was found in Kafka",
@@ -110,7 +111,7 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
             lines += _striped(decision, decision.step)
         elif reason.mode in CHANGES:
             lines += _changed(decision)
-        elif reason.mode in (Mode.BALANCED, Mode.CONSTRAINED):
+        elif reason.mode in (Mode.BALANCED, Mode.BALANCED_ROUNDS, Mode.CONSTRAINED):
             lines += _balanced(decision, reason)
         elif reason.start_index is not None:
             lines.append(

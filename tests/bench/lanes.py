@@ -23,6 +23,7 @@ from spu_assigner.core.balanced.quotas import Takers, even_shares
 from spu_assigner.core.balanced.small_quotas import Choice, SmallRequest
 from spu_assigner.core.balanced.uniform_ring import UniformRing
 from spu_assigner.core.base.events import Policy, TopicCreate
+from spu_assigner.core.decision import lookahead
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -81,13 +82,18 @@ class Case:
     policy: Policy = Policy.BALANCED
     start_index: int | None = None
     without: Patch
+    always: Patch | None = None  # a lane before this one, which is taken away in any case
 
 
 NOT_UNIFORM: Final = (UniformRing, "of", lambda *_: None)
 NOT_SMALL: Final = (policy, "SMALL_REQUEST_CELLS_MAX", 0)
+NO_ROUNDS: Final = (lookahead, "has_rounds", lambda *_: False)
 CASES: Final = (
-    Case(lane="uniform_ring", ring="64 SPUs", spus=64, without=NOT_UNIFORM),
-    Case(lane="uniform_ring", ring="1,000 SPUs", without=NOT_UNIFORM),
+    Case(lane="rounds", ring="64 SPUs", spus=64, without=NO_ROUNDS),
+    Case(lane="rounds", ring="64 SPUs", spus=64, partitions=32, without=NO_ROUNDS),
+    Case(lane="rounds", ring="1,000 SPUs", without=NO_ROUNDS),
+    Case(lane="uniform_ring", ring="64 SPUs", spus=64, without=NOT_UNIFORM, always=NO_ROUNDS),
+    Case(lane="uniform_ring", ring="1,000 SPUs", without=NOT_UNIFORM, always=NO_ROUNDS),
     Case(
         lane="uniform_ring",
         ring="63 SPUs, 3 racks",
@@ -169,7 +175,7 @@ def measured(case: Case) -> dict[str, dict[str, float]]:
     states = [case.shape.cluster(case.spus) for _ in ways]
     for number in range(WARM_UP + ROUNDS):
         for own, state, way in zip(times, states, ways, strict=True):
-            with way:
+            with way, mock.patch.object(*case.always) if case.always else nullcontext():
                 own.append(seconds(state, case, f"t{number}") * 1e6 / case.topics)
     fast, slow = (own[WARM_UP:] for own in times)
     ratios = [without / with_it for with_it, without in zip(fast, slow, strict=True)]

@@ -24,7 +24,7 @@ from support.events.random_lives import life_of
 
 LIVES = 200  # of each property here; some seconds
 WITH_MORE_THAN_IDS = (
-    *(Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.BALANCED),
+    *(Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.BALANCED, Mode.BALANCED_ROUNDS),
     *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
     *(Mode.SCORED, Mode.RACK_SCORED),  # over capacities, which change likewise
     Mode.STRIPED,  # over SPUs that were offline

@@ -173,6 +173,7 @@ def test_a_topics_constraints_must_be_there() -> None:
 
 CONSTRAINED_MAP = replace(MAP, policy=Policy.BALANCED)
 CHANGED = Reason(mode=Mode.CONSTRAINTS, ring_size=1, ring_fingerprint=7)
+BY_ROUNDS = replace(CHANGED, mode=Mode.BALANCED_ROUNDS)
 SPU = SpuChanged(
     cluster_id="c1",
     spu_id=7,
@@ -222,6 +223,9 @@ VERSIONS: list[tuple[Any, int]] = [
     (replace(CONSTRAINED_MAP, need=NEED, pinned=True, constraints=WHOLE), 8),
     (replace(CONSTRAINED_MAP, need=NEED, reason=CHANGED), 8),  # They were taken away.
     (replace(CONSTRAINED_MAP, need=NEED, reason=replace(CHANGED, mode=Mode.CONSTRAINED)), 8),
+    (replace(CONSTRAINED_MAP, reason=replace(CHANGED, mode=Mode.BALANCED)), 2),
+    (replace(CONSTRAINED_MAP, reason=BY_ROUNDS), 9),
+    (replace(CONSTRAINED_MAP, need=NEED, constraints=WHOLE, reason=BY_ROUNDS), 9),
     (replace(STATUS, status=Status.ADOPTED), 4),
     (replace(STATUS, status=Status.VIOLATED, message="m"), 5),
     (RING, 1),
