@@ -37,8 +37,9 @@ def build_query(
     With a recovery it is the plan of the first batch: from another state than none, and from where
     the input was read to. Spark takes up later batches with either plan.
     """
-    from spu_assigner.stream.job.source import read_events
+    from spu_assigner.stream.job.source import read_events, shard_labels
     from spu_assigner.stream.shard.batch import Options
+    from spu_assigner.stream.shard.server import options_to_json
 
     options = Options(
         topic_prefix=settings.topic_prefix,
@@ -54,6 +55,13 @@ def build_query(
     events = read_events(spark, settings, shards=shards, group=run, begins=begins)
     if shards == 1 and tuning(settings.profile).in_one_task:
         events = events.coalesce(1)
+    if is_here and not spark.sparkContext.master.startswith("local-cluster"):
+        _extension(spark).ShardServers.prepare(
+            spark.sparkContext.pythonExec,
+            run,
+            options_to_json(options, spills=True),
+            shard_labels(shards),
+        )
     return events_to_bundles(events, options, run=run, spills=is_here, state=state)
 
 

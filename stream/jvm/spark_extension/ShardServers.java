@@ -16,6 +16,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -39,6 +40,7 @@ public final class ShardServers {
       Map.of("MALLOC_MMAP_THRESHOLD_", String.valueOf(128 * 1024));
 
   private static final Map<String, Deque<Connection>> IDLE = new ConcurrentHashMap<>();
+  private static final Map<String, Process> PREPARED = new ConcurrentHashMap<>();
   private static final Map<String, OutputStream> INPUTS = new ConcurrentHashMap<>();
 
   private ShardServers() {}
@@ -47,6 +49,22 @@ public final class ShardServers {
   public static void end(String run) {
     INPUTS.entrySet().removeIf(each -> each.getKey().startsWith(run) && closed(each.getValue()));
     IDLE.keySet().removeIf(each -> each.startsWith(run));
+    PREPARED.keySet().removeIf(each -> each.startsWith(run));
+  }
+
+  /**
+   * Start the servers of these shards, where all tasks run in this JVM: they get ready while Spark
+   * plans the first batch. One that cannot be started is reported by the task that needs it.
+   */
+  public static void prepare(String python, String run, String options, List<Integer> shards) {
+    Start start = new Start(python, run, options);
+    for (int shard : shards) {
+      try {
+        PREPARED.put(run + shard, start.started(shard));
+      } catch (IOException ignored) {
+        // The task tries again.
+      }
+    }
   }
 
   private static boolean closed(OutputStream input) {
@@ -92,7 +110,7 @@ public final class ShardServers {
     private SocketChannel connected(int shard) throws IOException, InterruptedException {
       Path socket = folder().resolve(String.valueOf(shard));
       long deadline = System.currentTimeMillis() + START_MS_MAX;
-      Process server = null;
+      Process server = PREPARED.remove(run + shard);
       while (System.currentTimeMillis() < deadline) {
         SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         try {
