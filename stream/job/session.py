@@ -29,7 +29,10 @@ _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-JVM: Final = ("-XX:+UseParallelGC",)  # one JVM for tasks, state and planning on few cores
+# One JVM for tasks and planning on few cores, for months. The serial collector answers a backlog as
+# fast as the parallel one, and keeps the heap near what lives; without a limit the young generation
+# takes a third of all memory that is permitted, most of what an idle job holds.
+JVM: Final = ("-XX:+UseSerialGC", "-XX:MaxNewSize=96m")
 # For what ends within minutes: the fast compiler alone. Of a job that runs for longer, the thorough
 # one's code gives back what its threads take (`tests/bench/results/cost.json`).
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"

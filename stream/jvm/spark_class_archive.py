@@ -15,7 +15,7 @@ from spu_assigner.stream.jvm.build_cache import cache_home, class_path_key, key_
 from spu_assigner.stream.jvm.java import Java
 
 ARCHIVE: Final = "classes.jsa"
-_REVISION: Final = 2  # counted up when an archive's making changes
+_REVISION: Final = 3  # counted up when an archive's making changes
 
 
 def jvm_options(
