@@ -47,7 +47,8 @@ def build_query(
         wire=settings.wire,
     )
     # Where tasks run on this machine, large answers need not pass through the JVM.
-    is_here = (spark.sparkContext.master or "").startswith("local")
+    master = spark.sparkContext.master or ""
+    is_here = master.startswith("local")
     begins = state = None
     if recovery is not None:
         begins = _begins(settings, recovery)
@@ -55,7 +56,7 @@ def build_query(
     events = read_events(spark, settings, shards=shards, group=run, begins=begins)
     if shards == 1 and tuning(settings.profile).in_one_task:
         events = events.coalesce(1)
-    if is_here and not spark.sparkContext.master.startswith("local-cluster"):
+    if is_here and not master.startswith("local-cluster"):
         _extension(spark).ShardServers.prepare(
             spark.sparkContext.pythonExec,
             run,
