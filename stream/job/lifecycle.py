@@ -247,6 +247,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     from spu_assigner.stream.metrics.watcher import Watch
 
     place = absolute(settings.checkpoint)
+    run = secrets.token_hex(16)
     watch = Watch(settings)
     sink = None
     try:
@@ -279,7 +280,6 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         watch.health.done(StartStep.TOPICS)
         note_topics(spark, settings, place)
         rename_operator(spark, place)
-        run = secrets.token_hex(16)
         plan = build_query(spark, settings, shards=shards, run=run, recovery=recovery)
         register_sink(spark, run, sink)
 
@@ -300,6 +300,8 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         watch.close()
         if sink is not None:
             sink.close()
+        with jvm_may_be_gone():
+            end_run(spark, run)
         is_file = isinstance(reason, OSError) and reason.filename is not None
         if is_file or isinstance(reason, PySparkException | Py4JJavaError):
             raise named_end(reason, spark, settings) from reason
