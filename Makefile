@@ -24,6 +24,17 @@ ifneq ($(PROFILE),)
 export SPU_ASSIGNER_PROFILE := $(PROFILE)
 endif
 
+# Set SPARK to run the tests of Spark and of the job on another PySpark: make test SPARK=4.3.0. It
+# has an environment of its own, which takes all other packages from .venv.
+SPARK ?=
+SPARKS := 4.2.1 4.3.0
+ifneq ($(SPARK),)
+ifeq ($(filter $(SPARK),$(SPARKS)),)
+$(error SPARK is $(SPARK); expected one of $(SPARKS), or none for the locked one)
+endif
+endif
+OTHER := build/spark-$(SPARK)
+
 # Set BROKER to choose the broker that tests share: make test BROKER=container, or embedded. By
 # default it is a container where a Docker engine has the image, KAFKA_IMAGE or one built here.
 BROKER ?=
@@ -89,15 +100,38 @@ HEAVY := spark or broker or kafka_jar or fuzz
 ELSEWHERE := bench or docker
 PARALLEL := -p no:cacheprovider -n $(WORKERS) --dist loadgroup
 
+# What depends on the version of Spark.
+OF_SPARK := $(addprefix tests/,spark $(addprefix broker/,job checkpoint doctor inspect metrics recover verify))
+
+ifeq ($(SPARK),)
+TEST_READY := $(READY)
+PYTEST := $(BIN)/pytest -q $(PARALLEL)
+else
+TEST_READY := $(OTHER)/ready.stamp
+PYTEST := $(OTHER)/bin/python -P -m pytest -q $(PARALLEL) $(OF_SPARK)
+endif
+
 .PHONY: test
-test: $(READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; PROFILE=latency: in that profile)
-	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
+test: $(TEST_READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; PROFILE=latency: in that profile; SPARK=4.3.0: what depends on Spark, on that one)
+	@$(PYTEST) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
 
 STORE ?=
 
 .PHONY: test-all
-test-all: $(READY) ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took)
-	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
+test-all: $(TEST_READY) ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took; SPARK=: as above)
+	@$(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
+
+# An environment without pip: its PySpark is found first, all else in .venv.
+$(OTHER)/ready.stamp: tests/spark/pyspark-$(SPARK).lock $(READY)
+	@echo "setup: PySpark $(SPARK) into $(OTHER) (the first time 450 MB)"
+	@$(BIN)/python -m venv --clear --without-pip $(OTHER)
+	@packages=$$($(OTHER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes --no-deps \
+	  --no-build-isolation --target "$$packages" --requirement $<; \
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > "$$packages/venv.pth"
+	@$(OTHER)/bin/python -m spu_assigner.stream.setup
+	@touch $@
 
 .PHONY: tiers
 tiers: $(READY) ## write CONTRIBUTING's table of which tests are in which tier
@@ -277,6 +311,9 @@ lock: ## resolve the dependencies again and write the lock files
 	compile pyproject.toml --constraints requirements.lock --output-file docker/requirements.lock; \
 	compile --group pyproject.toml:build --output-file requirements-build.lock; \
 	compile --group pyproject.toml:java --output-file stream/jvm/requirements-java.lock; \
+	for spark in $(SPARKS); do \
+	  echo "pyspark==$$spark" | compile --no-deps --output-file tests/spark/pyspark-$$spark.lock -; \
+	done; \
 	compile --no-deps --group pyproject.toml:mermaid --output-file docs/requirements-mermaid.lock; \
 	compile tests/bench/neighbours/quix.in --output-file tests/bench/neighbours/quix.lock
 

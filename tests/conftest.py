@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +131,9 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say which broker it was: the choice is the machine's unless the user made it."""
+    """Say which broker it was, the machine's choice unless the user made it; and which Spark."""
     for what in sorted(config.stash[_BROKERS]):
-        terminalreporter.write_line(f"broker of the tests: {what}")
+        terminalreporter.write_line(f"broker of the tests: {what}; Spark {version('pyspark')}")
 
 
 @pytest.fixture(scope="session")

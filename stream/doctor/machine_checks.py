@@ -6,6 +6,7 @@ import errno
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import socket
 import sys
@@ -33,7 +34,8 @@ NAMES_MAX: Final = 3  # of jars, in one message
 FREE_LEAST: Final = 256 * 1024**2  # bytes; a batch of 50,000 creates writes some 20 MiB of state
 FREE_LOW: Final = 2 * 1024**3
 
-_PINNED: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;,]+)\s*")
+_REQUIRED: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*([=<>][^;]*)")  # what has no marker
+_BOUND: Final = re.compile(r"\s*(==|>=|<)\s*([^\s,]+)\s*")
 _LEAST: Final = re.compile(r"\s*>=\s*(\d+)\.(\d+)\s*")
 _SPARK_CORE: Final = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 
@@ -72,7 +74,7 @@ def check_python(check: Check) -> None:
 
 
 def check_packages(check: Check) -> None:
-    """The packages that the installed distribution asks for, at the very versions."""
+    """The packages that the installed distribution asks for, at versions that it accepts."""
     try:
         installed = metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError:
@@ -80,25 +82,43 @@ def check_packages(check: Check) -> None:
         raise Unchecked("the required packages are not known") from None
     if installed.version != RELEASE:
         check.report("D113", f"release {RELEASE} runs, and {installed.version} is installed here")
-    needed = dict(_pinned(installed.requires or ()))
-    for name, version in needed.items():
-        fix = f"run `make setup`, or `pip install {name}=={version}`"
+    needed = dict(_required(installed.requires or ()))
+    for name, bounds in needed.items():
+        expected = ", ".join(bound.removeprefix("==") for bound in bounds)
+        wanted = shlex.quote(f"{name}{','.join(bounds)}")
+        fix = f"run `make setup`, or `pip install {wanted}`"
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
-            check.report("D111", f"{name} is missing, expected {version}", fix)
+            check.report("D111", f"{name} is missing, expected {expected}", fix)
         else:
-            if found != version:
-                check.report("D112", f"{name} is {found}, expected {version}", fix)
+            if not all(is_within(found, bound) for bound in bounds):
+                check.report("D112", f"{name} is {found}, expected {expected}", fix)
     check.summary = f"{DISTRIBUTION} {installed.version}, {len(needed)} packages checked"
 
 
-def _pinned(requirements: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Names and versions; what is for developers alone is left out."""
+def _required(requirements: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Names, and the bounds of versions; what is for developers alone is left out."""
     for requirement in requirements:
-        pinned = _PINNED.fullmatch(requirement)
-        if pinned is not None:
-            yield pinned[1], pinned[2]
+        required = _REQUIRED.fullmatch(requirement)
+        if required is not None:
+            bounds = [each.strip() for each in required[2].split(",")]
+            yield required[1], sorted(bounds, reverse=True)  # the least version first
+
+
+def is_within(version: str, bound: str) -> bool:
+    """Whether a version meets one bound: equal to it, or compared by its numbers."""
+    match = _BOUND.fullmatch(bound)
+    if match is None:
+        return False
+    if match[1] == "==":
+        return version == match[2]
+    is_less = _numbers(version) < _numbers(match[2])
+    return is_less if match[1] == "<" else not is_less
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(each) for each in re.findall(r"\d+", version)]
 
 
 def check_java(check: Check) -> None:

@@ -48,6 +48,12 @@ SEEDS: Sequence[Seed] = (
         package("fastavro", "0.0.1"),
         "pip install fastavro==",
     ),
+    Seed(
+        "package of a version that is out of its range",
+        "D112",
+        package("spu-assigner", RELEASE, "fastavro<1.0,>=0.9"),
+        "pip install 'fastavro>=0.9,<1.0'",
+    ),
     Seed("another release installed", "D113", package("spu-assigner", "0.1.0")),
     Seed("no Python for workers", "D114", given(PYSPARK_PYTHON="no-such-python")),
     Seed("another Python for workers", "D115", given(PYSPARK_PYTHON="/bin/sh")),

@@ -295,3 +295,21 @@ def test_moves_of_a_run_that_writes_no_more_are_nobodys() -> None:
     for other in (None, replace(run, state=MovesState.STOPPED)):
         assert split_moves(moving, other, now_ms=1_000_000) == ({}, moving)
     assert split_moves(moving, run, now_ms=1_000_000 + 61_000) == ({}, moving)
+
+
+@pytest.mark.parametrize(
+    ("version", "bound", "is_met"),
+    [
+        ("4.2.0", "==4.2.0", True),
+        ("4.2.1", "==4.2.0", False),
+        ("4.2.0", ">=4.2", True),
+        ("4.1.9", ">=4.2", False),
+        ("4.3.10", "<4.4", True),
+        ("4.10.0", "<4.4", False),
+        ("4.4.0", "<4.4", False),
+        ("4.3.0", "~=4.3", False),  # what nobody wrote here is met by nothing
+    ],
+)
+def test_versions_are_compared_by_number(version: str, bound: str, is_met: bool) -> None:
+    """PySpark may be one of a range, all else is pinned."""
+    assert machine_checks.is_within(version, bound) is is_met
