@@ -34,12 +34,14 @@ from support.bench.memory import BROKER, MB, proportional_size
 from support.bench.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
 from support.job.programs import running, session
 
+BACKLOG: Final = 60_000
+BACKLOGS: Final = 3
 PAUSE_SECONDS: Final = 0.3
 PAUSED: Final = 100  # creates with a pause between
 RATE: Final = 200  # creates a second
 STEADY_SECONDS: Final = 30
 IDLE_SECONDS: Final = 60
-IDLE_TIMES: Final = 3
+IDLE_TIMES: Final = 2
 RESTARTS: Final = 3
 
 Message = tuple[str, bytes]
@@ -137,6 +139,24 @@ def lone(job: Job, client: Client, minutes: float) -> dict[str, Any]:
     return found
 
 
+def backlog(job: Job, client: Client) -> dict[str, Any]:
+    """Many at once."""
+    rates, cpu = [], []
+    for _ in range(BACKLOGS):
+        waiting = job.creates(BACKLOG)
+
+        def answered(waiting: list[Message] = waiting) -> None:
+            client.send(waiting)
+            client.take(len(waiting))
+
+        spent = job.spent(answered)
+        roles = _roles(spent)
+        del roles[BROKER]
+        rates.append(BACKLOG / spent.seconds)
+        cpu.append(roles.total() * 100_000 / BACKLOG)
+    return {"creates_per_s": spread(rates), "cpu_s_per_100k": spread(cpu)}
+
+
 def paused(job: Job, client: Client) -> dict[str, float]:
     """With a pause between, as a person or a program that does other things asks."""
     times = []
@@ -210,6 +230,8 @@ def measure(program: str, policy: str, minutes: float) -> dict[str, Any]:
             spus.close()
             client = job.client()
             found["lone"] = lone(job, client, minutes)
+            found["backlog"] = backlog(job, client)
+            say(f"backlog: {found['backlog']}")
             found["paused_ms"] = paused(job, client)
             say(f"with a pause of {PAUSE_SECONDS} s: {found['paused_ms']}")
             found["steady"] = steady(job, client)

@@ -85,22 +85,28 @@ def with_tables(text: str, page: str, results: Results) -> str:
 def _headline(results: Results) -> str:
     """The few figures that README shows."""
     contestants: dict[str, Any] = results.get("neighbours", {}).get("figures", {})
-    ours = [contestants.get(f"spu-assigner {policy}", {}) for policy in ("balanced", "fluvio")]
+    fluvio: dict[str, Any] = contestants.get("spu-assigner fluvio", {})
+    lasting: dict[str, Any] = results.get("cost", {}).get("figures", {}).get("this", {})
     many: dict[str, Any] = results.get("growth", {}).get("figures", {}).get("many", {})
     rows = [
         "| measured | `balanced` | `fluvio` |",
         "| --- | --- | --- |",
         _row(
-            "one create at a time: p50 / p95",
-            [_latency(each["latency_ms"]) if "latency_ms" in each else None for each in ours],
+            "one create at a time, after some minutes: p50 / p95",
+            [_latency(lasting["lone"]["latency_ms"]) if lasting else "not measured", None],
+            absent="",
         ),
         _row(
             "a backlog of creates (16 partitions × 3 replicas)",
             [
-                f"{each['events_per_s']['median']:,.0f}/s" if "events_per_s" in each else None
-                for each in ours
+                f"{each['median']:,.0f}/s" if each else None
+                for each in (
+                    lasting.get("backlog", {}).get("creates_per_s"),
+                    fluvio.get("events_per_s"),
+                )
             ],
         ),
+        *_idle(lasting),
     ]
     memory, start = many.get("peak_mb_after_restart"), many.get("restart_s")
     rows += [
@@ -116,6 +122,18 @@ def _headline(results: Results) -> str:
         ),
     ]
     return "\n".join(rows) + "\n"
+
+
+def _idle(figures: dict[str, Any]) -> list[str]:
+    """What a job takes that nobody asks for anything."""
+    if not figures:
+        return []
+    idle = figures["idle"]
+    shares = f"{idle['job_cores'] * 100:.1f} % / {idle['broker_cores'] * 100:.1f} %"
+    return [
+        _row("idle: the job / its broker, of a core", [shares, None], absent=""),
+        _row("idle: memory of all processes", [f"{figures['memory_mib']} MiB", None], absent=""),
+    ]
 
 
 def _moves_faults(results: Results) -> str:

@@ -62,7 +62,7 @@ LINES: Final = (
         moonshot=20,
     ),
     Line(
-        what="the first create after a minute without one, median of 3",
+        what="the first create after a minute without one",
         place=("after_idle_ms", "median"),
         unit="ms",
         reach=100,
@@ -109,7 +109,7 @@ def table(figures: Mapping[str, Any]) -> str:
     for line in LINES:
         this = figure(figures.get("this", {}), line)
         earlier = figure(figures.get("earlier", {}), line)
-        shown = "" if this is None else f"{this:.3g}"
+        shown = "" if this is None else _shown(this)
         if this is not None and this > line.reach:
             shown = f"**{shown}**"
         elif this is not None and this <= line.moonshot:
@@ -117,13 +117,17 @@ def table(figures: Mapping[str, Any]) -> str:
         cells = (
             line.what,
             shown,
-            "" if earlier is None else f"{earlier:.3g}",
+            "" if earlier is None else _shown(earlier),
             line.unit,
             f"≤ {line.reach:g}",
             f"≤ {line.moonshot:g}",
         )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def figure(figures: Mapping[str, Any], line: Line) -> float | None:
