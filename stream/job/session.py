@@ -34,7 +34,7 @@ _PLAIN_CHECKPOINT_FILES: Final = (
 # takes a third of all memory that is permitted, most of what an idle job holds.
 JVM: Final = ("-XX:+UseSerialGC", "-XX:MaxNewSize=96m")
 # For what ends within minutes: the fast compiler alone. Of a job that runs for longer, the thorough
-# one's code gives back what its threads take (`tests/bench/results/cost.json`).
+# one's code gives back what its threads take.
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
 METRICS_NAMESPACE: Final = "spu_assigner"
 _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
