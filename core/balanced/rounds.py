@@ -32,6 +32,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.balanced.rack_rounds import rack_rounds_of
 from spu_assigner.core.balanced.uniform_ring import Evenness, UniformRing
 from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists, Table
 from spu_assigner.core.state.ledger import CountArray, Ledger
@@ -55,11 +56,9 @@ _NO_FOLLOWER: Final = np.array(1 << 2 * NUMBER_BITS, dtype=np.int32)  # after al
 def has_rounds(layout: Layout, replicas: int) -> bool:
     """Whether lists of so many replicas may be placed so on this ring."""
     size = len(layout.rack_of)
-    return (
-        layout.capacity is not None
-        and layout.is_one
-        and size >= max(SPUS_MIN, SPUS_A_REPLICA_MIN * replicas)
-    )
+    if layout.capacity is None or size < max(SPUS_MIN, SPUS_A_REPLICA_MIN * replicas):
+        return False
+    return layout.is_one or rack_rounds_of(layout, replicas) is not None
 
 
 def place_in_rounds(
@@ -72,6 +71,10 @@ def place_in_rounds(
     if not has_rounds(layout, replicas):
         return None
     held, led = loads.replicas, loads.leaders
+    of_racks = None if layout.is_one else rack_rounds_of(layout, replicas)
+    if of_racks is not None:
+        rows = of_racks.rows(held, led, start=start, wanted=partitions)
+        return None if rows is None or len(rows) < partitions else loads.ids[rows]
     is_open, is_due = held == held.min(), led == led.min()
     if int(held.max() - held.min()) > 1 or int(led.max() - led.min()) > 1:
         return None
@@ -89,8 +92,10 @@ class RoundsAhead:
         "_ahead",
         "_first",
         "_ids",
+        "_is_kept",
         "_layout",
         "_placed",
+        "_racks",
         "_replicas",
         "_rows",
         "_table",
@@ -98,11 +103,22 @@ class RoundsAhead:
         "_version",
     )
 
-    def __init__(self, ids: IdArray, layout: Layout, uniform: UniformRing, replicas: int) -> None:
+    def __init__(
+        self,
+        ids: IdArray,
+        layout: Layout,
+        uniform: UniformRing | None,
+        replicas: int,
+        *,
+        is_kept: bool,
+    ) -> None:
+        """`is_kept`: lists stay as they are, so that what is derived from them can be shared."""
         self._ids = ids
         self._layout = layout
-        self._uniform = uniform
+        self._racks = None if layout.is_one else rack_rounds_of(layout, replicas)
+        self._uniform = uniform if layout.is_one else None
         self._replicas = replicas
+        self._is_kept = is_kept
         self._ahead = 0
         self._table: Table | None = None
         self._rows: NDArray[np.int32] | None = None  # the first ones, as numbers of SPUs
@@ -124,27 +140,22 @@ class RoundsAhead:
             if table is None:
                 return None
             begin = 0
-        if self._rows is None:
+        if self._rows is None and self._is_kept:
             placed = ReplicaLists.of_table(table, begin, partitions)
         else:  # Perhaps the only one: what is derived of the table would be made for it alone.
-            placed = ReplicaLists(table.rows[begin : begin + partitions])
-            self._uniform.note(placed, self._rows[begin : begin + partitions])
+            rows = table.rows[begin : begin + partitions]
+            placed = ReplicaLists(rows if self._is_kept else rows.copy())
+            if self._rows is not None and self._uniform is not None:
+                self._uniform.note(placed, self._rows[begin : begin + partitions])
         self._placed = placed
         return placed
 
     def _look_ahead(self, ledger: Ledger, start: int, partitions: int) -> Table | None:
         """A table that begins with these lists; twice as many as the last time."""
         self._table = None
-        even = None if partitions > PARTITIONS_MAX else self._uniform.evenness(ledger)
-        if even is None:
+        if partitions > PARTITIONS_MAX:
             return None
-        rows = _rows(
-            self._layout,
-            even,
-            replicas=self._replicas,
-            start=start,
-            wanted=max(self._ahead, partitions),
-        )
+        rows = self._made(ledger, start, max(self._ahead, partitions))
         if rows is None or len(rows) < partitions:
             return None
         self._ahead = min(max(2 * self._ahead, AHEAD_FIRST), AHEAD_MAX)
@@ -152,6 +163,16 @@ class RoundsAhead:
         self._rows = rows if self._ahead <= AHEAD_FIRST else None
         self._table = Table(self._ids[rows])
         return self._table
+
+    def _made(self, ledger: Ledger, start: int, wanted: int) -> NDArray[np.int32] | None:
+        """So many lists from there on, as numbers of SPUs, or fewer."""
+        if self._racks is not None:
+            held, led = ledger.counts(self._ids), ledger.leaders(self._ids)
+            return self._racks.rows(held, led, start=start, wanted=wanted)
+        even = None if self._uniform is None else self._uniform.evenness(ledger)
+        if even is None:
+            return None
+        return _rows(self._layout, even, replicas=self._replicas, start=start, wanted=wanted)
 
 
 def _rows(

@@ -142,14 +142,18 @@ class BalancedLookahead(Facts):
         uniform: UniformRing | None = kept[ignore_rack]
         self._uniform = None if uniform is None or not uniform.takes(replicas) else uniform
         self._rounds: RoundsAhead | None = None
-        if self._uniform is not None and has_rounds(layout, replicas):
-            self._rounds = RoundsAhead(loads.ids, layout, self._uniform, replicas)
+        if has_rounds(layout, replicas):
+            self._rounds = RoundsAhead(
+                loads.ids, layout, self._uniform, replicas, is_kept=not self._is_ordered
+            )
         self._of_rounds = Facts(state, Mode.BALANCED_ROUNDS, Order.BALANCED)
 
     def lists(self, state: ClusterState, index: int, count: int) -> Placed:
         if self._rounds is not None:
             lists = self._rounds.lists(state.ledger, partitions=count, start=index)
             if lists is not None:
+                if self._is_ordered:
+                    order_followers(state, lists.matrix, ignore_rack=self._ignore_rack)
                 return self._of_rounds, lists, _NOBODY
         lists = None
         if self._uniform is not None and count * self._replicas <= SMALL_REQUEST_CELLS_MAX:

@@ -266,8 +266,10 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
     start = reason.start_index or 0
     if reason.mode is Mode.BALANCED_ROUNDS:
         placed = place_in_rounds(loads, partitions=partitions, replicas=replicas, start=start)
-        is_same = placed is not None and np.array_equal(placed, rows)
-        return () if is_same else should_not_be(reason, rows)
+        if placed is None:
+            return should_not_be(reason, rows)
+        order_followers(state, placed, ignore_rack=replica_map.ignore_rack)
+        return () if np.array_equal(placed, rows) else should_not_be(reason, rows)
     if replica_map.need is None:
         again = place_balanced(loads, partitions=partitions, replicas=replicas, start=start)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,7 @@ class Layout:
     words: NDArray[np.uint64]  # mixed bits of each id
     turned: CountArray  # 0 … n - 1, twice
     rules: dict[int, RackRule] = field(default_factory=dict)  # by replication factor
+    rack_rounds: dict[int, Any] = field(default_factory=dict)  # of `core.balanced`, likewise
 
     @classmethod
     def of(cls, ids: IdArray, racks: IdArray, capacities: CountArray) -> Layout:
