@@ -6,10 +6,10 @@ there are more, and none of them is so large that its SPUs could not have their 
 
 - A *round* of a full rack is as many lists as it has SPUs: each of them gets one replica. In a
   round of racks that share, each SPU of all gets one; it may end within a list.
-- In a *turn*, as many lists as there are SPUs, each leads one: the racks alternately, by size, in
-  one of `PATTERNS` orders; in each rack by id, every turn from another SPU on.
-- Who leads no list of a round follows in it: by id, beginning behind those who lead, every second
-  turn one later.
+- In a *turn*, as many lists as there are SPUs, each leads one: the racks alternately, by size
+  (where they share, in several orders in turn); in each rack by id, every turn from another SPU on.
+- Who leads no list of a round follows in it: by id, beginning behind those who lead, every
+  second turn one later, and now and then once more.
 - Of racks that share, those with most replicas to get in the round come first into a list.
 
 Which of its followers comes right behind the leader is decided by `failover`, as for other lists.
@@ -36,8 +36,8 @@ from spu_assigner.core.state.loads import NUMBER_BITS, Layout
 
 SHARING_RACKS_MAX: Final = 32  # the racks of a list are chosen in plain Python
 SHARED_REPLICAS_MIN: Final = 3  # of two there is no choice who follows first
-PATTERNS: Final = 16  # turns after which the same racks come together again
-KNOWN_CELLS_MAX: Final = 2**16  # of rounds whose racks are kept: 0.5 MB
+PATTERNS: Final = 16  # of turns, at most; then the same racks come together again
+KNOWN_CELLS_MAX: Final = 2**16  # of rounds whose racks are kept: 1 MB
 
 _NUMBER_MASK: Final = 2**NUMBER_BITS - 1
 
@@ -87,7 +87,10 @@ class RackRounds:
         racks = range(count)
         behind = [[*range(home + 1, count), *range(home)] for home in racks]
         lead_racks, lead_places = _patterns(
-            rack_of, np.arange(size) - starts[rack_of], sizes, PATTERNS if is_shared else 1
+            rack_of,
+            np.arange(size) - starts[rack_of],
+            sizes,
+            min(max(KNOWN_CELLS_MAX // (replicas * size), 1), PATTERNS) if is_shared else 1,
         )
         return cls(
             replicas=replicas,
@@ -98,7 +101,7 @@ class RackRounds:
             sizes=sizes,
             lead_racks=lead_racks,
             lead_places=lead_places,
-            shifts=np.arange(count) % np.maximum(sizes // 3, 1),
+            shifts=np.arange(count) % np.maximum(sizes + -(sizes**2) // size, 1),
             others=np.array(
                 [[own[turn:] + own[:turn] for turn in range(count - 1)] for own in behind]
             ),
@@ -243,6 +246,8 @@ class _Window:
         behind = within * sizes // size + steps + steps // sizes
         following = np.maximum(sizes - sizes * self.lengths[round_racks] // (self.each * size), 1)
 
+        late = turns // 2 + turns // (2 * following)
+
         of_spu = rounds[ring.rack_of]
         firsts = np.cumsum(of_spu) - of_spu
         spus = np.repeat(np.arange(size), of_spu)
@@ -253,7 +258,7 @@ class _Window:
         is_follower[firsts[leaders] + lead_rounds] = False
         spus, numbers, racks = spus[is_follower], numbers[is_follower], racks[is_follower]
         ranks = (spus - ring.starts[racks] - behind[numbers]) % sizes[numbers]
-        turned = (ranks - turns[numbers] // 2) % following[numbers]
+        turned = (ranks - late[numbers]) % following[numbers]
         ranks = np.where(ranks < following[numbers], turned, ranks)
         keys = (numbers << NUMBER_BITS | ranks) << NUMBER_BITS | spus
         keys.sort()
@@ -265,11 +270,11 @@ class _Window:
         indexes = np.arange(count)
         if not ring.is_shared:
             indexes += self.start
-            turn = (indexes + indexes // size) % max(ring.replicas - 1, 1)
+            turn = (indexes + indexes // size) % (ring.replicas - 1)
             return ring.others[homes, turn], wanted
         led = size - int(np.count_nonzero(self.is_due))
         before = (indexes + led) % size * ring.sizes[homes] // size  # lists led by the rack
-        firsts = homes + 1 + (before + turns % PATTERNS) * (ring.replicas - 1)
+        firsts = homes + 1 + (before + turns % len(ring.lead_racks)) * (ring.replicas - 1)
         chosen, possible = self._shared(wanted, homes, firsts % len(ring.sizes))
         racks = np.zeros((count, ring.replicas - 1), dtype=np.int64)
         racks.reshape(-1)[: len(chosen)] = chosen
@@ -289,9 +294,12 @@ class _Window:
             if key not in ring.known:
                 if len(ring.known) * length > KNOWN_CELLS_MAX:
                     ring.known.clear()
-                rest = -begin % each
                 ring.known[key] = _round_racks(
-                    *(v.tolist() for v in (to_get, homes[lists], firsts[lists])), each, used, rest
+                    to_get.tolist(),
+                    list(zip(homes[lists].tolist(), firsts[lists].tolist(), strict=True)),
+                    each=each,
+                    used=used,
+                    rest=-begin % each,
                 )
             found = ring.known[key]
             if found is None:
@@ -304,31 +312,34 @@ class _Window:
 
 def _round_racks(
     to_get: list[int],
-    homes: Sequence[int],
-    firsts: Sequence[int],
+    lists: Sequence[tuple[int, int]],
+    *,
     each: int,
     used: Sequence[int],
     rest: int,
 ) -> RoundRacks | None:
     """Choose the racks of the followers in a round, those with most replicas to get first.
 
-    `to_get`: replicas of each rack, of those who lead the lists that begin in the round, too.
-    `homes`: the racks of these. `firsts`: which rack is preferred among equals. `used`: the racks
-    of the list in which the round begins, of which `rest` replicas are to come.
+    `to_get`: replicas of each rack, with those of leaders. `lists`: of each that begins in the
+    round its leader's rack, and the rack that is preferred among equals. `used`: the racks of the
+    list in which the round begins, of which `rest` replicas are to come.
     None: some list finds too few racks.
     """
     count, left = len(to_get), sum(to_get)
     to_follow = to_get.copy()
-    for home in homes:
+    for home, _ in lists:
         to_follow[home] -= 1
+    if (left - rest) % each == 1 and lists:  # Of the last one there is the leader alone.
+        to_get[lists[-1][0]] -= 1
     chosen: list[int] = []
-    members, need = [*used], min(rest, left)
-    for home, first in ((-1, 0), *zip(homes, firsts, strict=True)):
-        if home >= 0:
+    members, need, first = [*used], min(rest, left), 0
+    for number in range(len(lists) + 1):
+        if number:
+            home, first = lists[number - 1]
             to_get[home] -= 1
             members, left = [home], left - 1
             need = min(each - 1, left)
-        able = [rack for rack, number in enumerate(to_follow) if number > 0 and rack not in members]
+        able = [rack for rack in range(count) if to_follow[rack] > 0 and rack not in members]
         if len(able) < need:
             return None
         able.sort(key=lambda rack: (rack - first) % count - count * to_get[rack])

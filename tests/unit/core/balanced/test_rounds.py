@@ -1,4 +1,7 @@
-"""`balanced` on SPUs alike, in rounds: as even as can be, the same however it is asked for."""
+"""`balanced` on SPUs alike, in rounds: as even as can be, the same however it is asked for.
+
+On racks too; of those alone: `test_rack_rounds`.
+"""
 
 from __future__ import annotations
 
@@ -221,23 +224,32 @@ def test_the_reason_says_which_rule_placed_a_map() -> None:
     assert modes(small, [*build.joins(*range(16)), build.create("a", 16, 3)]) == [Mode.BALANCED]
 
 
+@pytest.mark.parametrize("racks", ["", "abc", "aabcc", "abcdefghi"])
 @pytest.mark.parametrize("size", [17, 64, 200])
-def test_after_topics_went_loads_become_even_again(size: int) -> None:
+def test_after_topics_went_loads_become_even_again(size: int, racks: str) -> None:
     """Soon nearly all creates are placed in rounds again, whatever their sizes."""
     random, build, state = Random(size), Events(), ClusterState("c1")
-    modes(state, [*build.joins(*range(size))])
+    modes(
+        state, [build.join(n, rack=racks[n % len(racks)] if racks else None) for n in range(size)]
+    )
     modes(state, [build.create(f"a{n}", random.randint(1, 16), 3) for n in range(30)])
     modes(state, [build.delete(f"a{n}") for n in (3, 7, 20)])
     found = modes(state, [build.create(f"b{n}", random.randint(1, 16), 3) for n in range(150)])
     assert found[-50:].count(Mode.BALANCED_ROUNDS) == 50
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3, 5])
-def test_windows_give_what_is_given_one_by_one(replicas: int) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "racks"),
+    [(1, ""), (2, ""), (3, ""), (5, ""), (2, "ab"), (3, "abc"), (3, "abcab"), (3, "abcdef")],
+)
+def test_windows_give_what_is_given_one_by_one(replicas: int, racks: str) -> None:
     """Rows made ahead, which end and begin again, beside none ahead; also where topics of another
     factor or policy, deletes, and what is decided but not applied come between."""
     random, build, lives = Random(replicas), Events(), []
-    events: list[Event] = [*build.joins(*range(0, 90, 3))]
+    events: list[Event] = [
+        build.join(spu_id, rack=racks[spu_id % len(racks)] if racks else None)
+        for spu_id in range(100, 130)
+    ]
     for number in range(400):
         events.append(build.create(f"t{number}", random.choice([1, 3, 16, 40, 100]), replicas))
         if number % 90 == 70:
@@ -290,8 +302,9 @@ def test_each_spu_is_taken_over_by_many_alike(size: int) -> None:
         assert max(heirs.values()) <= max(4 * -(-60 // others), 2)
 
 
+@pytest.mark.parametrize("racks", ["", "abc", "abcab", "abcde"])
 @pytest.mark.parametrize("is_of_before", [False, True])
-def test_maps_of_both_rules_are_replayed(is_of_before: bool) -> None:
+def test_maps_of_both_rules_are_replayed(is_of_before: bool, racks: str) -> None:
     """Those in rounds, and those that an earlier release placed on loads that are even."""
     build, assigner = Events(), ExplainingAssigner(Policy.BALANCED)
     decisions: list[PlacementDecision] = []
@@ -299,7 +312,8 @@ def test_maps_of_both_rules_are_replayed(is_of_before: bool) -> None:
         if is_of_before:
             patch.setattr(requests, "place_in_rounds", lambda *_, **__: None)
             patch.setattr(lookahead, "has_rounds", lambda *_: False)
-        for event in [*build.joins(*range(20)), build.create("t", 16, 3), build.grow("t", 30)]:
+        joins = [build.join(n, rack=racks[n % len(racks)] if racks else None) for n in range(20)]
+        for event in [*joins, build.create("t", 16, 3), build.grow("t", 30)]:
             for _, reasons in assigner.apply(event):
                 decisions += [decision for _, decision in reasons]
     expected = Mode.BALANCED if is_of_before else Mode.BALANCED_ROUNDS
@@ -311,11 +325,15 @@ def test_maps_of_both_rules_are_replayed(is_of_before: bool) -> None:
         assert decision.unknown == ()
 
 
-def life_on_spus_alike(seed: int) -> Life:
-    """Creates of all sizes on SPUs alike that fill up, with all that can come between."""
+def life_on_spus_alike(seed: int, racks: str) -> Life:
+    """Creates of all sizes on SPUs alike that fill up, with all that can come between; each is on
+    the rack of its letter, or on none."""
     random, build = Random(seed), Events()
     size, capacity = random.randint(17, 30), random.choice([20, 60, 10**6])
-    events: list[Event] = [build.join(number, capacity=capacity) for number in range(size)]
+    rack_of = [racks[number % len(racks)] if racks else None for number in range(size)]
+    events: list[Event] = [
+        build.join(number, capacity=capacity, rack=rack_of[number]) for number in range(size)
+    ]
     topics = [f"t{number}" for number in range(40)]
     events += [build.create(topic, random.randint(1, 9), 3) for topic in topics[:12]]
     for _ in range(60):
@@ -331,7 +349,7 @@ def life_on_spus_alike(seed: int) -> Life:
         elif kind == "g":
             events.append(build.grow(topic, random.randint(2, 40)))
         elif kind == "j":
-            events.append(build.join(spu_id, capacity=capacity))
+            events.append(build.join(spu_id, capacity=capacity, rack=rack_of[spu_id]))
         elif kind == "l":
             events.append(build.leave(spu_id, mode=random.choice([*LeaveMode])))
         elif kind == "o":
@@ -354,13 +372,13 @@ def life_on_spus_alike(seed: int) -> Life:
     )
 
 
-@pytest.mark.parametrize("chunk", range(4))
-def test_lives_on_spus_alike_keep_every_invariant(chunk: int) -> None:
+@pytest.mark.parametrize("racks", ["", "abc", "abacab", "abcdefg"])
+def test_lives_on_spus_alike_keep_every_invariant(racks: str) -> None:
     """Also where SPUs fill up, leave, are cordoned or demoted, and the state is restored or
     replayed; what is placed from rows made ahead is what is decided with care."""
     in_rounds = 0
-    for seed in range(chunk * 15, chunk * 15 + 15):
-        life = life_on_spus_alike(seed)
+    for seed in range(15):
+        life = life_on_spus_alike(seed, racks)
         assert fault_of(life) is None, seed
         lives = []
         for partitions_max in (lookahead.PARTITIONS_AHEAD_MAX, 0):
