@@ -160,23 +160,27 @@ class Takeovers:
     def _add_many(self, matrix: IdMatrix, sign: int) -> None:
         """The same, vectorised."""
         racks, size = np.array(self._rack_of), len(self._rack_of)
-        leaders, heirs = self._numbers(matrix[:, 0]), self._numbers(matrix[:, 1])
-        homes = racks[leaders]
-        without = np.flatnonzero(racks[heirs] == homes)
+        givers, giver_racks = self._numbers(matrix[:, 0]), racks
+        if self._from_spus is None:
+            givers, giver_racks = racks[givers], np.arange(len(self._from_racks))
+        keys = givers * size
+        keys += self._numbers(matrix[:, 1])
+        is_own = (giver_racks[:, np.newaxis] == racks).reshape(-1)  # on the leader's rack
+        counts = np.bincount(keys, minlength=len(is_own))
         for place in range(2, matrix.shape[1]):
-            if len(without) == 0:
+            if not counts[is_own].any():
                 break
-            heirs[without] = self._numbers(matrix[without, place])
-            without = without[racks[heirs[without]] == homes[without]]
-        for counts, givers, weight in (
-            (self._from_racks, homes, sign),
-            (self._from_spus, leaders, sign * PAIR_WEIGHT),
-        ):
-            if counts is not None:
-                keys = givers * size + heirs
-                more = np.bincount(np.delete(keys, without), minlength=len(counts) * size) * weight
-                for own, of_giver in zip(counts, more.reshape(-1, size).tolist(), strict=True):
-                    own[:] = map(add, own, of_giver)
+            without = np.flatnonzero(is_own[keys])
+            keys[without] += self._numbers(matrix[without, place]) - keys[without] % size
+            counts = np.bincount(keys, minlength=len(is_own))
+        counts[is_own] = 0
+        counts *= sign
+        more = counts.reshape(-1, size)
+        if self._from_spus is not None:
+            _add_to(self._from_spus, more * PAIR_WEIGHT)
+            more = np.zeros((len(self._from_racks), size), dtype=np.int64)
+            np.add.at(more, racks, counts.reshape(-1, size))
+        _add_to(self._from_racks, more)
 
     def _numbers(self, ids: IdArray) -> CountArray:
         """The numbers of SPUs."""
@@ -189,3 +193,8 @@ class Takeovers:
             return np.asarray(by_id[ids])
         order = np.argsort(known)
         return np.asarray(order[np.searchsorted(known[order], ids)])
+
+
+def _add_to(counts: list[Counts], more: CountArray) -> None:
+    for own, of_giver in zip(counts, more.tolist(), strict=True):
+        own[:] = map(add, own, of_giver)
