@@ -36,6 +36,7 @@ ROUNDS: Final = 3 if QUICK else 15
 WARM_UP: Final = 2
 NEVER: Final = 2**31
 THREE_RACKS: Final = Shape(racks=(0, 1, 2))
+NINE_RACKS: Final = Shape(racks=tuple(range(9)))
 KINDS: Final = tuple(1_000_000 * times for times in (1, 2, 4, 8))
 
 Patch = tuple[Any, str, Any]  # a module, a name in it, and what stands for the general way
@@ -92,6 +93,9 @@ CASES: Final = (
     Case(lane="rounds", ring="64 SPUs", spus=64, without=NO_ROUNDS),
     Case(lane="rounds", ring="64 SPUs", spus=64, partitions=32, without=NO_ROUNDS),
     Case(lane="rounds", ring="1,000 SPUs", without=NO_ROUNDS),
+    Case(lane="rounds", ring="63 SPUs, 3 racks", shape=THREE_RACKS, spus=63, without=NO_ROUNDS),
+    Case(lane="rounds", ring="1,000 SPUs, 3 racks", shape=THREE_RACKS, without=NO_ROUNDS),
+    Case(lane="rounds", ring="63 SPUs, 9 racks", shape=NINE_RACKS, spus=63, without=NO_ROUNDS),
     Case(lane="uniform_ring", ring="64 SPUs", spus=64, without=NOT_UNIFORM, always=NO_ROUNDS),
     Case(lane="uniform_ring", ring="1,000 SPUs", without=NOT_UNIFORM, always=NO_ROUNDS),
     Case(
@@ -100,12 +104,14 @@ CASES: Final = (
         shape=THREE_RACKS,
         spus=63,
         without=NOT_UNIFORM,
+        always=NO_ROUNDS,
     ),
     Case(
         lane="uniform_ring",
         ring="1,000 SPUs, 3 racks",
         shape=THREE_RACKS,
         without=NOT_UNIFORM,
+        always=NO_ROUNDS,
     ),
     *[
         Case(lane=lane, ring=f"{spus:,} SPUs, {ring}", shape=shape, spus=spus, without=without)
