@@ -21,6 +21,8 @@ lists are the same from wherever in the round they are made.
 *Loads are even* if replicas and leaders differ by one at most, and whoever is to lead in the rest
 of the round has not had its replica. Other requests are placed as `policy` says, which makes loads
 even again. The reason of a map says which of the two it was, so that both can be replayed.
+
+Where racks matter, `rack_rounds` makes the lists; they are asked for, kept and sliced here.
 """
 
 from __future__ import annotations
