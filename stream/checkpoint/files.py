@@ -104,6 +104,11 @@ def is_local(checkpoint: str) -> bool:
     return checkpoint.startswith(("/", "file:"))
 
 
+def is_on_s3(checkpoint: str) -> bool:
+    """Whether it is in an S3 bucket."""
+    return checkpoint.startswith("s3a:")
+
+
 def make_private(checkpoint: str, *, alone: bool) -> None:
     """Make a checkpoint on this machine a folder of this user's alone; others are as they are.
 
