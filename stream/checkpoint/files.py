@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -221,9 +221,10 @@ def read_lines(files: Files, path: str) -> list[str] | None:
     if isinstance(files, LocalFiles):
         return files.lines(path)
     system, place = _file_system(files, path)
-    if not system.exists(place):
+    stream = _if_there(lambda: system.open(place))
+    if stream is None:
         return None
-    with closing(system.open(place)) as stream:
+    with closing(stream):
         text = _java(files).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
     return str(text).splitlines()
 
@@ -234,6 +235,10 @@ def write_text(files: Files, path: str, text: str) -> None:
         files.write(path, text)
         return
     system, place = _file_system(files, path)
+    if is_on_s3(path):  # An object is there when its stream is closed; a rename is a copy.
+        with closing(system.create(place, True)) as stream:
+            stream.write(bytearray(text, "utf-8"))
+        return
     half = place.suffix(".half")
     with closing(system.create(half, True)) as stream:
         stream.write(bytearray(text, "utf-8"))
@@ -246,9 +251,8 @@ def list_names(files: Files, folder: str) -> list[str] | None:
     if isinstance(files, LocalFiles):
         return files.names(folder)
     system, place = _file_system(files, folder)
-    if not system.exists(place):
-        return None
-    return sorted(str(status.getPath().getName()) for status in system.listStatus(place))
+    found = _if_there(lambda: system.listStatus(place))
+    return None if found is None else sorted(str(each.getPath().getName()) for each in found)
 
 
 def put_file(spark: SparkSession, file: Path, path: str) -> None:
@@ -256,6 +260,30 @@ def put_file(spark: SparkSession, file: Path, path: str) -> None:
     system, place = _file_system(spark, path)
     source = _java(spark).org.apache.hadoop.fs.Path(file.absolute().as_uri())
     system.copyFromLocalFile(False, True, source, place)
+
+
+def copy_listing(spark: SparkSession, folder: str, copy: Path) -> Callable[[Path], None]:
+    """Make a folder's files here with their names and sizes, and nothing in them; what is returned
+    brings the content of one.
+
+    One request lists thousands of objects of a store; each one's content is a request of its own.
+    """
+    system, place = _file_system(spark, folder)
+    root = str(place.toUri().getPath()).rstrip("/") + "/"
+    listing = system.listFiles(place, True)
+    while listing.hasNext():
+        status = listing.next()
+        path = copy / str(status.getPath().toUri().getPath()).removeprefix(root)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.truncate(status.getLen())
+
+    def fetch(path: Path) -> None:
+        name = path.relative_to(copy).as_posix()
+        target = _java(spark).org.apache.hadoop.fs.Path(path.as_uri())
+        system.copyToLocalFile(False, place.suffix(f"/{name}"), target, True)
+
+    return fetch
 
 
 def remove(files: Files, path: str) -> None:
@@ -272,15 +300,29 @@ def sha256_of(files: Files, path: str) -> str | None:
     if isinstance(files, LocalFiles):
         return files.sha256(path)
     system, place = _file_system(files, path)
-    if not system.exists(place):
+    stream = _if_there(lambda: system.open(place))
+    if stream is None:
         return None
-    with closing(system.open(place)) as stream:
+    with closing(stream):
         return str(_java(files).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
 
 
 def batches_in(files: Files, log: str) -> list[int]:
     """The numbers of the batches that a log of Spark's has a file of, ascending."""
     return sorted(int(name) for name in list_names(files, log) or () if name.isdigit())
+
+
+def _if_there(look: Callable[[], Any]) -> Any | None:
+    """What a look at a file system gives; None: there is nothing. Each look is a request."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return look()
+    except Py4JJavaError as reason:
+        kind = reason.java_exception.getClass().getName()
+        if kind in ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"):
+            return None
+        raise
 
 
 def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

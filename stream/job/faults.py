@@ -24,6 +24,7 @@ from spu_assigner.stream.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
     absolute,
+    is_on_s3,
 )
 from spu_assigner.stream.checkpoint.inputs import read_inputs
 from spu_assigner.stream.config.settings import Settings
@@ -63,6 +64,14 @@ _FILE_ERRORS: Final = ("java.io.", "java.nio.file.", "org.apache.hadoop.fs.")
 _TASKS: Final = f"{_STREAMING}state.StateStoreRDD"  # is below every task, whatever it does
 _WRITING: Final = ("add", "addNewBatchByStream", "createAtomic", "write", "purge")
 _REFUSED: Final = ("AccessDeniedException", "AccessControlException")
+_STORE: Final = ("software.amazon.awssdk.", "org.apache.hadoop.fs.s3a.")
+_ABSENT: Final = ("FileNotFoundException", "EOFException")  # the store answers, and lacks a file
+_NO_JARS: Final = "S3AFileSystem not found"
+S3_FIX: Final = (
+    "check the bucket's name, the credentials and their rights (AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or the machine's role), AWS_REGION, and AWS_ENDPOINT_URL for a server "
+    "other than Amazon's"
+)
 _FULL: Final = "No space left on device"
 _OWN_LINE: Final = re.compile(r"spu_assigner\.[\w.]*?(\w+): (.*)")
 
@@ -73,6 +82,10 @@ class CheckpointFormatError(CheckpointError):
 
 class CheckpointSharedError(CheckpointError):
     """Another process writes the checkpoint, and did not stop when this one had taken over."""
+
+
+class CheckpointUnreachableError(CheckpointError):
+    """The store that the checkpoint is in does not answer, or refuses."""
 
 
 class JobError(AssignerError):
@@ -160,7 +173,12 @@ def named(
             f"another process writes checkpoint {checkpoint} as well, and has planned a batch "
             "there; stop all jobs on this checkpoint, then start one: it resumes where they stopped"
         )
-    known = _lost(chain, look) or _own(chain, checkpoint) or _damaged(chain, checkpoint)
+    known = (
+        _lost(chain, look)
+        or _own(chain, checkpoint)
+        or _unreachable(chain, checkpoint)
+        or _damaged(chain, checkpoint)
+    )
     return known or JobError(f"the query stopped: {_innermost_line(chain)}")
 
 
@@ -263,6 +281,34 @@ def _own(chain: list[Cause], checkpoint: str) -> AssignerError | None:
                 return CheckpointFormatError(f"checkpoint {checkpoint}: {found[2]}, or {RECOVER}")
             return JobError(f"the query stopped: {line.strip()}")
     return None
+
+
+def _unreachable(chain: list[Cause], checkpoint: str) -> AssignerError | None:
+    if not is_on_s3(checkpoint) or any(cause.kind.endswith(_ABSENT) for cause in chain):
+        return None
+    if not any(cause.kind.startswith(_STORE) or _NO_JARS in cause.message for cause in chain):
+        return None
+    return CheckpointUnreachableError(unreachable(checkpoint, _innermost_line(chain)))
+
+
+def unreachable(checkpoint: str, reason: str) -> str:
+    """What a message says where the place of a checkpoint cannot be read or written."""
+    if not is_on_s3(checkpoint):
+        return (
+            f"checkpoint {checkpoint} cannot be read or written: {reason}; a place other than a "
+            "local folder needs its file system's jars and keys, by PYSPARK_SUBMIT_ARGS or "
+            "spark-submit"
+        )
+    if _NO_JARS in reason:
+        return (
+            f"checkpoint {checkpoint} is on S3, and this Spark lacks the jars for it; set "
+            "SPU_ASSIGNER_CHECKPOINT before `python -m spu_assigner.stream.submit` prints what to "
+            "submit, or give them to Spark with --jars"
+        )
+    return (
+        f"checkpoint {checkpoint} cannot be read or written: {reason}; {S3_FIX}; a job resumes "
+        "where it stopped"
+    )
 
 
 def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:

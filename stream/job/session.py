@@ -45,6 +45,12 @@ _S3_OPTIONS: Final = {
     # folder outlives its last file.
     "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
 }
+# Hadoop waits for minutes for a store that does not answer. So does the job, but not a person.
+_S3_BRIEF: Final = {
+    "spark.hadoop.fs.s3a.attempts.maximum": "2",
+    "spark.hadoop.fs.s3a.retry.limit": "2",
+}
+S3_ENDPOINT: Final = "AWS_ENDPOINT_URL"  # Spark reads it, with AWS_ACCESS_KEY_ID and the others
 METRICS_NAMESPACE: Final = "spu_assigner"
 _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -113,6 +119,8 @@ def build_session(
     master = settings.master or submitted or LOCAL_MASTER
     builder = SparkSession.builder.appName(settings.query_name).master(master)
     options = {**session_options(settings), **_place_options(settings, master, jars)}
+    if is_on_s3(settings.checkpoint):
+        options |= _s3_options(is_brief=short_lived)
     if master.startswith("local") and java is not None and jars is not None:
         if jvm_options is None:
             jvm_options = spark_class_archive.jvm_options(java, jars.local)
@@ -170,7 +178,7 @@ def session_options(settings: Settings) -> dict[str, str]:
 def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[str, str]:
     """What depends on where it runs."""
     place = absolute(settings.checkpoint)
-    options = dict(_S3_OPTIONS) if is_on_s3(place) else {}
+    options: dict[str, str] = {}
     if jars is not None:
         options["spark.jars"] = ",".join(map(str, [*jars.kafka, EXTENSION, *jars.s3]))
         options["spark.driver.memory"] = settings.driver_memory
@@ -197,6 +205,17 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     return options
 
 
+def _s3_options(*, is_brief: bool) -> dict[str, str]:
+    """What a checkpoint on S3 needs."""
+    options = dict(_S3_OPTIONS)
+    if is_brief:
+        options |= _S3_BRIEF
+    if os.environ.get(S3_ENDPOINT):
+        # A server of one's own has one name, and not one for each bucket as Amazon has.
+        options["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    return options
+
+
 @contextmanager
 def command_session(
     given: SparkSession | None, place: str, *, application: str
@@ -213,14 +232,19 @@ def command_session(
     if base is not None:
         yield base
         return
-    own = _start_session(place, application)
+    own = start_command_session(place, application=application)
     try:
         yield own
     finally:
         own.stop()
 
 
-def _start_session(place: str, application: str) -> SparkSession:
+def start_command_session(place: str, *, application: str) -> SparkSession:
+    """A session for a command that looks at this checkpoint.
+
+    Raises:
+        SessionError, JavaError, JarError: it cannot be had.
+    """
     flags = {"checkpoint": place, "ui_port": "0", "query_name": application}
     settings = Settings.load(flags=flags)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
