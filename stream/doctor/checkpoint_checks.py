@@ -42,6 +42,7 @@ from spu_assigner.stream.common.private_files import MASK
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.checks import Check, DoctorFinding, Unchecked
 from spu_assigner.stream.doctor.state_files import StateFolder, check_state
+from spu_assigner.stream.job.faults import innermost_line
 from spu_assigner.stream.job.session import start_command_session
 from spu_assigner.stream.jvm.jars import absent
 
@@ -104,8 +105,7 @@ def _check_on_s3(check: Check, settings: Settings, place: str) -> FoundCheckpoin
             return _none_yet(check, spark, place)
         return _check_whole(check, settings, place, spark)
     except Py4JJavaError as reason:
-        said = str(reason.java_exception.getMessage() or reason.java_exception).splitlines()[0]
-        check.report("D412", said)
+        check.report("D412", f"{place}: {innermost_line(reason)}")
         raise Unchecked(f"the checkpoint {place} cannot be read") from reason
 
 

@@ -182,6 +182,11 @@ def named(
     return known or JobError(f"the query stopped: {_innermost_line(chain)}")
 
 
+def innermost_line(error: BaseException) -> str:
+    """The line of an exception of Spark's or Java's that says most."""
+    return _innermost_line([*causes(error)])
+
+
 def is_by_others(error: BaseException) -> bool:
     """Whether Spark stopped because another process wrote the checkpoint."""
     return any(cause.is_by_others for cause in causes(error))

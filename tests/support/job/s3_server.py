@@ -28,8 +28,9 @@ class S3Server:
     """A running one, with a bucket."""
 
     url: str
-    requests: Path  # each one's method and path, a line each
+    requests: Path  # a line for each: its moment, method and path
     client: Any  # boto3's
+    process: int  # its id
 
     @property
     def environ(self) -> dict[str, str]:
@@ -38,7 +39,7 @@ class S3Server:
 
     def keys(self, checkpoint: str) -> dict[str, int]:
         """The objects of a checkpoint, named as its files, and their sizes."""
-        prefix = checkpoint.removeprefix(f"s3a://{BUCKET}/") + "/"
+        prefix = _key(checkpoint, "")
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
         return {
             each["Key"].removeprefix(prefix): each["Size"]
@@ -46,10 +47,22 @@ class S3Server:
             for each in page.get("Contents", ())
         }
 
+    def read(self, checkpoint: str, name: str) -> bytes:
+        """An object's content."""
+        found = self.client.get_object(Bucket=BUCKET, Key=_key(checkpoint, name))
+        return bytes(found["Body"].read())
+
+    def write(self, checkpoint: str, name: str, content: bytes) -> None:
+        """Put an object."""
+        self.client.put_object(Bucket=BUCKET, Key=_key(checkpoint, name), Body=content)
+
     def delete(self, checkpoint: str, name: str) -> None:
-        """Remove an object of a checkpoint."""
-        prefix = checkpoint.removeprefix(f"s3a://{BUCKET}/")
-        self.client.delete_object(Bucket=BUCKET, Key=f"{prefix}/{name}")
+        """Remove an object."""
+        self.client.delete_object(Bucket=BUCKET, Key=_key(checkpoint, name))
+
+
+def _key(checkpoint: str, name: str) -> str:
+    return f"{checkpoint.removeprefix(f's3a://{BUCKET}/')}/{name}"
 
 
 @contextmanager
@@ -77,7 +90,7 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
             aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
         )
         client.create_bucket(Bucket=BUCKET)
-        yield S3Server(url=url, requests=requests, client=client)
+        yield S3Server(url=url, requests=requests, client=client, process=process.pid)
         client.close()
 
 
@@ -89,7 +102,7 @@ def _serve(port: int, requests: Path) -> None:
     with requests.open("a", encoding="utf-8", buffering=1) as log:
 
         def noted(environ: dict[str, Any], start: Any) -> Any:
-            log.write(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}\n")
+            log.write(f"{time.time():.3f} {environ['REQUEST_METHOD']} {environ['PATH_INFO']}\n")
             return application(environ, start)
 
         serve(noted, host="127.0.0.1", port=port, threads=THREADS, _quiet=True)

@@ -166,6 +166,10 @@ class Trial:
         os.killpg(self.job.pid, signal.SIGKILL)
         self.job.wait()
 
+    def move(self, checkpoint: str) -> None:
+        """Give the jobs that are started from now on another checkpoint."""
+        self.checkpoint = self._environ["SPU_ASSIGNER_CHECKPOINT"] = checkpoint
+
     def processes(self, of: str) -> list[int]:
         """Process ids of the job whose command line holds the word."""
         assert self.job is not None

@@ -230,9 +230,9 @@ def test_an_unusable_address_for_metrics_is_reported(host: str, code: str) -> No
 
 def test_a_checkpoint_elsewhere_is_left_to_spark() -> None:
     """It says so, and is no fault."""
-    checks = checks_of(call("--json", "--checkpoint", "s3a://bucket/checkpoint"))
+    checks = checks_of(call("--json", "--checkpoint", "hdfs://host/checkpoint"))
     result = checks["checkpoint"]["not_checked"]
-    assert result == "the checkpoint is at s3a://bucket/checkpoint, where only Spark can read"
+    assert result == "the checkpoint is at hdfs://host/checkpoint, where only Spark can read"
 
 
 @pytest.mark.parametrize(("least", "code"), [(1 << 62, "D132"), (0, "D133")])
