@@ -176,7 +176,7 @@ def named(
     known = (
         _lost(chain, look)
         or _own(chain, checkpoint)
-        or _unreachable(chain, checkpoint)
+        or store_failure(chain, checkpoint)
         or _damaged(chain, checkpoint)
     )
     return known or JobError(f"the query stopped: {_innermost_line(chain)}")
@@ -288,7 +288,8 @@ def _own(chain: list[Cause], checkpoint: str) -> AssignerError | None:
     return None
 
 
-def _unreachable(chain: list[Cause], checkpoint: str) -> AssignerError | None:
+def store_failure(chain: list[Cause], checkpoint: str) -> AssignerError | None:
+    """A request to the store that failed; None: it did not, or the store lacks what was read."""
     if not is_on_s3(checkpoint) or any(cause.kind.endswith(_ABSENT) for cause in chain):
         return None
     if not any(cause.kind.startswith(_STORE) or _NO_JARS in cause.message for cause in chain):

@@ -120,7 +120,7 @@ def build_session(
     builder = SparkSession.builder.appName(settings.query_name).master(master)
     options = {**session_options(settings), **_place_options(settings, master, jars)}
     if is_on_s3(settings.checkpoint):
-        options |= _s3_options(is_brief=short_lived)
+        options |= s3_options(is_brief=short_lived)
     if master.startswith("local") and java is not None and jars is not None:
         if jvm_options is None:
             jvm_options = spark_class_archive.jvm_options(java, jars.local)
@@ -205,7 +205,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     return options
 
 
-def _s3_options(*, is_brief: bool) -> dict[str, str]:
+def s3_options(*, is_brief: bool) -> dict[str, str]:
     """What a checkpoint on S3 needs."""
     options = dict(_S3_OPTIONS)
     if is_brief:
