@@ -90,58 +90,6 @@ def test_a_job_that_is_killed_in_its_first_batches_is_resumed(trial: Trial) -> N
     trial.check()
 
 
-@pytest.mark.long("a driver is killed, and a second one starts Spark again")
-@pytest.mark.parametrize("failpoint", IN_A_BATCH)
-def test_a_driver_killed_in_a_batch_answers_every_request_once(
-    trial: Trial, broker: EmbeddedBroker, failpoint: Failpoint
-) -> None:
-    """As with a checkpoint on a disk, at the same points."""
-    trial.ensure(failpoint)
-    assert trial.die() == -signal.SIGKILL
-    is_sent = failpoint in (Failpoint.AFTER_COMMIT, Failpoint.BEFORE_SPARK_COMMIT)
-    assert trial.sent_and_not_noted(at_least=is_sent) == is_sent
-    trial.start(None, SHORT)
-    trial.check()
-    status, report = audit(broker.bootstrap_servers, PREFIX, "--strict")
-    assert (status, report["findings"]) == (0, [])
-
-
-@pytest.mark.long("the driver is killed and started several times")
-def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) -> None:
-    trial.ensure()
-    end = time.monotonic() + random.SystemRandom().uniform(0.0, 3.0)
-    while time.monotonic() < end:
-        trial.send(5)
-    trial.kill()
-    trial.start(command=SHORT)
-    trial.check()
-
-
-@pytest.mark.long("a job waits for its store, which stands still for seconds")
-def test_a_store_that_stands_still_is_waited_for(trial: Trial, store: S3Server) -> None:
-    job = trial.ensure(command=SHORT)
-    os.kill(store.process, signal.SIGSTOP)
-    try:
-        trial.send(20)
-        time.sleep(STILL_SECONDS)
-    finally:
-        os.kill(store.process, signal.SIGCONT)
-    trial.check()
-    assert job.poll() is None
-
-
-@pytest.mark.long("two whole jobs run on one checkpoint")
-def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
-    older = trial.ensure(command=SHORT)
-    trial.start()
-    while older.poll() is None:
-        trial.send(5)
-        trial.judge.look()
-    assert older.returncode == 1
-    assert "another process has taken over query 'spu-assigner'" in trial.log_end(older)
-    trial.check()
-
-
 @pytest.mark.long("commands start Spark to look at a checkpoint")
 def test_doctor_and_inspect_look_at_it(
     trial: Trial, broker: EmbeddedBroker, store: S3Server
@@ -192,6 +140,58 @@ def test_a_checkpoint_is_recovered_to_s3(
     assert {"metadata", "recovery/recovery.json", "recovery/state.parquet"} <= {*store.keys(place)}
     trial.move(place)
     trial.start(command=SHORT)
+    trial.check()
+
+
+@pytest.mark.long("a driver is killed, and a second one starts Spark again")
+@pytest.mark.parametrize("failpoint", IN_A_BATCH)
+def test_a_driver_killed_in_a_batch_answers_every_request_once(
+    trial: Trial, broker: EmbeddedBroker, failpoint: Failpoint
+) -> None:
+    """As with a checkpoint on a disk, at the same points."""
+    trial.ensure(failpoint)
+    assert trial.die() == -signal.SIGKILL
+    is_sent = failpoint in (Failpoint.AFTER_COMMIT, Failpoint.BEFORE_SPARK_COMMIT)
+    assert trial.sent_and_not_noted(at_least=is_sent) == is_sent
+    trial.start(None, SHORT)
+    trial.check()
+    status, report = audit(broker.bootstrap_servers, PREFIX, "--strict")
+    assert (status, report["findings"]) == (0, [])
+
+
+@pytest.mark.long("the driver is killed and started several times")
+def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) -> None:
+    trial.ensure()
+    end = time.monotonic() + random.SystemRandom().uniform(0.0, 3.0)
+    while time.monotonic() < end:
+        trial.send(5)
+    trial.kill()
+    trial.start(command=SHORT)
+    trial.check()
+
+
+@pytest.mark.long("a job waits for its store, which stands still for seconds")
+def test_a_store_that_stands_still_is_waited_for(trial: Trial, store: S3Server) -> None:
+    job = trial.ensure(command=SHORT)
+    os.kill(store.process, signal.SIGSTOP)
+    try:
+        trial.send(20)
+        time.sleep(STILL_SECONDS)
+    finally:
+        os.kill(store.process, signal.SIGCONT)
+    trial.check()
+    assert job.poll() is None
+
+
+@pytest.mark.long("two whole jobs run on one checkpoint")
+def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
+    older = trial.ensure(command=SHORT)
+    trial.start()
+    while older.poll() is None:
+        trial.send(5)
+        trial.judge.look()
+    assert older.returncode == 1
+    assert "another process has taken over query 'spu-assigner'" in trial.log_end(older)
     trial.check()
 
 
