@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,13 +114,20 @@ def test_doctor_and_inspect_look_at_it(
     assert inspected.returncode == 0, inspected.stderr
     assert json.loads(inspected.stdout)["batch"] == newest
 
-    changes = [name for name in store.keys(trial.checkpoint) if name.endswith(".changelog")]
-    gone = max(changes, key=lambda name: int(Path(name).stem))
-    kept = store.read(trial.checkpoint, gone)
-    store.delete(trial.checkpoint, gone)
-    [finding] = checks()["checkpoint"]["findings"]
-    assert (finding["code"], Path(gone).name in finding["message"]) == ("D404", True)
-    store.write(trial.checkpoint, gone, kept)
+    tables = [name for name in store.keys(trial.checkpoint) if name.startswith("state/0/0/SSTs/")]
+    kept = {name: store.read(trial.checkpoint, name) for name in tables}
+    assert kept
+    for name in kept:
+        store.delete(trial.checkpoint, name)
+    try:
+        findings = checks()["checkpoint"]["findings"]
+    finally:
+        for name, content in kept.items():
+            store.write(trial.checkpoint, name, content)
+    assert {each["code"] for each in findings} == {"D404"}
+    assert all(
+        re.search(r"^state/0/0/SSTs/\S+: it is missing", each["message"]) for each in findings
+    )
 
 
 @pytest.mark.long("a checkpoint is made out of the outputs, and its job starts")
@@ -145,7 +151,7 @@ def test_a_checkpoint_is_recovered_to_s3(
 
 @pytest.mark.long("a driver is killed, and a second one starts Spark again")
 @pytest.mark.parametrize("failpoint", IN_A_BATCH)
-def test_a_driver_killed_in_a_batch_answers_every_request_once(
+def test_a_driver_killed_in_a_batch_is_resumed_from_s3(
     trial: Trial, broker: EmbeddedBroker, failpoint: Failpoint
 ) -> None:
     """As with a checkpoint on a disk, at the same points."""
@@ -160,7 +166,7 @@ def test_a_driver_killed_in_a_batch_answers_every_request_once(
 
 
 @pytest.mark.long("the driver is killed and started several times")
-def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) -> None:
+def test_a_driver_killed_at_any_moment_is_resumed_from_s3(trial: Trial) -> None:
     trial.ensure()
     end = time.monotonic() + random.SystemRandom().uniform(0.0, 3.0)
     while time.monotonic() < end:
@@ -184,7 +190,7 @@ def test_a_store_that_stands_still_is_waited_for(trial: Trial, store: S3Server) 
 
 
 @pytest.mark.long("two whole jobs run on one checkpoint")
-def test_the_older_of_two_drivers_is_shut_out_by_name(trial: Trial) -> None:
+def test_the_older_of_two_drivers_on_s3_is_shut_out_by_name(trial: Trial) -> None:
     older = trial.ensure(command=SHORT)
     trial.start()
     while older.poll() is None:

@@ -124,6 +124,21 @@ def test_a_check_that_breaks_or_waits_hides_no_other() -> None:
     assert reports[0].findings[0].message == "ZeroDivisionError: no reason"
 
 
+def test_a_check_that_begins_anew_is_reported_by_its_last_try() -> None:
+    """It may do so when it is already waited for."""
+    is_waited_for = threading.Event()
+
+    def tries_twice(each: Check) -> None:
+        is_waited_for.wait(30)
+        each.findings = []
+        each.report("D101", "none")
+
+    slow = check("slow", tries_twice)
+    release = check("release", lambda each: threading.Timer(0.2, is_waited_for.set).start())
+    [report, _] = run_all([slow, release])
+    assert [finding.rule.code for finding in report.findings] == ["D101"]
+
+
 def test_a_package_that_is_missing_is_a_finding_of_the_first_check_that_needs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,6 +1,6 @@
 """What a checkpoint on S3 costs a lone request: beside one on a disk, on a local S3 server.
 
-    python tests/bench/s3.py [--write] [--creates 200]
+    python tests/bench/store/s3.py [--write] [--creates 200]
 
 Two jobs on one broker, which differ in the place of their checkpoint, are asked for one create each
 in turn. The server is moto, on the loopback, in Python: it is not S3, whose requests take longer
@@ -23,7 +23,7 @@ from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.figures import keep, percentiles, say
 from support.bench.workload import CLUSTERS, SPUS, Client, creates, joins
 from support.job.programs import running
