@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.data_loss import InputPositions
 from spu_assigner.stream.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
+    CheckpointFormatError,
     ProfileShardsError,
     ShardsChangedError,
     absolute,
@@ -177,7 +179,12 @@ def _check_files(check: Check, settings: Settings, place: str) -> FoundCheckpoin
             check.report_error(reason, {CheckpointError: "D406"})
         inputs = read_inputs(files, place, recovery)
     except CheckpointError as reason:
-        check.report_error(reason, {CheckpointDamagedError: "D404", RecoveryError: "D409"})
+        codes: dict[type[AssignerError], str] = {
+            CheckpointDamagedError: "D404",
+            CheckpointFormatError: "D405",
+            RecoveryError: "D409",
+        }
+        check.report_error(reason, codes)
         return None
     if not check_state(check, local_path(place), shards=checkpoint.shards, begun=begun, done=done):
         return None

@@ -23,6 +23,7 @@ from spu_assigner.stream.checkpoint.files import (
     RECOVER,
     CheckpointDamagedError,
     CheckpointError,
+    CheckpointFormatError,
     absolute,
 )
 from spu_assigner.stream.checkpoint.inputs import read_inputs
@@ -65,10 +66,6 @@ _WRITING: Final = ("add", "addNewBatchByStream", "createAtomic", "write", "purge
 _REFUSED: Final = ("AccessDeniedException", "AccessControlException")
 _FULL: Final = "No space left on device"
 _OWN_LINE: Final = re.compile(r"spu_assigner\.[\w.]*?(\w+): (.*)")
-
-
-class CheckpointFormatError(CheckpointError):
-    """The checkpoint is of a release that keeps its state otherwise."""
 
 
 class CheckpointSharedError(CheckpointError):

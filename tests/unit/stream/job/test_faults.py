@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.data_loss import DataLossError
-from spu_assigner.stream.checkpoint.files import CheckpointDamagedError, CheckpointError
-from spu_assigner.stream.job.faults import Cause, CheckpointFormatError, JobError, named
+from spu_assigner.stream.checkpoint.files import (
+    CheckpointDamagedError,
+    CheckpointError,
+    CheckpointFormatError,
+)
+from spu_assigner.stream.job.faults import Cause, JobError, named
 from spu_assigner.stream.job.marker_check import FencedError
 
 _FROM_A_SERVER = """ShardDamagedError: what it said
