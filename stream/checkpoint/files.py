@@ -28,6 +28,7 @@ Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
 Files = Union["SparkSession", LocalFiles]  # what the files of a checkpoint are read with
 
 RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
+STATE_IDS: Final = '"stateUniqueIds":{'  # in a note of Spark's about a batch, in format 2 alone
 STATE_VARIABLE: Final = "shard"  # the map of Spark's that a shard's state is
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
@@ -48,6 +49,10 @@ class CheckpointDamagedError(CheckpointError):
             "depends on it was sent. Bring back the latest copy of the checkpoint, to the path it "
             f"had, or {RECOVER}"
         )
+
+
+class CheckpointFormatError(CheckpointError):
+    """The checkpoint keeps its state otherwise than this release."""
 
 
 class ShardsChangedError(CheckpointError):
@@ -128,6 +133,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
 
     Raises:
         CheckpointDamagedError: a file of it is missing, or holds what Spark never writes.
+        CheckpointFormatError: its state has Spark's format 2.
         Py4JJavaError: a file cannot be read.
     """
     damaged = partial(CheckpointDamagedError, checkpoint=checkpoint)
@@ -137,8 +143,12 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
     if lines is None and newest is not None:
         reason = f"it is missing, but there are offsets of batch {newest}"
         raise damaged(what="metadata", reason=reason)
-    if newest is None and batches_in(files, f"{checkpoint}/commits"):
-        raise damaged(what="offsets", reason="they are missing, but there are batches in commits")
+    committed = max(batches_in(files, f"{checkpoint}/commits"), default=None)
+    if committed is not None:
+        if newest is None:
+            reason = "they are missing, but there are batches in commits"
+            raise damaged(what="offsets", reason=reason)
+        _check_state_format(files, checkpoint, f"commits/{committed}")
     path = "metadata"
     try:
         found_id = None if lines is None else str(json.loads(lines[0])["id"])
@@ -148,6 +158,16 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
     except (ValueError, KeyError, IndexError, TypeError) as reason:
         raise damaged(what=path, reason=f"it is no file of a streaming query: {reason}") from reason
     return Checkpoint(id=found_id, shards=found)
+
+
+def _check_state_format(files: Files, checkpoint: str, commit: str) -> None:
+    """Whether the names of the state's files are versions alone, without ids that Spark noted."""
+    if any(STATE_IDS in line for line in read_lines(files, f"{checkpoint}/{commit}") or ()):
+        raise CheckpointFormatError(
+            f"checkpoint {checkpoint} has its state in Spark's format 2 ({commit}), expected "
+            "format 1, which this release sets; start the release that wrote it, with the Spark "
+            f"options it had, or {RECOVER}"
+        )
 
 
 def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:

@@ -22,6 +22,7 @@ from spu_assigner.stream.checkpoint.data_loss import InputPositions
 from spu_assigner.stream.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
+    CheckpointFormatError,
     Files,
     ProfileShardsError,
     ShardsChangedError,
@@ -225,7 +226,12 @@ def _check_files(
             check.report_error(reason, {CheckpointError: "D406"})
         inputs = read_inputs(files, place, recovery)
     except CheckpointError as reason:
-        check.report_error(reason, {CheckpointDamagedError: "D404", RecoveryError: "D409"})
+        codes: dict[type[AssignerError], str] = {
+            CheckpointDamagedError: "D404",
+            CheckpointFormatError: "D405",
+            RecoveryError: "D409",
+        }
+        check.report_error(reason, codes)
         return None
     with _state_folder(files, place) as folder:
         if not check_state(check, folder, shards=checkpoint.shards, begun=begun, done=done):

@@ -23,6 +23,7 @@ from spu_assigner.stream.checkpoint.files import (
     RECOVER,
     CheckpointDamagedError,
     CheckpointError,
+    CheckpointFormatError,
     absolute,
     is_on_s3,
 )
@@ -74,10 +75,6 @@ S3_FIX: Final = (
 )
 _FULL: Final = "No space left on device"
 _OWN_LINE: Final = re.compile(r"spu_assigner\.[\w.]*?(\w+): (.*)")
-
-
-class CheckpointFormatError(CheckpointError):
-    """The checkpoint is of a release that keeps its state otherwise."""
 
 
 class CheckpointSharedError(CheckpointError):

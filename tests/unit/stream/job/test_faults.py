@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.data_loss import DataLossError
-from spu_assigner.stream.checkpoint.files import CheckpointDamagedError, CheckpointError
+from spu_assigner.stream.checkpoint.files import (
+    CheckpointDamagedError,
+    CheckpointError,
+    CheckpointFormatError,
+)
 from spu_assigner.stream.job.faults import (
     Cause,
-    CheckpointFormatError,
     CheckpointUnreachableError,
     JobError,
     named,
