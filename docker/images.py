@@ -39,7 +39,7 @@ ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 PROXIES: Final = ("http_proxy", "https_proxy", "no_proxy")
 
 SOURCES: Final = ("pyproject.toml", "README.md", "LICENSE", "core", "schemas", "stream")
-JOB_JARS: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local")
+JOB_JARS: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "spark-s3")
 KAFKA_JARS: Final[tuple[Group, ...]] = ("broker", "kafka-tools")
 
 

@@ -4,7 +4,8 @@
     spark-submit --master spark://host:7077 $(python -m spu_assigner.stream.submit)
 
 Outside Spark it prints what `spark-submit` needs: `--jars`, Spark's connector to Kafka as it was
-fetched and checked and the source that waits for events, and this file. Under `spark-submit` it
+fetched and checked and the source that waits for events, and this file; where
+SPU_ASSIGNER_CHECKPOINT is on S3 also the jars for that. Under `spark-submit` it
 runs the job. Settings come by the environment, as everywhere; executors need the package installed
 in the Python that PYSPARK_PYTHON names, and the checkpoint in a place that all of them reach.
 
@@ -26,14 +27,18 @@ def main() -> int:
         from spu_assigner.stream.job.lifecycle import main as run_job
 
         return run_job()
-    from spu_assigner.stream.jvm.jars import EXTENSION, ensure
+    from spu_assigner.stream.config.settings import Settings
+    from spu_assigner.stream.job.session import ensure_jars
+    from spu_assigner.stream.jvm.jars import EXTENSION
 
     try:
-        jars = ensure("spark-kafka")
+        jars = ensure_jars(Settings.load().checkpoint)
     except AssignerError as error:
         print(f"spu-assigner: {error}", file=sys.stderr)
         return 1
-    print("--jars", ",".join(map(str, [*jars, EXTENSION])), Path(__file__).resolve())
+    print(
+        "--jars", ",".join(map(str, [*jars.kafka, EXTENSION, *jars.s3])), Path(__file__).resolve()
+    )
     return 0
 
 

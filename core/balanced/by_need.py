@@ -7,6 +7,9 @@ Replicas are given one by one, each to the SPU whose dominant share with it is t
 whoever got fewer of them, then to the lowest id, within the bounds of racks and of room. The
 replicas of a topic are alike and the bounds nested, so no other choice has a smaller largest share
 (Federgruen and Groenevelt, as in `quotas`).
+Shares within BAND of the mean of a rack count as alike: there the SPUs with the least room come
+first, so that the others keep theirs for larger replicas, which may come later
+(`Giving._keep_room`).
 Where leaders need other amounts than followers, leaders are given first; then those of the largest
 share hand leads over. That choice is good, but not always the best.
 
@@ -36,6 +39,7 @@ from spu_assigner.core.state.resource_use import FloatArray
 
 SHARES_AT_ONCE: Final = 2**18  # 2 MB of them
 NO_ROOM: Final = np.inf  # the share of an SPU that has to give what it has not
+BAND: Final = 1.03  # times the mean share of a rack: as good as a smaller one
 ANY_SHARE: Final = np.finfo(np.float64).max
 
 
@@ -193,7 +197,11 @@ class Giving:
     def give(self) -> bool:
         """Give them all; False: there is no room."""
         if bool((self._follower == self._leader).all()):
-            return self._give(self._follower, self._lists * self._replicas)
+            before = self._used.copy()
+            if not self._give(self._follower, self._lists * self._replicas):
+                return False
+            self._keep_room(before)
+            return True
         if not self._give(self._leader, self._lists):
             return False
         self.leaders = self.numbers.copy()
@@ -243,6 +251,42 @@ class Giving:
             self._used += amounts[:, np.newaxis] * given
             count -= len(taken)
         return True
+
+    def _keep_room(self, before: FloatArray) -> None:
+        """Let the SPUs of each rack that have the least room have its replicas instead, as far as
+        no share comes to be above BAND times the mean of the rack, by the resource that is scarcest
+        there. Where not all of them fit so, nothing changes.
+
+        None gets more of them than one had. `before`: what was used without them.
+        """
+        rows = self._follower.nonzero()[0]
+        capacities, racks, count = self._capacities[rows], self._racks, len(self._sizes)
+        used, needed = before[rows], self._follower[rows, np.newaxis]
+        each = np.concatenate((used, capacities))
+        cells = np.arange(len(each))[:, np.newaxis] * count + racks
+        sums = np.bincount(cells.ravel(), each.ravel(), len(each) * count).reshape(2, -1, count)
+        levels = np.minimum(BAND * (sums[0] / sums[1]).max(axis=0), 1)
+        taken = self.numbers.nonzero()[0]
+        shares = (self._used[rows[:, np.newaxis], taken] / capacities[:, taken]).max(axis=0)
+        largest, most, wanted = np.zeros((3, count))
+        np.maximum.at(largest, racks[taken], shares)
+        is_open = largest < levels
+        if not is_open.any():
+            return
+        numbers = self.numbers[taken]
+        np.maximum.at(most, racks[taken], numbers)
+        np.add.at(wanted, racks[taken], numbers)
+        room = ((levels[racks] * capacities - used) / needed).min(axis=0)
+        order = np.lexsort((room, racks))
+        by_rack = racks[order]
+        takes = np.clip(np.floor(room[order]), 0, most[by_rack])
+        ahead = takes.cumsum() - takes
+        ahead -= ahead[self._sizes.cumsum() - self._sizes][by_rack]
+        given = np.empty_like(takes)
+        given[order] = np.minimum(takes, np.maximum(wanted[by_rack] - ahead, 0))
+        is_met = np.bincount(racks, given, count) == wanted
+        self.numbers = np.where((is_open & is_met)[racks], given, self.numbers).astype(np.int64)
+        self._used = before + np.multiply.outer(self._follower, self.numbers)
 
     def _limit(
         self,

@@ -1,8 +1,8 @@
 """What a topic demands of the SPUs that it is on, and what SPUs say against new replicas: taints.
 
 Hard, so that a list that breaks one is never given: `require`, `forbid`, `apart_from`,
-`together_with`, a level of `spread` with a `max`, and taints that are not tolerated. Soft, a score:
-the other levels of `spread`, `prefer`, `leaders`.
+`together_with`, `max` and `min` of a level of `spread`, and taints that are not tolerated. Soft, a
+score: how even the levels of `spread` are, `prefer`, `leaders`.
 
 Values are kept as they came; `constraints_fault` and `taints_fault` say what is wrong with them.
 """
@@ -70,6 +70,7 @@ class SpreadLevel:
 
     label: str
     max: int | None = None  # replicas of a list for each value, at most: a hard rule
+    min: int | None = None  # at least, for each value that an SPU of the cluster may have: likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +175,16 @@ def _spread_faults(spread: Sequence[SpreadLevel]) -> Iterator[str]:
     for at, level in enumerate(spread):
         if not 1 <= len(level.label) <= LABEL_LENGTH_MAX:
             yield _length_fault(f"constraints.spread[{at}].label", level.label)
-        if level.max is not None and not 1 <= level.max <= REPLICATION_FACTOR_MAX:
+        for name, limit in (("max", level.max), ("min", level.min)):
+            if limit is not None and not 1 <= limit <= REPLICATION_FACTOR_MAX:
+                yield (
+                    f"constraints.spread[{at}].{name} is {bounded_repr(limit)}; expected 1 to "
+                    f"{REPLICATION_FACTOR_MAX}, or none"
+                )
+        if level.max is not None and level.min is not None and level.min > level.max:
             yield (
-                f"constraints.spread[{at}].max is {bounded_repr(level.max)}; expected 1 to "
-                f"{REPLICATION_FACTOR_MAX}, or none"
+                f"constraints.spread[{at}].min is {bounded_repr(level.min)}, more than its max; "
+                f"expected at most {bounded_repr(level.max)}"
             )
     if len({level.label for level in spread}) < len(spread):
         yield "constraints.spread names a label twice; expected each once"

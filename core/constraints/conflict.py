@@ -3,12 +3,15 @@
 Sets are tried by size, then in the order in which the rules were given. Where that would take more
 than CHECKS_MAX looks, rules are left out one by one as long as the rest conflicts: then no rule of
 the set can be spared, but another set may be smaller.
+
+What `min` of a level demands is what all rules together make it: of no value that another rule
+excludes. So no rule that is left out makes a set conflict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, TypeVar
 
@@ -28,7 +31,7 @@ class HardRule:
 
     name: str
     excluded: int  # SPUs that it excludes alone, a bit for each
-    level: Level | None = None  # a level of `spread` with a `max`
+    level: Level | None = None  # of `spread`, with a `max` or with a `min`
     barred: int = 0  # SPUs that may not lead
 
 
@@ -61,11 +64,12 @@ class RuledRequest:
 def hard_rules(table: RuleTable, of_topics: Sequence[SpuRule]) -> list[HardRule]:
     """All hard rules on a list, in the order given."""
     rules = [HardRule(rule.name, rule.excluded) for rule in table.rules]
-    rules += [
-        HardRule(level.rule_name(at), 0, level=level)
-        for at, level in enumerate(table.levels)
-        if level.max is not None
-    ]
+    for at, level in enumerate(table.levels):
+        if level.max is not None:
+            at_most = replace(level, min=None, mins=())
+            rules.append(HardRule(level.max_name(at), 0, level=at_most))
+        if any(level.mins):
+            rules.append(HardRule(level.min_name(at), 0, level=replace(level, max=None)))
     rules += [HardRule(rule.name, rule.excluded) for rule in of_topics]
     if table.barred_leaders:
         rules.append(HardRule(NO_LEADERS, 0, barred=table.barred_leaders))

@@ -1,19 +1,20 @@
 """Whether so many lists fit on SPUs with so much room, under the hard rules.
 
 Where hard levels are nested and all may lead that is a count: the groups form a tree of which each
-takes at most so many replicas of a list, and what fits together can be divided into lists (integer
-decomposition of laminar systems; Baum and Trotter 1978). Else lists are searched for.
+takes at most so many replicas of a list and is to have so many, and what fits together can be
+divided into lists (integer decomposition of laminar systems; Baum and Trotter 1978). Else lists are
+searched for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.constraints.list_choice import ListChoice, Row, SpuKinds, Steps
-from spu_assigner.core.constraints.rule_table import RuleTable, is_nested
+from spu_assigner.core.constraints.rule_table import Level, RuleTable, is_nested
 
 LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
 
@@ -40,23 +41,12 @@ class Fitting:
                 leading += min(room, lists)
         if leading < lists or leading + min(following, wanted - lists) < wanted:
             return False
-        hard = [level for level in self.table.levels if level.max is not None]
+        hard = [level for level in self.table.levels if level.is_hard]
         if not hard:
             return True
         nested = is_nested(hard)
         for levels in [hard] if nested else [[level] for level in hard]:
-            takes: dict[tuple[int, ...], int] = {}
-            for place, room in rooms.items():
-                groups = tuple([level.groups[place] for level in levels])
-                takes[groups] = takes.get(groups, 0) + min(room, lists)
-            for depth in range(len(levels), 0, -1):
-                most = lists * (levels[depth - 1].max or 0)
-                outer: dict[tuple[int, ...], int] = {}
-                for groups, take in takes.items():
-                    above = groups[: depth - 1]
-                    outer[above] = outer.get(above, 0) + min(take, most)
-                takes = outer
-            if sum(takes.values()) < wanted:
+            if not _holds(levels, rooms, lists, wanted):
                 return False
         return True if nested and not following else None
 
@@ -80,6 +70,30 @@ class Fitting:
         of_each = [-room if loads is None else loads[place] for place, room in rooms.items()]
         choice = ListChoice(self.table, kinds, np.array(of_each, dtype=np.float64), self.barred)
         return choice.search((), self.replicas, None, accept, self.steps)
+
+
+def _holds(levels: Sequence[Level], rooms: Rooms, lists: int, wanted: int) -> bool:
+    """Whether the groups of nested levels can have so many replicas together."""
+    takes: dict[tuple[int, ...], tuple[int, int]] = {}  # at most, and at least
+    for place, room in rooms.items():
+        groups = tuple([level.groups[place] for level in levels])
+        takes[groups] = takes.get(groups, (0, 0))[0] + min(room, lists), 0
+    for depth in range(len(levels), 0, -1):
+        level = levels[depth - 1]
+        found = {groups[-1] for groups in takes}
+        if lists and any(least and group not in found for group, least in enumerate(level.mins)):
+            return False
+        outer: dict[tuple[int, ...], tuple[int, int]] = {}
+        for groups, (able, due) in takes.items():
+            most = able if level.max is None else min(able, lists * level.max)
+            least = max(due, lists * level.mins[groups[-1]]) if level.mins else due
+            if least > most:
+                return False
+            able_above, due_above = outer.get(groups[:-1], (0, 0))
+            outer[groups[:-1]] = able_above + most, due_above + least
+        takes = outer
+    most, least = takes.get((), (0, 0))
+    return least <= wanted <= most
 
 
 def without(rooms: Rooms, row: Row) -> dict[int, int]:

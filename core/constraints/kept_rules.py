@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy, SpuId
@@ -16,18 +17,77 @@ from spu_assigner.core.constraints.rule_table import (
     SpuRule,
     binding_constraints,
     bits,
-    rule_table,
-    topic_rules,
+    bound_table,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 
 Broken = Mapping[str, int]  # rules by name, each with the number of lists that break it
 
 
-def topics_on(state: ClusterState, spu_id: int) -> list[str]:
-    """The topics with constraints that have replicas on an SPU, by name."""
-    held = (name for name in state.constrained if state.topics[name].replicas.holds(spu_id))
-    return sorted(held)
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What `min` of levels demands of the lists of a topic."""
+
+    _table: RuleTable
+
+    def broken(self, row: Sequence[int]) -> dict[str, int]:
+        """Of each rule that a list breaks how many replicas its values lack."""
+        counts = self._counts(row)
+        lacks = {
+            level.min_name(at): sum(
+                max(least - counts[at][group], 0) for group, least in enumerate(level.mins)
+            )
+            for at, level in enumerate(self._table.levels)
+        }
+        return {name: lack for name, lack in lacks.items() if lack}
+
+    def beyond(self, replicas: int) -> Iterator[tuple[int, int]]:
+        """The levels, by index, that demand more replicas than a list has, with how many."""
+        for at, level in enumerate(self._table.levels):
+            if sum(level.mins) > replicas:
+                yield at, sum(level.mins)
+
+    def can_spare(self, row: Sequence[int], spu_id: int) -> bool:
+        """Whether no value of that SPU has too few replicas of a list without it."""
+        place = self._table.place[SpuId(spu_id)]
+        for level, counts in zip(self._table.levels, self._counts(row), strict=True):
+            group = level.groups[place]
+            if level.mins and counts[group] <= level.mins[group]:
+                return False
+        return True
+
+    def _counts(self, row: Sequence[int]) -> list[Counter[int]]:
+        places = [self._table.place[SpuId(spu_id)] for spu_id in row]
+        return [Counter(level.groups[each] for each in places) for level in self._table.levels]
+
+
+def demands_on(state: ClusterState, name: str) -> Demands | None:
+    """What `min` of levels demands of the lists of a living topic; None: nothing."""
+    topic = state.topics[name]
+    if topic.constraints is None or not has_min(topic.constraints):
+        return None
+    binding = binding_constraints(state, name, topic.constraints) or topic.constraints
+    table, _ = bound_table(state, binding, ignore_rack=topic.ignore_rack)
+    return Demands(table)
+
+
+def has_min(constraints: Constraints) -> bool:
+    """Whether a level demands replicas of each value."""
+    return any(level.min is not None for level in constraints.spread)
+
+
+def topics_bound_to(state: ClusterState, spu_id: int) -> list[str]:
+    """The topics with constraints whose lists may break a rule as an SPU comes or changes: those
+    that it holds, and those that demand replicas of each value. By name."""
+
+    is_known = spu_id in state.spus  # Else it may be no id at all.
+
+    def is_bound(name: str) -> bool:
+        topic = state.topics[name]
+        is_demanding = topic.constraints is not None and has_min(topic.constraints)
+        return is_demanding or (is_known and topic.replicas.holds(spu_id))
+
+    return sorted(filter(is_bound, state.constrained))
 
 
 def broken_rules(state: ClusterState, names: Collection[str]) -> dict[str, Broken]:
@@ -36,8 +96,7 @@ def broken_rules(state: ClusterState, names: Collection[str]) -> dict[str, Broke
     for name in names:
         topic = state.topics[name]
         if topic.constraints is not None:
-            lists = topic.replicas.lists().tolist()
-            found[name] = _broken(state, topic.constraints, lists, ignore_rack=topic.ignore_rack)
+            found[name] = _broken(state, name, topic.constraints)
     return found
 
 
@@ -50,17 +109,20 @@ def describe_rules(
     constraints = binding_constraints(state, replica_map.topic, replica_map.constraints)
     if constraints is None:
         return
-    table = rule_table(state, constraints, ignore_rack=replica_map.ignore_rack)
-    for rule in (*table.rules, *topic_rules(state, table, constraints)):
+    table, of_topics = bound_table(state, constraints, ignore_rack=replica_map.ignore_rack)
+    for rule in (*table.rules, *of_topics):
         ids = ", ".join(str(table.ids[place]) for place in bits(rule.excluded & table.open))
         yield f"{rule.name}: excludes {f'SPU {ids}' if ids else 'no SPU that is online'}"
     places = [table.place[SpuId(spu_id)] for spu_id in row if SpuId(spu_id) in table.place]
     for level in table.levels:
         counts = Counter(level.groups[place] for place in places)
-        most = "" if level.max is None else f", at most {level.max} allowed"
+        limits = "" if level.max is None else f", at most {level.max} allowed"
+        if any(level.mins):
+            demanding = sum(map(bool, level.mins))
+            limits += f", at least {level.min} on each of {demanding} demanded"
         yield (
             f"spread over {level.label!r}: {len(counts)} values, "
-            f"{max(counts.values(), default=0)} replicas on one{most}"
+            f"{max(counts.values(), default=0)} replicas on one{limits}"
         )
     if constraints.prefer:
         yield f"prefer: the list scores {sum(table.weights[place] for place in places)}"
@@ -73,15 +135,17 @@ def describe_rules(
         yield f"tainted against leading: SPU {barred}"
 
 
-def _broken(
-    state: ClusterState, constraints: Constraints, lists: list[list[int]], *, ignore_rack: bool
-) -> Broken:
-    table = rule_table(state, constraints, ignore_rack=ignore_rack)
+def _broken(state: ClusterState, name: str, constraints: Constraints) -> Broken:
+    topic = state.topics[name]
+    table, of_topics = bound_table(state, constraints, ignore_rack=topic.ignore_rack)
     rules = [rule for rule in table.rules if not rule.name.startswith("taint ")]
-    rules += topic_rules(state, table, constraints)
+    rules += of_topics
+    demands = demands_on(state, name)
     found: Counter[str] = Counter()
-    for row in lists:
+    for row in topic.replicas.lists().tolist():
         found.update(_broken_by(table, rules, [table.place[SpuId(each)] for each in row]))
+        if demands is not None:
+            found.update(demands.broken(row).keys())
     return found
 
 
@@ -94,4 +158,4 @@ def _broken_by(table: RuleTable, rules: Sequence[SpuRule], places: Sequence[int]
         if level.max is not None:
             counts = Counter(level.groups[place] for place in places)
             if max(counts.values(), default=0) > level.max:
-                yield level.rule_name(at)
+                yield level.max_name(at)

@@ -1,14 +1,16 @@
 """The best list of SPUs under rules: a search through lists, of which the first is mostly the best.
 
 The score of a list, the smaller the better, level by level:
+0. replicas that groups lack of what `min` of a level demands, over all levels;
 1. for each level, the outermost first: the pairs of replicas in one group, so that a list is as
    even over the groups as can be;
 2. less the weights of what is preferred;
 3. the rank of the best leader: the first selector of `leaders` that an SPU of the list meets.
 
 A list is built SPU by SPU, each the one that adds the least, then the one with the lowest dominant
-share, then the lowest id. Where levels are nested that gives the best score for 1 and 2: the groups
-form a tree, the costs are convex (a laminar matroid; Federgruen and Groenevelt, as in `balanced`).
+share, then the lowest id. Where levels are nested that gives the best score for 0, 1 and 2: the
+groups form a tree, the costs are convex (a laminar matroid; Federgruen and Groenevelt, as in
+`balanced`), also those of 0: the first replicas of a group cost less than the others.
 For 3 each SPU that could lead better is tried as the first. Where levels cross, a branch and bound
 search looks for a better one, through at most SEARCH_STEPS_MAX partial lists.
 """
@@ -101,11 +103,15 @@ class SpuKinds:
         """Kinds of which no hard level is full: those that cost least first."""
         known = self._turns.get(counts)
         if known is None:
-            maxes, is_hard = self._table.cell_maxes, self._table.is_hard
+            table = self._table
+            maxes, has_max = table.cell_maxes, table.has_max
+            mins = table.cell_mins if table.has_min else None
             alike: dict[tuple[tuple[int, ...], int], list[int]] = {}
             for number, kind in enumerate(self.kinds):
                 costs = tuple([counts[cell] for cell in kind.cells])
-                if not is_hard or all(counts[cell] < maxes[cell] for cell in kind.cells):
+                if mins is not None:  # The most groups at once that have too few.
+                    costs = (-sum([counts[cell] < mins[cell] for cell in kind.cells]), *costs)
+                if not has_max or all(counts[cell] < maxes[cell] for cell in kind.cells):
                     alike.setdefault((costs, -kind.weight), []).append(number)
             # A single index gives no tuple, so it is asked for twice.
             tiers: list[itemgetter[Any]] = [
@@ -203,11 +209,13 @@ class ListChoice:
                 insort(members, member)
             fronts[number] = members[0] if members else NOBODY
 
-    def best(self, base: Sequence[int], length: int, steps: Steps) -> Row | None:
+    def best(
+        self, base: Sequence[int], length: int, steps: Steps, *, is_whole: bool = False
+    ) -> Row | None:
         """The best list of this length that begins with `base`, whichever SPUs those are.
 
-        The others are in the order in which they were chosen. None: there is none, or none was
-        found in so many steps.
+        The others are in the order in which they were chosen. `is_whole`: no group may lack what
+        is demanded of it. None: there is none, or none was found in so many steps.
         """
         found = self._greedy(base, length, None)
         if (
@@ -216,13 +224,28 @@ class ListChoice:
             and self._leading_rank(found) > self._best_rank
         ):
             found = self._led_better(base, length, found)
+        if is_whole and found is not None and self._table.has_min and any(self.lacks(found)):
+            found = None
         if self._table.is_nested:
             return found
-        return self.search(base, length, found, lambda _: True, steps)
+        return self.search(base, length, found, lambda _: True, steps, is_whole=is_whole)
 
     def score(self, row: Sequence[int]) -> Score:
         """What lists are compared by."""
-        return (*self._upper_score(row), self._leading_rank(row))
+        return (sum(self.lacks(row)), *self._upper_score(row), self._leading_rank(row))
+
+    def lacks(self, row: Sequence[int]) -> list[int]:
+        """Of each level how many replicas its groups lack of what is demanded of them."""
+        table = self._table
+        if not table.has_min:
+            return []
+        counts, found, first = self._counted(row), [], 0
+        for level in table.levels:
+            of_level = counts[first : first + level.size]
+            first += level.size
+            each = zip(level.mins, of_level, strict=True) if level.mins else ()
+            found.append(sum(max(least - count, 0) for least, count in each))
+        return found
 
     def _rank(self, place: int) -> int:
         return self._last_rank if self._barred >> place & 1 else self._table.ranks[place]
@@ -284,7 +307,7 @@ class ListChoice:
     def _is_open(self, kind: SpuKind, counts: Sequence[int]) -> bool:
         """Whether no hard level is full."""
         maxes = self._maxes
-        return not self._table.is_hard or all(counts[cell] < maxes[cell] for cell in kind.cells)
+        return not self._table.has_max or all(counts[cell] < maxes[cell] for cell in kind.cells)
 
     def _led_better(self, base: Sequence[int], length: int, found: Row) -> Row | None:
         """A list as good at the levels above, of which a better leader is a member.
@@ -309,11 +332,13 @@ class ListChoice:
         found: Row | None,
         accept: Callable[[Row], bool],
         steps: Steps,
+        *,
+        is_whole: bool = True,
     ) -> Row | None:
         """The best list that is accepted, if it is better than the one that was found."""
         best, bound = found, None if found is None else self.score(found)
         taken = set(base)
-        kinds = self._kinds.kinds
+        kinds, mins = self._kinds.kinds, self._table.cell_mins
         members = [[place for _, place, _ in each if place not in taken] for each in self._members]
         # Partial lists, each with the number of its last kind and how many of that it has.
         stack: list[tuple[Row, int, int]] = [([*base], 0, 0)]
@@ -321,6 +346,8 @@ class ListChoice:
             steps.left -= 1
             row, kind_number, used = stack.pop()
             if bound is not None and self._least(row, length) >= bound:
+                continue
+            if is_whole and self._least_lack(row, length):
                 continue
             if len(row) == length:
                 if self._leading_rank(row) < self._last_rank and accept(row):
@@ -332,7 +359,8 @@ class ListChoice:
                 kind, start = kinds[number], used if number == kind_number else 0
                 if start < len(members[number]) and self._is_open(kind, counts):
                     costs = [counts[cell] for cell in kind.cells]
-                    options.append(((costs, -kind.weight), number, start))
+                    met = sum([counts[cell] < mins[cell] for cell in kind.cells])
+                    options.append(((-met, costs, -kind.weight), number, start))
             # The most promising is on top.
             for _, number, start in sorted(options, reverse=True):
                 stack.append(([*row, members[number][start]], number, start + 1))
@@ -355,4 +383,10 @@ class ListChoice:
         if missing:
             upper[-1] -= missing * self._most_weight
         rank = min(map(self._rank, row), default=self._last_rank)
-        return (*upper, min(rank, self._first_rank) if missing else rank)
+        rank = min(rank, self._first_rank) if missing else rank
+        return (self._least_lack(row, length), *upper, rank)
+
+    def _least_lack(self, row: Row, length: int) -> int:
+        """A bound: no list of this length that begins so lacks fewer replicas."""
+        missing = length - len(row)
+        return sum([max(lack - missing, 0) for lack in self.lacks(row)])

@@ -2,8 +2,8 @@
 
 Rules:
 - Only to SPUs that no hard rule excludes, taints included, and only where no group of a hard level
-  comes to have more replicas of the list than it takes. A list that breaks a rule now may change so
-  too: it breaks no more by that.
+  comes to have more replicas of the list than it takes, or fewer than it is to have. A list that
+  breaks a rule now may change so too: it breaks no more by that.
 - No soft rule is kept worse than before: no level has more pairs of replicas in one group, the
   weight of what is preferred does not fall, nor does what `leaders` says of who leads.
 - Topics that are to be apart may both move. An SPU that neither holds may be taken by one of them:
@@ -28,8 +28,8 @@ from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.constraints.rule_table import (
     RuleTable,
     binding_constraints,
+    bound_table,
     rule_table,
-    topic_rules,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -59,12 +59,12 @@ class MovingRules:
         is_bound = name in state.constrained or name in state.apart_from or bool(others)
         if not is_bound and not self._leads_alone(name):
             return None
-        table = self._table(name)
+        constraints, ignore_rack = self._constraints(name), state.topics[name].ignore_rack
+        table, of_topics = bound_table(state, constraints, ignore_rack=ignore_rack)
         known = self._tables.get(id(table))
         if known is None:
             known = self._tables[id(table)] = _move_table(table, ids)
-        constraints = self._constraints(name)
-        mask = table.allowed(topic_rules(state, table, constraints))
+        mask = table.allowed(of_topics)
         is_open = _flags(mask, known.places)
         partners = [other for other in constraints.apart_from if other in self._number]
         if partners:
@@ -142,6 +142,7 @@ class _MoveTable:
     places: list[int]  # in the table
     cells: Numbers
     maxes: Numbers  # of each group
+    mins: Numbers  # likewise
     weights: Numbers
     ranks: Numbers  # as leaders
     allowed: Flags
@@ -175,7 +176,9 @@ class _MoveTable:
             mine = np.array(own, dtype=np.int64)
             known = (counts[self.cells] <= counts[mine]).all(axis=1) & (self.weights >= weight)
             is_same = self.cells == mine
-            known &= (is_same | (counts[self.cells] < self.maxes[self.cells])).all(axis=1)
+            is_spare = counts[mine] >= self.mins[mine]
+            takes = counts[self.cells] < self.maxes[self.cells]
+            known &= (is_same | (is_spare & takes)).all(axis=1)
             if is_ranked:
                 known &= self.ranks <= rank
             self.found[key] = known
@@ -190,6 +193,7 @@ def _move_table(table: RuleTable, ids: IdArray) -> _MoveTable:
         places=places,
         cells=np.array([table.cells[place] for place in places], dtype=np.int64).reshape(shape),
         maxes=np.array(table.cell_maxes, dtype=np.int64),
+        mins=np.array(table.cell_mins, dtype=np.int64),
         weights=np.array([table.weights[place] for place in places], dtype=np.int64),
         ranks=np.array([_rank(table, place) for place in places], dtype=np.int64),
         allowed=_flags(table.allowed(()), places),

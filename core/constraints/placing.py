@@ -272,7 +272,7 @@ class Placing:
         leads = _Leads(self.state, table, room)
         given: list[Row] = []
         for left in range(partitions, 0, -1):
-            row = choice.best((), self.replicas, steps)
+            row = choice.best((), self.replicas, steps, is_whole=True)
             if row is None:
                 return None
             if is_scarce and left > 1 and min(map(room.of, row)) < left:
@@ -367,14 +367,23 @@ def dealt(table: RuleTable, rooms: Rooms, room: SpuRoom, lists: int, replicas: i
         for place, count in quotas.items():
             if count == min(rooms[place], lists):
                 continue
-            costs = []
+            costs, met = [], 0
             for level, of_level in zip(table.levels, counts, strict=True):
-                known = of_level.get(level.groups[place], 0)
+                group = level.groups[place]
+                known = of_level.get(group, 0)
                 if level.max is not None and known >= level.max * lists:
                     break
+                met += bool(level.mins) and known < level.mins[group] * lists
                 costs.append(known // lists)
             else:
-                option = (costs, -table.weights[place], table.ranks[place], room.load(place), place)
+                option = (
+                    -met,
+                    costs,
+                    -table.weights[place],
+                    table.ranks[place],
+                    room.load(place),
+                    place,
+                )
                 if best is None or option < best:
                     best = option
         if best is None:

@@ -1,7 +1,9 @@
 """SPUs for lists of a living topic that lost some, or are to be longer: by its rules.
 
 Each is the one with which the list scores best, as `list_choice` has it, beside those that stay.
-Who leads is not asked: a list is led by one of its own that is online.
+Where `min` of a level demands all replicas that are still to come, the next one goes to a value
+that has too few, or nowhere. Who leads is not asked: a list is led by one of its own that is
+online.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.list_choice import ListChoice, Steps, spu_kinds
 from spu_assigner.core.constraints.placing import SpuRoom
-from spu_assigner.core.constraints.rule_table import rule_table, topic_rules
+from spu_assigner.core.constraints.rule_table import bound_table
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -35,8 +37,8 @@ class RuledCandidates:
         """`changes`: replicas that SPUs hold more or fewer than the state says."""
         self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
         self._state = state
-        self._table = rule_table(state, constraints, ignore_rack=ignore_rack)
-        mask = self._table.allowed(topic_rules(state, self._table, constraints))
+        self._table, of_topics = bound_table(state, constraints, ignore_rack=ignore_rack)
+        mask = self._table.allowed(of_topics)
         self._room = SpuRoom(state, self._table, mask, need)
         for spu_id, change in (changes or {}).items():
             place = self._table.place[spu_id]
@@ -46,15 +48,25 @@ class RuledCandidates:
         self._choice = ListChoice(self._table, kinds, self._room.loads(), 0)
         self._steps = Steps()
 
-    def replace(self, row: Sequence[int], _gone: int, leaving: Collection[int]) -> int | None:
+    def replace(
+        self, row: Sequence[int], _gone: int, leaving: Collection[int], wanted: int
+    ) -> int | None:
         """The best SPU in place of one of a list, beside those that are not to leave."""
-        return self.fill([spu_id for spu_id in row if spu_id not in leaving])
+        return self.fill([spu_id for spu_id in row if spu_id not in leaving], wanted)
 
-    def fill(self, staying: Sequence[int]) -> int | None:
-        """The best SPU for a list of which these stay; None: no other may have it."""
+    def fill(self, staying: Sequence[int], wanted: int) -> int | None:
+        """The best SPU for a list of which these stay; None: no other may have it.
+
+        `wanted`: how many replicas the list is to have in the end.
+        """
         place = self._table.place
-        row = self._choice.best([place[i] for i in staying], len(staying) + 1, self._steps)
+        base = [place[i] for i in staying]
+        row = self._choice.best(base, len(base) + 1, self._steps)
         if row is None:
+            return None
+        lacks = self._choice.lacks(row)
+        is_short = max(lacks, default=0) > max(wanted - len(row), 0)
+        if is_short and sum(lacks) == sum(self._choice.lacks(base)):
             return None
         taken = row[-1]
         self._room.give(taken)

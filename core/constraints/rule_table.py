@@ -4,6 +4,10 @@ Hard rules on single SPUs are bit masks of the SPUs that they exclude: bit i sta
 the i-th lowest id. A level groups SPUs by the value of a label; those of `spread` come first, then
 racks. Levels are nested where each group lies within one group of the level before it: then a list
 that is built from the best SPU each time is the best (see `list_choice`).
+
+The `min` of a level is of each value that an SPU has to which replicas of the topic may go as far
+as its other hard rules on single SPUs say; one that is offline or cordoned counts, one that leaves
+the cluster does not.
 """
 
 from __future__ import annotations
@@ -14,7 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, TaintEffect, untolerated
+from spu_assigner.core.base.constraints import (
+    NO_CONSTRAINTS,
+    Constraints,
+    SpreadLevel,
+    TaintEffect,
+    untolerated,
+)
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import SpuChanged
@@ -47,10 +57,30 @@ class Level:
     groups: Sequence[int]  # of each SPU: the number of its value, in order of value
     size: int  # groups
     max: int | None  # replicas of a list for each group, at most: a hard rule
+    min: int | None = None  # at least, for the groups that the topic's other rules admit: likewise
+    mins: Sequence[int] = ()  # of each group; none: not known yet, or there is no such rule
 
-    def rule_name(self, at: int) -> str:
+    def max_name(self, at: int) -> str:
         """The name of its hard rule, as the level of `spread` at this index."""
         return f"spread[{at}] {self.label!r} max {self.max}"
+
+    def min_name(self, at: int) -> str:
+        """Likewise of the other one."""
+        return f"spread[{at}] {self.label!r} min {self.min}"
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether it limits lists."""
+        return self.max is not None or any(self.mins)
+
+    def with_mins(self, admitted: int) -> Level:
+        """The same, with what these SPUs make its `min` demand of each group."""
+        if self.min is None:
+            return self
+        least = [0] * self.size
+        for place in bits(admitted):
+            least[self.groups[place]] = self.min
+        return replace(self, mins=least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +90,7 @@ class RuleTable:
     ids: Sequence[int]
     place: Mapping[int, int]  # of each id
     open: int  # online and not cordoned; a bit for each SPU
+    staying: int  # not leaving the cluster; likewise
     rules: Sequence[SpuRule]  # in the order given, taints first
     barred_leaders: int  # tainted against leading; a bit for each SPU
     demoted: int  # likewise: lead nothing where another of the list can
@@ -68,10 +99,12 @@ class RuleTable:
     ranks: Sequence[int]  # the first selector of `leaders` that holds, or how many there are
     is_nested: bool
     # Of each SPU its group at each level, groups of all levels numbered on; and of each group how
-    # many replicas of a list it takes.
+    # many replicas of a list it takes, and is to have.
     cells: Sequence[tuple[int, ...]]
     cell_maxes: Sequence[int]
-    is_hard: bool  # a level limits lists
+    cell_mins: Sequence[int]
+    has_max: bool  # a level limits what groups take
+    has_min: bool  # a level demands replicas of its groups
     last_rank: int  # behind that of any SPU that may lead
     lead_ranks: Sequence[int]  # the ranks, of demoted SPUs behind all others
     is_ranked: bool  # these differ
@@ -82,6 +115,19 @@ class RuleTable:
     def with_levels(self, levels: Sequence[Level]) -> RuleTable:
         """The same with other levels."""
         return replace(self, **_facts_of(levels, len(self.ids)))
+
+    def with_mins(self, of_topics: Iterable[SpuRule]) -> RuleTable:
+        """The same, with what `min` demands of each group, given the rules that name topics."""
+        if all(level.min is None for level in self.levels):
+            return self
+        admitted = self.staying
+        for rule in (*self.rules, *of_topics):
+            admitted &= ~rule.excluded
+        known = self.kept.get(("mins", admitted))
+        if not isinstance(known, RuleTable):
+            known = self.with_levels([level.with_mins(admitted) for level in self.levels])
+            self.keep(("mins", admitted), known)
+        return known
 
     def keep(self, key: Hashable, value: object) -> None:
         """Keep what follows from the table, as long as it is one of the newest."""
@@ -106,6 +152,15 @@ def rule_table(state: ClusterState, constraints: Constraints, *, ignore_rack: bo
             del state.rule_tables[next(iter(state.rule_tables))]
         known = state.rule_tables[key] = _table(state, constraints, ignore_rack)
     return known
+
+
+def bound_table(
+    state: ClusterState, constraints: Constraints, *, ignore_rack: bool
+) -> tuple[RuleTable, list[SpuRule]]:
+    """The table with what follows from the rules that name topics, and these."""
+    table = rule_table(state, constraints, ignore_rack=ignore_rack)
+    of_topics = topic_rules(state, table, constraints)
+    return table.with_mins(of_topics), of_topics
 
 
 def topic_rules(state: ClusterState, table: RuleTable, constraints: Constraints) -> list[SpuRule]:
@@ -149,9 +204,9 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
         rules.append(SpuRule(f"require[{at}] {text!r}", _holding(labels, text, value=False)))
     for at, text in enumerate(constraints.forbid):
         rules.append(SpuRule(f"forbid[{at}] {text!r}", _holding(labels, text, value=True)))
-    levels = [_level(labels, level.label, level.max) for level in constraints.spread]
+    levels = [_level(labels, each) for each in constraints.spread]
     if not ignore_rack and all(level.label != RACK for level in levels):
-        levels.append(_level(labels, RACK, None))
+        levels.append(_level(labels, SpreadLevel(RACK)))
     preferred = [(selector_of(each.select), each.weight) for each in constraints.prefer]
     leading = [selector_of(text) for text in constraints.leaders]
     ids = [spu.spu_id for spu in spus]
@@ -161,6 +216,7 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
         ids=ids,
         place={spu_id: at for at, spu_id in enumerate(ids)},
         open=_mask(spu.online and not spu.cordoned for spu in spus),
+        staying=_mask(not spu.leaving for spu in spus),
         rules=rules,
         barred_leaders=_mask(
             any(taint.effect is TaintEffect.NO_LEADERS for taint in each) for each in taints
@@ -195,7 +251,9 @@ def _facts_of(levels: Sequence[Level], spus: int) -> dict[str, Any]:
         "levels": levels,
         "cells": cells,
         "cell_maxes": maxes,
-        "is_hard": any(level.max is not None for level in levels),
+        "cell_mins": [least for level in levels for least in level.mins or (0,) * level.size],
+        "has_max": any(level.max is not None for level in levels),
+        "has_min": any(any(level.mins) for level in levels),
         "is_nested": is_nested(levels),
     }
 
@@ -220,10 +278,11 @@ def _holding(labels: Sequence[Mapping[str, str]], text: str, *, value: bool) -> 
     return _mask(selector.holds(each) is value for each in labels)
 
 
-def _level(labels: Sequence[Mapping[str, str]], label: str, most: int | None) -> Level:
-    values = [each.get(label, "") for each in labels]
+def _level(labels: Sequence[Mapping[str, str]], given: SpreadLevel) -> Level:
+    values = [each.get(given.label, "") for each in labels]
     number_of = {value: number for number, value in enumerate(sorted(set(values)))}
-    return Level(label, [number_of[value] for value in values], len(number_of), most)
+    groups = [number_of[value] for value in values]
+    return Level(given.label, groups, len(number_of), given.max, given.min)
 
 
 def _rank(leading: Sequence[Selector], labels: Mapping[str, str]) -> int:

@@ -24,7 +24,7 @@ from spu_assigner.core.constraints.conflict import (
     smallest_conflict,
 )
 from spu_assigner.core.constraints.placing import Placing, SpuRoom
-from spu_assigner.core.constraints.rule_table import RuleTable, bits, rule_table, topic_rules
+from spu_assigner.core.constraints.rule_table import RuleTable, bits, bound_table
 from spu_assigner.core.decision.answers import Refusal, refuse_name
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -229,8 +229,7 @@ def by_constraints(
     state: ClusterState, event: TopicCreate, constraints: Constraints
 ) -> IdMatrix | Refusal:
     """The lists of a request under the rules that bind it, or why they cannot be given."""
-    table = rule_table(state, constraints, ignore_rack=event.ignore_rack)
-    of_topics = topic_rules(state, table, constraints)
+    table, of_topics = bound_table(state, constraints, ignore_rack=event.ignore_rack)
     mask = table.allowed(of_topics)
     need = Need.of(event.demand, event.leader_demand)
     placing = Placing(state, table, mask, need, event.replication_factor)
@@ -256,7 +255,8 @@ def _named(rule: HardRule, table: RuleTable) -> str:
     if rule.barred:
         return f"{rule.name} ({_counted(rule.barred.bit_count(), 'SPU')} may not lead)"
     if rule.level is not None:
-        return f"{rule.name} ({_counted(len(set(rule.level.groups)), 'value')})"
+        values = sum(map(bool, rule.level.mins)) or rule.level.size
+        return f"{rule.name} ({_counted(values, 'value')})"
     return f"{rule.name} (excludes {_counted((rule.excluded & table.open).bit_count(), 'SPU')})"
 
 

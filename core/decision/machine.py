@@ -80,7 +80,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.kept_rules import Broken, broken_rules, topics_on
+from spu_assigner.core.constraints.kept_rules import Broken, broken_rules, topics_bound_to
 from spu_assigner.core.decision import membership
 from spu_assigner.core.decision.adoption import adopt, redescribe
 from spu_assigner.core.decision.answers import (
@@ -265,8 +265,8 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
 
 def _rules_before(state: ClusterState, event: Event) -> Mapping[str, Broken]:
     """What is broken already of the topics that an event may make break a rule."""
-    if isinstance(event, SpuJoined) and state.constrained and event.spu_id in state.spus:
-        return broken_rules(state, topics_on(state, event.spu_id))
+    if isinstance(event, SpuJoined) and state.constrained:
+        return broken_rules(state, topics_bound_to(state, event.spu_id))
     if isinstance(event, TopicConstraints) and event.topic in state.topics:
         return {event.topic: {}}
     return {}

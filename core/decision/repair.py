@@ -87,11 +87,13 @@ class Candidates:
                 resource.used[at] += min((changes or {}).get(spu_id, 0), 0) * resource.follower
             self._weigh(at)
 
-    def fill(self, row: Collection[int]) -> int | None:
+    def fill(self, row: Collection[int], _wanted: int) -> int | None:
         """The best further SPU for a list; None: every one is in the list, or full by now."""
         return self._take(row, _racks_of(self._state, row))
 
-    def replace(self, row: Collection[int], gone: int, _leaving: Collection[int]) -> int | None:
+    def replace(
+        self, row: Collection[int], gone: int, _leaving: Collection[int], _wanted: int
+    ) -> int | None:
         """The best SPU in place of one of a list; None: likewise."""
         racks = _racks_of(self._state, [spu_id for spu_id in row if spu_id != gone])
         was_apart = (self._state.spus[SpuId(gone)].rack or "") not in racks
@@ -251,7 +253,7 @@ def _repair_list(
     moves: list[Move] = []
     for gone in sorted(spu_id for spu_id in row if spu_id in leaving):
         survivors = [spu_id for spu_id in row if spu_id != gone]
-        taken = candidates.replace(row, gone, leaving)
+        taken = candidates.replace(row, gone, leaving, wanted)
         online = _online(state, survivors)
         if taken is None and (not online or SpuId(gone) not in state.leaving):
             continue  # It keeps its place: nobody else could serve, or would hold, this partition.
@@ -265,7 +267,7 @@ def _repair_list(
             row = [lead, *[spu_id for spu_id in row if spu_id != lead]]
         moves.append(Move(partition=partition, gone=gone, taken=taken))
     while len(row) < wanted:
-        taken = candidates.fill(row)
+        taken = candidates.fill(row, wanted)
         if taken is None:
             break
         row = [*row, taken] if _online(state, row) else [taken, *row]

@@ -4,7 +4,8 @@ A replica that comes is chosen as in a repair: on a rack that no other replica i
 lowest share of its capacity used, then the lowest id; it goes to the end. One that goes is, in this
 order of preference: on a leaving SPU, on one that is offline, on a rack that another replica is
 also on, on the fullest SPU, on that with the lowest id. The leader goes only where nobody else can:
-where the only other replica that is online would have to.
+where the only other replica that is online would have to, or where a value of a level of `spread`
+would have fewer replicas than its `min` otherwise.
 
 All or nothing: what goes is taken off first, so that slots that become free can be used. A list for
 which no SPU is left takes one from a list that can do with another.
@@ -24,6 +25,7 @@ from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.kept_rules import Demands, demands_on
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
 from spu_assigner.core.decision.assignment import refuse_size, what_lacks
 from spu_assigner.core.decision.repair import (
@@ -52,6 +54,14 @@ class ResizedLists:
     rows: Rows
     moves: list[Move]  # what goes, then what comes, both in order of partition
     changes: Mapping[int, int]  # replicas more or fewer, by SPU
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortening:
+    """What decides which replicas go, but for loads and racks."""
+
+    leaving: Collection[int]
+    demands: Demands | None
 
 
 def change_replication(state: ClusterState, event: TopicReplication) -> list[Record]:
@@ -125,7 +135,12 @@ def resize(state: ClusterState, name: str, factor: int) -> ResizedLists | Refusa
     """Give each of a topic's lists so many replicas, or say why that cannot be."""
     rows: Rows = state.topics[name].replicas.lists().tolist()
     changes: Counter[int] = Counter()
-    shorter, gone = _shorten(state, rows, factor, changes, leaving_spus(state, state.topics[name]))
+    demands = demands_on(state, name)
+    leaving = leaving_spus(state, state.topics[name])
+    shorter, gone = _shorten(state, rows, factor, changes, _Shortening(leaving, demands))
+    refusal = _refuse_broken(demands, rows, shorter)
+    if refusal is not None:
+        return refusal
     longer = _lengthen(state, name, shorter, factor, changes)
     if isinstance(longer, Refusal):
         return longer
@@ -155,7 +170,7 @@ def _shorten(
     rows: Rows,
     factor: int,
     changes: Counter[int],
-    leaving: Collection[int],
+    shortening: _Shortening,
 ) -> tuple[Rows, list[Move]]:
     """The rows, those that are too long cut, which is counted; with what goes."""
     counts = {int(spu_id): state.ledger.count(spu_id) for spu_id in state.spus}
@@ -163,7 +178,7 @@ def _shorten(
     moves: list[Move] = []
     for partition, row in enumerate(rows):
         while len(row) > factor:
-            gone = _first_to_go(state, row, counts, leaving)
+            gone = _first_to_go(state, row, counts, shortening)
             counts[gone] -= 1
             changes[gone] -= 1
             moves.append(Move(partition=partition, gone=gone, taken=None))
@@ -176,22 +191,54 @@ def _shorten(
     return rows, moves
 
 
+def _refuse_broken(demands: Demands | None, rows: Rows, shorter: Rows) -> Refusal | None:
+    """Why lists may not be so short: they would break a rule, or break it more than before."""
+    for partition, (before, row) in enumerate(zip(rows, shorter, strict=True)):
+        if demands is None or len(row) == len(before):
+            continue
+        known = demands.broken(before)
+        for name, lack in demands.broken(row).items():
+            if lack > known.get(name, 0):
+                return Refusal(
+                    Code.UNSATISFIABLE,
+                    f"partition {partition} cannot hold {name} with "
+                    f"{len(row)} replica{'' if len(row) == 1 else 's'}; "
+                    "relax it, or ask for more replicas",
+                )
+    return None
+
+
 def _online(state: ClusterState, row: Sequence[int]) -> list[int]:
     return [spu_id for spu_id in row if state.spus[SpuId(spu_id)].online]
 
 
 def _first_to_go(
-    state: ClusterState, row: Sequence[int], counts: dict[int, int], leaving: Collection[int]
+    state: ClusterState,
+    row: Sequence[int],
+    counts: dict[int, int],
+    shortening: _Shortening,
 ) -> int:
     """The replica of a list that goes first when the list is to be shorter."""
     online = _online(state, row)
     followers = [spu_id for spu_id in row[1:] if online != [spu_id]] or [row[0]]
+    demands = shortening.demands
+    if demands is not None:
+        spare = [spu_id for spu_id in followers if demands.can_spare(row, spu_id)]
+        if not spare and set(online) - {row[0]} and demands.can_spare(row, row[0]):
+            spare = [row[0]]
+        followers = spare or followers
     racks = Counter(state.spus[SpuId(spu_id)].rack or "" for spu_id in row)
 
     def rank(spu_id: int) -> tuple[bool, bool, bool, int, int]:
         spu = state.spus[SpuId(spu_id)]
         share = (counts[spu_id] << SHARE_BITS) // max(spu.capacity, 1)
-        return spu_id in leaving, not spu.online, racks[spu.rack or ""] > 1, share, -spu_id
+        return (
+            spu_id in shortening.leaving,
+            not spu.online,
+            racks[spu.rack or ""] > 1,
+            share,
+            -spu_id,
+        )
 
     return max(followers, key=rank)
 
@@ -206,7 +253,7 @@ def _lengthen(
     given = Exchanges(rows, ring.ids.tolist())
     for partition, row in enumerate(rows):
         while len(row) < factor:
-            taken = candidates.fill(row)
+            taken = candidates.fill(row, factor)
             if taken is None and isinstance(candidates, Candidates):
                 taken = given.make_room(partition, candidates)
             if taken is None:

@@ -18,6 +18,7 @@ from spu_assigner.core.base.events import (
     SpuEvent,
     SpuJoined,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
 )
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
@@ -62,6 +63,7 @@ _WRITTEN: Final = {
     "ClusterRebalance": 1,
     "TopicCreate": 1,
     "TopicAdopted": 1,
+    "TopicConstraints": 1,
     "WaitingState": 1,
 }
 _STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4, Status.VIOLATED: 5}
@@ -104,6 +106,12 @@ _CONSTRAINT_VERSIONS: Final = {
     "TopicCreate": 5,
     "ReplicaMap": 8,
     "WaitingState": 5,
+}
+_MIN_VERSIONS: Final = {  # with a `min` of a level
+    "TopicConstraints": 2,
+    "TopicCreate": 6,
+    "ReplicaMap": 10,
+    "WaitingState": 6,
 }
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
@@ -188,7 +196,8 @@ def _encoding(message: Message | Event, wire: Wire) -> tuple[bytes, Writer]:
     name = type_name_of(message)
     version = _later_version(message) or 0
     if _names_constraints(message):
-        version = max(version, _CONSTRAINT_VERSIONS[name])
+        versions = _MIN_VERSIONS if _names_min(message) else _CONSTRAINT_VERSIONS
+        version = max(version, versions[name])
     elif _names_resources(message):
         version = max(version, _RESOURCE_VERSIONS[name])
     if not version:
@@ -205,6 +214,17 @@ def _names_constraints(message: Message | Event) -> bool:
         case ReplicaMap():
             mode = None if message.reason is None else message.reason.mode
             return message.constraints is not None or mode in _CONSTRAINT_MODES
+        case TopicConstraints():  # Its first version holds all but that.
+            return _names_min(message)
+        case _:
+            return False
+
+
+def _names_min(message: Message | Event) -> bool:
+    match message:
+        case TopicCreate() | TopicConstraints() | ReplicaMap() | Waiting():
+            given = message.constraints
+            return given is not None and any(level.min is not None for level in given.spread)
         case _:
             return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
 Files = Union["SparkSession", LocalFiles]  # what the files of a checkpoint are read with
 
 RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
+STATE_IDS: Final = '"stateUniqueIds":{'  # in a note of Spark's about a batch, in format 2 alone
 STATE_VARIABLE: Final = "shard"  # the map of Spark's that a shard's state is
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
@@ -48,6 +49,10 @@ class CheckpointDamagedError(CheckpointError):
             "depends on it was sent. Bring back the latest copy of the checkpoint, to the path it "
             f"had, or {RECOVER}"
         )
+
+
+class CheckpointFormatError(CheckpointError):
+    """The checkpoint keeps its state otherwise than this release."""
 
 
 class ShardsChangedError(CheckpointError):
@@ -104,6 +109,11 @@ def is_local(checkpoint: str) -> bool:
     return checkpoint.startswith(("/", "file:"))
 
 
+def is_on_s3(checkpoint: str) -> bool:
+    """Whether it is in an S3 bucket."""
+    return checkpoint.startswith("s3a:")
+
+
 def make_private(checkpoint: str, *, alone: bool) -> None:
     """Make a checkpoint on this machine a folder of this user's alone; others are as they are.
 
@@ -123,6 +133,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
 
     Raises:
         CheckpointDamagedError: a file of it is missing, or holds what Spark never writes.
+        CheckpointFormatError: its state has Spark's format 2.
         Py4JJavaError: a file cannot be read.
     """
     damaged = partial(CheckpointDamagedError, checkpoint=checkpoint)
@@ -132,8 +143,12 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
     if lines is None and newest is not None:
         reason = f"it is missing, but there are offsets of batch {newest}"
         raise damaged(what="metadata", reason=reason)
-    if newest is None and batches_in(files, f"{checkpoint}/commits"):
-        raise damaged(what="offsets", reason="they are missing, but there are batches in commits")
+    committed = max(batches_in(files, f"{checkpoint}/commits"), default=None)
+    if committed is not None:
+        if newest is None:
+            reason = "they are missing, but there are batches in commits"
+            raise damaged(what="offsets", reason=reason)
+        _check_state_format(files, checkpoint, f"commits/{committed}")
     path = "metadata"
     try:
         found_id = None if lines is None else str(json.loads(lines[0])["id"])
@@ -143,6 +158,16 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
     except (ValueError, KeyError, IndexError, TypeError) as reason:
         raise damaged(what=path, reason=f"it is no file of a streaming query: {reason}") from reason
     return Checkpoint(id=found_id, shards=found)
+
+
+def _check_state_format(files: Files, checkpoint: str, commit: str) -> None:
+    """Whether the names of the state's files are versions alone, without ids that Spark noted."""
+    if any(STATE_IDS in line for line in read_lines(files, f"{checkpoint}/{commit}") or ()):
+        raise CheckpointFormatError(
+            f"checkpoint {checkpoint} has its state in Spark's format 2 ({commit}), expected "
+            "format 1, which this release sets; start the release that wrote it, with the Spark "
+            f"options it had, or {RECOVER}"
+        )
 
 
 def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
@@ -216,9 +241,10 @@ def read_lines(files: Files, path: str) -> list[str] | None:
     if isinstance(files, LocalFiles):
         return files.lines(path)
     system, place = _file_system(files, path)
-    if not system.exists(place):
+    stream = _if_there(lambda: system.open(place))
+    if stream is None:
         return None
-    with closing(system.open(place)) as stream:
+    with closing(stream):
         text = _java(files).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
     return str(text).splitlines()
 
@@ -229,6 +255,10 @@ def write_text(files: Files, path: str, text: str) -> None:
         files.write(path, text)
         return
     system, place = _file_system(files, path)
+    if is_on_s3(path):  # An object is there when its stream is closed; a rename is a copy.
+        with closing(system.create(place, True)) as stream:
+            stream.write(bytearray(text, "utf-8"))
+        return
     half = place.suffix(".half")
     with closing(system.create(half, True)) as stream:
         stream.write(bytearray(text, "utf-8"))
@@ -241,9 +271,8 @@ def list_names(files: Files, folder: str) -> list[str] | None:
     if isinstance(files, LocalFiles):
         return files.names(folder)
     system, place = _file_system(files, folder)
-    if not system.exists(place):
-        return None
-    return sorted(str(status.getPath().getName()) for status in system.listStatus(place))
+    found = _if_there(lambda: system.listStatus(place))
+    return None if found is None else sorted(str(each.getPath().getName()) for each in found)
 
 
 def put_file(spark: SparkSession, file: Path, path: str) -> None:
@@ -251,6 +280,30 @@ def put_file(spark: SparkSession, file: Path, path: str) -> None:
     system, place = _file_system(spark, path)
     source = _java(spark).org.apache.hadoop.fs.Path(file.absolute().as_uri())
     system.copyFromLocalFile(False, True, source, place)
+
+
+def copy_listing(spark: SparkSession, folder: str, copy: Path) -> Callable[[Path], None]:
+    """Make a folder's files here with their names and sizes, and nothing in them; what is returned
+    brings the content of one.
+
+    One request lists thousands of objects of a store; each one's content is a request of its own.
+    """
+    system, place = _file_system(spark, folder)
+    root = str(place.toUri().getPath()).rstrip("/") + "/"
+    listing = system.listFiles(place, True)
+    while listing.hasNext():
+        status = listing.next()
+        path = copy / str(status.getPath().toUri().getPath()).removeprefix(root)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.truncate(status.getLen())
+
+    def fetch(path: Path) -> None:
+        name = path.relative_to(copy).as_posix()
+        target = _java(spark).org.apache.hadoop.fs.Path(path.as_uri())
+        system.copyToLocalFile(False, place.suffix(f"/{name}"), target, True)
+
+    return fetch
 
 
 def remove(files: Files, path: str) -> None:
@@ -267,15 +320,29 @@ def sha256_of(files: Files, path: str) -> str | None:
     if isinstance(files, LocalFiles):
         return files.sha256(path)
     system, place = _file_system(files, path)
-    if not system.exists(place):
+    stream = _if_there(lambda: system.open(place))
+    if stream is None:
         return None
-    with closing(system.open(place)) as stream:
+    with closing(stream):
         return str(_java(files).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
 
 
 def batches_in(files: Files, log: str) -> list[int]:
     """The numbers of the batches that a log of Spark's has a file of, ascending."""
     return sorted(int(name) for name in list_names(files, log) or () if name.isdigit())
+
+
+def _if_there(look: Callable[[], Any]) -> Any | None:
+    """What a look at a file system gives; None: there is nothing. Each look is a request."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return look()
+    except Py4JJavaError as reason:
+        kind = reason.java_exception.getClass().getName()
+        if kind in ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"):
+            return None
+        raise
 
 
 def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

@@ -22,7 +22,9 @@ def rule_texts(constraints: Constraints) -> Iterator[str]:
     yield from (f"forbids {each}" for each in constraints.forbid)
     yield from (f"prefers {each.select} (weight {each.weight})" for each in constraints.prefer)
     for level in constraints.spread:
-        yield f"spread over {level.label}" + ("" if level.max is None else f", at most {level.max}")
+        limits = ("most", level.max), ("least", level.min)
+        said = [f", at {word} {number}" for word, number in limits if number is not None]
+        yield f"spread over {level.label}{''.join(said)}"
     yield from (f"apart from {each}" for each in constraints.apart_from)
     yield from (f"together with {each}" for each in constraints.together_with)
     yield from (f"led by {each}" for each in constraints.leaders)

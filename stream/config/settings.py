@@ -69,9 +69,9 @@ class Settings:
         reason="the names are clear without a prefix",
     )
     checkpoint: str = setting(
-        matching(r"\S(.*\S)?"),
+        matching(r"(?!s3n?:)\S(.*\S)?"),
         ".spu-assigner/checkpoint",
-        expected="a folder, or a URL of Hadoop's such as hdfs:// or s3a://",
+        expected="a folder, or a URL of Hadoop's such as hdfs:// or, for S3, s3a://",
         what="where Spark keeps offsets and state",
         reason="under the folder it is started in; a job on a cluster needs a shared place",
     )

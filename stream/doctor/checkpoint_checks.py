@@ -1,4 +1,4 @@
-"""`spu-assigner doctor`: a checkpoint on this machine, without Spark and without Kafka.
+"""`spu-assigner doctor`: a checkpoint, without Kafka; one on this machine also without Spark.
 
 What the job would refuse is found by the job's own code. Beyond that, the files that the next start
 reads are compared with their checksums (`state_files.py`). The job may run meanwhile: where
@@ -9,22 +9,32 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.data_loss import InputPositions
 from spu_assigner.stream.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
+    CheckpointFormatError,
+    Files,
     ProfileShardsError,
     ShardsChangedError,
     absolute,
     batches_in,
     choose_shards,
+    copy_listing,
     is_local,
+    is_on_s3,
+    list_names,
     read_checkpoint,
+    read_lines,
 )
 from spu_assigner.stream.checkpoint.inputs import read_inputs
 from spu_assigner.stream.checkpoint.local_files import LocalFiles, local_path
@@ -32,11 +42,15 @@ from spu_assigner.stream.checkpoint.recovered import RecoveryError, pending_reco
 from spu_assigner.stream.common.private_files import MASK
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.checks import Check, DoctorFinding, Unchecked
-from spu_assigner.stream.doctor.state_files import check_state
+from spu_assigner.stream.doctor.state_files import StateFolder, check_state
+from spu_assigner.stream.job.faults import innermost_line
+from spu_assigner.stream.job.session import start_command_session
+from spu_assigner.stream.jvm.jars import absent
 
 ATTEMPTS_MAX: Final = 4  # while a job runs
 BETWEEN_SECONDS: Final = 0.05  # a file and its checksums appear one after the other
 NAMES_MAX: Final = 5
+APPLICATION: Final = "spu-assigner-doctor"
 OFFSETS_VERSION_MAX: Final = 2  # of the forms that Spark 4.2 reads (`OffsetSeqLog.MAX_VERSION`)
 COMMITS_VERSION_MAX: Final = 3  # (`CommitLog.MAX_VERSION`)
 
@@ -49,6 +63,7 @@ class FoundCheckpoint:
     """What is compared with Kafka."""
 
     place: str
+    files: Files  # what it is read with
     id: str | None  # None: there is none yet
     batch: int  # the newest that was begun; -1: none
     is_done: bool  # whether Spark has noted its end
@@ -63,33 +78,65 @@ class FoundCheckpoint:
 def check_checkpoint(check: Check, *, settings: Settings) -> FoundCheckpoint:
     """Check the checkpoint that the settings name."""
     place = absolute(settings.checkpoint)
+    if is_on_s3(place):
+        return _check_on_s3(check, settings, place)
     if not is_local(place):
         raise Unchecked(f"the checkpoint is at {place}, where only Spark can read")
     folder = local_path(place)
     if not _exists(check, folder):
-        check.summary = f"none yet at {place}; the first start creates it"
-        return FoundCheckpoint(
-            place=place,
-            id=None,
-            batch=-1,
-            is_done=True,
-            inputs=InputPositions(following={}, begun={}, ids={}),
-        )
+        return _none_yet(check, LocalFiles(), place)
     if (settings.master or "local").startswith("local"):  # On a cluster others write there, too.
         _check_permissions(check, folder)
+    return _check_whole(check, settings, place, LocalFiles())
+
+
+def _check_on_s3(check: Check, settings: Settings, place: str) -> FoundCheckpoint:
+    """The same through Spark, which takes seconds to start; what it reads with stays open."""
+    from py4j.protocol import Py4JJavaError
+
+    missing, damaged = absent(["spark-local", "spark-s3"], check.target.environ)
+    if missing or damaged:
+        raise Unchecked("the jars for a checkpoint on S3 are not there")
+    try:
+        spark = start_command_session(place, application=APPLICATION)
+    except AssignerError as reason:
+        raise Unchecked(f"only Spark can read {place}, and it does not start: {reason}") from reason
+    try:
+        if not list_names(spark, place):
+            return _none_yet(check, spark, place)
+        return _check_whole(check, settings, place, spark)
+    except Py4JJavaError as reason:
+        check.report("D412", f"{place}: {innermost_line(reason)}")
+        raise Unchecked(f"the checkpoint {place} cannot be read") from reason
+
+
+def _none_yet(check: Check, files: Files, place: str) -> FoundCheckpoint:
+    check.summary = f"none yet at {place}; the first start creates it"
+    return FoundCheckpoint(
+        place=place,
+        files=files,
+        id=None,
+        batch=-1,
+        is_done=True,
+        inputs=InputPositions(following={}, begun={}, ids={}),
+    )
+
+
+def _check_whole(check: Check, settings: Settings, place: str, files: Files) -> FoundCheckpoint:
+    """All that the next start reads; again, where a job that runs may have been the cause."""
     kept = [*check.findings]
     before: list[DoctorFinding] = []
     found: FoundCheckpoint | None = None
     for attempt in range(ATTEMPTS_MAX):
         check.findings, check.left_out = [*kept], []
-        progress = _progress(place)
+        progress = _progress(files, place)
         try:
-            found = _check_files(check, settings, place)
+            found = _check_files(check, settings, place, files)
         except OSError as reason:
             check.report("D410", f"{reason.filename}: {reason.strerror}")
             raise Unchecked(f"the checkpoint {place} cannot be read") from reason
         new = check.findings[len(kept) :]
-        if not new or (_progress(place) == progress and new == before):
+        if not new or (_progress(files, place) == progress and new == before):
             break
         before = new
         if attempt < ATTEMPTS_MAX - 1:
@@ -101,11 +148,10 @@ def check_checkpoint(check: Check, *, settings: Settings) -> FoundCheckpoint:
 
 def progress_of(found: FoundCheckpoint) -> int:
     """The newest batch that is begun by now; -1: none."""
-    return max(batches_in(LocalFiles(), f"{found.place}/offsets"), default=-1)
+    return max(batches_in(found.files, f"{found.place}/offsets"), default=-1)
 
 
-def _progress(place: str) -> tuple[list[int], list[int]]:
-    files = LocalFiles()
+def _progress(files: Files, place: str) -> tuple[list[int], list[int]]:
     return batches_in(files, f"{place}/offsets"), batches_in(files, f"{place}/commits")
 
 
@@ -151,19 +197,22 @@ def _check_permissions(check: Check, folder: Path) -> None:
         check.report("D403", said, f"`chmod 700 {folder}`")
 
 
-def _check_files(check: Check, settings: Settings, place: str) -> FoundCheckpoint | None:
+def _check_files(
+    check: Check, settings: Settings, place: str, files: Files
+) -> FoundCheckpoint | None:
     """What the files say, with a finding for each that is wrong; None: they cannot be used.
 
     Raises:
         OSError: a file may not be read.
     """
-    files = LocalFiles()
-    begun, done = _progress(place)
+    begun, done = _progress(files, place)
     newest = begun[-1] if begun else -1
     logs = {"offsets": (begun, OFFSETS_VERSION_MAX), "commits": (done, COMMITS_VERSION_MAX)}
     try:
         for log, (batches, version_max) in logs.items():
-            if batches and not _is_format_known(check, place, f"{log}/{batches[-1]}", version_max):
+            if batches and not _is_format_known(
+                check, files, f"{place}/{log}/{batches[-1]}", version_max
+            ):
                 return None
         checkpoint = read_checkpoint(files, place)
         recovery = pending_recovery(
@@ -177,15 +226,22 @@ def _check_files(check: Check, settings: Settings, place: str) -> FoundCheckpoin
             check.report_error(reason, {CheckpointError: "D406"})
         inputs = read_inputs(files, place, recovery)
     except CheckpointError as reason:
-        check.report_error(reason, {CheckpointDamagedError: "D404", RecoveryError: "D409"})
+        codes: dict[type[AssignerError], str] = {
+            CheckpointDamagedError: "D404",
+            CheckpointFormatError: "D405",
+            RecoveryError: "D409",
+        }
+        check.report_error(reason, codes)
         return None
-    if not check_state(check, local_path(place), shards=checkpoint.shards, begun=begun, done=done):
-        return None
+    with _state_folder(files, place) as folder:
+        if not check_state(check, folder, shards=checkpoint.shards, begun=begun, done=done):
+            return None
     shards = "?" if checkpoint.shards is None else checkpoint.shards
     batch = f"batch {newest} in {shards} shards" if begun else "no batch yet"
     check.summary = f"{place}, {batch}"
     return FoundCheckpoint(
         place=place,
+        files=files,
         id=checkpoint.id,
         batch=newest,
         is_done=newest in done or newest < 0,
@@ -193,9 +249,22 @@ def _check_files(check: Check, settings: Settings, place: str) -> FoundCheckpoin
     )
 
 
-def _is_format_known(check: Check, place: str, name: str, version_max: int) -> bool:
+@contextmanager
+def _state_folder(files: Files, place: str) -> Iterator[StateFolder]:
+    """The checkpoint as a folder of this machine."""
+    if isinstance(files, LocalFiles):
+        folder = local_path(place)
+        yield StateFolder(folder=folder, place=str(folder))
+        return
+    with tempfile.TemporaryDirectory(prefix="spu-assigner-doctor-") as copy:
+        fetch = copy_listing(files, place, Path(copy))
+        yield StateFolder(folder=Path(copy), place=place, fetch=fetch)
+
+
+def _is_format_known(check: Check, files: Files, path: str, version_max: int) -> bool:
     """Whether this Spark reads a log's newest file."""
-    line = (LocalFiles().lines(f"{place}/{name}") or [""])[0].strip()
+    name = "/".join(path.rsplit("/", 2)[1:])
+    line = (read_lines(files, path) or [""])[0].strip()
     version = line.removeprefix("v")
     if line == version or not version.isdigit():
         check.report("D404", f"{name}: it does not begin with the version of a log")

@@ -158,18 +158,21 @@ class Check:
 
     def finish(self) -> CheckReport:
         """Wait for its end, or for the deadline; returns what was found by then."""
-        findings, unchecked = self.findings, None
+        findings: list[DoctorFinding] = []
+        unchecked = None
         try:
             self.result.result(max(0.0, self._deadline - time.monotonic()))
         except Unchecked as reason:
             unchecked = str(reason)
         except TimeoutError:
-            waits_for, findings = self._waits_for, [*findings]  # Its thread goes on.
+            waits_for = self._waits_for
             unchecked = f"{waits_for or self.name} did not end in time"
             if waits_for is None:
                 rule = rules()["D002"]
                 message = f"the check of {unchecked}"
                 findings.append(DoctorFinding(rule=rule, message=message, fix=rule.fix))
+        # By now: a check may have begun anew with another list, and after the deadline goes on.
+        findings = [*self.findings, *findings]
         return CheckReport(
             name=self.name,
             summary=self.summary,

@@ -1,7 +1,7 @@
 """`spu-assigner doctor`: diagnose start-up failures, with a fix for each.
 
 Nothing is created or changed: no file, no topic, no group. No JVM is started except to ask its
-version.
+version, and to read a checkpoint on S3.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from spu_assigner.stream.doctor.checks import CheckReport
 
 SECONDS_MAX: Final = 4.0  # with the start of the process less than five
+S3_SECONDS_MAX: Final = 60.0  # with a checkpoint that is read through Spark
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
 COLUMN: Final = 18  # where what was found begins
 MARKS: Final = {  # of a state: the mark and its colour
@@ -64,10 +65,9 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0.1, max=600),
-    default=SECONDS_MAX,
-    show_default=True,
     metavar="SECONDS",
-    help="For all checks together.",
+    help="For all checks together.  [default: "
+    f"{SECONDS_MAX:.0f}; {S3_SECONDS_MAX:.0f} with a checkpoint on S3]",
 )
 @click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
 @click.option(
@@ -94,7 +94,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 def doctor(
     *,
     role: str,
-    timeout: float,
+    timeout: float | None,
     strict: bool,
     form: str,
     is_json: bool,
@@ -112,6 +112,7 @@ def doctor(
 
     Exit status: 0 without faults, 1 for faults (with --strict for warnings too), 2 for wrong usage.
     """
+    from spu_assigner.stream.checkpoint.files import is_on_s3
     from spu_assigner.stream.doctor.checks import CheckTarget, run_checks
 
     settings: Settings | SettingsError
@@ -128,6 +129,9 @@ def doctor(
         environ=os.environ,
         target_connection=target_connection,
     )
+    if timeout is None:
+        with_spark = isinstance(settings, Settings) and is_on_s3(settings.checkpoint)
+        timeout = S3_SECONDS_MAX if with_spark else SECONDS_MAX
     reports = run_checks(target, seconds=timeout)
     severities = [finding.rule.severity for report in reports for finding in report.findings]
     faults, warnings = severities.count("fault"), severities.count("warning")

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.checkpoint.files import absolute, is_local
+from spu_assigner.stream.checkpoint.files import absolute, is_local, is_on_s3
 from spu_assigner.stream.checkpoint.local_files import local_path
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.common.release import RELEASE
@@ -143,6 +143,9 @@ def check_jars(check: Check) -> None:
     groups: list[Group] = ["spark-kafka", "spark-local"]
     if not check.target.is_broker_named:  # `run` starts a broker of its own then.
         groups.append("broker")
+    settings = check.target.settings
+    if isinstance(settings, Settings) and is_on_s3(settings.checkpoint):
+        groups.append("spark-s3")
     _check_spark(check, environ)
     try:
         missing, damaged = absent(groups, environ)
@@ -150,7 +153,8 @@ def check_jars(check: Check) -> None:
         check.report("D123", str(reason))
         return
     if missing:
-        check.report("D121", f"not there: {listed(missing, NAMES_MAX)}")
+        fix = "run `python -m spu_assigner.stream.setup --s3`" if "spark-s3" in groups else None
+        check.report("D121", f"not there: {listed(missing, NAMES_MAX)}", fix)
     if damaged:
         check.report("D122", f"not as the lock says: {listed(damaged, NAMES_MAX)}")
     check.summary = f"those of {', '.join(groups)} are as the lock says"

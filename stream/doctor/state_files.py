@@ -2,7 +2,7 @@
 
 A state partition at a version is its last snapshot (`N.zip` with the files that this names) and the
 changes after it (`N.changelog`). Beside each file Hadoop keeps hidden checksums, a CRC-32 for each
-512 bytes.
+512 bytes; not on S3, which has its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +27,22 @@ NAMES_MAX: Final = 3
 _SUMS_MAGIC: Final = b"crc\0"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFolder:
+    """A checkpoint on this machine, or the listing of one elsewhere with its names and sizes."""
+
+    folder: Path
+    place: str  # where the checkpoint is
+    fetch: Callable[[Path], None] | None = None  # brings a file's content; None: all is there
+
+
 def check_state(
-    check: Check, folder: Path, *, shards: int | None, begun: Sequence[int], done: Sequence[int]
+    check: Check,
+    checkpoint: StateFolder,
+    *,
+    shards: int | None,
+    begun: Sequence[int],
+    done: Sequence[int],
 ) -> bool:
     """Check the files that the next start reads; whether it is a state of this product's.
 
@@ -36,7 +50,8 @@ def check_state(
         begun: the batches in the log `offsets`.
         done: the batches in the log `commits`.
     """
-    scan = _StateScan(check=check, folder=folder)
+    folder = checkpoint.folder
+    scan = _StateScan(check=check, checkpoint=checkpoint, folder=folder)
     if done and shards is not None:
         if not scan.check_operator(folder / "state/0"):
             return False
@@ -45,15 +60,22 @@ def check_state(
     logs = [f"offsets/{batch}" for batch in begun[-2:]] + [
         f"commits/{batch}" for batch in done[-2:]
     ]
-    scan.check_sums([folder / name for name in ("metadata", *logs)])
+    if checkpoint.fetch is None:
+        scan.check_sums([folder / name for name in ("metadata", *logs)])
     return True
 
 
 @dataclass(slots=True, kw_only=True)
 class _StateScan:
     check: Check
+    checkpoint: StateFolder
     folder: Path
     needed: list[Path] = field(default_factory=list)  # files that the next start reads
+
+    def fetch(self, path: Path) -> None:
+        """Before its content is read."""
+        if self.checkpoint.fetch is not None:
+            self.checkpoint.fetch(path)
 
     def damaged(self, path: Path, what: str) -> None:
         self.check.report("D404", f"{path.relative_to(self.folder)}: {what}")
@@ -66,6 +88,7 @@ class _StateScan:
             self.damaged(notes, "the description of the state is missing")
             return True
         note = notes / str(max(numbers))
+        self.fetch(note)
         try:
             described = json.loads(note.read_text(encoding="utf-8").splitlines()[1])
             operator = str(described["operatorInfo"]["operatorName"])
@@ -82,10 +105,12 @@ class _StateScan:
             return False
         self.needed.append(note)
         for schema in schemas:
-            path = Path(str(schema).removeprefix("file://").removeprefix("file:"))
+            written = str(schema).removeprefix("file://").removeprefix("file:")
+            path = self.folder / written.removeprefix(f"{self.checkpoint.place}/")
             if state not in path.parents:
-                place = str(path).partition("/state/")[0]
-                self.check.report("D408", f"it is at {self.folder}, and was written at {place}")
+                place = written.partition("/state/")[0]
+                said = f"it is at {self.checkpoint.place}, and was written at {place}"
+                self.check.report("D408", said)
                 break
             if not path.is_file():
                 self.damaged(path, "the state's schema is missing")
@@ -111,6 +136,7 @@ class _StateScan:
     def check_snapshot(self, shard: Path, snapshot: Path) -> None:
         """The files that a snapshot names."""
         self.needed.append(snapshot)
+        self.fetch(snapshot)
         try:
             with zipfile.ZipFile(snapshot) as packed:
                 text = packed.read("metadata").decode()

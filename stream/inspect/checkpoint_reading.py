@@ -26,6 +26,7 @@ from spu_assigner.stream.checkpoint.files import (
     read_lines,
 )
 from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.job.faults import unreachable
 from spu_assigner.stream.job.session import command_session
 from spu_assigner.stream.shard.clusters import read_shards
 
@@ -152,10 +153,7 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | N
         _check_names(place, list_names(spark, place))
         kept = _kept(spark, place)
     except Py4JJavaError as reason:
-        raise InspectError(
-            f"checkpoint {place} cannot be read: {_first_line(reason)}; a place other than a local "
-            "folder needs its file system's jars and keys, by PYSPARK_SUBMIT_ARGS or spark-submit"
-        ) from reason
+        raise InspectError(unreachable(place, _first_line(reason))) from reason
     if not kept:
         raise NoCheckpointError(
             f"checkpoint {place} has no committed batch yet; wait until its job has answered "

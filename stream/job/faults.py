@@ -23,7 +23,9 @@ from spu_assigner.stream.checkpoint.files import (
     RECOVER,
     CheckpointDamagedError,
     CheckpointError,
+    CheckpointFormatError,
     absolute,
+    is_on_s3,
 )
 from spu_assigner.stream.checkpoint.inputs import read_inputs
 from spu_assigner.stream.config.settings import Settings
@@ -63,16 +65,24 @@ _FILE_ERRORS: Final = ("java.io.", "java.nio.file.", "org.apache.hadoop.fs.")
 _TASKS: Final = f"{_STREAMING}state.StateStoreRDD"  # is below every task, whatever it does
 _WRITING: Final = ("add", "addNewBatchByStream", "createAtomic", "write", "purge")
 _REFUSED: Final = ("AccessDeniedException", "AccessControlException")
+_STORE: Final = ("software.amazon.awssdk.", "org.apache.hadoop.fs.s3a.")
+_ABSENT: Final = ("FileNotFoundException", "EOFException")  # the store answers, and lacks a file
+_NO_JARS: Final = "S3AFileSystem not found"
+S3_FIX: Final = (
+    "check the bucket's name, the credentials and their rights (AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or the machine's role), AWS_REGION, and AWS_ENDPOINT_URL for a server "
+    "other than Amazon's"
+)
 _FULL: Final = "No space left on device"
 _OWN_LINE: Final = re.compile(r"spu_assigner\.[\w.]*?(\w+): (.*)")
 
 
-class CheckpointFormatError(CheckpointError):
-    """The checkpoint is of a release that keeps its state otherwise."""
-
-
 class CheckpointSharedError(CheckpointError):
     """Another process writes the checkpoint, and did not stop when this one had taken over."""
+
+
+class CheckpointUnreachableError(CheckpointError):
+    """The store that the checkpoint is in does not answer, or refuses."""
 
 
 class JobError(AssignerError):
@@ -160,8 +170,18 @@ def named(
             f"another process writes checkpoint {checkpoint} as well, and has planned a batch "
             "there; stop all jobs on this checkpoint, then start one: it resumes where they stopped"
         )
-    known = _lost(chain, look) or _own(chain, checkpoint) or _damaged(chain, checkpoint)
+    known = (
+        _lost(chain, look)
+        or _own(chain, checkpoint)
+        or store_failure(chain, checkpoint)
+        or _damaged(chain, checkpoint)
+    )
     return known or JobError(f"the query stopped: {_innermost_line(chain)}")
+
+
+def innermost_line(error: BaseException) -> str:
+    """The line of an exception of Spark's or Java's that says most."""
+    return _innermost_line([*causes(error)])
 
 
 def is_by_others(error: BaseException) -> bool:
@@ -263,6 +283,35 @@ def _own(chain: list[Cause], checkpoint: str) -> AssignerError | None:
                 return CheckpointFormatError(f"checkpoint {checkpoint}: {found[2]}, or {RECOVER}")
             return JobError(f"the query stopped: {line.strip()}")
     return None
+
+
+def store_failure(chain: list[Cause], checkpoint: str) -> AssignerError | None:
+    """A request to the store that failed; None: it did not, or the store lacks what was read."""
+    if not is_on_s3(checkpoint) or any(cause.kind.endswith(_ABSENT) for cause in chain):
+        return None
+    if not any(cause.kind.startswith(_STORE) or _NO_JARS in cause.message for cause in chain):
+        return None
+    return CheckpointUnreachableError(unreachable(checkpoint, _innermost_line(chain)))
+
+
+def unreachable(checkpoint: str, reason: str) -> str:
+    """What a message says where the place of a checkpoint cannot be read or written."""
+    if not is_on_s3(checkpoint):
+        return (
+            f"checkpoint {checkpoint} cannot be read or written: {reason}; a place other than a "
+            "local folder needs its file system's jars and keys, by PYSPARK_SUBMIT_ARGS or "
+            "spark-submit"
+        )
+    if _NO_JARS in reason:
+        return (
+            f"checkpoint {checkpoint} is on S3, and this Spark lacks the jars for it; set "
+            "SPU_ASSIGNER_CHECKPOINT before `python -m spu_assigner.stream.submit` prints what to "
+            "submit, or give them to Spark with --jars"
+        )
+    return (
+        f"checkpoint {checkpoint} cannot be read or written: {reason}; {S3_FIX}; a job resumes "
+        "where it stopped"
+    )
 
 
 def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:

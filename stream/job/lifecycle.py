@@ -42,9 +42,8 @@ from spu_assigner.stream.job.marker_check import (
 )
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
 from spu_assigner.stream.job.query import begin_query, build_query, end_run, register_sink
-from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.source import triggers_begun
-from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import ensure_java
 from spu_assigner.stream.kafka.topic_admin import check_topics
 
@@ -223,8 +222,7 @@ def start(
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
         spark = build_session(settings, java=None, jars=None)
     else:
-        found = ensure_all(["spark-kafka", "spark-local"], environ)
-        jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+        jars = ensure_jars(settings.checkpoint, environ)
         java = ensure_java(environ)
         spark = build_session(settings, java=java, jars=jars, jvm_options=jvm_options)
     try:

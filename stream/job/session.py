@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.checkpoint.files import absolute, is_local
+from spu_assigner.stream.checkpoint.files import absolute, is_local, is_on_s3
 from spu_assigner.stream.common.private_files import private_files
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.jvm import spark_class_archive
-from spu_assigner.stream.jvm.jars import EXTENSION, ensure
+from spu_assigner.stream.jvm.jars import EXTENSION, Group, ensure_all
 from spu_assigner.stream.jvm.java import Java, ensure_java
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _PLAIN_CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_OBJECT_STORE_FILES: Final = "io.spuassigner.spark.ObjectStoreFiles"
 # One JVM for tasks and planning on few cores, for months. The serial collector answers a backlog as
 # fast as the parallel one, and keeps the heap near what lives; without a limit the young generation
 # takes a third of all memory that is permitted, most of what an idle job holds.
@@ -36,6 +37,20 @@ JVM: Final = ("-XX:+UseSerialGC", "-XX:MaxNewSize=96m")
 # For what ends within minutes: the fast compiler alone. Of a job that runs for longer, the thorough
 # one's code gives back what its threads take.
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
+_S3_OPTIONS: Final = {
+    "spark.sql.streaming.checkpointFileManagerClass": _OBJECT_STORE_FILES,
+    # Hadoop's default one is for columns of large files, and needs more of Amazon's SDK.
+    "spark.hadoop.fs.s3a.input.stream.type": "classic",
+    # No requests for what other file systems promise: that a path's parents are folders, that a
+    # folder outlives its last file.
+    "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
+}
+# Hadoop waits for minutes for a store that does not answer. So does the job, but not a person.
+_S3_BRIEF: Final = {
+    "spark.hadoop.fs.s3a.attempts.maximum": "2",
+    "spark.hadoop.fs.s3a.retry.limit": "2",
+}
+S3_ENDPOINT: Final = "AWS_ENDPOINT_URL"  # Spark reads it, with AWS_ACCESS_KEY_ID and the others
 METRICS_NAMESPACE: Final = "spu_assigner"
 _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -51,6 +66,31 @@ class Jars:
 
     kafka: Sequence[Path]
     local: Sequence[Path]  # a file system for local checkpoints
+    s3: Sequence[Path] = ()  # one for checkpoints on S3
+
+
+def ensure_jars(
+    checkpoint: str,
+    environ: Mapping[str, str] | None = None,
+    *,
+    reads_kafka: bool = True,
+) -> Jars:
+    """The jars for a session that uses this checkpoint; those for S3 only where it is on S3.
+
+    Raises:
+        JavaError, JarError: they cannot be had.
+    """
+    groups: list[Group] = ["spark-local"]
+    if reads_kafka:
+        groups.append("spark-kafka")
+    if is_on_s3(checkpoint):
+        groups.append("spark-s3")
+    found = ensure_all(groups, environ)
+    return Jars(
+        kafka=found.get("spark-kafka", ()),
+        local=found["spark-local"],
+        s3=found.get("spark-s3", ()),
+    )
 
 
 def build_session(
@@ -79,6 +119,8 @@ def build_session(
     master = settings.master or submitted or LOCAL_MASTER
     builder = SparkSession.builder.appName(settings.query_name).master(master)
     options = {**session_options(settings), **_place_options(settings, master, jars)}
+    if is_on_s3(settings.checkpoint):
+        options |= s3_options(is_brief=short_lived)
     if master.startswith("local") and java is not None and jars is not None:
         if jvm_options is None:
             jvm_options = spark_class_archive.jvm_options(java, jars.local)
@@ -98,6 +140,9 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stateStore.compression.codec": "lz4",
+        # A checkpoint can be resumed with its own format only, and format 2 ends the query after
+        # some 830 batches without a snapshot (docs/decisions/state.md).
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
         # Only the last two batches are ever gone back to; the rest is for looking at.
         "spark.sql.streaming.minBatchesToRetain": "20",
         # Nothing waits for time to pass, so a batch without events has nothing to do.
@@ -135,9 +180,10 @@ def session_options(settings: Settings) -> dict[str, str]:
 
 def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[str, str]:
     """What depends on where it runs."""
+    place = absolute(settings.checkpoint)
     options: dict[str, str] = {}
     if jars is not None:
-        options["spark.jars"] = ",".join(map(str, [*jars.kafka, EXTENSION]))
+        options["spark.jars"] = ",".join(map(str, [*jars.kafka, EXTENSION, *jars.s3]))
         options["spark.driver.memory"] = settings.driver_memory
     if not master.startswith("local"):
         return options
@@ -148,17 +194,28 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
         options["spark.authenticate"] = "true"
     if jars is None:
         return options
-    if is_local(absolute(settings.checkpoint)):
+    # The archive of Spark's classes is of a class path that begins with these.
+    local = os.pathsep.join(map(str, jars.local))
+    options |= {"spark.driver.extraClassPath": local, "spark.executor.extraClassPath": local}
+    if is_local(place):
         # Hadoop's own local files start a process for each file made (chmod): half of a small
         # batch's time.
-        local = os.pathsep.join(map(str, jars.local))
         options |= {
-            "spark.driver.extraClassPath": local,
-            "spark.executor.extraClassPath": local,
             "spark.hadoop.fs.file.impl": _LOCAL_FILES,
             "spark.hadoop.fs.permissions.umask-mode": "077",
             "spark.sql.streaming.checkpointFileManagerClass": _PLAIN_CHECKPOINT_FILES,
         }
+    return options
+
+
+def s3_options(*, is_brief: bool) -> dict[str, str]:
+    """What a checkpoint on S3 needs."""
+    options = dict(_S3_OPTIONS)
+    if is_brief:
+        options |= _S3_BRIEF
+    if os.environ.get(S3_ENDPOINT):
+        # A server of one's own has one name, and not one for each bucket as Amazon has.
+        options["spark.hadoop.fs.s3a.path.style.access"] = "true"
     return options
 
 
@@ -178,19 +235,24 @@ def command_session(
     if base is not None:
         yield base
         return
-    own = _start_session(place, application)
+    own = start_command_session(place, application=application)
     try:
         yield own
     finally:
         own.stop()
 
 
-def _start_session(place: str, application: str) -> SparkSession:
+def start_command_session(place: str, *, application: str) -> SparkSession:
+    """A session for a command that looks at this checkpoint.
+
+    Raises:
+        SessionError, JavaError, JarError: it cannot be had.
+    """
     flags = {"checkpoint": place, "ui_port": "0", "query_name": application}
     settings = Settings.load(flags=flags)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
         return build_session(settings, java=None, jars=None)
-    java, jars = ensure_java(), Jars(kafka=(), local=ensure("spark-local"))
+    java, jars = ensure_java(), ensure_jars(place, reads_kafka=False)
     with _stderr_kept() as said:
         try:
             # Here, whatever master the job has: what is read goes to this process alone.

@@ -34,7 +34,13 @@ SETTINGS_VARIABLE: Final = "SPU_ASSIGNER_IVY_SETTINGS"
 FETCH_SECONDS_MAX: Final = 900.0  # 55 MB over a slow line; Ivy itself waits without end
 
 Group = Literal[
-    "spark-kafka", "spark-local", "broker", "kafka-placer", "kafka-tools", "kafka-streams"
+    "spark-kafka",
+    "spark-local",
+    "spark-s3",
+    "broker",
+    "kafka-placer",
+    "kafka-tools",
+    "kafka-streams",
 ]
 GROUPS: Final[tuple[Group, ...]] = get_args(Group)
 
@@ -45,6 +51,7 @@ class Root:
 
     coordinate: str  # organisation:artifact:version
     whole: bool = False
+    without: tuple[str, ...] = ()  # organisations whose artifacts Spark brings itself
 
 
 _WITH_KAFKA: Final = (
@@ -57,6 +64,12 @@ _WITH_KAFKA: Final = (
     Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
 )
 
+_AWS_SDK: Final = "2.35.4"  # that Hadoop 3.5.0 is built with
+_SPARK_BRINGS: Final = (
+    *("commons-codec", "commons-logging", "io.netty"),
+    *("org.apache.httpcomponents", "org.slf4j"),
+)
+
 ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     "spark-kafka": (
         Root(coordinate="org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"),
@@ -65,6 +78,20 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
         Root(coordinate="org.apache.commons:commons-pool2:2.13.1"),
     ),
     "spark-local": (Root(coordinate="com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"),),
+    # Of the Hadoop that PySpark brings. It names all of Amazon's SDK as one jar of 686 MB; these
+    # are the modules that a checkpoint's file system uses.
+    "spark-s3": (
+        Root(coordinate="org.apache.hadoop:hadoop-aws:3.5.0"),
+        Root(coordinate="software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1"),
+        *(
+            Root(
+                coordinate=f"software.amazon.awssdk:{module}:{_AWS_SDK}",
+                whole=True,
+                without=_SPARK_BRINGS,
+            )
+            for module in ("s3", "s3-transfer-manager", "sts")
+        ),
+    ),
     "broker": (
         Root(coordinate="org.apache.kafka:kafka_2.13:4.2.1", whole=True),
         *_WITH_KAFKA,
@@ -289,10 +316,11 @@ def _ivy_module(roots: Mapping[Group, Iterable[Root]]) -> str:
     for group, members in roots.items():
         for root in members:
             organisation, artifact, version = map(quoteattr, root.coordinate.split(":"))
+            without = "".join(f"<exclude org={quoteattr(each)}/>" for each in root.without)
             target = quoteattr(f"{group}->{'default' if root.whole else 'master'}")
             lines.append(
                 f"<dependency org={organisation} name={artifact} rev={version} conf={target} "
-                f'transitive="{str(root.whole).lower()}"/>'
+                f'transitive="{str(root.whole).lower()}">{without}</dependency>'
             )
     return (
         '<ivy-module version="2.0"><info organisation="spu-assigner" module="jars"/>'

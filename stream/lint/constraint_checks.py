@@ -2,8 +2,10 @@
 
 What is decided: what `require` and `forbid` say of one label, as far as they are conditions that
 must hold (of a `forbid` with several conditions: whether `require` makes all of them hold); labels
-whose values are too few for the replicas, by `max` of `spread` or since they are ids; topics that
-are named to be with and to be apart from, also by the constraints of those that are named.
+whose values are too few for the replicas, by `max` of `spread` or since they are ids; a `min` of
+`spread` that is too large for a list; of a living topic also one that demands more replicas of a
+list than it has, for the values that the SPUs so far have; topics that are named to be with and to
+be apart from, also by the constraints of those that are named.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, Policy, TopicConstraints, TopicCreate
 from spu_assigner.core.base.selectors import Requirement, Selector, selector_of
 from spu_assigner.core.constraints.conflict import needed
+from spu_assigner.core.constraints.kept_rules import demands_on
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.lint.json_positions import Path, field_of
@@ -115,6 +118,9 @@ def contradiction_of(
         return "contradicting-constraints" if is_error else "constraints-never-met", *found
     if refusal is not None:
         return None
+    found = _too_many_values(state, event)
+    if found is not None:
+        return "constraints-never-met", *found
 
     def known(name: str) -> Constraints | None:
         return state.topics[name].constraints if name in state.topics else None
@@ -150,7 +156,9 @@ def contradiction(constraints: Constraints, replication_factor: int) -> tuple[Pa
         conflict = needed(rules, _is_contradictory)
         path = conflict[-1].path
         return path, f"no SPU can meet {' and '.join(map(str, conflict))}"
-    return _too_few(constraints, rules, replication_factor)
+    return _too_few(constraints, rules, replication_factor) or _too_many(
+        constraints, replication_factor
+    )
 
 
 def _rules(constraints: Constraints) -> Iterator[_Rule]:
@@ -203,6 +211,35 @@ def _too_few(
         return path, (
             f"{said}: {label} can be {values_said}, with at most {most} of the "
             f"{replication_factor} replicas of a list each"
+        )
+    return None
+
+
+def _too_many(constraints: Constraints, replication_factor: int) -> tuple[Path, str] | None:
+    """Of a `min` that no list can meet, whatever values there are: there is one, at least."""
+    for at, level in enumerate(constraints.spread):
+        path: Path = ("constraints", "spread", at)
+        if level.min is not None and 0 < replication_factor < level.min:
+            said = f"{field_of(path)}.min is {level.min}, and a list has {replication_factor}"
+            return path, f"{said} replica{'' if replication_factor == 1 else 's'}"
+        if level.label == _ID and (level.min or 0) > 1:
+            return path, f"{field_of(path)}.min is {level.min}, and an SPU has 1 replica of a list"
+    return None
+
+
+def _too_many_values(
+    state: ClusterState, event: TopicCreate | TopicConstraints
+) -> tuple[Path, str] | None:
+    """Of a `min` that demands more replicas than the lists of a living topic have."""
+    topic = state.topics.get(event.topic)
+    if topic is None or topic.constraints != event.constraints:
+        return None
+    demands = demands_on(state, event.topic)
+    for at, count in () if demands is None else demands.beyond(topic.replication_factor):
+        path: Path = ("constraints", "spread", at)
+        return path, (
+            f"{field_of(path)} demands {count} replicas of a list, min for each value of the SPUs "
+            f"that the rules permit, and it has {topic.replication_factor}"
         )
     return None
 

@@ -57,6 +57,7 @@ from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.profile import shards_at_first, suits
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.failpoints import Failpoint, armed
+from spu_assigner.stream.job.faults import innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
 from spu_assigner.stream.job.session import command_session
@@ -287,11 +288,7 @@ def _write(
         metadata = f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}'
         write_text(spark, f"{place}/{METADATA_FILE}", metadata)
     except Py4JJavaError as reason:
-        message = str(reason.java_exception.getMessage()).splitlines()[0]
-        raise RecoverError(
-            f"{place} cannot be written: {message}; a place other than a local folder needs its "
-            "file system's jars and keys, by PYSPARK_SUBMIT_ARGS or spark-submit"
-        ) from reason
+        raise RecoverError(unreachable(place, innermost_line(reason))) from reason
 
 
 def _mark(

@@ -25,8 +25,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.faults import SparkGoneError
 from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.marker_check import refuse_foreign_early
-from spu_assigner.stream.job.session import Jars, build_session
-from spu_assigner.stream.jvm.jars import ensure_all
+from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.jvm.java import ensure_java
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
 from spu_assigner.stream.run.demo import Play
@@ -115,8 +114,7 @@ def _prepare_kafka(plan: LaunchPlan, running: Running, stack: ExitStack) -> None
 
 
 def _start_spark(plan: LaunchPlan, running: Running, stack: ExitStack) -> SparkSession:
-    found = ensure_all(["spark-kafka", "spark-local"])
-    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    jars = ensure_jars(plan.settings.checkpoint)
     with _stderr_to(plan.spark_log):
         spark = build_session(
             plan.settings, java=ensure_java(), jars=jars, short_lived=plan.short_lived

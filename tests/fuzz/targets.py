@@ -333,7 +333,8 @@ def _constraints(source: _Bytes) -> Constraints:
         return (source.one_of(choices),) if kinds >> kind & 1 else ()
 
     topics = [f"t{number}" for number in range(5)]
-    levels = [SpreadLevel(*each) for each in product(("zone", "rack", "spu_id"), (None, 1, 2, 0))]
+    numbers = (None, 1, 2, 0)
+    levels = [SpreadLevel(*each) for each in product(("zone", "rack", "spu_id"), numbers, numbers)]
     return Constraints(
         tolerations=some(0, [Toleration("k"), Toleration("k", "v")]),
         require=some(1, _SELECTORS),

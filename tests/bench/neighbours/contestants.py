@@ -19,10 +19,12 @@ from typing import Final
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.jvm.jars import ROOTS
 from spu_assigner.stream.jvm.java import ensure_java
 from support.bench.preparing import compiled, environment
+from support.bench.workload import creates, joins
 
 HERE: Final = Path(__file__).parent
 PARTITIONS: Final = 4
@@ -32,7 +34,7 @@ MAPS: Final = "maps"
 STATE: Final = "state"
 
 STREAMS_SOURCE: Final = HERE / "java" / "StreamsAssigner.java"
-STREAMS_SCHEMAS: Final = ("SpuJoined", "TopicCreate", "ReplicaMap")  # as its arguments ask
+STREAMS_MAP_VERSION: Final = 2  # of the map of a create; later ones are for other requests
 STREAMS_THREADS: Final = 2
 STREAMS_LOG: Final = "-Dorg.apache.logging.log4j.level=WARN"
 QUIX_LOCK: Final = HERE / "quix.lock"
@@ -207,11 +209,17 @@ class KafkaStreams(Contestant):
 
     def command(self, place: Place) -> Sequence[str]:
         path = os.pathsep.join(map(str, [self._classes, *self._jars]))
-        ids = [str(Registry.load().current(name).id) for name in STREAMS_SCHEMAS]
+        joined, created = encode_event(joins()[0]), encode_event(creates(0, 1)[0])
+        ids = [int.from_bytes(each[1:5], "big") for each in (joined, created)]
+        ids += [
+            entry.id
+            for entry in Registry.load().versions("ReplicaMap")
+            if entry.version == STREAMS_MAP_VERSION
+        ]
         return [
             *(str(self._java.executable), STREAMS_LOG, "-cp", path, STREAMS_SOURCE.stem),
             *(place.bootstrap, place.prefix, str(place.folder / "state")),
-            *(str(self._commit_ms), str(STREAMS_THREADS), *ids),
+            *(str(self._commit_ms), str(STREAMS_THREADS), *map(str, ids)),
         ]
 
 

@@ -8,21 +8,24 @@ placement beats. For the rebalance a tenth of the topics is measured again, at t
 size. Its bound are the bytes above the band, SPU by SPU; beside it stand those of whole replicas,
 by HiGHS. Two more figures show that the order of creates decides how near they come to the bound: a
 rebalance at once, with a band as narrow as the target, and the same topics with the largest first.
+Last, known rules for what comes one by one, in the same order and twelve others.
 """
 
 from __future__ import annotations
 
 import time
+from statistics import fmean
 from typing import Any, Final
 
 from spu_assigner.core.base.events import ClusterRebalance
 from support.bench.figures import QUICK, keep
-from support.bench.zipf_cluster import PARTITIONS, REPLICAS, ZipfCluster
+from support.bench.zipf_cluster import PARTITIONS, REPLICAS, RULES, ZipfCluster, ratio
 
 SPUS: Final = 100 if QUICK else 1_000
 TOPICS: Final = 100 if QUICK else 1_000
 TARGET_PERCENT: Final = 3  # above the bound, at creation
 EXPONENTS: Final = (0.5, 1.0)
+DRAWN: Final = range(2, 14)  # seeds of orders
 PLACERS: Final = ("balanced", "counts", "kafka", "kraft")  # counts: `balanced` without the demand
 
 
@@ -52,6 +55,27 @@ def figures_of(exponent: float) -> dict[str, Any]:
     found["rebalance_at_once"] = rebalanced(cluster, band_percent=TARGET_PERCENT)
     found["largest_first"] = largest_first(exponent)
     return found
+
+
+def by_rule() -> dict[str, dict[str, Any]]:
+    """How near `balanced` and each rule come to the bound in orders that were drawn."""
+    found: dict[str, list[float]] = {"balanced": [], **{name: [] for name in RULES}}
+    for order in (None, *DRAWN):
+        cluster = ZipfCluster(spus=SPUS, topics=TOPICS, exponent=EXPONENTS[0], order=order)
+        for name, rule in RULES.items():
+            found[name].append(ratio(rule, cluster))
+        cluster.place("balanced")
+        found["balanced"].append(cluster.largest() / cluster.bound())
+    return {
+        name: {
+            "same_order": ratios[0],
+            "mean": fmean(ratios),
+            "largest": max(ratios),
+            "within_target": sum(each <= 1 + TARGET_PERCENT / 100 for each in ratios),
+            "orders": len(ratios),
+        }
+        for name, ratios in found.items()
+    }
 
 
 def largest_first(exponent: float) -> dict[str, Any]:
@@ -93,5 +117,6 @@ def rebalanced(cluster: ZipfCluster, *, band_percent: int) -> dict[str, Any]:
 
 def test_shares_and_bytes_beside_the_bounds() -> None:
     figures = {f"zipf_{exponent}": figures_of(exponent) for exponent in EXPONENTS}
+    figures["rules"] = by_rule()
     sizes = {"spus": SPUS, "topics": TOPICS, "partitions": PARTITIONS, "replicas": REPLICAS}
     keep("resources", sizes=sizes, figures=figures)

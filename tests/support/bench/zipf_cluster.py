@@ -1,13 +1,20 @@
-"""Topics of Zipf's sizes on SPUs of three sizes in three racks, and what bounds their placement."""
+"""Topics of Zipf's sizes on SPUs of three sizes in three racks, and what bounds their placement.
+
+Beside them rules for creates that come one by one. A topic has one replica of each partition on
+each rack, so the smallest rack is a problem of its own: replicas of one size at a time, SPUs of
+three sizes. A rule says to which SPU the next replica goes.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
 import highspy
+import numpy as np
+from numpy.typing import NDArray
 from spu_assigner.core import Assigner
 from spu_assigner.core.base.events import (
     Policy,
@@ -27,14 +34,21 @@ class ZipfCluster:
     """Placed by a policy, with what each SPU uses."""
 
     def __init__(
-        self, *, spus: int, topics: int, exponent: float, largest_first: bool = False
+        self,
+        *,
+        spus: int,
+        topics: int,
+        exponent: float,
+        largest_first: bool = False,
+        order: int | None = None,
     ) -> None:
+        """`order`: the seed of another order of the topics."""
         random = Random(1)
         self.rack_of = ["abc"[(spu >= spus // 2) + (spu >= spus * 8 // 10)] for spu in range(spus)]
         self.factors = [random.choice([1, 2, 4]) for _ in range(spus)]
         self.sizes = [max(1, int(LARGEST / rank**exponent)) for rank in range(1, topics + 1)]
         if not largest_first:
-            random.shuffle(self.sizes)
+            (random if order is None else Random(order)).shuffle(self.sizes)
         unit = 40 * sum(self.sizes) * PARTITIONS * REPLICAS // spus // 10
         self.capacities = [max(unit, LARGEST) * factor for factor in self.factors]
         self.maps: dict[str, list[list[int]]] = {}
@@ -144,3 +158,52 @@ def least_whole(sizes: Sequence[int], beyond: float) -> int:
     assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
     found = highs.getSolution().col_value
     return sum(size for size, value in zip(sizes, found, strict=True) if value > 0.5)
+
+
+Amounts = NDArray[np.float64]
+# Used and capacities of the SPUs before the topic, size of its replicas, and of each SPU how many
+# of them it has: who gets the next one.
+Rule = Callable[[Amounts, Amounts, float, NDArray[Any]], int]
+
+
+def smallest_share(used: Amounts, has: Amounts, size: float, given: NDArray[Any]) -> int:
+    return int(((used + (given + 1) * size) / has).argmin())
+
+
+def sum_of_squares(used: Amounts, has: Amounts, size: float, given: NDArray[Any]) -> int:
+    """Least sum over SPUs of capacity x share squared."""
+    now = used + given * size
+    return int((((now + size) ** 2 - now**2) / has).argmin())
+
+
+def sum_of_exponentials(used: Amounts, has: Amounts, size: float, given: NDArray[Any]) -> int:
+    """Least sum over SPUs of capacity x e^(10 x share / mean share)."""
+    mean = (used.sum() + (given.sum() + 1) * size) / has.sum()
+    now = used + given * size
+    after = 10 * (now + size) / has / mean
+    more = after + np.log1p(-np.exp(-10 * size / has / mean))  # the logarithm of the difference
+    return int((np.log(has) + more).argmin())
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    "smallest share": smallest_share,
+    "sum of squares": sum_of_squares,
+    "sum of exponentials": sum_of_exponentials,
+}
+
+
+def ratio(rule: Rule, cluster: ZipfCluster) -> float:
+    """The largest share, as a multiple of the mean of the smallest rack, once all topics of a
+    cluster are there in their order."""
+    last = max(cluster.rack_of)
+    has = np.array(
+        [c for c, rack in zip(cluster.capacities, cluster.rack_of, strict=True) if rack == last],
+        dtype=np.float64,
+    )
+    used = np.zeros_like(has)
+    for size in cluster.sizes:
+        given = np.zeros(len(has), dtype=np.int64)
+        for _ in range(PARTITIONS):
+            given[rule(used, has, float(size), given)] += 1
+        used += given * size
+    return float((used / has).max() / (used.sum() / has.sum()))

@@ -55,6 +55,14 @@ def be_another(checkpoint: Path) -> None:
     rewrite(checkpoint / "metadata", lambda text: other)
 
 
+def have_state_in_format_2(checkpoint: Path) -> None:
+    ids = [[["0407717b-48cd-4f7d-9d3c-a5f838aed341"]] for _ in range(2)]
+    note = json.dumps(
+        {"nextBatchWatermarkMs": 0, "stateUniqueIds": {"0": ids}}, separators=(",", ":")
+    )
+    rewrite(checkpoint / "commits/12", lambda text: f"v2\n{note}")
+
+
 def be_older(checkpoint: Path) -> None:
     for log in ("offsets", "commits"):
         for batch in (11, 12):

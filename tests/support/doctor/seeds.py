@@ -119,6 +119,7 @@ SEEDS: Sequence[Seed] = (
         "D405",
         changed(lambda it: rewrite(it / "offsets/12", lambda text: text.replace("v1", "v9", 1))),
     ),
+    Seed("state of format 2", "D405", changed(faults.have_state_in_format_2)),
     Seed("other shards", "D406", given(SPU_ASSIGNER_SHARDS="5")),
     Seed("other profile", "D406", given(SPU_ASSIGNER_PROFILE="latency")),
     Seed("other program", "D407", changed(faults.be_of_another_program)),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import fastavro
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, Taint, TaintEffect
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import (
@@ -94,7 +94,8 @@ _REBALANCE: Final[dict[str, bytes]] = {
     "band_percent": b"\x00",
 }
 _TAINT: Final = Taint("k", "", TaintEffect.EVICT)
-CREATE_HEADER: Final = encode_event(Events().create(constraints=NO_CONSTRAINTS))[:5]
+_DEMANDING: Final = Constraints(spread=(SpreadLevel("a", min=1),))
+CREATE_HEADER: Final = encode_event(Events().create(constraints=_DEMANDING))[:5]
 JOIN_HEADER: Final = encode_event(Events().join(taints=(_TAINT,)))[:5]
 REBALANCE_HEADER: Final = encode_event(Events().rebalance(max_bytes=1))[:5]
 HUGE: Final = long_bytes(2**40)
@@ -480,10 +481,14 @@ _BAD_CONSTRAINTS: Final[list[tuple[str, str, list[bytes]]]] = [
     ("30,000 selectors: much work", "require", [text_bytes("a")] * 30_000),
     ("a weight of 0: no preference", "prefer", [text_bytes("a") + b"\x00"]),
     ("a weight of -2^31: over all others", "prefer", [text_bytes("a") + long_bytes(-(2**31))]),
-    ("at most 0 of a list: none fits", "spread", [text_bytes("a") + b"\x02\x00"]),
-    ("at most -1 of a list: likewise", "spread", [text_bytes("a") + b"\x02\x01"]),
-    ("a level twice: which one holds", "spread", [text_bytes("a") + b"\x00"] * 2),
-    ("five levels: one too many", "spread", [text_bytes(x) + b"\x00" for x in "abcde"]),
+    ("at most 0 of a list: none fits", "spread", [text_bytes("a") + b"\x02\x00\x00"]),
+    ("at most -1 of a list: likewise", "spread", [text_bytes("a") + b"\x02\x01\x00"]),
+    ("at least 0 of a list: no rule", "spread", [text_bytes("a") + b"\x00\x02\x00"]),
+    ("at least -1 of a list: likewise", "spread", [text_bytes("a") + b"\x00\x02\x01"]),
+    ("at least 33: no list is as long", "spread", [text_bytes("a") + b"\x00\x02\x42"]),
+    ("at least 2, at most 1: none fits", "spread", [text_bytes("a") + b"\x02\x02\x02\x04"]),
+    ("a level twice: which one holds", "spread", [text_bytes("a") + b"\x00\x00"] * 2),
+    ("five levels: one too many", "spread", [text_bytes(x) + b"\x00\x00" for x in "abcde"]),
     ("a toleration of nothing: of everything", "tolerations", [b"\x00\x00"]),
     ("a topic apart from itself: nowhere", "apart_from", [text_bytes("t")]),
     ("a topic that climbs: a file", "together_with", [text_bytes("../t")]),

@@ -22,6 +22,7 @@ from support.events.story import Story
 from support.job.judge import Judge
 from support.job.profiled import SHARDS
 from support.job.programs import running, session, sessions
+from support.job.s3_server import BUCKET, S3Server
 from support.job.streams import Outgoing, Streams
 
 JOB = (sys.executable, "-m", "spu_assigner.stream.job.lifecycle")
@@ -43,14 +44,26 @@ BROKER_SETTINGS: Mapping[str, str] = {
 class Trial:
     """One query with its topics, its checkpoint, its stream and its judge."""
 
-    def __init__(self, broker: EmbeddedBroker, prefix: str, folder: Path, seed: int) -> None:
+    def __init__(
+        self,
+        broker: EmbeddedBroker,
+        prefix: str,
+        folder: Path,
+        seed: int,
+        *,
+        store: S3Server | None = None,
+    ) -> None:
+        """Args: store: where the checkpoint is; None: on this machine."""
         create_topics({"bootstrap.servers": broker.bootstrap_servers}, prefix=prefix)
         self.streams = Streams(broker.bootstrap_servers, prefix)
         self.story = Story(seed)
         self.judge = Judge(self.streams, prefix, folder)
         self._folder = folder
         self._logs: dict[int, Path] = {}  # by process id
-        self.checkpoint = folder / "checkpoint"
+        self._store = store
+        self.checkpoint = str(folder / "checkpoint")
+        if store is not None:
+            self.checkpoint = f"s3a://{BUCKET}/{prefix}checkpoint"
         self.sent = 0
         self.job: subprocess.Popen[bytes] | None = None
         self._kind: tuple[str | None, Sequence[str]] = (None, JOB)
@@ -58,10 +71,11 @@ class Trial:
         self._environ = {
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
             "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
-            "SPU_ASSIGNER_CHECKPOINT": str(self.checkpoint),
+            "SPU_ASSIGNER_CHECKPOINT": self.checkpoint,
             "SPU_ASSIGNER_SHARDS": str(SHARDS),
             "SPU_ASSIGNER_TOPIC_EVENTS_PER_BATCH": "200",
             "SPU_ASSIGNER_UI_PORT": "0",
+            **({} if store is None else store.environ),
         }
         self._send(self.story.beginning())
 
@@ -152,6 +166,10 @@ class Trial:
         os.killpg(self.job.pid, signal.SIGKILL)
         self.job.wait()
 
+    def move(self, checkpoint: str) -> None:
+        """Give the jobs that are started from now on another checkpoint."""
+        self.checkpoint = self._environ["SPU_ASSIGNER_CHECKPOINT"] = checkpoint
+
     def processes(self, of: str) -> list[int]:
         """Process ids of the job whose command line holds the word."""
         assert self.job is not None
@@ -159,7 +177,11 @@ class Trial:
 
     def noted_by_spark(self) -> int:
         """The last batch that Spark has noted as done; -1: none."""
-        names = (path.name for path in (self.checkpoint / "commits").glob("[0-9]*"))
+        if self._store is None:
+            names = [path.name for path in Path(self.checkpoint, "commits").glob("[0-9]*")]
+        else:
+            keys = self._store.keys(f"{self.checkpoint}/commits")
+            names = [name for name in keys if name[:1].isdigit()]
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def sent_and_not_noted(self, *, at_least: int = 0) -> int:

@@ -7,133 +7,28 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
-from spu_assigner.core.base.events import Event, Policy, SpuId, SpuJoined
+from spu_assigner.core.base.events import Event, Policy, SpuId
 from spu_assigner.core.base.records import Record, ReplicaMap, TopicStatus, plain_records
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from support.events.builders import Events
-
-List = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ConstrainedCase:
-    """SPUs, topics that are there, and a request."""
-
-    joins: tuple[SpuJoined, ...]
-    others: tuple[tuple[str, List], ...]  # topics of one list
-    constraints: dict[str, Any]
-    partitions: int
-    replicas: int
-
-
-def random_case(seed: int) -> ConstrainedCase:
-    """Up to 8 SPUs and 6 rules; about half of them can be met."""
-    chance = random.Random(seed)
-    count = chance.randint(2, 8)
-    scarce = chance.random() < 0.5
-    events = Events()
-    joins = [_random_join(chance, events, spu_id, scarce) for spu_id in range(count)]
-    others = []
-    for name in ("t2", "t3"):
-        free = [
-            join.spu_id
-            for join in joins
-            if all(taint.effect is not TaintEffect.EVICT for taint in join.taints)
-        ]
-        if len(free) > 1:
-            others.append((name, tuple(chance.sample(free, chance.randint(1, 2)))))
-    names = [name for name, _ in others]
-    constraints: dict[str, Any] = {}
-    for _ in range(chance.randint(0, 6)):
-        _add_rule(chance, constraints, names)
-    return ConstrainedCase(
-        joins=tuple(joins),
-        others=tuple(others),
-        constraints=constraints,
-        partitions=chance.randint(1, 3),
-        replicas=chance.randint(1, 4),
-    )
-
-
-def _random_join(chance: random.Random, events: Events, spu_id: int, scarce: bool) -> SpuJoined:
-    labels = {
-        key: chance.choice(values)
-        for key, values in (("zone", "abc"), ("tier", ("ssd", "hdd")), ("power", "xy"))
-        if chance.random() < 0.85
-    }
-    taints = []
-    for key, effect in (("pool", "no_new_replicas"), ("weak", "no_leaders"), ("old", "evict")):
-        if chance.random() < 0.15:
-            taints.append({"key": key, "value": chance.choice("uv"), "effect": effect})
-    event = event_from_json(
-        json.dumps(
-            {
-                "type": "spu_joined",
-                "event_id": events.join().event_id,
-                "cluster_id": "c1",
-                "spu_id": spu_id,
-                "rack": chance.choice(("r1", "r2", "r3")),
-                "capacity": chance.randint(2, 4) if scarce else 9,
-                "labels": labels,
-                "taints": taints,
-            }
-        )
-    )
-    assert isinstance(event, SpuJoined)
-    return event
-
-
-def _random_selector(chance: random.Random) -> str:
-    key, values = chance.choice((("zone", "abc"), ("tier", ("ssd", "hdd")), ("power", "xy")))
-    some = ", ".join(chance.sample(list(values), chance.randint(1, 2)))
-    forms = (
-        *(key, f"!{key}", f"{key}={values[0]}", f"{key} != {values[1]}"),
-        *(f"{key} in ({some})", f"{key} notin ({some})"),
-        *("spu_id notin (0, 3)", "rack != r1", f"{key},{key}!={values[0]}"),
-    )
-    return chance.choice(forms)
-
-
-def _add_rule(chance: random.Random, constraints: dict[str, Any], names: Sequence[str]) -> None:
-    kind = chance.choice(
-        ("tolerations", "require", "forbid", "prefer", "spread", "spread", "leaders")
-        + (("apart_from", "together_with") if names else ())
-    )
-    rules = constraints.setdefault(kind, [])
-    match kind:
-        case "tolerations":
-            rule: Any = {"key": chance.choice(("pool", "weak", "old"))}
-            if chance.random() < 0.5:
-                rule["value"] = chance.choice("uv")
-        case "prefer":
-            rule = {"select": _random_selector(chance), "weight": chance.choice((-5, 1, 2, 10))}
-        case "spread":
-            label = chance.choice(("zone", "tier", "power", "rack"))
-            rule = {"label": label}
-            if chance.random() < 0.6:
-                rule["max"] = chance.randint(1, 2)
-            if any(known["label"] == label for known in rules):
-                return
-        case "apart_from" | "together_with":
-            rule = chance.choice(names)
-        case _:
-            rule = _random_selector(chance)
-    rules.append(rule)
+from support.events.constrained_cases import ConstrainedCase, List
 
 
 class Oracle:
     """What a case permits."""
 
-    def __init__(self, case: ConstrainedCase) -> None:
+    def __init__(
+        self, case: ConstrainedCase, demanded: Mapping[str, Collection[str]] | None = None
+    ) -> None:
+        """`demanded`: the values of which `min` of levels speaks; None: those that the rules of
+        the case permit."""
         self._case = case
         self._spus = {join.spu_id: join for join in case.joins}
         self._labels = {
@@ -144,6 +39,7 @@ class Oracle:
         held = Counter(spu_id for _, row in case.others for spu_id in row)
         self._free = {i: (join.capacity or 0) - held[i] for i, join in self._spus.items()}
         self.is_ample = all(free >= case.partitions for free in self._free.values())
+        self.demanded = self._permitted() if demanded is None else demanded
         able = [spu_id for spu_id in self._spus if self.may_hold(spu_id)]
         self.lists = [
             row for row in itertools.combinations(able, case.replicas) if self._may_be(row)
@@ -228,11 +124,23 @@ class Oracle:
         return "no_leaders" not in self._effects(spu_id)
 
     def may_hold(self, spu_id: int) -> bool:
+        return self._free[spu_id] > 0 and self._is_permitted(spu_id)
+
+    def least(self) -> dict[str, int]:
+        """Of each label that has one its minimum."""
+        levels = self._rules.get("spread", ())
+        return {each["label"]: each["min"] for each in levels if "min" in each}
+
+    def _permitted(self) -> dict[str, set[str]]:
+        """Of each label that lists are spread over the values that the rules permit."""
+        able = [spu_id for spu_id in self._spus if self._is_permitted(spu_id)]
+        return {label: {self.value(i, label) for i in able} for label, _ in self.levels()}
+
+    def _is_permitted(self, spu_id: int) -> bool:
         labels = self._labels[spu_id]
         others = dict(self._case.others)
         return (
-            self._free[spu_id] > 0
-            and not {"no_new_replicas", "evict"} & set(self._effects(spu_id))
+            not {"no_new_replicas", "evict"} & set(self._effects(spu_id))
             and all(holds(each, labels) for each in self._rules.get("require", ()))
             and not any(holds(each, labels) for each in self._rules.get("forbid", ()))
             and not any(spu_id in others[name] for name in self._rules.get("apart_from", ()))
@@ -244,6 +152,9 @@ class Oracle:
             counts = Counter(self._labels[i].get(level["label"], "") for i in row)
             if "max" in level and max(counts.values(), default=0) > level["max"]:
                 return False
+            for value in self.demanded[level["label"]] if "min" in level else ():
+                if counts[value] < level["min"]:
+                    return False
         return any(map(self.may_lead, row))
 
 
@@ -317,6 +228,7 @@ def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus
 
 
 def worsened(
+    state: ClusterState,
     maps: Mapping[str, ReplicaMap],
     before: Mapping[str, Sequence[Sequence[int]]],
     after: Mapping[str, Sequence[Sequence[int]]],
@@ -331,7 +243,10 @@ def worsened(
         rules = record.constraints or Constraints()
         for was, now in zip(before[name], after[name], strict=True):
             if record.constraints is not None and was != now and len(was) == len(now):
-                for fault in _of_list(rules, was, now, labels, ignore_rack=record.ignore_rack):
+                wanted = demanded(state, name, before)
+                for fault in _of_list(
+                    rules, was, now, labels, wanted, ignore_rack=record.ignore_rack
+                ):
                     yield f"{name}: {was} became {now}: {fault}"
                 led = [_rank(rules, labels[row[0]]) for row in (was, now)]
                 if was[0] not in followers and led[1] > led[0]:
@@ -344,6 +259,53 @@ def worsened(
             alone = [each[name] - each.get(other, each[name]) for each in held]
             if not alone[1] <= alone[0]:
                 yield f"{name} is without {other} on {alone[1] - alone[0]}"
+
+
+def broken_levels(state: ClusterState, name: str, row: Sequence[int]) -> Iterator[str]:
+    """The levels of `spread` that limit a list of a topic and do not hold."""
+    rules = state.topics[name].constraints or Constraints()
+    names_topics = bool(rules.apart_from or rules.together_with or state.apart_from.get(name))
+    wanted = demanded(state, name, {})
+    for level in rules.spread:
+        values = [
+            {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu.spu_id)}.get(
+                level.label, ""
+            )
+            for spu in (state.spus[SpuId(spu_id)] for spu_id in row)
+        ]
+        if level.max is not None and max(map(values.count, values)) > level.max:
+            yield f"{name} has {row} on {values}, at most {level.max} allowed"
+        for value in () if level.min is None or names_topics else wanted[level.label]:
+            if values.count(value) < (level.min or 0):
+                yield f"{name} has {row} on {values}, at least {level.min} demanded on {value!r}"
+
+
+def demanded(
+    state: ClusterState, name: str, lists: Mapping[str, Collection[Any]]
+) -> dict[str, set[str]]:
+    """Of each label of `spread` the values of which its `min` speaks: of SPUs that do not leave,
+    where the other hard rules permit replicas. `lists`: of each topic its SPUs, or its lists."""
+    rules = state.topics[name].constraints or Constraints()
+    held = {
+        other: {spu for each in rows for spu in (each if isinstance(each, Sequence) else [each])}
+        for other, rows in lists.items()
+    }
+    found: dict[str, set[str]] = {level.label: set() for level in rules.spread}
+    for spu_id, spu in state.spus.items():
+        labels = {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu_id)}
+        effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
+        apart = {*rules.apart_from, *state.apart_from.get(name, ())} & held.keys()
+        if (
+            not spu.leaving
+            and not effects - {TaintEffect.NO_LEADERS}
+            and all(holds(each, labels) for each in rules.require)
+            and not any(holds(each, labels) for each in rules.forbid)
+            and not any(spu_id in held[other] for other in apart)
+            and all(spu_id in held.get(other, {spu_id}) for other in rules.together_with)
+        ):
+            for label, values in found.items():
+                values.add(labels.get(label, ""))
+    return found
 
 
 def permitted_lists(state: ClusterState, name: str, row: Sequence[int]) -> Iterator[List]:
@@ -383,6 +345,7 @@ def permitted_lists(state: ClusterState, name: str, row: Sequence[int]) -> Itera
         effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
         return spu.demoted or TaintEffect.NO_LEADERS in effects
 
+    wanted = demanded(state, name, held)
     takers = [spu_id for spu_id in labels if spu_id not in row and may_take(spu_id)]
     ways = [
         [spu_id]
@@ -400,7 +363,7 @@ def permitted_lists(state: ClusterState, name: str, row: Sequence[int]) -> Itera
         if now[0] != row[0] and barred(now[0]) and not barred(row[0]):
             continue
         if name in state.constrained:
-            if any(_of_list(rules, row, now, labels, ignore_rack=topic.ignore_rack)):
+            if any(_of_list(rules, row, now, labels, wanted, ignore_rack=topic.ignore_rack)):
                 continue
             if _rank(rules, labels[now[0]]) > _rank(rules, labels[row[0]]):
                 continue
@@ -412,17 +375,21 @@ def _of_list(
     was: Sequence[int],
     now: Sequence[int],
     labels: Mapping[int, Mapping[str, str]],
+    demanded: Mapping[str, Collection[str]],
     *,
     ignore_rack: bool,
 ) -> Iterator[str]:
-    levels = [(level.label, level.max) for level in rules.spread]
-    if not ignore_rack and all(label != "rack" for label, _ in levels):
-        levels.append(("rack", None))
-    for label, most in levels:
+    levels = [(level.label, level.max, level.min) for level in rules.spread]
+    if not ignore_rack and all(label != "rack" for label, *_ in levels):
+        levels.append(("rack", None, None))
+    for label, most, least in levels:
         counts = [Counter(labels[spu].get(label, "") for spu in row) for row in (was, now)]
         for value, count in counts[1].items():
             if most is not None and count > max(most, counts[0][value]):
                 yield f"{count} on {label} {value!r}"
+        for value, count in counts[0].items() if least is not None else ():
+            if value in demanded[label] and counts[1][value] < min(least, count):
+                yield f"{counts[1][value]} on {label} {value!r}, not {least}"
         pairs = [sum(count * (count - 1) for count in each.values()) for each in counts]
         if pairs[1] > pairs[0]:
             yield f"less even over {label}"

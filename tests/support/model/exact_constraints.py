@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import highspy
-from support.model.constrained_oracle import ConstrainedCase, Oracle
+from support.events.constrained_cases import ConstrainedCase
+from support.model.constrained_oracle import Oracle
 
 
 def least_scores(case: ConstrainedCase) -> tuple[int, ...] | None:
@@ -40,6 +41,7 @@ class _Placement:
         if len(self._able) < self._case.replicas or not self._leads[0]:
             return None
         found: list[int] = []
+        self._is_possible = True  # No value without any SPU that has room is demanded.
         for cost in (*self._pairs(), self._weights(), self._ranks()):
             objective = highspy.highs_linear_expression()
             for weight, variable in cost:
@@ -48,7 +50,8 @@ class _Placement:
                 self._highs.minimize(objective)
             else:
                 self._highs.run()
-            if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            is_solved = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+            if not self._is_possible or not is_solved:
                 return None
             found.append(round(self._highs.getObjectiveValue()) if cost else 0)
             if cost:
@@ -62,9 +65,12 @@ class _Placement:
             cost: list[tuple[int, Any]] = []
             values = {i: self._facts.value(i, label) for i in self._able}
             for held in self._held:
+                least, demanded = self._facts.least().get(label, 0), self._facts.demanded[label]
+                self._is_possible &= not least or demanded <= set(values.values())
                 for value in sorted(set(values.values())):
                     members = [held[i] for i in self._able if values[i] == value]
-                    self._hold(members, 0, len(members) if most is None else most)
+                    few = least if value in demanded else 0
+                    self._hold(members, few, len(members) if most is None else most)
                     layers = [self._highs.addVariable(0, 1) for _ in members]
                     total = highspy.highs_linear_expression()
                     for member in members:

@@ -39,7 +39,7 @@ from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.state.cluster_state import ClusterState, event_hash
-from support.model.constrained_oracle import holds, worsened
+from support.model.constrained_oracle import broken_levels, holds, worsened
 
 Lists = list[list[int]]
 
@@ -84,7 +84,7 @@ class Shadow:
         if isinstance(event, ClusterRebalance) and state.constrained:
             labels = {int(spu_id): _labels_of(state, spu_id) for spu_id in state.spus}
             demoted = frozenset(map(int, state.demoted))
-            for fault in worsened(self.maps, lists, self.lists, labels, followers=demoted):
+            for fault in worsened(state, self.maps, lists, self.lists, labels, followers=demoted):
                 raise ViolationError(fault)
         if records:
             self._check_answers(state, event, records)
@@ -433,10 +433,8 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
             for text in rules.forbid:
                 _hold(not holds(text, labels), f"{where} forbid {text}: {labels}")
         is_placed = record.reason is not None and record.reason.mode is Mode.CONSTRAINED
-        for level in rules.spread if is_placed and not was else ():
-            values = [_labels_of(state, spu_id).get(level.label, "") for spu_id in row]
-            most = max(map(values.count, values))
-            _hold(level.max is None or most <= level.max, f"{record.topic} has {row} on {values}")
+        for fault in broken_levels(state, record.topic, row) if is_placed and not was else ():
+            raise ViolationError(fault)
 
 
 def _labels_of(state: ClusterState, spu_id: int) -> dict[str, str]:

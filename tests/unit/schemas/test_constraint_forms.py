@@ -56,6 +56,7 @@ WHOLE = Constraints(
     together_with=("t3",),
     leaders=("zone in (a)", "zone in (b)"),
 )
+DEMANDING = replace(WHOLE, spread=(SpreadLevel("zone", 2, 1), SpreadLevel("rack", min=1)))
 WHOLE_JSON = (
     '{"tolerations":[{"key":"k","value":"v"},{"key":"k"}],"require":["tier in (ssd,nvme)","!spot"],'
     '"forbid":["zone in (c)"],"prefer":[{"select":"tier in (nvme)","weight":10}],'
@@ -119,6 +120,14 @@ def test_rules_that_are_null_or_absent_are_none() -> None:
     assert event_from_json(line_of(constraints=None)) == TopicCreate(**COMMON, topic="t")
 
 
+def test_both_limits_of_a_level_are_read_and_written() -> None:
+    text = '{"spread":[{"label":"zone","max":2,"min":1},{"label":"rack","min":1}]}'
+    asked = event_from_json(line_of(constraints=json.loads(text)))
+    spread = (SpreadLevel("zone", 2, 1), SpreadLevel("rack", min=1))
+    assert asked == TopicCreate(**COMMON, topic="t", constraints=Constraints(spread=spread))
+    assert f'"constraints":{text}' in event_to_json(asked)
+
+
 BROKEN: list[tuple[dict[str, Any], str]] = [
     (
         {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
@@ -143,6 +152,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         "constraints.prefer[0].weight is true; expected a whole number",
     ),
     ({"constraints": {"spread": [{"label": "a", "max": "1"}]}}, 'spread[0].max is "1"; expected'),
+    ({"constraints": {"spread": [{"label": "a", "min": 1.5}]}}, "spread[0].min is 1.5; expected"),
     ({"constraints": {"spread": ["zone"]}}, 'constraints.spread[0] is "zone"; expected an object'),
     ({"constraints": {"tolerations": [{}]}}, "constraints.tolerations[0].key is absent"),
 ]
@@ -211,13 +221,16 @@ VERSIONS: list[tuple[Any, int]] = [
     (events.adopt("t", [0], policy=Policy.KRAFT), 3),
     (events.adopt("t", [0], demand={"disk_bytes": 1}), 4),
     (events.adopt("t", [0], demand={}, policy=Policy.KRAFT), 4),
+    (events.create(constraints=DEMANDING, policy=Policy.KRAFT), 6),
     (events.constraints("t", WHOLE), 1),
+    (events.constraints("t", DEMANDING), 2),
     (SPU, 2),
     (replace(SPU, resources=(("disk_bytes", 1),)), 4),
     (replace(SPU, resources=(("disk_bytes", 1),), taints=(TAINT,)), 5),
     (WAITS, 3),
     (replace(WAITS, need=NEED), 4),
     (replace(WAITS, need=NEED, constraints=WHOLE), 5),
+    (replace(WAITS, constraints=DEMANDING), 6),
     (CONSTRAINED_MAP, 2),
     (replace(CONSTRAINED_MAP, need=NEED), 7),
     (replace(CONSTRAINED_MAP, need=NEED, pinned=True, constraints=WHOLE), 8),
@@ -226,6 +239,7 @@ VERSIONS: list[tuple[Any, int]] = [
     (replace(CONSTRAINED_MAP, reason=replace(CHANGED, mode=Mode.BALANCED)), 2),
     (replace(CONSTRAINED_MAP, reason=BY_ROUNDS), 9),
     (replace(CONSTRAINED_MAP, need=NEED, constraints=WHOLE, reason=BY_ROUNDS), 9),
+    (replace(CONSTRAINED_MAP, need=NEED, constraints=DEMANDING), 10),
     (replace(STATUS, status=Status.ADOPTED), 4),
     (replace(STATUS, status=Status.VIOLATED, message="m"), 5),
     (RING, 1),

@@ -135,6 +135,9 @@ public final class StreamsAssigner {
         out.number(0); // own_events: none
         out.number(0); // reason: null
         context.forward(record.withKey(name).withValue(out.bytes()));
+      } else {
+        throw new IllegalArgumentException(
+            "schema " + schema + " is neither a join's nor a create's: " + schemas);
       }
     }
   }

@@ -124,6 +124,21 @@ def test_a_check_that_breaks_or_waits_hides_no_other() -> None:
     assert reports[0].findings[0].message == "ZeroDivisionError: no reason"
 
 
+def test_a_check_that_begins_anew_is_reported_by_its_last_try() -> None:
+    """It may do so when it is already waited for."""
+    is_waited_for = threading.Event()
+
+    def tries_twice(each: Check) -> None:
+        is_waited_for.wait(30)
+        each.findings = []
+        each.report("D101", "none")
+
+    slow = check("slow", tries_twice)
+    release = check("release", lambda each: threading.Timer(0.2, is_waited_for.set).start())
+    [report, _] = run_all([slow, release])
+    assert [finding.rule.code for finding in report.findings] == ["D101"]
+
+
 def test_a_package_that_is_missing_is_a_finding_of_the_first_check_that_needs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -230,9 +245,9 @@ def test_an_unusable_address_for_metrics_is_reported(host: str, code: str) -> No
 
 def test_a_checkpoint_elsewhere_is_left_to_spark() -> None:
     """It says so, and is no fault."""
-    checks = checks_of(call("--json", "--checkpoint", "s3a://bucket/checkpoint"))
+    checks = checks_of(call("--json", "--checkpoint", "hdfs://host/checkpoint"))
     result = checks["checkpoint"]["not_checked"]
-    assert result == "the checkpoint is at s3a://bucket/checkpoint, where only Spark can read"
+    assert result == "the checkpoint is at hdfs://host/checkpoint, where only Spark can read"
 
 
 @pytest.mark.parametrize(("least", "code"), [(1 << 62, "D132"), (0, "D133")])

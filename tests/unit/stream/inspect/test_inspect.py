@@ -256,7 +256,7 @@ def test_taints_and_constraints_are_shown_where_there_are_any() -> None:
     """A tainted SPU is outside the ring as a cordoned one is."""
     events = Events()
     taints = (Taint("pool", "pay", TaintEffect.EVICT), Taint("old", "", TaintEffect.NO_LEADERS))
-    rules = Constraints(tolerations=(Toleration("pool"),), spread=(SpreadLevel("rack", 2),))
+    rules = Constraints(tolerations=(Toleration("pool"),), spread=(SpreadLevel("rack", 2, 1),))
     create = events.create("t", 2, 2, policy=Policy.BALANCED, constraints=rules)
     state = state_of([*events.joins(0, 1), events.join(2, taints=taints), create])
     report, detail = reported(state)
@@ -267,7 +267,7 @@ def test_taints_and_constraints_are_shown_where_there_are_any() -> None:
     ]
     answer = shown(state, cluster_id="c1")
     assert "old:no_leaders, pool=pay:evict" in answer
-    assert "constraints  tolerates pool; spread over rack, at most 2" in shown(
+    assert "constraints  tolerates pool; spread over rack, at most 2, at least 1" in shown(
         state, cluster_id="c1", topic="t"
     )
     clusters = cluster_reports(inspection(state), cluster_id="c1", topic="t")
@@ -277,7 +277,9 @@ def test_taints_and_constraints_are_shown_where_there_are_any() -> None:
         "value": "pay",
         "effect": "evict",
     }
-    assert cluster["topic"]["summary"]["constraints"]["spread"] == [{"label": "rack", "max": 2}]
+    assert cluster["topic"]["summary"]["constraints"]["spread"] == [
+        {"label": "rack", "max": 2, "min": 1}
+    ]
     assert "taints" not in shown(busy(), cluster_id="c1")
 
 

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.checkpoint.data_loss import DataLossError
-from spu_assigner.stream.checkpoint.files import CheckpointDamagedError, CheckpointError
-from spu_assigner.stream.job.faults import Cause, CheckpointFormatError, JobError, named
+from spu_assigner.stream.checkpoint.files import (
+    CheckpointDamagedError,
+    CheckpointError,
+    CheckpointFormatError,
+)
+from spu_assigner.stream.job.faults import (
+    Cause,
+    CheckpointUnreachableError,
+    JobError,
+    named,
+    store_failure,
+)
 from spu_assigner.stream.job.marker_check import FencedError
 
 _FROM_A_SERVER = """ShardDamagedError: what it said
@@ -118,3 +128,44 @@ def test_an_unknown_error_is_reported_in_its_own_words() -> None:
     error = named(ValueError("first\nsecond"), checkpoint="/c")
     assert type(error) is JobError
     assert str(error) == "the query stopped: first"
+
+
+_SDK = "software.amazon.awssdk.services.s3.model.S3Exception"
+_READER = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.get"
+
+
+def cause(kind: str, message: str, source: str = "") -> Cause:
+    return Cause(kind=kind, message=message, source=source, parameters={})
+
+
+def test_a_request_to_s3_that_failed_is_no_damage() -> None:
+    """It failed while Spark read its log, and the log is right."""
+    chain = [
+        cause("org.apache.hadoop.fs.s3a.AWSClientIOException", "open", source=_READER),
+        cause("software.amazon.awssdk.core.exception.SdkClientException", "Connection refused"),
+    ]
+    assert chain[0].is_damage
+    error = store_failure(chain, "s3a://bucket/c")
+    assert type(error) is CheckpointUnreachableError
+    assert str(error).startswith(
+        "checkpoint s3a://bucket/c cannot be read or written: Connection refused; check the "
+        "bucket's name, the credentials"
+    )
+    assert store_failure(chain, "/c") is None
+
+
+def test_an_object_that_is_not_there_is_damage() -> None:
+    """The store has answered."""
+    chain = [
+        cause("java.io.FileNotFoundException", "No such file: s3a://bucket/c/offsets/1"),
+        cause(_SDK, "(Service: S3, Status Code: 404)"),
+    ]
+    assert store_failure(chain, "s3a://bucket/c") is None
+
+
+def test_a_spark_without_the_jars_for_s3_is_named() -> None:
+    """As one under spark-submit, which was not given them."""
+    missing = "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+    error = store_failure([cause("java.lang.RuntimeException", missing)], "s3a://bucket/c")
+    assert type(error) is CheckpointUnreachableError
+    assert "`python -m spu_assigner.stream.submit` prints what to submit" in str(error)

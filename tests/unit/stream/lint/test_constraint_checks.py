@@ -43,6 +43,15 @@ from spu_assigner.stream.lint.constraint_checks import contradiction, topic_cont
         ),
         (Constraints(require=("zone in (a, b)",), spread=(SpreadLevel("zone", 2),)), None),
         (Constraints(require=("zone in (a, b)",), spread=(SpreadLevel("zone"),)), None),
+        (
+            Constraints(spread=(SpreadLevel("rack"), SpreadLevel("zone", min=4))),
+            "constraints.spread[1].min is 4, and a list has 3 replicas",
+        ),
+        (Constraints(spread=(SpreadLevel("zone", 3, 3),)), None),
+        (
+            Constraints(spread=(SpreadLevel("spu_id", min=2),)),
+            "constraints.spread[0].min is 2, and an SPU has 1 replica of a list",
+        ),
         (Constraints(require=("zone notin (a, b)",), spread=(SpreadLevel("zone", 1),)), None),
         (
             Constraints(require=("!zone",), spread=(SpreadLevel("zone", 2),)),

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
@@ -275,6 +275,7 @@ BARE_JOIN: Final = {"type": "spu_joined", "event_id": "e2", "cluster_id": "c1", 
 CREATE: Final = {"type": "topic_create", "event_id": "x", "cluster_id": "c1", "topic": "t"}
 ON_SSD: Final = Constraints(require=("tier = ssd",))
 APART: Final = Constraints(apart_from=("gone",))
+EVERY_ZONE: Final = Constraints(spread=(SpreadLevel("zone", min=1),))
 NEVER: Final = Constraints(require=("zone", "tier in (ssd)"), forbid=("tier = ssd",))
 BROKEN_LISTS: Final = [
     {"id": 0, "replicas": [0, 0, 7]},
@@ -459,6 +460,21 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
             E.constraints("u", NEVER),
         ],
         [(1, "E220", "constraints.forbid[0]"), (2, "W515", "constraints.forbid[0]")],
+    ),
+    "a level that demands more replicas than lists have": (
+        [
+            *(E.join(spu_id, labels={"zone": f"z{spu_id}"}) for spu_id in range(3)),
+            E.create("t", 1, 2, constraints=EVERY_ZONE),
+            E.create("t", 1, 2),
+            E.constraints("t", EVERY_ZONE),
+            E.create("u", 1, 3, constraints=EVERY_ZONE),
+            E.constraints("u", Constraints(spread=(SpreadLevel("zone", min=4),))),
+        ],
+        [
+            (4, "E414", "constraints"),
+            (6, "W515", "constraints.spread[0]"),
+            (8, "W515", "constraints.spread[0]"),
+        ],
     ),
     "constraints that contradict those of the topics that they name": (
         [
