@@ -135,8 +135,10 @@ def _patterns(
     rack_of: Numbers, places: Numbers, sizes: Numbers, count: int
 ) -> tuple[Numbers, Numbers]:
     """Orders in which SPUs lead in a turn: each rack's evenly spread, from another point on."""
-    points = mixed(np.arange(count * len(sizes)), 0).reshape(count, -1) >> np.uint64(32)
-    points = points.astype(np.int64) if count > 1 else np.full_like(sizes, 1 << 31)[np.newaxis]
+    points: Numbers = np.full((1, len(sizes)), 1 << 31, dtype=np.int64)
+    if count > 1:
+        hashes = mixed(np.arange(count * len(sizes)), 0).reshape(count, -1)
+        points = (hashes >> np.uint64(32)).astype(np.int64)
     turned = (places << 32) + points[:, rack_of]
     orders = np.argsort(turned // sizes[rack_of], axis=1, kind="stable")
     return rack_of[orders], places[orders]
