@@ -56,7 +56,7 @@ TUNINGS: Final[Mapping[Profile, Tuning]] = {
         topic_events_per_batch=50_000,
         # For the same reason: under a steady load batches would follow each other at once, and what
         # they cost would be most of the job's work.
-        batch_interval_ms=200,
+        batch_interval_ms=500,
     ),
 }
 

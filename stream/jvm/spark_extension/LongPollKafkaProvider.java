@@ -218,7 +218,7 @@ public final class LongPollKafkaProvider implements TableProvider {
     private static final Duration WAIT = Duration.ofSeconds(1);
 
     /** Offsets that a batch has moved, from which on the next one is not due at once. */
-    private static final long SEVERAL = 4;
+    private static final long SEVERAL = 8;
 
     private static final Map<String, LongPoll> ALL = new ConcurrentHashMap<>();
     private static final Pattern TOPIC = Pattern.compile("\"([^\"]+)\":\\{([^}]*)}");

@@ -24,7 +24,8 @@ from support.kafka.traffic import Kafka, process_all
 PREFIX = "test-long-poll."
 SECONDS = 5.0
 CREATES, PAUSE_SECONDS = 5, 0.5  # so long the query has waited when a create comes
-SEVERAL = 4  # events of a batch that keeps a distance
+SEVERAL = 8  # events of a batch that keeps a distance
+MANY = 40  # of which no batch has a few alone, even if the first ones come before the others
 CLOCK_MS = 5
 STARTED = 4  # triggers that may begin beside those of the idle seconds
 
@@ -91,8 +92,9 @@ def test_batches_of_several_events_keep_a_distance(idle: Idle) -> None:
     process_all(idle.job.query)
     answered = len(idle.kafka.read("topic-status"))
     for number in range(CREATES):
-        idle.kafka.send([idle.events.create(f"several-{number}-{each}", 1, 1) for each in range(9)])
-        idle.kafka.wait("topic-status", answered + 9 * (number + 1), idle.job)
+        names = [f"several-{number}-{each}" for each in range(MANY)]
+        idle.kafka.send([idle.events.create(name, 1, 1) for name in names])
+        idle.kafka.wait("topic-status", answered + MANY * (number + 1), idle.job)
     begun = [
         datetime.fromisoformat(batch["timestamp"])
         for batch in idle.job.query.recentProgress
