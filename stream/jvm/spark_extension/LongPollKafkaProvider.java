@@ -53,7 +53,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * for the one that Spark asks first; {@code longPollIntervalMs}, how long after the begin of a batch
  * of several events the next one begins at the earliest. A batch costs the same for one event as for
  * a hundred: under a steady load fewer batches answer as many. After a batch of few events, as of
- * who asks for one thing at a time, the next one begins at once.
+ * who asks for one thing at a time, the next one begins at once; so it does when a thousand wait.
  */
 public final class LongPollKafkaProvider implements TableProvider {
   private final TableProvider kafka = new KafkaSourceProvider();
@@ -220,6 +220,13 @@ public final class LongPollKafkaProvider implements TableProvider {
     /** Offsets that a batch has moved, from which on the next one is not due at once. */
     private static final long SEVERAL = 8;
 
+    /** Events from which on a batch is worth what it costs, so it is due at once. */
+    private static final long MANY = 1_000;
+
+    /** How often it is looked for so many. */
+    private static final long LOOK = Duration.ofMillis(100).toNanos();
+
+    private static final String STOPPED = "the query is stopped";
     private static final Map<String, LongPoll> ALL = new ConcurrentHashMap<>();
     private static final Pattern TOPIC = Pattern.compile("\"([^\"]+)\":\\{([^}]*)}");
     private static final Pattern PARTITION = Pattern.compile("\"([0-9]+)\":([0-9]+)");
@@ -298,10 +305,10 @@ public final class LongPollKafkaProvider implements TableProvider {
     /** Begin a trigger. One that follows another that asked and found nothing waits for news. */
     boolean await() {
       triggers++;
-      long rest = events >= SEVERAL ? begun + interval - System.nanoTime() : 0;
+      boolean keepsDistance = events >= SEVERAL && events < MANY;
       events = 0;
-      if (rest > 0) {
-        sleep(rest);
+      if (keepsDistance && System.nanoTime() < begun + interval) {
+        keepDistance(begun + interval);
         hasMoved = false;
         hasWaited = true;
         return true;
@@ -315,17 +322,43 @@ public final class LongPollKafkaProvider implements TableProvider {
       return hasWaited;
     }
 
-    private static void sleep(long nanoseconds) {
-      try {
-        TimeUnit.NANOSECONDS.sleep(nanoseconds);
-      } catch (InterruptedException reason) {
-        LongPoll.<RuntimeException>raise(reason);
+    /** Wait until then, or until many events have come. */
+    private void keepDistance(long end) {
+      for (long rest = end - System.nanoTime(); rest > 0; rest = end - System.nanoTime()) {
+        try {
+          TimeUnit.NANOSECONDS.sleep(Math.min(rest, LOOK));
+        } catch (InterruptedException reason) {
+          LongPoll.<RuntimeException>raise(reason);
+        }
+        if (rest > LOOK && waiting() >= MANY) {
+          return;
+        }
       }
     }
 
-    private void poll() {
+    /** How many events there are that no batch has read; 0 where nobody says it. */
+    private long waiting() {
+      Map<TopicPartition, Long> all = allEnds();
+      try {
+        return consumer.endOffsets(all.keySet(), WAIT).entrySet().stream()
+            .mapToLong(each -> each.getValue() - all.get(each.getKey()))
+            .sum();
+      } catch (InterruptException reason) {
+        LongPoll.<RuntimeException>raise(new InterruptedException(STOPPED));
+        return 0;
+      } catch (KafkaException ignored) {
+        return 0; // the Kafka source meets the same fault and reports it
+      }
+    }
+
+    private Map<TopicPartition, Long> allEnds() {
       Map<TopicPartition, Long> all = new HashMap<>();
       ends.values().forEach(all::putAll);
+      return all;
+    }
+
+    private void poll() {
+      Map<TopicPartition, Long> all = allEnds();
       try {
         if (!consumer.assignment().equals(all.keySet())) {
           consumer.assign(all.keySet());
@@ -342,7 +375,7 @@ public final class LongPollKafkaProvider implements TableProvider {
           positions.put(partition, consumer.position(partition));
         }
       } catch (InterruptException reason) {
-        LongPoll.<RuntimeException>raise(new InterruptedException("the query is stopped"));
+        LongPoll.<RuntimeException>raise(new InterruptedException(STOPPED));
       } catch (KafkaException ignored) {
         // The Kafka source, which asks in the next trigger, meets the same fault and reports it.
       }

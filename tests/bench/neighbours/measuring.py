@@ -16,8 +16,9 @@ from support.job.programs import cpu_seconds, running
 from support.job.same_answers import check, expected_copies, expected_maps
 from support.kafka.reading import committed
 
-WARM_UP_ASKS: Final = 30
-WARM_UP_PART: Final = 5  # of a backlog, before what is measured: a JVM compiles what runs often
+# Before what is measured: these run for months, and a JVM compiles for minutes what runs often.
+WARM_UP_ASKS: Final = 500
+WARM_UP_BACKLOGS: Final = 2
 CPU_UNIT: Final = 100_000  # creates
 
 
@@ -31,7 +32,7 @@ class Sizes:
 
     @property
     def warm_up(self) -> int:
-        return self.backlog // WARM_UP_PART
+        return self.backlog * WARM_UP_BACKLOGS
 
     @property
     def total(self) -> int:
