@@ -85,7 +85,6 @@ def with_tables(text: str, page: str, results: Results) -> str:
 def _headline(results: Results) -> str:
     """The few figures that README shows."""
     contestants: dict[str, Any] = results.get("neighbours", {}).get("figures", {})
-    fluvio: dict[str, Any] = contestants.get("spu-assigner fluvio", {})
     lasting: dict[str, Any] = results.get("cost", {}).get("figures", {}).get("this", {})
     many: dict[str, Any] = results.get("growth", {}).get("figures", {}).get("many", {})
     rows = [
@@ -101,8 +100,8 @@ def _headline(results: Results) -> str:
             [
                 f"{each['median']:,.0f}/s" if each else None
                 for each in (
-                    lasting.get("backlog", {}).get("creates_per_s"),
-                    fluvio.get("events_per_s"),
+                    contestants.get(f"spu-assigner {policy}", {}).get("events_per_s")
+                    for policy in ("balanced", "fluvio")
                 )
             ],
         ),

@@ -127,11 +127,11 @@ def _beside_neighbours() -> list[Target]:
                 moonshot=moonshot,
             )
             for name, reach, moonshot in (
-                ("plain loop", 1.2, None),
+                ("plain loop", 1.5 if policy == "fluvio" else 1.0, 2.0),
                 ("Quix Streams 100 ms", 3.0, None),
                 ("naive transformWithState", 6.0, None),
                 ("plain loop with table codec", None, 0.8),
-                ("Kafka Streams 100 ms", None, 1.0),
+                ("Kafka Streams 100 ms", 0.9 if policy == "fluvio" else None, 1.0),
             )
         ]
         found += [
@@ -142,7 +142,7 @@ def _beside_neighbours() -> list[Target]:
                 ours=_neighbour(product, "cpu_s_per_100k"),
                 unit="s",
                 at_most=True,
-                reach=5.0,
+                reach=5.0 if policy == "fluvio" else 5.5,
                 moonshot=2.5,
             ),
             *_latencies(f"{product}{PROFILE}", policy, PROFILE),
