@@ -202,7 +202,7 @@ def test_a_checkpoint_before_its_first_batch_is_reported(job: Job, tmp_path: Pat
 def test_a_place_that_spark_cannot_reach_is_reported() -> None:
     """A URL needs jars that are not here; one line says so."""
     done = subprocess.run(
-        [*COMMAND, "--checkpoint", "gs://bucket/checkpoint"],
+        [*COMMAND, "--checkpoint", "nosuch://bucket/checkpoint"],
         capture_output=True,
         text=True,
         timeout=COMMAND_SECONDS_MAX,
@@ -211,5 +211,5 @@ def test_a_place_that_spark_cannot_reach_is_reported() -> None:
     )
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert 'No FileSystem for scheme "gs"' in line
+    assert 'No FileSystem for scheme "nosuch"' in line
     assert "PYSPARK_SUBMIT_ARGS" in line
