@@ -138,10 +138,12 @@ def test_a_checkpoint_is_recovered_to_s3(
     trial.ensure(command=SHORT)
     trial.kill()
     options = ["-b", broker.bootstrap_servers, "--topic-prefix", PREFIX]
-    taken = call(store, "recover", *options, "--checkpoint", trial.checkpoint)
-    assert (taken.returncode, "is there already and holds" in taken.stderr) == (1, True)
+    taken = call(store, "recover", "--yes", *options, "--checkpoint", trial.checkpoint)
+    assert (taken.returncode, "is there already and holds" in taken.stderr) == (1, True), (
+        taken.stderr
+    )
     place = f"s3a://{BUCKET}/recovered/checkpoint"
-    done = call(store, "recover", *options, "--checkpoint", place)
+    done = call(store, "recover", "--yes", *options, "--checkpoint", place)
     assert done.returncode == 0, done.stderr
     assert {"metadata", "recovery/recovery.json", "recovery/state.parquet"} <= {*store.keys(place)}
     trial.move(place)

@@ -167,7 +167,11 @@ class Trial:
         self.job.wait()
 
     def move(self, checkpoint: str) -> None:
-        """Give the jobs that are started from now on another checkpoint."""
+        """Give the jobs that are started from now on a recovered checkpoint.
+
+        Its batches are counted anew, from the marker -1 that the recovery has written.
+        """
+        self.judge.batch = -2
         self.checkpoint = self._environ["SPU_ASSIGNER_CHECKPOINT"] = checkpoint
 
     def processes(self, of: str) -> list[int]:
