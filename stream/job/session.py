@@ -153,7 +153,8 @@ def _import_converters() -> None:
 
     Its converters of NumPy's arrays ask a module for tests whether there is NumPy. That module asks
     for the two others as well, and imports them where they are: 70 MiB and half a second of each
-    start, for nothing that the job uses. Whoever needs them afterwards can import them.
+    start, for nothing that the job uses. Whoever needs them afterwards can import them;
+    `pyspark.testing` alone takes them for missing in this process.
     """
     heavy = [name for name in ("pandas", "pyarrow") if name not in sys.modules]
     with ExitStack() as stack:

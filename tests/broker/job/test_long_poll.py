@@ -25,7 +25,7 @@ PREFIX = "test-long-poll."
 SECONDS = 5.0
 CREATES, PAUSE_SECONDS = 5, 0.5  # so long the query has waited when a create comes
 SEVERAL = 8  # events of a batch that keeps a distance
-MANY = 40  # of which no batch has a few alone, even if the first ones come before the others
+MANY = 40  # enough for a batch of several, also where the first ones are one of their own
 CLOCK_MS = 5
 STARTED = 4  # triggers that may begin beside those of the idle seconds
 

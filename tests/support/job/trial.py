@@ -169,7 +169,7 @@ class Trial:
     def move(self, checkpoint: str) -> None:
         """Give the jobs that are started from now on a recovered checkpoint.
 
-        Its batches are counted anew, from the marker -1 that the recovery has written.
+        Its batches begin at 0 again, after the marker -1 that the recovery has written.
         """
         self.judge.batch = -2
         self.checkpoint = self._environ["SPU_ASSIGNER_CHECKPOINT"] = checkpoint
