@@ -29,7 +29,7 @@ from spu_assigner.stream.broker.embedded import EmbeddedBroker
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.cpu_time import Spent, measured, processes_of
-from support.bench.figures import keep, percentiles, say, spread
+from support.bench.figures import commit_of, keep, percentiles, say, spread
 from support.bench.memory import BROKER, MB, proportional_size
 from support.bench.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
 from support.job.programs import running, session
@@ -265,6 +265,8 @@ def main() -> None:
         figures["earlier"] = measure(given.earlier, given.policy, given.minutes)
     if given.write:
         sizes = {**SIZES, "policy": given.policy, "minutes": given.minutes}
+        if given.earlier is not None:
+            sizes["earlier"] = commit_of(Path(given.earlier).parent) or None
         keep("cost", sizes=sizes, figures=figures, show=False)
 
 
