@@ -78,7 +78,6 @@ def call(store: S3Server, *arguments: str, **environ: str) -> subprocess.Complet
     )
 
 
-@pytest.mark.smoke
 @pytest.mark.long("a driver is killed, and a second one starts Spark again")
 def test_a_job_that_is_killed_in_its_first_batches_is_resumed(trial: Trial) -> None:
     """In short: a new checkpoint, answers, a batch that Spark has not noted, and the next start."""

@@ -98,8 +98,8 @@ LINES: Final = (
     ),
 )
 HEAD: Final = (
-    "| what | this | earlier | unit | reach | moonshot |",
-    "| --- | --- | --- | --- | --- | --- |",
+    "| what | this | earlier | this ÷ earlier | unit | reach | moonshot |",
+    "| --- | --- | --- | --- | --- | --- | --- |",
 )
 
 
@@ -118,6 +118,7 @@ def table(figures: Mapping[str, Any]) -> str:
             line.what,
             shown,
             "" if earlier is None else _shown(earlier),
+            "" if this is None or not earlier else f"{this / earlier:.2f}",
             line.unit,
             f"≤ {line.reach:g}",
             f"≤ {line.moonshot:g}",

@@ -17,6 +17,9 @@ from support.model.exact_relief import Demand, Weighted
 CASES = 20
 BAND = Fraction(105, 100)
 
+# One worker of several finds the outcomes, once.
+pytestmark = pytest.mark.xdist_group("relief")
+
 
 class Small:
     """A cluster of few SPUs."""

@@ -34,6 +34,9 @@ SEEDS = 400
 BAND_PERCENT = 25  # of few replicas a narrower band is seldom possible
 MOVABLE = 24  # lists, at most: the solver takes seconds for more
 
+# One worker of several finds the outcomes, once.
+pytestmark = pytest.mark.xdist_group("ruled exact")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
