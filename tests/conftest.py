@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -43,6 +44,10 @@ settings.register_profile(
 settings.load_profile("any-speed")
 
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SPARK_OPTIONS)
+
+# What a script starts in the background ignores Ctrl-C, and so would all programs that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
