@@ -119,7 +119,7 @@ STORE ?=
 
 .PHONY: test-all
 test-all: $(TEST_READY) ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took; SPARK=: as above)
-	@SPU_ASSIGNER_TEST_ALL=1 $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
+	@$(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
 
 # An environment without pip: its PySpark is found first, all else in .venv.
 $(OTHER)/ready.stamp: tests/spark/pyspark-$(SPARK).lock $(READY)

@@ -228,8 +228,6 @@ def _planner() -> list[Target]:
         )
 
     def small(policy: str, spus: str) -> Target:
-        # `balanced` weighs each SPU of a ring, of which Kafka's placers take the next ones.
-        reach, moonshot = (0.3, 1.0) if (policy, spus) == ("balanced", "64") else (1.0, 3.0)
         return Target(
             what=f"{SMALL}, {spus} SPUs",
             policy=policy,
@@ -239,8 +237,8 @@ def _planner() -> list[Target]:
                 for placer in ("kafka's placer", "kraft's placer")
             ],
             whose="the best of Kafka's placers",
-            reach=reach,
-            moonshot=moonshot,
+            reach=1.0,
+            moonshot=3.0,
         )
 
     policies = ("fluvio", "kafka", "balanced")
