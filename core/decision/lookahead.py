@@ -211,7 +211,7 @@ def grant_ahead(
         or event.topic in state.apart_from
         or event.validate_only
         or partitions > PARTITIONS_AHEAD_MAX
-        or state.ledger.free_floor(partitions) <= partitions
+        or (state.ledger.floor <= partitions and state.ledger.free_floor(partitions) <= partitions)
     ):
         return None
     ring = state.ring

@@ -143,11 +143,13 @@ def step(
     full = state.full_resources
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
-    records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
+    records: Sequence[Record]
     if isinstance(event, TopicCreate):
+        records = _create(state, event, default_policy, reserved_names)
         for record in records:  # It frees nothing, so nothing follows.
             evolve(state, record)
     else:
+        records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
         records = _with_following(state, event, records)
     return (*records, *resource_changes(state, event.event_id)) if full.is_stale else records
 

@@ -40,12 +40,12 @@ class Ledger:
         "_cordoned",
         "_counts",
         "_dense",
-        "_free_floor",
         "_ids",
         "_leaders",
         "_online",
         "_pending",
         "_run",
+        "floor",
         "newest",
         "version",
     )
@@ -62,7 +62,7 @@ class Ledger:
         self._run: ReplicaLists | None = None  # rows of a table in which map followed map
         self.version = 0  # of what is counted: one further with each map
         self.newest: ReplicaLists | None = None  # the last map that was added, if none went since
-        self._free_floor = NO_LIMIT  # no ring member has fewer free slots than this
+        self.floor = NO_LIMIT  # no ring member is known to have fewer free slots than this
 
     def describe(self, *, spu_id: int, capacity: int, online: bool, cordoned: bool = False) -> None:
         """Enter an SPU, or change it."""
@@ -80,7 +80,7 @@ class Ledger:
             self._capacities[at] = capacity
             self._online[at] = online
             self._cordoned[at] = cordoned
-        self._free_floor = 0  # unknown: measure before the next use
+        self.floor = 0  # unknown: measure before the next use
 
     def forget(self, spu_id: int) -> None:
         """Strike out an SPU that holds nothing."""
@@ -93,7 +93,7 @@ class Ledger:
         self._online = np.delete(self._online, at)
         self._cordoned = np.delete(self._cordoned, at)
         self._dense = self._is_dense()
-        self._free_floor = 0
+        self.floor = 0
 
     def _is_dense(self) -> bool:
         return len(self._ids) > 0 and int(self._ids[-1]) == len(self._ids) - 1
@@ -125,7 +125,7 @@ class Ledger:
                 self._pending.append(lists)
         self.version += 1
         self.newest = lists
-        self._free_floor = floor = self._free_floor - count
+        self.floor = floor = self.floor - count
         return floor <= 0
 
     def _add_run(self) -> None:
@@ -143,16 +143,16 @@ class Ledger:
         self.newest = None
         self._counts -= self._tally(lists.flat())
         self._leaders -= self._tally(lists.matrix[:, 0])
-        self._free_floor = 0
+        self.floor = 0
 
     def free_floor(self, needed: int) -> int:
         """No ring member has fewer free slots than this; measured again if not above `needed`."""
-        if self._free_floor <= needed:
+        if self.floor <= needed:
             self._settle()
             members = self._members()
             free = self._capacities[members] - self._counts[members]
-            self._free_floor = int(free.min()) if len(free) else NO_LIMIT
-        return self._free_floor
+            self.floor = int(free.min()) if len(free) else NO_LIMIT
+        return self.floor
 
     def ring_ids(self) -> IdArray:
         """The ids of online SPUs with a free slot that are not cordoned, ascending."""

@@ -7,7 +7,9 @@ or on three of them. What a partition needs is drawn for each topic, Pareto-dist
 topics are small beside the differences that the large ones have left.
 
 With `--plain` only creates that name no need, of more sizes and by `fluvio` too, on SPUs that name
-no resources: what all others pay for them.
+no resources: what all others pay for them. What a create by `fluvio` takes is so little that a
+shared machine's clock cannot tell it from another checkout's: where valgrind is found, the
+instructions of a create are counted too. They are the same in each run.
 
 With `--beside`, the interpreter of another checkout, each case is measured there too, in turns, a
 process each; the figures say how many times longer it takes there. CPU time of the thread; the
@@ -21,6 +23,9 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -148,6 +153,44 @@ def elsewhere(python: str, case: Case) -> float:
     return float(done.stdout)
 
 
+def decided(case: Case, topics: int) -> None:
+    """Decide so many creates, for a count of instructions."""
+    state, policy, events = cluster(case), Policy(case.policy), creates(0, case)
+    gc.collect()
+    gc.disable()
+    for event in events[:topics]:
+        step(state, event, default_policy=policy)
+
+
+def instructions(valgrind: str, python: str, case: Case) -> float:
+    """Of one create, as valgrind counts them: those of many creates less those of few."""
+    few, many = FLUVIO_TOPICS // 5, FLUVIO_TOPICS
+    # What would differ from run to run: hashes of strings, and numpy's threads.
+    settled = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+
+    def counted(topics: int) -> int:
+        command = [python, __file__, "--decide", str(topics), json.dumps(case)]
+        # Once without valgrind, which compiles what is not compiled yet.
+        environment = {**os.environ, **settled}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        subprocess.run(command, check=True, env=environment)
+        counter = [
+            valgrind,
+            "--tool=cachegrind",
+            "--cache-sim=no",
+            f"--cachegrind-out-file={os.devnull}",
+        ]
+        done = subprocess.run(
+            [*counter, *command], capture_output=True, text=True, check=True, env=environment
+        )
+        found = re.search(r"I +refs: +([\d,]+)", done.stderr)
+        if found is None:
+            raise ValueError(f"valgrind named no count of instructions; it said:\n{done.stderr}")
+        return int(found[1].replace(",", ""))
+
+    return (counted(many) - counted(few)) / (many - few)
+
+
 def main() -> None:
     """Measure each case."""
     parser = argparse.ArgumentParser(
@@ -157,11 +200,16 @@ def main() -> None:
     parser.add_argument("--beside")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--once", help=argparse.SUPPRESS)
+    parser.add_argument("--decide", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.decide:
+        decided(Case(*json.loads(options.decide[1])), int(options.decide[0]))
+        return
     if options.once:
         print(measured(Case(*json.loads(options.once))))
         return
     figures = {}
+    valgrind = shutil.which("valgrind")
     for case in PLAIN_CASES if options.plain else CASES:
         ours, theirs = [], []
         for _ in range(PROCESSES):
@@ -173,6 +221,13 @@ def main() -> None:
             found["us_beside"] = spread(theirs)
             ratios = [their / our for our, their in zip(ours, theirs, strict=True)]
             found["times_longer_beside"] = spread(ratios)
+            if case.policy == "fluvio" and valgrind is not None:
+                our, their = (
+                    instructions(valgrind, python, case)
+                    for python in (sys.executable, options.beside)
+                )
+                found["instructions"], found["instructions_beside"] = spread([our]), spread([their])
+                found["times_more_beside"] = spread([their / our])
         say(f"{case.name()}: " + ", ".join(f"{k} {v['median']}" for k, v in found.items()))
     if options.write:
         sizes: dict[str, Any] = {"partitions": 16, "replicas": REPLICAS, "topics": TOPICS}
