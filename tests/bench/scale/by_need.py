@@ -7,9 +7,9 @@ or on three of them. What a partition needs is drawn for each topic, Pareto-dist
 topics are small beside the differences that the large ones have left.
 
 With `--plain` only creates that name no need, of more sizes and by `fluvio` too, on SPUs that name
-no resources: what all others pay for them. What a create by `fluvio` takes is so little that a
-shared machine's clock cannot tell it from another checkout's: where valgrind is found, the
-instructions of a create are counted too. They are the same in each run.
+no resources: what all others pay for them. What a create takes is so little that a shared machine's
+clock cannot tell it from another checkout's. So, with `--beside` and where valgrind is found, the
+instructions of a create are counted too: they are the same in each run.
 
 With `--beside`, the interpreter of another checkout, each case is measured there too, in turns, a
 process each; the figures say how many times longer it takes there. CPU time of the thread; the
@@ -23,12 +23,10 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
-import re
-import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -36,6 +34,7 @@ from typing import Any, Final, NamedTuple
 from spu_assigner.core import ClusterState, Policy, SpuJoined, TopicCreate, step
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
+from support.bench import instructions as instructions_of
 from support.bench.figures import QUICK, keep, say, spread
 
 RESOURCES: Final = ("disk_bytes", "bytes_in_per_s", "bytes_out_per_s", "cores_milli")
@@ -162,33 +161,14 @@ def decided(case: Case, topics: int) -> None:
         step(state, event, default_policy=policy)
 
 
-def instructions(valgrind: str, python: str, case: Case) -> float:
-    """Of one create, as valgrind counts them: those of many creates less those of few."""
-    few, many = FLUVIO_TOPICS // 5, FLUVIO_TOPICS
-    # What would differ from run to run: hashes of strings, and numpy's threads.
-    settled = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
-
-    def counted(topics: int) -> int:
-        command = [python, __file__, "--decide", str(topics), json.dumps(case)]
-        # Once without valgrind, which compiles what is not compiled yet.
-        environment = {**os.environ, **settled}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        subprocess.run(command, check=True, env=environment)
-        counter = [
-            valgrind,
-            "--tool=cachegrind",
-            "--cache-sim=no",
-            f"--cachegrind-out-file={os.devnull}",
-        ]
-        done = subprocess.run(
-            [*counter, *command], capture_output=True, text=True, check=True, env=environment
-        )
-        found = re.search(r"I +refs: +([\d,]+)", done.stderr)
-        if found is None:
-            raise ValueError(f"valgrind named no count of instructions; it said:\n{done.stderr}")
-        return int(found[1].replace(",", ""))
-
-    return (counted(many) - counted(few)) / (many - few)
+def instructions(python: str, case: Case) -> float:
+    """Of one create."""
+    many = len(creates(0, case))
+    return instructions_of.each(
+        lambda topics: [python, __file__, "--decide", str(topics), json.dumps(case)],
+        few=many // 5,
+        many=many,
+    )
 
 
 def main() -> None:
@@ -209,7 +189,6 @@ def main() -> None:
         print(measured(Case(*json.loads(options.once))))
         return
     figures = {}
-    valgrind = shutil.which("valgrind")
     for case in PLAIN_CASES if options.plain else CASES:
         ours, theirs = [], []
         for _ in range(PROCESSES):
@@ -221,14 +200,14 @@ def main() -> None:
             found["us_beside"] = spread(theirs)
             ratios = [their / our for our, their in zip(ours, theirs, strict=True)]
             found["times_longer_beside"] = spread(ratios)
-            if case.policy == "fluvio" and valgrind is not None:
-                our, their = (
-                    instructions(valgrind, python, case)
-                    for python in (sys.executable, options.beside)
-                )
-                found["instructions"], found["instructions_beside"] = spread([our]), spread([their])
-                found["times_more_beside"] = spread([their / our])
-        say(f"{case.name()}: " + ", ".join(f"{k} {v['median']}" for k, v in found.items()))
+        if theirs and options.plain and instructions_of.VALGRIND is not None:
+            with ThreadPoolExecutor(2) as both:
+                counts = both.map(instructions, (sys.executable, options.beside), (case, case))
+                our, their = counts
+            found["instructions"] = {"one create": round(our), "beside": round(their)}
+            found["instructions"]["times_more_beside"] = round(their / our, 3)
+        times = ", ".join(f"{k} {v['median']}" for k, v in found.items() if "median" in v)
+        say(f"{case.name()}: {times}; instructions {found.get('instructions', 'not counted')}")
     if options.write:
         sizes: dict[str, Any] = {"partitions": 16, "replicas": REPLICAS, "topics": TOPICS}
         if not options.plain:
