@@ -4,8 +4,12 @@
 
 The job runs as a user starts it, with a broker of its own; the client is in this process, which is
 not counted. First creates are asked for one at a time for some minutes, since a JVM compiles what
-it does often; the last minute counts. PROGRAM is the `spu-assigner` of another checkout, which is
-measured in the same way afterwards, on the same machine.
+it does often; the last minute counts.
+
+Afterwards, in the same way and on the same machine, Spark alone: a query of PySpark that sends the
+same events on as they are, without state, in the job's own session, with its JVM settings and its
+archive of classes. What it takes, no job on Spark's micro-batches can do without. Then PROGRAM, the
+`spu-assigner` of another checkout.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
@@ -30,7 +35,7 @@ from spu_assigner.stream.broker.embedded import EmbeddedBroker
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.cpu_time import Spent, measured, processes_of
 from support.bench.figures import commit_of, keep, percentiles, say, spread
-from support.bench.memory import BROKER, MB, proportional_size
+from support.bench.memory import BROKER, MIB, proportional_size
 from support.bench.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
 from support.job.programs import running, session
 
@@ -43,6 +48,8 @@ STEADY_SECONDS: Final = 30
 IDLE_SECONDS: Final = 60
 IDLE_TIMES: Final = 2
 RESTARTS: Final = 3
+ALONE: Final = "alone-"  # prefix of the topics of Spark alone
+INPUT_PARTITIONS: Final = 4  # as the job's own topics have
 
 Message = tuple[str, bytes]
 
@@ -60,18 +67,31 @@ class Job:
         }
         self._first = 0
         self.process: subprocess.Popen[bytes] | None = None
-        command = [program, "topics", "create"]
+        self.make_topics()
+
+    def make_topics(self) -> None:
+        command = [self._program, "topics", "create"]
         environ = {**os.environ, **self._environ}
         subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL)
 
+    def command(self, checkpoint: str) -> list[str]:
+        return [self._program, "run", "--checkpoint", checkpoint]
+
+    def begin(self) -> None:
+        """What comes before the first create: SPUs."""
+        spus = Client(self.broker.bootstrap_servers, "spu-events", "ring-events")
+        spus.send(messages(joins()))
+        spus.take(CLUSTERS * SPUS)
+        spus.close()
+
+    def client(self) -> Client:
+        return Client(self.broker.bootstrap_servers, "topic-events", "replica-map")
+
     @contextmanager
     def run(self) -> Iterator[None]:
-        command = [self._program, "run", "--checkpoint", str(self._folder / "checkpoint")]
+        command = self.command(str(self._folder / "checkpoint"))
         with running(command, self._folder / "log", self._environ) as self.process:
             yield
-
-    def client(self, *, source: str = "topic-events", target: str = "replica-map") -> Client:
-        return Client(self.broker.bootstrap_servers, source, target)
 
     def creates(self, count: int) -> list[Message]:
         """The next ones."""
@@ -91,6 +111,28 @@ class Job:
         for pid in session(self.process):
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
+
+
+class SparkAlone(Job):
+    """A query of Spark that sends on what comes."""
+
+    def make_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
+        topics = [
+            NewTopic(name, INPUT_PARTITIONS, 1) for name in (f"{ALONE}events", f"{ALONE}maps")
+        ]
+        for made in admin.create_topics(topics).values():
+            made.result()
+
+    def command(self, checkpoint: str) -> list[str]:
+        script = str(Path(__file__).parents[1] / "neighbours" / "spark_echo.py")
+        return [sys.executable, script, self.broker.bootstrap_servers, ALONE, checkpoint]
+
+    def begin(self) -> None:
+        """It knows no SPUs."""
+
+    def client(self) -> Client:
+        return Client(self.broker.bootstrap_servers, f"{ALONE}events", f"{ALONE}maps")
 
 
 def messages(events: Sequence[Event]) -> list[Message]:
@@ -199,7 +241,7 @@ def after_idle(job: Job, client: Client) -> dict[str, float]:
 def memory_mib(job: Job) -> int:
     """Of all processes of the job, of shared pages each its part."""
     assert job.process is not None
-    return round(sum(map(proportional_size, session(job.process))) / MB)
+    return round(sum(map(proportional_size, session(job.process))) / MIB)
 
 
 def restart(job: Job, client: Client) -> float:
@@ -215,19 +257,16 @@ def restart(job: Job, client: Client) -> float:
     return seconds
 
 
-def measure(program: str, policy: str, minutes: float) -> dict[str, Any]:
+def measure(program: str, policy: str, minutes: float, kind: type[Job] = Job) -> dict[str, Any]:
     """All of it, of one program."""
     found: dict[str, Any] = {}
     with (
         tempfile.TemporaryDirectory(prefix="spu-assigner-cost-") as folder,
         EmbeddedBroker(Path(folder) / "broker") as broker,
     ):
-        job = Job(program, Path(folder), policy, broker)
+        job = kind(program, Path(folder), policy, broker)
         with job.run():
-            spus = job.client(source="spu-events", target="ring-events")
-            spus.send(messages(joins()))
-            spus.take(CLUSTERS * SPUS)
-            spus.close()
+            job.begin()
             client = job.client()
             found["lone"] = lone(job, client, minutes)
             found["backlog"] = backlog(job, client)
@@ -260,6 +299,8 @@ def main() -> None:
     given = parser.parse_args()
     here = str(Path(sys.executable).with_name("spu-assigner"))
     figures = {"this": measure(here, given.policy, given.minutes)}
+    say("Spark alone")
+    figures["spark_alone"] = measure(here, given.policy, given.minutes, SparkAlone)
     if given.earlier is not None:
         say(given.earlier)
         figures["earlier"] = measure(given.earlier, given.policy, given.minutes)

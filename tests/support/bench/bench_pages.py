@@ -14,7 +14,7 @@ from support.bench.bench_table import markdown
 from support.bench.cost_table import table as cost_table
 from support.bench.curves import drawable
 from support.bench.profile_table import table as profile_table
-from support.bench.targets import Results
+from support.bench.targets import MB_IN_GIB, Results
 
 ROOT: Final = Path(__file__).parents[3]
 OPENS: Final = "<!-- {name} -->\n"
@@ -108,7 +108,7 @@ def _headline(results: Results) -> str:
     rows += [
         _row(
             "1,000,000 topics in state: memory of all processes",
-            [None, f"{memory['tree'] / 1024:.2f} GiB" if memory else None],
+            [None, f"{memory['tree'] / MB_IN_GIB:.2f} GiB" if memory else None],
             absent="",
         ),
         _row(

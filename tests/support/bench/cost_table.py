@@ -98,8 +98,8 @@ LINES: Final = (
     ),
 )
 HEAD: Final = (
-    "| what | this | earlier | this ÷ earlier | unit | reach | moonshot |",
-    "| --- | --- | --- | --- | --- | --- | --- |",
+    "| what | this | Spark alone | earlier | this ÷ earlier | unit | reach | moonshot |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
 )
 
 
@@ -108,6 +108,7 @@ def table(figures: Mapping[str, Any]) -> str:
     rows = list(HEAD)
     for line in LINES:
         this = figure(figures.get("this", {}), line)
+        alone = figure(figures.get("spark_alone", {}), line)
         earlier = figure(figures.get("earlier", {}), line)
         shown = "" if this is None else _shown(this)
         if this is not None and this > line.reach:
@@ -117,6 +118,7 @@ def table(figures: Mapping[str, Any]) -> str:
         cells = (
             line.what,
             shown,
+            "" if alone is None else _shown(alone),
             "" if earlier is None else _shown(earlier),
             "" if this is None or not earlier else f"{this / earlier:.2f}",
             line.unit,

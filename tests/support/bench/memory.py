@@ -22,6 +22,7 @@ BROKER: Final = "broker"
 TREE: Final = "tree"  # all processes of the job together, without the broker
 INTERVAL_SECONDS: Final = 0.5
 MB: Final = 1_000_000
+MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ PRODUCT: Final = {
 }
 PROFILE: Final = " in profile latency"
 SMALL: Final = "1,000 topics × 10"
+MB_IN_GIB: Final = 2**30 / 1_000_000
 LINEAR: Final = 1.1  # as slope on logarithmic scales: 1 is linear, the rest is what noise may add
 # Times, over all sizes, of what an event does not touch: it may cost no more than that the
 # processor's caches hold less of a larger state.
@@ -289,7 +290,7 @@ def _job_growth() -> list[Target]:
                 policy="fluvio",
                 ours=("growth", "many", name, "tree"),
                 unit="GiB",
-                scale=1024,
+                scale=MB_IN_GIB,
                 at_most=True,
                 reach=3.0,
                 moonshot=2.0,
@@ -375,10 +376,10 @@ def _core_creates() -> list[Target]:
         ),
         *(
             Target(
-                what=f"core: 16 × 3 with neither, {ring}",
+                what=f"core: 16 × 3 with neither, {ring}, instructions",
                 policy=policy,
-                ours=("no_need", f"{case}; none{suffix}", "us", "median"),
-                beside=[("no_need", f"{case}; none{suffix}", "us_beside", "median")],
+                ours=("no_need", f"{case}; none{suffix}", "instructions", "one create"),
+                beside=[("no_need", f"{case}; none{suffix}", "instructions", "beside")],
                 whose="before there were any",
                 at_most=True,
                 reach=1.0,
