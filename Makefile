@@ -94,7 +94,7 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 # Tests of Spark, Kafka or a fuzzer take seconds to minutes each: `make test` runs those that are marked
-# `smoke`, `make test-all` all. WORKERS processes share them, a file to each (pytest-xdist).
+# `smoke`, `make test-all` all, and all random cases where `make test` draws two fifths. WORKERS processes share them, a file to each (pytest-xdist).
 WORKERS ?= 2
 HEAVY := spark or broker or kafka_jar or fuzz
 ELSEWHERE := bench or docker
@@ -119,7 +119,7 @@ STORE ?=
 
 .PHONY: test-all
 test-all: $(TEST_READY) ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took; SPARK=: as above)
-	@$(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
+	@SPU_ASSIGNER_TEST_ALL_CASES=1 $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
 
 # An environment without pip: its PySpark is found first, all else in .venv.
 $(OTHER)/ready.stamp: tests/spark/pyspark-$(SPARK).lock $(READY)

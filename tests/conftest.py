@@ -23,6 +23,7 @@ from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java, ensure_java
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.shared_broker import VARIABLE, SharedBroker, shared_broker
+from support.project.case_share import share_of
 from support.project.durations import Durations
 
 if TYPE_CHECKING:
@@ -31,15 +32,22 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parent
 # A job that waits for events asks Kafka every 10 ms, which takes half a core of itself and the
 # broker, and many wait here side by side. Not by SPARK_CONF_DIR: it is a part of the class path,
-# and with another one Spark's archive of classes is passed over.
-_SPARK_OPTIONS = "--conf spark.sql.streaming.pollingDelay=100ms pyspark-shell"
+# and with another one Spark's archive of classes is passed over. Nor does a job live long enough
+# here for the thorough compiler's code to give back what its threads take.
+_SPARK_OPTIONS = (
+    "--conf spark.sql.streaming.pollingDelay=100ms"
+    f" --conf spark.driver.defaultJavaOptions={job_session.SHORT_LIVED} pyspark-shell"
+)
 _MARKED_FOLDERS = ("bench", "broker", "docker", "fuzz", "spark")
 _BROKERS = pytest.StashKey[set[str]]()
 _numbers = itertools.count(1)
 
 # No test depends on how fast the machine is. The rest is as Hypothesis has it, in CI its own.
 settings.register_profile(
-    "any-speed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any-speed",
+    settings(max_examples=share_of(settings().max_examples)),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any-speed")
 

@@ -40,7 +40,7 @@ from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topics import REPLICA_MAP, RING_EVENTS, SPU_EVENTS, TOPIC_EVENTS
 from support.bench.figures import keep, percentiles, spread
-from support.bench.profile_table import table
+from support.bench.tables.profile_table import table
 from support.bench.workload import CLUSTERS, SIZES, SPUS, Client, creates, joins
 from support.job.programs import cpu_seconds, running
 from support.job.same_answers import check, expected_maps

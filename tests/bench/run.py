@@ -29,9 +29,9 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.bench.bench_pages import publish_tables
-from support.bench.bench_table import kept, lines_missed, show
 from support.bench.curves import draw
 from support.bench.figures import STORED, keep, say
+from support.bench.tables.bench_table import kept, lines_missed, show
 from support.bench.targets import Results, read_results
 
 HERE: Final = Path(__file__).parent

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from support.bench.bench_table import markdown
-from support.bench.cost_table import table as cost_table
 from support.bench.curves import drawable
-from support.bench.profile_table import table as profile_table
+from support.bench.tables.bench_table import markdown
+from support.bench.tables.cost_table import table as cost_table
+from support.bench.tables.profile_table import table as profile_table
 from support.bench.targets import MB_IN_GIB, Results
 
 ROOT: Final = Path(__file__).parents[3]

@@ -37,8 +37,11 @@ from support.events.builders import Events
 from support.events.lives import flooded_lives, lives
 from support.model.oracle import Oracle
 from support.model.pictures import picture
+from support.project.case_share import share_of
 
-LIVES = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LIVES = settings(
+    max_examples=share_of(300), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def run(state: ClusterState, *events: Event, policy: Policy = Policy.FLUVIO) -> list[Record]:
@@ -87,7 +90,7 @@ def test_every_answer_equals_the_plain_oracle(life: list[dict[str, Any]], defaul
 
 
 @given(life=flooded_lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda", "rendezvous"]))
-@settings(LIVES, max_examples=100)
+@settings(LIVES, max_examples=share_of(100))
 def test_late_copies_equal_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
     """What 256 events made the cluster forget, a living topic or a waiting create still knows."""
     assert_equal_to_the_oracle(life, default)

@@ -23,9 +23,10 @@ from support.events import simulation
 from support.events.builders import Events
 from support.events.random_lives import CLUSTER, Life, as_json, life_of
 from support.model.oracle import Oracle
+from support.project.case_share import share_of
 
-SEEDS: Final = 2_000  # what two cores live in a few seconds
-MODELLED_SEEDS: Final = 1_500
+SEEDS: Final = share_of(2_000)  # what two cores live in a few seconds
+MODELLED_SEEDS: Final = share_of(1_500)
 
 
 def test_what_must_hold_holds_in_every_life() -> None:

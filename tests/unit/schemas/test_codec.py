@@ -55,6 +55,7 @@ from support.events.codecs import (
 )
 from support.events.poisons import HUGE, create
 from support.events.samples import MAP, STATUS, decode, encode
+from support.project.case_share import share_of
 
 REGISTRY = Registry.load()
 PARSED = {entry.id: fastavro.parse_schema(entry.schema) for entry in REGISTRY.entries}
@@ -378,7 +379,7 @@ def mutated(draw: st.DrawFn, sources: st.SearchStrategy[bytes]) -> bytes:
 LEVEL_OF_AN_EARLIER_VERSION = bytes.fromhex("0000000037 0230 0230 00 0230 00000000 02000000000000")
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=share_of(1_000))
 @given(mutated((events() | messages()).map(encode)) | st.binary())
 @example(LEVEL_OF_AN_EARLIER_VERSION)
 def test_whatever_the_bytes_the_codec_gives_one_message_or_a_decode_error(data: bytes) -> None:
@@ -416,7 +417,7 @@ def fresh_reader(entry: Registered) -> Any:
     return compile_reader(entry.expanded, MEANING, current=current.expanded)
 
 
-@settings(max_examples=500)
+@settings(max_examples=share_of(500))
 @given(CREATES.map(encode_event) | replica_maps().map(encode_record), st.data())
 def test_a_message_is_read_as_by_a_reader_that_met_none_before(
     data: bytes, draw: st.DataObject

@@ -25,6 +25,7 @@ from spu_assigner.schemas.json_lines.lines import event_to_json
 from support.events.builders import Events
 from support.model.oracle import Oracle
 from support.model.pictures import picture
+from support.project.case_share import share_of
 
 Rows = list[list[int]]
 
@@ -249,7 +250,7 @@ def can_be_met(rows: Rows, free: dict[int, int], factor: int) -> bool:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=share_of(400), deadline=None)
 @given(
     lists=st.lists(
         st.lists(st.integers(0, 4), min_size=1, max_size=2, unique=True), min_size=1, max_size=4

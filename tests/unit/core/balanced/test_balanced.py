@@ -28,6 +28,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
+from support.project.case_share import share_of
 
 CAPACITIES = st.one_of(
     st.integers(1, 6), st.integers(1, 40), st.sampled_from([100, 200, 7_000, CAPACITY_MAX])
@@ -187,14 +188,14 @@ def large_cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200), deadline=None)
 def test_every_list_keeps_the_rules_on_the_ring_as_it_then_is(case: Case) -> None:
     """SPUs leave on the way, and with them racks; the rule is about those that remain."""
     require_rules(case)
 
 
 @given(large_cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60), deadline=None)
 def test_long_topics_keep_the_rules_when_racks_are_few(case: Case) -> None:
     """Then a list has several SPUs of a rack, and what is left to get must fit in what is left."""
     require_rules(case)
@@ -221,7 +222,7 @@ def test_a_rack_of_one_spu_takes_a_replica_of_each_list(held: int, partitions: i
 
 
 @given(cases())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=share_of(50), deadline=None)
 def test_the_same_loads_give_the_same_lists(case: Case) -> None:
     """Replay depends on it; and what is read is not written."""
     loads = loads_of(case.spus)
@@ -294,7 +295,7 @@ def costs_of(spus: dict[int, Spu], rows: list[list[int]]) -> Costs:
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 def test_replicas_then_leaders_are_as_even_as_an_exact_solver_makes_them(case: Case) -> None:
     """For as many lists as one rule about racks admits, then for those after them."""
     spus = case.copied()

@@ -20,6 +20,7 @@ from spu_assigner.core.balanced.list_filling import Task, fill_rows
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.state.loads import Loads
 from support.model import plain_dealing as plain
+from support.project.case_share import share_of
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -112,7 +113,7 @@ def plain_rows(task: Task, tries: int) -> list[list[int]] | None:
 
 
 @given(tasks(), st.sampled_from([1, 2, swap_repair.SWAPS_TRIED_MAX]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 def test_lists_are_filled_as_cell_after_cell_does_it(task: Task, tries: int) -> None:
     """Where swaps do not repair them they are filled one by one: the numbers hold all the same."""
     with (

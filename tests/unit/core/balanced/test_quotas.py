@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.balanced.quotas import Takers, even_shares
 from support.model import plain_dealing as plain
+from support.project.case_share import share_of
 
 
 @st.composite
@@ -28,7 +29,7 @@ def divisions(draw: st.DrawFn) -> tuple[list[plain.Spu], list[int], list[int], i
 
 
 @given(divisions())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 def test_shares_are_those_of_a_look_at_all_keys(
     division: tuple[list[plain.Spu], list[int], list[int], int],
 ) -> None:

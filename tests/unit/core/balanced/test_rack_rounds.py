@@ -14,6 +14,7 @@ from spu_assigner.core.balanced import rack_rounds, rounds
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.balanced.rounds import place_in_rounds
 from spu_assigner.core.state.loads import Loads
+from support.project.case_share import share_of
 
 # Full racks: as many as replicas. Racks that share: more.
 FULL = [
@@ -183,7 +184,7 @@ def test_rounds_go_on_for_ever(sizes: tuple[int, ...]) -> None:
         start += 500
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(data=st.data(), sizes=st.sampled_from([*FULL, *SHARED]))
 def test_other_loads_are_placed_in_rounds_only_where_that_keeps_them_even(
     data: st.DataObject, sizes: tuple[int, ...]

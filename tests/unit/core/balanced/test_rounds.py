@@ -29,6 +29,7 @@ from spu_assigner.core.state.loads import Loads
 from support.events.builders import Events
 from support.events.random_lives import Life
 from support.events.simulation import fault_of
+from support.project.case_share import share_of
 
 AUTOMATIC = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.RENDEZVOUS, Policy.KRAFT)
 SIZES = st.integers(rounds.SPUS_MIN, 80)
@@ -152,7 +153,7 @@ def test_lists_do_not_depend_on_how_many_are_asked_for(
         assert max(ring.led.values()) - min(ring.led.values()) <= 1
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(data=st.data(), size=st.integers(17, 30), replicas=st.integers(1, 4))
 def test_other_loads_are_placed_in_rounds_only_where_that_keeps_them_even(
     data: st.DataObject, size: int, replicas: int

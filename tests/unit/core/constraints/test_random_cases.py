@@ -14,12 +14,13 @@ from spu_assigner.core.base.errors import Code
 from support.events.constrained_cases import ConstrainedCase, random_case
 from support.model.constrained_oracle import Oracle, answered
 from support.model.exact_constraints import least_scores
+from support.project.case_share import share_of
 
-SEEDS = 200  # of each part; `tests/bench/scale/constraints.py` does 100,000
+SEEDS = share_of(200)  # of each part; `tests/bench/scale/constraints.py` does 100,000
 PARTS = 6
 
 
-def cases(part: int) -> Iterator[tuple[str, ConstrainedCase]]:
+def drawn(part: int) -> Iterator[tuple[str, ConstrainedCase]]:
     for seed in range(part * SEEDS, (part + 1) * SEEDS):
         for with_min in (False, True):
             case = random_case(seed, with_min=with_min)
@@ -30,7 +31,7 @@ def cases(part: int) -> Iterator[tuple[str, ConstrainedCase]]:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_what_is_possible_is_given_and_nothing_else(part: int) -> None:
     """And what is given holds every hard rule, and is led by who meets the first selector."""
-    for seed, case in cases(part):
+    for seed, case in drawn(part):
         oracle = Oracle(case)
         rows, status = answered(case)
         assert (rows is not None) is oracle.is_possible(), (seed, status)
@@ -43,7 +44,7 @@ def test_what_is_possible_is_given_and_nothing_else(part: int) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_each_list_has_the_best_score_where_there_is_room(part: int) -> None:
     compared = 0
-    for seed, case in cases(part):
+    for seed, case in drawn(part):
         oracle = Oracle(case)
         rows, _ = answered(case)
         if rows is not None and oracle.is_ample:
@@ -56,7 +57,7 @@ def test_each_list_has_the_best_score_where_there_is_room(part: int) -> None:
 def test_an_exact_solver_finds_no_more_and_no_better_lists() -> None:
     """HiGHS minimises the score of all lists together, level by level."""
     compared = 0
-    for seed, case in itertools.islice(cases(0), SEEDS):
+    for seed, case in itertools.islice(drawn(0), SEEDS):
         rows, _ = answered(case)
         best = least_scores(case)
         assert (rows is not None) is (best is not None), seed
@@ -71,7 +72,7 @@ def test_an_exact_solver_finds_no_more_and_no_better_lists() -> None:
 def test_a_refusal_names_as_few_rules_as_conflict(part: int) -> None:
     """On empty SPUs: what only lacks room is another answer."""
     compared = 0
-    for seed, case in cases(part):
+    for seed, case in drawn(part):
         rows, status = answered(case)
         if rows is not None:
             continue

@@ -40,6 +40,7 @@ from support.events.lives import lives
 from support.events.one_cluster import Answer, OneCluster
 from support.events.random_lives import life_of
 from support.model.pictures import picture
+from support.project.case_share import share_of
 
 AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
 
@@ -234,7 +235,7 @@ def test_without_one_in_the_ring_creates_are_placed_ahead_as_before() -> None:
     assert kinds(life.build.create("u", 2, 2)) == [GrantedCreate]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 @given(data=st.data())
 def test_a_rebalance_gives_it_no_lead(data: st.DataObject) -> None:
     """Whatever moves; and a second one has nothing to do."""
@@ -261,7 +262,7 @@ def _even(rows: list[list[int]]) -> list[list[int]]:
 # The laws.
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100), deadline=None)
 @given(life=lives())
 def test_the_three_laws_hold_with_cordons_and_demotions(life: list[dict[str, Any]]) -> None:
     """Replay gives the state, a copy gives nothing, and the same events the same bytes."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.rebalance import fair_share
 from spu_assigner.core.rebalance.fair_share import Holders, Kinds, Shares, fair_shares, level_shares
 from support.model.plain_rebalance import Cluster, Row, clusters
+from support.project.case_share import share_of
 
 
 def shares(cluster: Cluster) -> Shares:
@@ -35,14 +36,14 @@ def expected(cluster: Cluster) -> Shares:
     return [found[spu] for spu in sorted(found)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=share_of(500), deadline=None)
 @given(clusters())
 def test_the_level_rises_until_a_set_of_racks_is_full(cluster: Cluster) -> None:
     """Another way to the same shares."""
     assert shares(cluster) == expected(cluster)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(clusters())
 def test_of_many_racks_those_asked_for_most_are_enough(cluster: Cluster) -> None:
     """While each has room for one replica of a list; there are too many sets to look at all."""

@@ -12,6 +12,7 @@ from spu_assigner.core.rebalance.planning import Rebalance
 from support.model.plain_rebalance import Bands, Cluster, clusters, penalty
 from support.placers.evenness import Host
 from support.placers.placers import OurCluster
+from support.project.case_share import share_of
 
 HEAVY = 10_000  # what a replica outside the bands weighs beside a move
 
@@ -81,7 +82,7 @@ def solution(bands: Bands, fixed: dict[int, int], cost: int, flow: dict) -> tupl
     return outside, cost % HEAVY
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=share_of(1_000), deadline=None)
 @given(clusters())
 def test_no_exact_solver_needs_fewer_moves_or_comes_nearer(cluster: Cluster) -> None:
     """The bands are reached whenever they can be, and never with a move too many."""
@@ -90,7 +91,7 @@ def test_no_exact_solver_needs_fewer_moves_or_comes_nearer(cluster: Cluster) -> 
     assert (outside, len(plan.moves)) == exact_moves(cluster)
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=share_of(1_000), deadline=None)
 @given(clusters())
 def test_no_exact_solver_evens_leaders_with_fewer_reorders(cluster: Cluster) -> None:
     """As far as the lists permit after the moves."""
@@ -100,7 +101,7 @@ def test_no_exact_solver_evens_leaders_with_fewer_reorders(cluster: Cluster) -> 
     assert (outside, plan.reorders) == exact_reorders(moved)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=share_of(500), deadline=None)
 @given(clusters())
 def test_every_prefix_of_the_moves_keeps_the_rules(cluster: Cluster) -> None:
     """A rebalance may be cut off or interrupted anywhere."""
@@ -125,7 +126,7 @@ def test_every_prefix_of_the_moves_keeps_the_rules(cluster: Cluster) -> None:
         before = after
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(clusters(), st.integers(0, 5))
 def test_a_limit_cuts_the_moves_off(cluster: Cluster, max_moves: int) -> None:
     """The same moves are made first, however many are allowed."""
@@ -147,7 +148,7 @@ def test_a_limit_cuts_the_moves_off(cluster: Cluster, max_moves: int) -> None:
     assert list(plan.changed) == different
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(clusters())
 def test_a_second_rebalance_changes_nothing(cluster: Cluster) -> None:
     """Unless lists came to more racks, where they must stay: that may leave other shares."""
@@ -179,7 +180,7 @@ def filled(draw: st.DrawFn) -> Cluster:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(filled())
 def test_what_balanced_filled_well_is_left_alone(cluster: Cluster) -> None:
     """Webster's rule may give an SPU one replica more than its share: then a rebalance helps."""

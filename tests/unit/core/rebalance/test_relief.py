@@ -13,8 +13,9 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from support.events.builders import Events
 from support.model.exact_relief import Demand, Weighted
+from support.project.case_share import share_of
 
-CASES = 20
+CASES = share_of(20)
 BAND = Fraction(105, 100)
 
 # One worker of several finds the outcomes, once.

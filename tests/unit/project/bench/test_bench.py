@@ -16,9 +16,9 @@ import pytest
 from spu_assigner.core import Assigner, SpuJoined, TopicCreate
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.messages.codec import encode_record
-from support.bench.bench_table import count, kept, lines_missed, markdown, show
 from support.bench.curves import draw, drawable
 from support.bench.figures import STORED, commit_of, slope
+from support.bench.tables.bench_table import count, kept, lines_missed, markdown, show
 from support.bench.targets import Target, Verdict, read_results, targets
 
 _BENCH = Path(__file__).parents[3] / "bench"

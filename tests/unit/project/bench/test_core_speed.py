@@ -55,7 +55,7 @@ def test_a_core_that_does_its_work_many_times_over_is_caught(case: Case) -> None
         return many_times
 
     slowed = replace(case, prepare=prepare)
-    assert slower_than(slowed, stored(case), TIMES_MAX, attempts=1, rounds=4) is not None
+    assert slower_than(slowed, stored(case), TIMES_MAX, attempts=1, rounds=2) is not None
 
 
 @pytest.mark.parametrize("name", ["small creates, fluvio", "small creates, kafka"])
@@ -65,4 +65,4 @@ def test_a_usual_create_that_takes_the_long_way_is_caught(
     """The same answers at several times the cost: what a careless change would do."""
     monkeypatch.setattr(machine, "grant_ahead", lambda *_: None)
     (case,) = [each for each in CASES if each.name == name]
-    assert slower_than(case, stored(case), TIMES_MAX, attempts=1, rounds=4) is not None
+    assert slower_than(case, stored(case), TIMES_MAX, attempts=1, rounds=2) is not None

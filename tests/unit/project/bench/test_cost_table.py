@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.bench.cost_table import HEAD, LINES, table
+from support.bench.tables.cost_table import HEAD, LINES, table
 
 
 def test_a_missed_target_is_bold_and_a_moonshot_has_a_star() -> None:

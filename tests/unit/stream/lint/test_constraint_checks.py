@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.selectors import selector_of
 from spu_assigner.stream.lint.constraint_checks import contradiction, topic_contradiction
+from support.project.case_share import share_of
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ ABSENT = None
 VALUES = (ABSENT, "1", "2", "3", "other")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=share_of(500), deadline=None)
 @given(
     require=st.lists(st.lists(TEXTS, min_size=1, max_size=2).map(",".join), max_size=3),
     forbid=st.lists(TEXTS, max_size=3),

@@ -28,6 +28,7 @@ from spu_assigner.stream.lint.replica_list_file import lint_lists
 from spu_assigner.stream.lint.rules import describe, name_of, rule_of, rules
 from support.events.builders import Events
 from support.events.poisons import FILES, File
+from support.project.case_share import share_of
 
 PACKAGE = Path(event_file.__file__).parent
 PAGE = (Path(__file__).parents[4] / "docs" / "lint.md").read_text(encoding="utf-8")
@@ -135,7 +136,7 @@ def seeded(draw: st.DrawFn) -> tuple[list[str], set[tuple[int, str, str]]]:
     return lines, faults
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(file=seeded())
 def test_every_seeded_fault_is_found_at_its_line_and_field_at_once(
     file: tuple[list[str], set[tuple[int, str, str]]],

@@ -21,6 +21,7 @@ from spu_assigner.stream.lint.event_file import EventLinter, faults_of_line
 from spu_assigner.stream.lint.findings import LintFinding
 from support.events.poisons import LINES, Line
 from support.events.random_lives import as_json, life_of
+from support.project.case_share import share_of
 
 UNREADABLE = {fault.value.replace("_", "-") for fault in LineFault}
 # Rules that say more than the code of the core.
@@ -154,7 +155,7 @@ def name_of(outcome: str) -> str:
     return {"passed over": "event-id-reused"}.get(outcome, outcome.lower().replace("_", "-"))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=share_of(400), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_errors_are_exactly_the_lines_that_the_core_does_not_do(seed: int) -> None:
     """No event is said to be refused that the core takes, and none is passed over in silence."""
@@ -176,7 +177,7 @@ def test_errors_are_exactly_the_lines_that_the_core_does_not_do(seed: int) -> No
             )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
 def test_for_a_running_cluster_no_error_is_reported_that_may_be_none(
     seed: int, share: float
@@ -199,7 +200,7 @@ def test_a_poisoned_line_is_an_error_where_it_is_refused(poison: Line) -> None:
     assert {finding.line for finding in linted([line], Policy.BALANCED)} == expected.keys()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_first_fault_of_a_line_is_among_all_that_are_reported(seed: int) -> None:
     """Reading and linting use the same rules in the same words."""

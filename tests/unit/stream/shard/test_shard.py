@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.stream.shard import state_log as shard_module
 from spu_assigner.stream.shard.state_log import HEAD, Shard, pack_entry, read_entries, segment_key
+from support.project.case_share import share_of
 from support.shard.stores import DictStore, begin, commit, write_ahead
 
 
@@ -180,7 +181,7 @@ def test_a_missing_segment_is_refused() -> None:
         begin(Shard(DictCopy()), store)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_history_of_failures_and_workers_gives_a_wrong_copy(seed: int) -> None:
     """The law of this module: whatever fails, whoever goes on holds the committed state."""
