@@ -42,6 +42,7 @@ JVM: Final = (
     "-XX:MaxNewSize=64m",
     "-XX:MinHeapFreeRatio=15",
     "-XX:MaxHeapFreeRatio=30",
+    "-XX:-ShrinkHeapInSteps",
     "-XX:MetaspaceSize=64m",
     # An archive of classes is mapped to where it was made for. Elsewhere, which is the default of
     # late releases of Java 17, all of its pages are rewritten at a start: 130 MiB that are held.
@@ -123,6 +124,8 @@ def build_session(
     if java is not None:
         os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
+    # Else glibc makes eight arenas for each core, and what threads of the JVM free stays in theirs.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     if java is not None and (settings.master or LOCAL_MASTER).startswith("local"):
         # Where its UI listens, which asks nobody who he is: a wish for another address is one for
         # Spark clusters, left in the environment.
@@ -191,6 +194,9 @@ def session_options(settings: Settings) -> dict[str, str]:
         # of them, look up whether it has compiled the same before, and run a few rows through it:
         # a third of a small batch's CPU time.
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # What has become garbage in a busy time is held until the old generation is full, and an
+        # idle job does not fill it. A collection takes some 0.25 s; by default each half hour.
+        "spark.cleaner.periodicGC.interval": "5min",
         # A job that runs for months: what its UI remembers is bounded.
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "200",
