@@ -53,7 +53,6 @@ ENV PATH=/opt/spu-assigner/bin:/usr/local/bin:/usr/bin:/bin \
     PYSPARK_PYTHON=/opt/spu-assigner/bin/python \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    MALLOC_ARENA_MAX=2 \
     SPU_ASSIGNER_CACHE=/opt/spu-assigner/cache \
     SPU_ASSIGNER_CHECKPOINT=/var/lib/spu-assigner/checkpoint
 USER 10001:10001

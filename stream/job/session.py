@@ -124,8 +124,6 @@ def build_session(
     if java is not None:
         os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
-    # Else glibc makes eight arenas for each core, and what threads of the JVM free stays in theirs.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     if java is not None and (settings.master or LOCAL_MASTER).startswith("local"):
         # Where its UI listens, which asks nobody who he is: a wish for another address is one for
         # Spark clusters, left in the environment.

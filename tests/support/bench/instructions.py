@@ -30,7 +30,7 @@ def count(command: Sequence[str]) -> int:
     settings = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
     settings.pop("PYTHONDONTWRITEBYTECODE", None)
     # Once without valgrind, which compiles what is not compiled yet.
-    subprocess.run(command, check=True, env=settings)
+    subprocess.run(command, check=True, env=settings, stdout=subprocess.DEVNULL)
     counter = [
         VALGRIND,
         "--tool=cachegrind",
