@@ -1,6 +1,6 @@
 """Placing by constraints: held against exact solutions, and what it costs in the core.
 
-    python tests/bench/scale/constraints.py [--cases 118000] [--min-cases 40000]
+    python tests/bench/decisions/constraints.py [--cases 118000] [--min-cases 40000]
         [--solver-cases 5000] [--write]
 
 Random cases of up to 8 SPUs and 6 rules: what the core answers, beside all ways to place them, and

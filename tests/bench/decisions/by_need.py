@@ -1,6 +1,6 @@
 """What a create costs in the core that names four resources, and one that names none.
 
-    python tests/bench/scale/by_need.py [--plain] [--beside OTHER_PYTHON] [--write]
+    python tests/bench/decisions/by_need.py [--plain] [--beside OTHER_PYTHON] [--write]
 
 Creates of 16 partitions × 3 replicas through `step`, on SPUs of one kind or of three, without racks
 or on three of them. What a partition needs is drawn for each topic, Pareto-distributed, so most

@@ -1,6 +1,6 @@
 """How even failovers are: each SPU and each rack fails, and others lead what it led.
 
-    python tests/bench/scale/failover.py [--write]
+    python tests/bench/decisions/failover.py [--write]
 
 By policy the most that one of the others takes over beyond its fair share, and that share where it
 is largest. The fair share divides what the failed led equally by the SPUs on other racks; `balanced

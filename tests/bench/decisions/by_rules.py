@@ -1,6 +1,6 @@
 """What a create by four resources and two rules costs in the core, beside an earlier commit.
 
-    python tests/bench/scale/by_rules.py --beside OTHER_PYTHON [--write]
+    python tests/bench/decisions/by_rules.py --beside OTHER_PYTHON [--write]
 
 Creates of 16 partitions × 3 replicas through `step`, with a demand of four resources, a rule on a
 label and a spread over zones. OTHER_PYTHON is the interpreter of another checkout. Where the goal
