@@ -94,7 +94,8 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 # Tests of Spark, Kafka or a fuzzer take seconds to minutes each: `make test` runs those that are marked
-# `smoke`, `make test-all` all, and all random cases where `make test` draws two fifths. WORKERS processes share them, a file to each (pytest-xdist).
+# `smoke`, `make test-all` all, and all random cases where `make test` draws two fifths. WORKERS
+# processes share them, a file to each (pytest-xdist).
 WORKERS ?= 2
 HEAVY := spark or broker or kafka_jar or fuzz
 ELSEWHERE := bench or docker

@@ -178,7 +178,6 @@ def java() -> Iterator[Java]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(found.home))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setattr(job_session, "JVM", (*job_session.JVM, job_session.SHORT_LIVED))
         yield found
 
 

@@ -202,7 +202,7 @@ def grant_ahead(
 
     The state is only read, but for the rows kept with its ring.
     """
-    partitions = event.partitions
+    partitions, ledger = event.partitions, state.ledger
     if (
         event.start_index is not None
         or event.demand is not None
@@ -211,7 +211,7 @@ def grant_ahead(
         or event.topic in state.apart_from
         or event.validate_only
         or partitions > PARTITIONS_AHEAD_MAX
-        or (state.ledger.floor <= partitions and state.ledger.free_floor(partitions) <= partitions)
+        or (ledger.known_floor <= partitions and ledger.free_floor(partitions) <= partitions)
     ):
         return None
     ring = state.ring

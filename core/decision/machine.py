@@ -144,7 +144,7 @@ def step(
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
     records: Sequence[Record]
-    if isinstance(event, TopicCreate):
+    if isinstance(event, TopicCreate):  # As `decide` does; most events are creates.
         records = _create(state, event, default_policy, reserved_names)
         for record in records:  # It frees nothing, so nothing follows.
             evolve(state, record)

@@ -45,7 +45,7 @@ class Ledger:
         "_online",
         "_pending",
         "_run",
-        "floor",
+        "known_floor",
         "newest",
         "version",
     )
@@ -62,7 +62,8 @@ class Ledger:
         self._run: ReplicaLists | None = None  # rows of a table in which map followed map
         self.version = 0  # of what is counted: one further with each map
         self.newest: ReplicaLists | None = None  # the last map that was added, if none went since
-        self.floor = NO_LIMIT  # no ring member is known to have fewer free slots than this
+        # No ring member has fewer free slots than this; it is measured by `free_floor`.
+        self.known_floor = NO_LIMIT
 
     def describe(self, *, spu_id: int, capacity: int, online: bool, cordoned: bool = False) -> None:
         """Enter an SPU, or change it."""
@@ -80,7 +81,7 @@ class Ledger:
             self._capacities[at] = capacity
             self._online[at] = online
             self._cordoned[at] = cordoned
-        self.floor = 0  # unknown: measure before the next use
+        self.known_floor = 0  # unknown: measure before the next use
 
     def forget(self, spu_id: int) -> None:
         """Strike out an SPU that holds nothing."""
@@ -93,7 +94,7 @@ class Ledger:
         self._online = np.delete(self._online, at)
         self._cordoned = np.delete(self._cordoned, at)
         self._dense = self._is_dense()
-        self.floor = 0
+        self.known_floor = 0
 
     def _is_dense(self) -> bool:
         return len(self._ids) > 0 and int(self._ids[-1]) == len(self._ids) - 1
@@ -125,7 +126,7 @@ class Ledger:
                 self._pending.append(lists)
         self.version += 1
         self.newest = lists
-        self.floor = floor = self.floor - count
+        self.known_floor = floor = self.known_floor - count
         return floor <= 0
 
     def _add_run(self) -> None:
@@ -143,16 +144,16 @@ class Ledger:
         self.newest = None
         self._counts -= self._tally(lists.flat())
         self._leaders -= self._tally(lists.matrix[:, 0])
-        self.floor = 0
+        self.known_floor = 0
 
     def free_floor(self, needed: int) -> int:
         """No ring member has fewer free slots than this; measured again if not above `needed`."""
-        if self.floor <= needed:
+        if self.known_floor <= needed:
             self._settle()
             members = self._members()
             free = self._capacities[members] - self._counts[members]
-            self.floor = int(free.min()) if len(free) else NO_LIMIT
-        return self.floor
+            self.known_floor = int(free.min()) if len(free) else NO_LIMIT
+        return self.known_floor
 
     def ring_ids(self) -> IdArray:
         """The ids of online SPUs with a free slot that are not cordoned, ascending."""

@@ -42,7 +42,7 @@ JVM: Final = (
     "-XX:MaxNewSize=64m",
     "-XX:MinHeapFreeRatio=15",
     "-XX:MaxHeapFreeRatio=30",
-    "-XX:-ShrinkHeapInSteps",
+    "-XX:-ShrinkHeapInSteps",  # else several collections of all are needed for it
     "-XX:MetaspaceSize=64m",
     # An archive of classes is mapped to where it was made for. Elsewhere, which is the default of
     # late releases of Java 17, all of its pages are rewritten at a start: 130 MiB that are held.

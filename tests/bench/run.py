@@ -83,7 +83,7 @@ PARTS: Final = (
     Part(
         name="cost",
         results=("cost",),
-        minutes=19,
+        minutes=36,
         whole=_script("scale/cost.py"),
         is_in_quick=False,
     ),

@@ -202,8 +202,8 @@ def main() -> None:
             found["times_longer_beside"] = spread(ratios)
         if theirs and options.plain and instructions_of.VALGRIND is not None:
             with ThreadPoolExecutor(2) as both:
-                counts = both.map(instructions, (sys.executable, options.beside), (case, case))
-                our, their = counts
+                pythons = (sys.executable, options.beside)
+                our, their = both.map(instructions, pythons, (case, case))
             found["instructions"] = {"one create": round(our), "beside": round(their)}
             found["instructions"]["times_more_beside"] = round(their / our, 3)
         times = ", ".join(f"{k} {v['median']}" for k, v in found.items() if "median" in v)

@@ -22,10 +22,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.core.base.constraints import Constraints, SpreadLevel
-from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
+from by_rules import RESOURCES, RULES, cluster
+from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.state.cluster_state import ClusterState
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.figures import keep, say
@@ -35,8 +34,6 @@ from support.model.exact_constraints import least_scores
 
 PROCESSES: Final = 2
 AT_ONCE: Final = 500
-RESOURCES: Final = ("disk_bytes", "bytes_in_per_s", "bytes_out_per_s", "cores_milli")
-RULES: Final = Constraints(require=("tier=ssd",), spread=(SpreadLevel("zone"),))
 TOPICS: Final = 50
 ROUNDS: Final = 6
 
@@ -82,22 +79,6 @@ def agreements(cases: int, *, by_solver: bool, with_min: bool = False) -> dict[s
         for done in pool.imap(_agreement, tasks):
             total += done
     return dict(sorted(total.items()))
-
-
-def cluster(spus: int) -> ClusterState:
-    state = ClusterState("c")
-    for spu_id in range(spus):
-        joined = SpuJoined(
-            event_id=f"j{spu_id}",
-            cluster_id="c",
-            spu_id=spu_id,
-            rack=f"r{spu_id % 4}",
-            capacity=10**6,
-            labels={"zone": f"z{spu_id % 4 // 2}", "tier": "ssd" if spu_id % 8 < 5 else "hdd"},
-            resources=dict.fromkeys(RESOURCES, 10**9),
-        )
-        step(state, joined, default_policy=Policy.BALANCED)
-    return state
 
 
 def cost(spus: int, kind: str) -> float:

@@ -363,24 +363,25 @@ def _core_growth(results: Results) -> list[Target]:
 def _core_creates() -> list[Target]:
     """Creates of 16 × 3 in the core: what needs and rules cost those who name them, and others."""
     return [
+        *(
+            Target(
+                what=f"core: 16 × 3 with 4 resources and 2 rules, {spus} SPUs",
+                policy="balanced",
+                ours=("constraints", f"us a create on {spus} SPUs, 4 resources and 2 rules"),
+                unit="µs",
+                at_most=True,
+                reach=reach,
+            )
+            for spus, reach in (("64", 150.0), ("1,000", 600.0))
+        ),
         Target(
-            # 180 µs on the quiet machine on which 150 is the goal.
-            what="core: 16 × 3 with 4 resources and 2 rules, 64 SPUs, instructions",
+            # Of the program that was timed in the line above. A share of 0.833 would be 150 µs.
+            what="the same on 64 SPUs, instructions now",
             policy="balanced",
             ours=("by_rules", "64 SPUs", "instructions"),
             beside=[("by_rules", "64 SPUs", "instructions_beside")],
-            whose="of 180 µs",
+            whose="when it was timed",
             at_most=True,
-            reach=150 / 180,
-        ),
-        Target(
-            what="core: 16 × 3 with 4 resources and 2 rules, 1,000 SPUs, instructions",
-            policy="balanced",
-            ours=("by_rules", "1,000 SPUs", "instructions"),
-            beside=[("by_rules", "1,000 SPUs", "instructions_beside")],
-            whose="of 309 µs",
-            at_most=True,
-            reach=600 / 309,
         ),
         *(
             Target(
