@@ -231,7 +231,6 @@ def test_a_store_that_refuses_is_named_and_no_secret_is(
         assert KEYS["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
 
 
-@pytest.mark.smoke
 def test_of_two_who_write_one_note_one_succeeds(store: S3Server, java: Java) -> None:
     """Spark's notes are put on the condition that there is none; a put that is repeated is no
     other process's; what is cancelled is not there.

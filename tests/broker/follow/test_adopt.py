@@ -76,7 +76,6 @@ def sent(operator: Operator) -> int:
     return sum(len(committed(operator.cluster.bootstrap_servers, name)) for name in names)
 
 
-@pytest.mark.smoke
 def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
     operator: Operator, job: SmallJob
 ) -> None:

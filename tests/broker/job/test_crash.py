@@ -110,7 +110,6 @@ def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) 
     trial.check()
 
 
-@pytest.mark.smoke
 def test_a_shard_server_that_is_killed_is_replaced(trial: Trial) -> None:
     """It is a process of its own; its task asks a new one, and the job goes on."""
     job = trial.ensure(command=SHORT)

@@ -23,8 +23,9 @@ from support.events.corruptions import AUDIT, COMMITS, CORRUPTIONS
 from support.events.histories import PREFIX, Log, Story, Topics, Writer, written
 from support.events.random_lives import Life, life_of, rebalanced_life
 from support.job.streams import Outgoing
+from support.project.case_share import share_of
 
-SEEDS = 1_000
+SEEDS = share_of(1_000)
 BLOCKS = 10  # so that several workers share them
 HISTORIES = 16
 INPUTS = ["spu-events", "topic-events"]
