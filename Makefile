@@ -80,8 +80,9 @@ $(PACKAGES): requirements-build.lock requirements.lock pyproject.toml
 	@echo "setup 2/3: Python packages, every one checked against requirements.lock" \
 	  "(the first time about 800 MB; log: $(SETUP_LOG))"
 	@: > $(SETUP_LOG); \
+	shown='Downloading .*\([0-9]{2,}\.[0-9] ?Mi?B\)|Building .*(==|wheel.*started)'; \
 	log() { \
-	  tee -a $(SETUP_LOG) | awk '/Downloading .*\([0-9][0-9]+\.[0-9] ?Mi?B\)/ || /Building .*(wheel.*started|==)/ {print "  " $$0; fflush()}'; \
+	  tee -a $(SETUP_LOG) | while IFS= read -r line; do [[ ! $$line =~ $$shown ]] || echo "  $$line"; done; \
 	}; \
 	pip() { $(BIN)/python -m pip --disable-pip-version-check --no-input install "$$@" 2>&1 | log; }; \
 	uv() { $(BIN)/uv pip install --python $(BIN)/python --system-certs "$$@" 2>&1 | log; }; \

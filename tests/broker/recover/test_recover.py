@@ -241,7 +241,6 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     assert len(ids) == len(set(ids))
 
 
-@pytest.mark.smoke
 @pytest.mark.usefixtures("java")
 def test_a_recovery_that_is_killed_is_run_again(settings: Settings) -> None:
     """The files come first and the marker last, so what is left of it stands in nobody's way."""

@@ -31,7 +31,7 @@ Key = tuple[str, int]  # topic and partition
 Row = tuple[int, ...]
 
 HEAVY = 10_000  # what a replica outside the bands weighs beside a move
-SEEDS = share_of(400)
+SEEDS = max(share_of(400), 160)  # of fewer, how many are as good as the solver says little
 BAND_PERCENT = 25  # of few replicas a narrower band is seldom possible
 MOVABLE = 24  # lists, at most: the solver takes seconds for more
 
