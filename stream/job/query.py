@@ -75,8 +75,7 @@ def events_to_bundles(
     state: DataFrame | None = None,
     python: str | None = None,
 ) -> DataFrame:
-    """The stateful step: rows of shard, source, partition, offset, time_ms, key, value become rows
-    of shard, sequence, bundle.
+    """The stateful step: rows of shard and event become rows of shard, sequence, bundle.
 
     No timers: with them Spark keeps running batches although nothing comes.
 

@@ -1,4 +1,4 @@
-"""Where events come from: both input topics as one stream of rows, each with its shard.
+"""Where events come from: both input topics as one stream of rows of shard and event.
 
 The order of the union matters. Spark asks its sources for their latest offsets one after the other,
 in the order they stand in: topic events first, SPU events last. A join that was acknowledged before
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings, SettingsError
-from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
-from spu_assigner.stream.shard.bundle import InputSource
+from spu_assigner.stream.kafka.topics import topic_name
+from spu_assigner.stream.shard.bundle import SOURCE_TOPICS, InputSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # How long the broker holds an empty fetch back, by default 500 ms. Spark asks for a partition's
 # ends each time it has fetched; by then its consumer has asked for more, and the broker answers the
@@ -43,45 +43,31 @@ def read_events(
     group: str,
     begins: Mapping[str, Mapping[str, int]] | None = None,
 ) -> DataFrame:
-    """The rows: shard, source, partition, offset, time_ms, key, value.
+    """The rows: shard, event (`stream/jvm/spark_extension/EventReaders.java`).
 
     Args:
         group: a name of this query and no other in the JVM.
         begins: by the topic's whole name, for each of its partitions where a new checkpoint begins
             to read (-2: at the first message); by default all from their first messages.
     """
-    from pyspark.sql import functions
-
     _require_secrets(spark, settings)
     sources = {
         "longPollGroup": group,
         "longPollSources": "2",
         "longPollIntervalMs": str(tuning(settings.profile).batch_interval_ms),
+        "eventShards": ",".join(map(str, shard_labels(shards))),
     }
     topics = _source(
         spark,
         settings,
-        TOPIC_EVENTS,
+        InputSource.TOPIC_EVENTS,
         begins,
         longPollFirst="true",
         **sources,
         # Only this one is limited: in a backlog membership is caught up first.
         maxOffsetsPerTrigger=str(topic_events_per_batch(settings)),
     )
-    spus = _source(spark, settings, SPU_EVENTS, begins, **sources)
-    parts = [
-        frame.select(
-            _shard_of_key(shards).alias("shard"),
-            functions.lit(int(source)).alias("source"),
-            "partition",
-            "offset",
-            functions.unix_millis("timestamp").alias("time_ms"),
-            "key",
-            "value",
-        )
-        for frame, source in ((topics, InputSource.TOPIC_EVENTS), (spus, InputSource.SPU_EVENTS))
-    ]
-    return parts[0].union(parts[1])
+    return topics.union(_source(spark, settings, InputSource.SPU_EVENTS, begins, **sources))
 
 
 def triggers_begun(spark: SparkSession, group: str) -> int:
@@ -109,11 +95,11 @@ def _require_secrets(spark: SparkSession, settings: Settings) -> None:
 def _source(
     spark: SparkSession,
     settings: Settings,
-    topic: str,
+    source: InputSource,
     begins: Mapping[str, Mapping[str, int]] | None,
     **options: str,
 ) -> DataFrame:
-    name = topic_name(topic, prefix=settings.topic_prefix)
+    name = topic_name(SOURCE_TOPICS[source], prefix=settings.topic_prefix)
     first = "earliest" if begins is None else json.dumps({name: begins[name]})
     return (
         spark.readStream.format(LONG_POLL_SOURCE)
@@ -121,6 +107,7 @@ def _source(
             **{
                 **settings.connection().spark(),
                 "subscribe": name,
+                "eventSource": str(source.value),
                 # Of a new checkpoint: no event is passed over.
                 "startingOffsets": first,
                 "failOnDataLoss": "true",  # a gap must not pass for an event that never was
@@ -133,16 +120,6 @@ def _source(
             }
         )
         .load()
-    )
-
-
-def _shard_of_key(shards: int) -> Column:
-    """A shard's label by the key's CRC-32; rows without a key go with an empty one."""
-    from pyspark.sql import functions
-
-    labels = ",".join(map(str, shard_labels(shards)))
-    return functions.expr(
-        f"element_at(array({labels}), cast(pmod(crc32(nvl(key, X'')), {shards}) as int) + 1)"
     )
 
 

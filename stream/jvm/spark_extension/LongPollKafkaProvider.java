@@ -1,6 +1,7 @@
 package io.spuassigner.spark;
 
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -41,14 +42,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * source asks the broker each time. Here the first source of a query waits before it asks: in a
  * fetch that the broker holds back (a long poll), from where the query has read to, in the topics
  * of all its sources. An idle query costs next to nothing, and an event wakes it at once.
- * Everything else is the Kafka source's own: offsets, their form in the checkpoint, partitions,
- * readers. Only public interfaces of Spark are used.
+ * Offsets, their form in the checkpoint, and partitions are the Kafka source's own; what its readers
+ * read becomes rows of {@link EventReaders}.
  *
  * <p>A trigger that has waited finds nothing, and the next one asks: so the time of a batch, as
  * Spark reports it, contains no waiting. `processAllAvailable` may therefore return when the news
  * have come but before they are processed; a second call does not.
  *
- * <p>Options beside those of the Kafka source: {@code longPollGroup}, equal for all sources of a
+ * <p>Options beside those of the Kafka source: {@code eventSource} and {@code eventShards} (labels,
+ * with commas between them), for {@link EventReaders}; {@code longPollGroup}, equal for all sources of a
  * query and for them alone; {@code longPollSources}, how many they are; {@code longPollFirst}, true
  * for the one that Spark asks first; {@code longPollIntervalMs}, how long after the begin of a batch
  * of several events the next one begins at the earliest. A batch costs the same for one event as for
@@ -60,7 +62,7 @@ public final class LongPollKafkaProvider implements TableProvider {
 
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
-    return kafka.inferSchema(options);
+    return EventReaders.SCHEMA;
   }
 
   @Override
@@ -77,7 +79,9 @@ public final class LongPollKafkaProvider implements TableProvider {
 
     @Override
     public Column[] columns() {
-      return kafka.columns();
+      return Arrays.stream(EventReaders.SCHEMA.fields())
+          .map(each -> Column.create(each.name(), each.dataType(), each.nullable()))
+          .toArray(Column[]::new);
     }
 
     @Override
@@ -95,7 +99,7 @@ public final class LongPollKafkaProvider implements TableProvider {
   private record LongPollScan(Scan kafka, CaseInsensitiveStringMap options) implements Scan {
     @Override
     public StructType readSchema() {
-      return kafka.readSchema();
+      return EventReaders.SCHEMA;
     }
 
     @Override
@@ -120,6 +124,8 @@ public final class LongPollKafkaProvider implements TableProvider {
     private final SupportsTriggerAvailableNow admission;
     private final LongPoll poll;
     private final boolean isFirst;
+    private final int source;
+    private final int[] shards;
     private boolean isBounded; // reads to where the topics ended at its start, and waits for nothing
     private Offset latest;
 
@@ -127,6 +133,9 @@ public final class LongPollKafkaProvider implements TableProvider {
       this.kafka = kafka;
       admission = (SupportsTriggerAvailableNow) kafka;
       isFirst = options.getBoolean("longPollFirst", false);
+      source = options.getInt("eventSource", 0);
+      shards =
+          Arrays.stream(options.get("eventShards").split(",")).mapToInt(Integer::parseInt).toArray();
       poll = LongPoll.of(options);
     }
 
@@ -182,7 +191,7 @@ public final class LongPollKafkaProvider implements TableProvider {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return kafka.createReaderFactory();
+      return new EventReaders(kafka.createReaderFactory(), source, shards);
     }
 
     @Override

@@ -50,13 +50,12 @@ public final class ShardProcessor
   private static final String HEAD = "head";
   private static final StructType SHARD = StructType.fromDDL("shard int not null");
   private static final StructType KEY = StructType.fromDDL("key string");
-  private static final StructType VALUE = StructType.fromDDL("value binary");
   static final StructType BUNDLES =
       StructType.fromDDL("shard int, sequence int, bundle binary");
   private static final int PIECE_SIZE = 64 * 1024 * 1024; // bytes; a message may have 1 MiB
 
   private final ShardServers.Start servers;
-  private transient MapState<Row, Row> state;
+  private transient MapState<Row, byte[]> state;
 
   private ShardProcessor(ShardServers.Start servers) {
     this.servers = servers;
@@ -65,7 +64,7 @@ public final class ShardProcessor
   /**
    * The query's plan.
    *
-   * @param events rows of shard, source, partition, offset, time_ms, key, value
+   * @param events rows of shard and event, as of {@link EventReaders}
    * @param initial rows of shard, key, value that the state begins with; null: with none
    * @param python the interpreter of the shard servers
    * @param run this one's name: shard servers of other runs are never asked
@@ -95,13 +94,12 @@ public final class ShardProcessor
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    state =
-        getHandle().getMapState(STATE, Encoders.row(KEY), Encoders.row(VALUE), TTLConfig.NONE());
+    state = getHandle().getMapState(STATE, Encoders.row(KEY), Encoders.BINARY(), TTLConfig.NONE());
   }
 
   @Override
   public void handleInitialState(Row key, Row entry, TimerValues timers) {
-    state.updateValue(RowFactory.create(entry.getString(1)), RowFactory.create(entry.get(2)));
+    state.updateValue(RowFactory.create(entry.getString(1)), entry.getAs(2));
   }
 
   @Override
@@ -142,8 +140,8 @@ public final class ShardProcessor
   }
 
   private byte[] read(String name) {
-    Row found = state.getValue(RowFactory.create(name));
-    return found == null ? new byte[0] : found.getAs(0);
+    byte[] found = state.getValue(RowFactory.create(name));
+    return found == null ? new byte[0] : found;
   }
 
   /** Entries that the server wants written: key size i32, value size i32 (-1: remove), key, value. */
@@ -158,69 +156,45 @@ public final class ShardProcessor
       } else {
         byte[] value = new byte[size];
         entries.get(value);
-        state.updateValue(name, RowFactory.create((Object) value));
+        state.updateValue(name, value);
       }
     }
   }
 
-  /**
-   * Rows as bytes, little-endian: how many, i64; their source, partition, offset, time, size of the
-   * key and size of the value (-1: none), each a column of i64; then key and value of each row.
-   */
   private static List<byte[]> pieces(Iterator<Row> rows) {
     List<byte[]> pieces = new ArrayList<>();
-    List<Row> piece = new ArrayList<>();
+    List<ByteBuffer> piece = new ArrayList<>();
     long size = 0;
     while (rows.hasNext()) {
-      Row row = rows.next();
-      piece.add(row);
-      size += size(row, 5) + size(row, 6);
+      byte[] event = rows.next().getAs(1);
+      piece.add(ByteBuffer.wrap(event).order(ByteOrder.LITTLE_ENDIAN));
+      size += event.length;
       if (size >= PIECE_SIZE) {
-        pieces.add(bytes(piece));
+        pieces.add(bytes(piece, size));
         piece.clear();
         size = 0;
       }
     }
     if (!piece.isEmpty()) {
-      pieces.add(bytes(piece));
+      pieces.add(bytes(piece, size));
     }
     return pieces;
   }
 
-  private static int size(Row row, int column) {
-    return row.isNullAt(column) ? 0 : row.<byte[]>getAs(column).length;
-  }
-
-  private static byte[] bytes(List<Row> rows) {
-    int size = Long.BYTES;
-    for (Row row : rows) {
-      size += 6 * Long.BYTES + size(row, 5) + size(row, 6);
-    }
-    ByteBuffer out = ByteBuffer.allocate(size).order(ByteOrder.LITTLE_ENDIAN);
-    out.putLong(rows.size());
-    for (Row row : rows) {
-      out.putLong(row.getInt(1));
-    }
-    for (Row row : rows) {
-      out.putLong(row.getInt(2));
-    }
-    for (Row row : rows) {
-      out.putLong(row.getLong(3));
-    }
-    for (Row row : rows) {
-      out.putLong(row.getLong(4));
-    }
-    for (int column = 5; column <= 6; column++) {
-      for (Row row : rows) {
-        out.putLong(row.isNullAt(column) ? -1 : size(row, column));
+  /**
+   * Events ({@link EventReaders}) as one piece, little-endian: how many, i64; each of their numbers
+   * as a column of i64; then key and value of each event.
+   */
+  private static byte[] bytes(List<ByteBuffer> events, long size) {
+    ByteBuffer out = ByteBuffer.allocate(Long.BYTES + Math.toIntExact(size));
+    out.order(ByteOrder.LITTLE_ENDIAN).putLong(events.size());
+    for (int number = 0; number < EventReaders.NUMBERS; number++) {
+      for (ByteBuffer event : events) {
+        out.putLong(event.getLong());
       }
     }
-    for (Row row : rows) {
-      for (int column = 5; column <= 6; column++) {
-        if (!row.isNullAt(column)) {
-          out.put(row.<byte[]>getAs(column));
-        }
-      }
+    for (ByteBuffer event : events) {
+      out.put(event);
     }
     return out.array();
   }
