@@ -194,7 +194,7 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # What has become garbage in a busy time is held until the old generation is full, and an
         # idle job does not fill it. A collection takes some 0.25 s; by default each half hour.
-        "spark.cleaner.periodicGC.interval": "5min",
+        "spark.cleaner.periodicGC.interval": "2min",
         # A job that runs for months: what its UI remembers is bounded.
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "200",
