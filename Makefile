@@ -96,8 +96,8 @@ $(PACKAGES): requirements-build.lock requirements.lock pyproject.toml
 	}; \
 	awk '/^[a-z]/ {is_uv = /^uv==/} is_uv' requirements.lock > $(VENV)/uv.lock; \
 	index=$$(from_pip index-url); more=$$(from_pip extra-index-url); \
-	export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$${index:-https://pypi.org/simple}}" \
-	  UV_INDEX="$${UV_INDEX:-$$more}" UV_HTTP_TIMEOUT="$${UV_HTTP_TIMEOUT:-300}"; \
+	[[ -z $$index ]] || export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$index}"; \
+	export UV_INDEX="$${UV_INDEX:-$$more}" UV_HTTP_TIMEOUT="$${UV_HTTP_TIMEOUT:-300}"; \
 	{ pip --require-hashes --no-deps --requirement $(VENV)/uv.lock && install uv; } \
 	|| { echo "  uv could not (see the log), so pip installs them, which takes longer"; install pip; } \
 	|| { echo "setup: pip failed; the end of $(SETUP_LOG):" >&2; tail -n 12 $(SETUP_LOG) >&2; exit 1; }

@@ -5,7 +5,7 @@ in the order they stand in: topic events first, SPU events last. A join that was
 a create was sent is therefore in the create's batch or an earlier one, never in a later one.
 
 While nothing comes, the source that is asked first waits at the broker for events of both topics
-(`stream/jvm/long_poll`), so an idle job takes little CPU time of its own and of the broker's.
+(`LongPollKafkaProvider.java`), so an idle job takes little CPU time of its own and of the broker's.
 """
 
 from __future__ import annotations

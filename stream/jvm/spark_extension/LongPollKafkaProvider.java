@@ -133,7 +133,7 @@ public final class LongPollKafkaProvider implements TableProvider {
       this.kafka = kafka;
       admission = (SupportsTriggerAvailableNow) kafka;
       isFirst = options.getBoolean("longPollFirst", false);
-      source = options.getInt("eventSource", 0);
+      source = Integer.parseInt(options.get("eventSource"));
       shards =
           Arrays.stream(options.get("eventShards").split(",")).mapToInt(Integer::parseInt).toArray();
       poll = LongPoll.of(options);

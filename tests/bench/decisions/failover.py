@@ -102,6 +102,12 @@ def unevenness(state: ClusterState) -> dict[str, dict[str, float]]:
     return found
 
 
+def racks_of(state: ClusterState) -> tuple[dict[int, str | None], dict[object, int]]:
+    """The rack of each SPU, and how many SPUs are on others than each rack."""
+    racks: dict[int, str | None] = {spu_id: spu.rack for spu_id, spu in state.spus.items()}
+    return racks, {rack: sum(each != rack for each in racks.values()) for rack in racks.values()}
+
+
 def exact(state: ClusterState) -> float:
     """The least that the worst SPU takes over beyond its fair share, whoever follows whom.
 
@@ -109,7 +115,7 @@ def exact(state: ClusterState) -> float:
     follower and on to the pair of the leader's rack and follower: a flow, so whole limits have a
     whole solution wherever they have one.
     """
-    racks = {spu_id: spu.rack for spu_id, spu in state.spus.items()}
+    racks, outside = racks_of(state)
     led: Counter[object] = Counter()
     taken: dict[tuple[object, int], list[Any]] = defaultdict(list)
     highs = highspy.Highs()
@@ -123,7 +129,6 @@ def exact(state: ClusterState) -> float:
             for heir, unit in zip(heirs, units, strict=True):
                 taken[leader, heir].append(unit)
                 taken[racks[leader], heir].append(unit)
-    outside = {rack: sum(each != rack for each in racks.values()) for rack in racks.values()}
     fair = {who: led[who] / outside[racks.get(who, who)] for who in led}
     sums = {pair: highs.addConstr(sum(units) <= len(units)) for pair, units in taken.items()}
     # Only there does the whole part of a share and what is beyond it change.
@@ -146,8 +151,7 @@ def exact_in_turn(state: ClusterState) -> dict[str, float]:
     A unit that is taken over costs more the more there is beyond the fair share already, eight
     times for each unit: so the largest decides. The flow has whole solutions here, too.
     """
-    racks = {spu_id: spu.rack for spu_id, spu in state.spus.items()}
-    outside = {rack: sum(each != rack for each in racks.values()) for rack in racks.values()}
+    racks, outside = racks_of(state)
     led: Counter[object] = Counter()
     taken: Counter[tuple[object, int]] = Counter()
 
