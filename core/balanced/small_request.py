@@ -133,14 +133,14 @@ def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> 
     open_count = sum(choice.forced) + choice.free
     if not open_count:
         return
-    sure, rack_of = choice.sure, request.layout.rack_of
+    sure, room, rack_of = choice.sure, choice.room, request.layout.rack_of
     spus = np.flatnonzero(choice.tied)
     led = request.first_keys(request.led)[spus]
     aside = []
     for spu in spus[np.lexsort((mixed[spus], -led))].tolist():
         if spu in sure:
             aside.append(spu)
-        elif choice.take(rack_of[spu]):
+        elif room[rack_of[spu]] and choice.take(rack_of[spu]):
             sure[spu] = 1
             open_count -= 1
             if not open_count:

@@ -17,6 +17,7 @@ What each fast lane of `balanced` gains: `tests/bench/results/lanes.json`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import sub
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -66,6 +67,7 @@ class UniformRing:
         "_levels",
         "_others",
         "_placed",
+        "_smallest",
         "_version",
     )
 
@@ -80,6 +82,7 @@ class UniformRing:
         # In the key of a follower: lists led, most first, room for mixed bits, the number.
         self._follow_base = (_LED_MAX << _FOLLOWER_BITS) + np.arange(len(ids))
         self._is_dense = bool((ids == np.arange(len(ids))).all())
+        self._smallest = min(map(sub, layout.starts[1:], layout.starts))  # rack
         count = len(layout.starts) - 1
         # In the key by which followers are dealt: the rack, room for mixed bits, the number.
         self._deal_base = (layout.racks << _FOLLOWER_BITS) + np.arange(len(ids))
@@ -123,9 +126,12 @@ class UniformRing:
         self, ledger: Ledger, *, partitions: int, replicas: int, start: int
     ) -> ReplicaLists | None:
         """As `place_balanced` places them where nobody can be filled; None: it is not simple."""
-        self._catch_up(ledger)
-        layout, counts = self._layout, self._counts
+        layout = self._layout
         each = partitions * replicas if layout.is_one else partitions  # of a rack
+        if each > self._smallest:
+            return None
+        self._catch_up(ledger)
+        counts = self._counts
         levels: list[int] = []  # of each rack the one that is open,
         open_counts: list[int] = []  # and how many of it get a replica
         able = sure = 0  # SPUs that may get one, and those that get one for sure

@@ -153,7 +153,9 @@ class BalancedLookahead(Facts):
             lists = self._rounds.lists(state.ledger, partitions=count, start=index)
             if lists is not None:
                 if self._is_ordered:
-                    order_followers(state, lists.matrix, ignore_rack=self._ignore_rack)
+                    order_followers(
+                        state, lists.matrix, ignore_rack=self._ignore_rack, may_exchange=True
+                    )
                 return self._of_rounds, lists, _NOBODY
         lists = None
         if self._uniform is not None and count * self._replicas <= SMALL_REQUEST_CELLS_MAX:
@@ -170,7 +172,7 @@ class BalancedLookahead(Facts):
             )
             lists = ReplicaLists(matrix)
         if self._is_ordered:
-            order_followers(state, lists.matrix, ignore_rack=self._ignore_rack)
+            order_followers(state, lists.matrix, ignore_rack=self._ignore_rack, may_exchange=True)
         return self, lists, _NOBODY
 
 

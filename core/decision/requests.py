@@ -321,7 +321,12 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
                 found=ring.size - len(full),
             )
         )
-    order_followers(state, matrix, ignore_rack=event.ignore_rack)
+    order_followers(
+        state,
+        matrix,
+        ignore_rack=event.ignore_rack,
+        may_exchange=nobody_fills and need is None,
+    )
     departed = departed_one_by_one(matrix, full)
     return new_assignment(
         policy=Policy.BALANCED,

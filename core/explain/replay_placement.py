@@ -268,7 +268,7 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
         placed = place_in_rounds(loads, partitions=partitions, replicas=replicas, start=start)
         if placed is None:
             return should_not_be(reason, rows)
-        order_followers(state, placed, ignore_rack=replica_map.ignore_rack)
+        order_followers(state, placed, ignore_rack=replica_map.ignore_rack, may_exchange=True)
         return () if np.array_equal(placed, rows) else should_not_be(reason, rows)
     if replica_map.need is None:
         again = place_balanced(loads, partitions=partitions, replicas=replicas, start=start)
@@ -277,7 +277,13 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
         again = place_by_need(
             loads, resources, partitions=partitions, replicas=replicas, start=start
         )
-    order_followers(state, again, ignore_rack=replica_map.ignore_rack)
+    nobody_fills = int((loads.capacities - loads.replicas).min()) > partitions
+    order_followers(
+        state,
+        again,
+        ignore_rack=replica_map.ignore_rack,
+        may_exchange=nobody_fills and replica_map.need is None,
+    )
     again = led_by_others(state, ReplicaLists(again)).matrix
     return () if np.array_equal(again, rows) else should_not_be(reason, rows)
 

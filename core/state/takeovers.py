@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import add
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.replica_lists import (
@@ -29,34 +29,52 @@ from spu_assigner.core.state.ledger import CountArray
 COUNTS_MAX: Final = 2**18  # racks times SPUs, for each of which there is a number
 PAIRS_SPUS_MAX: Final = 128  # up to so many SPUs it is counted for each pair of them, too
 PAIR_WEIGHT: Final = 2  # of what is taken over from one SPU, beside what is from its whole rack
-# Lists of a map, its last, that are put in order; in those before, chance evens out most.
-ONE_BY_ONE: Final = 2_048
+WEIGHT: Final = 1_024  # of a list that is taken over by an SPU of the largest capacity
+ONE_BY_ONE: Final = 2_048  # lists of a map up to which they are counted in plain Python
 NEVER: Final = float("inf")  # what an SPU takes over from its own rack: it is never the least
 
 Counts = list[float]  # what each SPU takes over, in the order in which they came
+
+
+class Fairness(NamedTuple):
+    """What it means that each takes over as much, or by capacity."""
+
+    weights: list[int] | None  # of each SPU; None: 1
+    others: list[int]  # of each rack: SPUs on other ones,
+    means: list[float]  # and the mean of their weights
 
 
 class Takeovers:
     """The counts of one cluster. SPUs and racks have numbers, as they came."""
 
     __slots__ = (
-        "_capacities",
-        "_from_racks",
-        "_from_spus",
+        "_fair",
         "_newest",
-        "_number_of",
         "_rack_numbers",
-        "_rack_of",
+        "_rack_sizes",
+        "capacities",
+        "from_racks",
+        "from_spus",
+        "ids",
+        "nothing",
+        "numbers",
+        "rack_of",
+        "rack_totals",
     )
 
     def __init__(self, spus: Iterable[tuple[int, str, int]], maps: Iterable[ReplicaLists]) -> None:
         """Of SPUs with these racks and capacities, and of the maps of a cluster."""
         self._rack_numbers: dict[str, int] = {}
-        self._number_of: dict[int, int] = {}  # of each SPU, by its id
-        self._rack_of: list[int] = []
-        self._capacities: list[int] = []
-        self._from_racks: list[Counts] = []
-        self._from_spus: list[Counts] | None = []  # weighed; None: there are too many SPUs
+        self.numbers: dict[int, int] = {}  # of each SPU, by its id
+        self.ids: list[int] = []  # and its id, by the number
+        self.rack_of: list[int] = []
+        self.capacities: list[int] = []
+        self._fair: dict[bool, Fairness] = {}
+        self.from_racks: list[Counts] = []
+        self.from_spus: list[Counts] | None = []  # weighed; None: there are too many SPUs
+        self.nothing: Counts = []  # then of each
+        self.rack_totals: list[int] = []  # what all together take over from each rack
+        self._rack_sizes: list[int] = []
         self._newest: IdMatrix | None = None  # counted as it was ordered, maybe not granted
         for spu_id, rack, capacity in spus:
             self.enter(spu_id, rack, capacity)
@@ -66,28 +84,36 @@ class Takeovers:
     @property
     def size(self) -> int:
         """Racks times SPUs."""
-        return len(self._from_racks) * len(self._rack_of)
+        return len(self.from_racks) * len(self.rack_of)
 
     def enter(self, spu_id: int, rack: str, capacity: int) -> None:
         """Enter an SPU that no list holds yet, or another capacity of one that is there."""
-        known = self._number_of.get(spu_id)
+        known = self.numbers.get(spu_id)
         if known is not None:
-            self._capacities[known] = capacity
+            if self.capacities[known] != capacity:
+                self.capacities[known] = capacity
+                self._fair.clear()
             return
-        number = self._number_of[spu_id] = len(self._rack_of)
+        self._fair.clear()
+        number = self.numbers[spu_id] = len(self.rack_of)
         home = self._rack_numbers.setdefault(rack, len(self._rack_numbers))
-        if home == len(self._from_racks):
-            self._from_racks.append([0] * number)
-        for other, counts in enumerate(self._from_racks):
+        if home == len(self.from_racks):
+            self.from_racks.append([0] * number)
+            self.rack_totals.append(0)
+            self._rack_sizes.append(0)
+        for other, counts in enumerate(self.from_racks):
             counts.append(NEVER if other == home else 0)
-        self._rack_of.append(home)
-        self._capacities.append(capacity)
+        self.ids.append(spu_id)
+        self.rack_of.append(home)
+        self.capacities.append(capacity)
+        self.nothing.append(0)
+        self._rack_sizes[home] += 1
         if number >= PAIRS_SPUS_MAX:
-            self._from_spus = None
-        if self._from_spus is not None:
-            for counts in self._from_spus:
+            self.from_spus = None
+        if self.from_spus is not None:
+            for counts in self.from_spus:
                 counts.append(0)
-            self._from_spus.append([0] * (number + 1))
+            self.from_spus.append([0] * (number + 1))
 
     def count(self, lists: ReplicaLists, sign: int = 1) -> None:
         """Count a map, or, with -1, take it out."""
@@ -100,43 +126,50 @@ class Takeovers:
             matrix = np.where(matrix == PADDING, matrix[:, :1], matrix)
         self._add(matrix, sign)
 
-    def order(self, matrix: IdMatrix, *, by_capacity: bool) -> None:
-        """Put the heir right behind the leader of each list of a new map, in its array.
+    def begin(self, lists: IdMatrix) -> None:
+        """Count the first lists of a map, before heirs are sought for the others of it.
 
-        `by_capacity`: what SPUs take over is weighed by their capacity. Among equals the list stays
-        as it is. Cost: O(cells), of the last `ONE_BY_ONE` lists in plain Python.
+        The map that was kept last is taken out, if it was not granted.
         """
         if self._newest is not None:
             self._add(self._newest, -1)
-        begin = max(len(matrix) - ONE_BY_ONE, 0)
-        if begin:
-            self._add_many(matrix[:begin], 1)
-        numbers, rack_of, capacities = self._number_of, self._rack_of, self._capacities
-        from_racks, from_spus = self._from_racks, self._from_spus
-        of_spu: Counts = [0] * len(rack_of)
-        places = range(2, matrix.shape[1])
-        for row, ids in enumerate(matrix[begin:].tolist(), begin):
-            leader, heir = numbers[ids[0]], numbers[ids[1]]
-            of_rack = from_racks[rack_of[leader]]
-            if from_spus is not None:
-                of_spu = from_spus[leader]
-            least, chosen = of_rack[heir] + of_spu[heir], 1
-            if by_capacity:
-                least = (least + 1) / capacities[heir]
-            for place in places:
-                other = numbers[ids[place]]
-                taken = of_rack[other] + of_spu[other]
-                if by_capacity:
-                    taken = (taken + 1) / capacities[other]
-                if taken < least:
-                    least, chosen, heir = taken, place, other
-            if least != NEVER:
-                of_rack[heir] += 1
-                if from_spus is not None:
-                    of_spu[heir] += PAIR_WEIGHT
-                if chosen > 1:
-                    matrix[row, 1], matrix[row, chosen] = ids[chosen], ids[1]
+            self._newest = None
+        if len(lists):
+            self._add_many(lists, 1)
+
+    def keep(self, matrix: IdMatrix) -> None:
+        """Know the whole map, all of it counted: it is granted if it is what is counted next."""
         self._newest = matrix
+
+    def enough(self, fairness: Fairness) -> list[int]:
+        """Of each rack: what an SPU takes over at the mean from it and from an SPU of it, less half
+        a list; weighed."""
+        pairs = PAIR_WEIGHT if self.from_spus is not None else 0
+        return [
+            int((total * (1 + pairs / size) / others - 0.5) * mean)
+            for total, size, others, mean in zip(
+                self.rack_totals, self._rack_sizes, fairness.others, fairness.means, strict=True
+            )
+        ]
+
+    def fairness(self, *, by_capacity: bool) -> Fairness:
+        """Made again when an SPU came or got another capacity."""
+        if by_capacity not in self._fair:
+            capacities = np.maximum(
+                self.capacities if by_capacity else 1, np.ones(len(self.rack_of))
+            )
+            whole, sizes = (
+                np.bincount(self.rack_of, each, minlength=len(self._rack_sizes))
+                for each in (capacities, None)
+            )
+            others = np.maximum(sizes.sum() - sizes, 1)
+            unit = WEIGHT * capacities.max() if by_capacity else 1
+            self._fair[by_capacity] = Fairness(
+                weights=(unit // capacities).astype(np.int64).tolist() if by_capacity else None,
+                others=others.tolist(),
+                means=(unit * others / np.maximum(whole.sum() - whole, 1)).tolist(),
+            )
+        return self._fair[by_capacity]
 
     def _add(self, matrix: IdMatrix, sign: int) -> None:
         """Count lists, all of one length."""
@@ -145,46 +178,48 @@ class Takeovers:
         if len(matrix) > ONE_BY_ONE:
             self._add_many(matrix, sign)
             return
-        numbers, rack_of, from_spus = self._number_of, self._rack_of, self._from_spus
+        numbers, rack_of, from_spus = self.numbers, self.rack_of, self.from_spus
         for leader_id, *others in matrix.tolist():
             leader = numbers[leader_id]
-            of_rack = self._from_racks[rack_of[leader]]
+            of_rack = self.from_racks[rack_of[leader]]
             for other in others:
                 heir = numbers[other]
                 if of_rack[heir] != NEVER:
                     of_rack[heir] += sign
+                    self.rack_totals[rack_of[leader]] += sign
                     if from_spus is not None:
                         from_spus[leader][heir] += sign * PAIR_WEIGHT
                     break
 
     def _add_many(self, matrix: IdMatrix, sign: int) -> None:
         """The same, vectorised."""
-        racks, size = np.array(self._rack_of), len(self._rack_of)
-        givers, giver_racks = self._numbers(matrix[:, 0]), racks
-        if self._from_spus is None:
-            givers, giver_racks = racks[givers], np.arange(len(self._from_racks))
+        racks, size = np.array(self.rack_of), len(self.rack_of)
+        givers, giver_racks = self.numbers_of(matrix[:, 0]), racks
+        if self.from_spus is None:
+            givers, giver_racks = racks[givers], np.arange(len(self.from_racks))
         keys = givers * size
-        keys += self._numbers(matrix[:, 1])
+        keys += self.numbers_of(matrix[:, 1])
         is_own = (giver_racks[:, np.newaxis] == racks).reshape(-1)  # on the leader's rack
         counts = np.bincount(keys, minlength=len(is_own))
         for place in range(2, matrix.shape[1]):
             if not counts[is_own].any():
                 break
             without = np.flatnonzero(is_own[keys])
-            keys[without] += self._numbers(matrix[without, place]) - keys[without] % size
+            keys[without] += self.numbers_of(matrix[without, place]) - keys[without] % size
             counts = np.bincount(keys, minlength=len(is_own))
         counts[is_own] = 0
         counts *= sign
         more = counts.reshape(-1, size)
-        if self._from_spus is not None:
-            _add_to(self._from_spus, more * PAIR_WEIGHT)
-            more = np.zeros((len(self._from_racks), size), dtype=np.int64)
+        if self.from_spus is not None:
+            _add_to(self.from_spus, more * PAIR_WEIGHT)
+            more = np.zeros((len(self.from_racks), size), dtype=np.int64)
             np.add.at(more, racks, counts.reshape(-1, size))
-        _add_to(self._from_racks, more)
+        _add_to(self.from_racks, more)
+        self.rack_totals[:] = map(add, self.rack_totals, more.sum(axis=1).tolist())
 
-    def _numbers(self, ids: IdArray) -> CountArray:
+    def numbers_of(self, ids: IdArray | IdMatrix) -> CountArray:
         """The numbers of SPUs."""
-        known = np.array(list(self._number_of))
+        known = np.array(self.ids)
         numbers = np.arange(len(known))
         largest = int(known.max())
         if largest < DENSE_RATIO * len(ids) + DENSE_MIN:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from unittest import mock
 
 import pytest
+from spu_assigner.core.balanced import failover
+from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap, plain_records
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.decision import requests
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state import cluster_state, takeovers
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -21,12 +25,12 @@ DOCUMENTS = "abbccc"
 class Cluster:
     """A cluster with these racks, and the lists of all its topics."""
 
-    def __init__(self, racks: str) -> None:
+    def __init__(self, racks: str, capacity: int = 10**6) -> None:
         self.racks = racks
         self.state, self.build = ClusterState("c1"), Events()
         self.lists: list[list[int]] = []
         for spu_id, rack in enumerate(racks):
-            joined = self.build.join(spu_id, rack=None if rack == "-" else rack, capacity=10**6)
+            joined = self.build.join(spu_id, rack=None if rack == "-" else rack, capacity=capacity)
             step(self.state, joined, default_policy=Policy.BALANCED)
 
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
@@ -51,31 +55,76 @@ class Cluster:
         return max(heirs.values()) - heirs.total() / len(others)
 
 
-@pytest.mark.parametrize(("racks", "most"), [(DOCUMENTS, 4), ("abc" * 3, 3), ("-" * 6, 4)])
+@pytest.mark.parametrize(
+    ("racks", "most"),
+    [(DOCUMENTS, 1), ("abc" * 3, 2), ("abc" * 7, 2), ("abcde" * 4, 2), ("-" * 6, 1)],
+)
 def test_over_many_topics_each_failure_is_taken_over_evenly(racks: str, most: int) -> None:
-    """Without the order of followers one SPU takes over 50 more than its share on the first."""
+    """Whatever the sizes of topics are. As lists are dealt, without heirs, one SPU takes over 75
+    more than its share on the first."""
     cluster, random = Cluster(racks), Random(7)
     for number in range(100):
         cluster.create(f"t{number}", random.choice([6, 6, random.randint(1, 12)]))
-    for spu_id in range(len(racks)):
-        assert cluster.beyond_fair({spu_id}) <= most
-    for rack in {*racks} - {"-"}:
-        failed = {spu_id for spu_id, own in enumerate(racks) if own == rack}
+    for failed in failures(racks):
         assert cluster.beyond_fair(failed) <= most
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 4, 5])
+@pytest.mark.parametrize("racks", [DOCUMENTS, "abc" * 7, "abcde" * 4, "aabbb", "-" * 6, "aabb-c"])
+def test_exchanges_break_no_rule(racks: str, replicas: int) -> None:
+    """An SPU is as often in the lists of a request, and on as many racks in each, as without."""
+    replicas = min(replicas, len(racks))
+    with_exchange, without = Cluster(racks), Cluster(racks)
+    for number in range(40):
+        partitions = 1 + number * 7 % 19
+        with_exchange.create(f"t{number}", partitions, replicas)
+        with mock.patch.object(failover, "NEARBY", 0):
+            without.create(f"t{number}", partitions, replicas)
+        found, plain = with_exchange.lists[-partitions:], without.lists[-partitions:]
+        assert Counter(spu_id for row in found for spu_id in row) == Counter(
+            spu_id for row in plain for spu_id in row
+        )
+        assert [row[0] for row in found] == [row[0] for row in plain]
+        for row, other in zip(found, plain, strict=True):
+            assert len({*row}) == replicas
+            assert len({racks[spu_id] for spu_id in row}) == len(
+                {racks[spu_id] for spu_id in other}
+            )
+    assert (with_exchange.lists != without.lists) is (replicas < len(racks))
+
+
+def test_where_spus_fill_lists_keep_their_followers() -> None:
+    """The rule about racks is for the ring as it is at each list; who leaves it, when, stays."""
+    cluster = Cluster(DOCUMENTS, capacity=7)
+    with mock.patch.object(failover, "NEARBY", 10**6):
+        cluster.create("a", 6)
+    plain = Cluster(DOCUMENTS, capacity=7)
+    with mock.patch.object(requests, "order_followers"):
+        plain.create("a", 6)
+    assert [{*row} for row in cluster.lists] == [{*row} for row in plain.lists]
+
+
+def failures(racks: str) -> list[set[int]]:
+    """Of each SPU and of each rack."""
+    of_racks = [
+        {spu_id for spu_id, own in enumerate(racks) if own == rack} for rack in {*racks} - {"-"}
+    ]
+    return [{spu_id} for spu_id in range(len(racks))] + of_racks
 
 
 def counts_of(counted: Takeovers) -> tuple[dict, ...]:
     """By id of the SPU, without zeros."""
-    id_of = {number: spu_id for spu_id, number in counted._number_of.items()}
+    id_of = dict(enumerate(counted.ids))
     names = {number: name for name, number in counted._rack_numbers.items()}
-    return tuple(
+    totals = {names[rack]: total for rack, total in enumerate(counted.rack_totals) if total}
+    return totals, *(
         {
             (known[giver], id_of[heir]): count
             for giver, own in enumerate(counts or ())
             for heir, count in enumerate(own)
             if count not in (0, takeovers.NEVER)
         }
-        for counts, known in ((counted._from_racks, names), (counted._from_spus, id_of))
+        for counts, known in ((counted.from_racks, names), (counted.from_spus, id_of))
     )
 
 
@@ -103,13 +152,14 @@ def test_the_counts_are_those_of_the_lists_that_there_are(
 
 
 def test_a_map_that_was_ordered_and_not_granted_does_not_count() -> None:
-    counted = Takeovers([(0, "a", 9), (1, "b", 9), (2, "c", 9)], [])
+    cluster = Cluster("abc")
     lists = ReplicaLists.of_lists([[0, 1, 2], [0, 1, 2]])
-    counted.order(lists.matrix, by_capacity=False)
+    order_followers(cluster.state, lists.matrix, ignore_rack=False, may_exchange=True)
     assert lists.tolist() == [[0, 1, 2], [0, 2, 1]]
-    other = ReplicaLists.of_lists([[0, 1, 2]])
-    counted.count(other)
-    assert counts_of(counted)[0] == {("a", 1): 1}
+    counted = cluster.state.takeovers()
+    counted.count(ReplicaLists.of_lists([[0, 1, 2]]))
+    assert counts_of(counted)[1] == {("rack a", 1): 1}
+    assert counted.rack_totals == [1, 0, 0]
 
 
 def test_counts_for_too_many_racks_and_spus_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
