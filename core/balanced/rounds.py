@@ -246,7 +246,7 @@ def _follower_keys(
     SPUs are counted from behind those that lead in the round. A rank is that count times a factor,
     and a step further in each turn of leads, modulo how many follow: so each SPU comes right
     behind each leader of the round equally often. The last one led the list in which the round
-    began: it has a rank of its own, since it cannot follow in it.
+    began, and cannot follow in it: it takes another one's rank, who comes after all others.
     """
     turns, rest = divmod(start * replicas, size * replicas)
     turn_size, behind_first = size * replicas, start % size
@@ -254,7 +254,8 @@ def _follower_keys(
     for end, head in zip(ends, begun, strict=True):
         others = size - head - (size - end) // replicas - 1
         parameters.append((behind_first + head) % size)
-        parameters += _ranking(others, turns + (rest + end) // turn_size, replicas)
+        begun_left = (size - end) % replicas  # followers of the list in which the round begins
+        parameters += _ranking(others, turns + (rest + end) // turn_size, replicas, begun_left)
     columns = np.array(parameters, dtype=np.int32).reshape(len(ends), -1, 1)
     behind, others_of, factors, shifts, last_ranks = columns.swapaxes(0, 1)
     numbers = np.arange(size, dtype=np.int32)
@@ -263,7 +264,7 @@ def _follower_keys(
     keys = counted * factors
     keys += shifts
     keys %= others_of
-    keys += keys >= last_ranks
+    np.copyto(keys, others_of, where=keys == last_ranks)
     np.copyto(keys, last_ranks, where=counted == others_of)
     np.copyto(keys, counted, where=counted > others_of)
     keys <<= NUMBER_BITS
@@ -272,14 +273,15 @@ def _follower_keys(
 
 
 @lru_cache(maxsize=1_024)
-def _ranking(others: int, turn: int, replicas: int) -> tuple[int, int, int, int]:
+def _ranking(others: int, turn: int, replicas: int, begun: int) -> tuple[int, int, int, int]:
     """How the followers of a round are ranked, but the last one: modulo, factor, shift; and what
-    that one's rank is."""
+    that one's rank is: the last place in a list, behind the `begun` first ranks."""
     count = max(others, 1)  # Of lists of one replica nobody follows.
     epoch, shift = divmod(turn, count)
     factor = _factor(count, 1 + (epoch % EPOCHS + 1) * 5 * count // 8 % count)
-    step = _factor(count, replicas - 1)
-    return count, factor, shift * step % count, replicas + turn % max(count + 1 - replicas, 1)
+    step, each = _factor(count, replicas - 1), max(replicas - 1, 1)
+    places = max((count - begun) // each - 1, 1)
+    return count, factor, shift * step % count, begun + each * (turn % places + 1) + each - 1
 
 
 def _factor(count: int, least: int) -> int:

@@ -116,11 +116,13 @@ def in_order(ids: list[int], replicas: int, end: int) -> list[int]:
         return turned
     epoch, shift = divmod(turn, count)
     factor = 1 + (epoch % rounds.EPOCHS + 1) * 5 * count // 8 % count
-    step = replicas - 1
+    followers = replicas - 1
     factor += next(more for more in range(size) if gcd(factor + more, count) == 1)
-    step += next(more for more in range(size) if gcd(step + more, count) == 1)
+    step = next(more for more in range(followers, 2 * size) if gcd(more, count) == 1)
     order = sorted(range(count), key=lambda number: (number * factor + shift * step) % count)
-    order.insert(replicas + turn % max(count + 1 - replicas, 1), count)
+    begun = -(end - size) % replicas
+    rank = begun + followers * (turn % max((count - begun) // followers - 1, 1) + 1) + followers - 1
+    order = [*order[:rank], count, *order[rank + 1 :], *order[rank : rank + 1]]
     return [turned[number] for number in (*order, *range(count + 1, size))]
 
 
