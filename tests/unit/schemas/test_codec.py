@@ -434,7 +434,7 @@ def test_what_is_remembered_stays_bounded() -> None:
     """A producer may send requests of ever new shapes, and a cluster may have ever new rings."""
     tracemalloc.start()
     try:
-        for number in range(20_000):
+        for number in range(share_of(20_000)):
             data = create(partitions=long_bytes(number), cluster_id=text_bytes(f"c{number}"))
             event = decode_event(data, kind="topic")
             assert isinstance(event, TopicCreate)
