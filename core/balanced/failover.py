@@ -65,7 +65,7 @@ def order_followers(
         leaders=leaders,
         followers=followers,
         each=each,
-        racks=range(len(ids)) if layout.is_one else counted.rack_of,
+        racks=range(len(ids)) if layout.is_one else counted.placed_on,
         are_apart=layout.is_one or max(layout.rule(replicas).upper) == 1,
         weights=fairness.weights,
         reach=NEARBY * each if may_exchange else 0,

@@ -117,12 +117,9 @@ class ClusterState:
         return self.online_count - self.closed_count - self.ring.size
 
     def takeovers(self) -> Takeovers:
-        """Who would take over what. O(lists) the first time, and after an SPU changed its rack.
-
-        An SPU without a rack fails alone: it counts as a rack of its own.
-        """
+        """Who would take over what. O(lists) the first time, and after an SPU changed its rack."""
         if self._takeovers is None:
-            spus = ((spu_id, _failing(spu), spu.capacity) for spu_id, spu in self.spus.items())
+            spus = ((spu_id, spu.rack, spu.capacity) for spu_id, spu in self.spus.items())
             maps = (topic.replicas.lists() for topic in self.topics.values())
             self._takeovers = Takeovers(spus, maps)
         return self._takeovers
@@ -276,7 +273,7 @@ class ClusterState:
         if before is not None and before.rack != spu.rack:
             self._takeovers = None
         if self._takeovers is not None:
-            self._takeovers.enter(spu.spu_id, _failing(spu), spu.capacity)
+            self._takeovers.enter(spu.spu_id, spu.rack, spu.capacity)
             if self._takeovers.size > COUNTS_MAX:
                 self._takeovers = None
         if before is not None and before.online:
@@ -356,11 +353,6 @@ class ClusterState:
                 if not self.apart_from[other]:
                     del self.apart_from[other]
         return topic
-
-
-def _failing(spu: SpuChanged) -> str:
-    """What fails with an SPU: its rack, or nothing else."""
-    return f"{spu.spu_id}" if spu.rack is None else f"rack {spu.rack}"
 
 
 def evolve(state: ClusterState, record: Record) -> None:

@@ -1,8 +1,7 @@
 """Who would take over what: how often each SPU comes right behind the leaders of each rack.
 
-When an SPU or a rack fails, the first replica that is left of a list leads it. `balanced` keeps
-these numbers even: of a list's followers on other racks than the leader's, that one comes first who
-would take over the least from this leader and from its rack.
+When an SPU or a rack fails, the first replica that is left of a list leads it: its heir, the first
+follower on another rack than the leader's. `balanced` keeps these numbers even (`failover`).
 
 The counts are no part of the published state: they are made from the lists that there are when they
 are first asked for, and kept up to date from then on. A map counts when it is ordered, and is taken
@@ -31,6 +30,7 @@ PAIRS_SPUS_MAX: Final = 128  # up to so many SPUs it is counted for each pair of
 PAIR_WEIGHT: Final = 2  # of what is taken over from one SPU, beside what is from its whole rack
 WEIGHT: Final = 1_024  # of a list that is taken over by an SPU of the largest capacity
 ONE_BY_ONE: Final = 2_048  # lists of a map up to which they are counted in plain Python
+UNRACKED: Final = -1
 NEVER: Final = float("inf")  # what an SPU takes over from its own rack: it is never the least
 
 Counts = list[float]  # what each SPU takes over, in the order in which they came
@@ -58,16 +58,20 @@ class Takeovers:
         "ids",
         "nothing",
         "numbers",
+        "placed_on",
         "rack_of",
         "rack_totals",
     )
 
-    def __init__(self, spus: Iterable[tuple[int, str, int]], maps: Iterable[ReplicaLists]) -> None:
+    def __init__(
+        self, spus: Iterable[tuple[int, str | None, int]], maps: Iterable[ReplicaLists]
+    ) -> None:
         """Of SPUs with these racks and capacities, and of the maps of a cluster."""
-        self._rack_numbers: dict[str, int] = {}
+        self._rack_numbers: dict[str | int, int] = {}
         self.numbers: dict[int, int] = {}  # of each SPU, by its id
         self.ids: list[int] = []  # and its id, by the number
         self.rack_of: list[int] = []
+        self.placed_on: list[int] = []  # the same, but that all SPUs without one are on one
         self.capacities: list[int] = []
         self._fair: dict[bool, Fairness] = {}
         self.from_racks: list[Counts] = []
@@ -86,8 +90,11 @@ class Takeovers:
         """Racks times SPUs."""
         return len(self.from_racks) * len(self.rack_of)
 
-    def enter(self, spu_id: int, rack: str, capacity: int) -> None:
-        """Enter an SPU that no list holds yet, or another capacity of one that is there."""
+    def enter(self, spu_id: int, rack: str | None, capacity: int) -> None:
+        """Enter an SPU that no list holds yet, or another capacity of one that is there.
+
+        Without a rack it fails alone: it counts as a rack of its own.
+        """
         known = self.numbers.get(spu_id)
         if known is not None:
             if self.capacities[known] != capacity:
@@ -96,7 +103,9 @@ class Takeovers:
             return
         self._fair.clear()
         number = self.numbers[spu_id] = len(self.rack_of)
-        home = self._rack_numbers.setdefault(rack, len(self._rack_numbers))
+        home = self._rack_numbers.setdefault(
+            spu_id if rack is None else rack, len(self._rack_numbers)
+        )
         if home == len(self.from_racks):
             self.from_racks.append([0] * number)
             self.rack_totals.append(0)
@@ -105,6 +114,7 @@ class Takeovers:
             counts.append(NEVER if other == home else 0)
         self.ids.append(spu_id)
         self.rack_of.append(home)
+        self.placed_on.append(UNRACKED if rack is None else home)
         self.capacities.append(capacity)
         self.nothing.append(0)
         self._rack_sizes[home] += 1
