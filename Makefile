@@ -108,7 +108,7 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 # Tests of Spark, Kafka or a fuzzer take seconds to minutes each: `make test` runs those that are marked
-# `smoke`, `make test-all` all, and all random cases where `make test` draws a quarter. WORKERS
+# `smoke`, `make test-all` all, and all random cases where `make test` draws a sixth. WORKERS
 # processes share them, a file to each (pytest-xdist).
 WORKERS ?= 2
 HEAVY := spark or broker or kafka_jar or fuzz

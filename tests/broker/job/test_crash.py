@@ -121,7 +121,6 @@ def test_a_shard_server_that_is_killed_is_replaced(trial: Trial) -> None:
     assert job.poll() is None
 
 
-@pytest.mark.smoke
 def test_a_broker_that_is_killed_and_comes_back_is_waited_for(
     trial: Trial, broker: EmbeddedBroker
 ) -> None:

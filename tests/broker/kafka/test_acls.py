@@ -515,7 +515,6 @@ def require_rights_of(settings: Settings) -> None:
     require_rights(settings.connection())
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("work", "reported"),
     [

@@ -9,5 +9,5 @@ ALL: Final = os.environ.get("SPU_ASSIGNER_TEST_ALL_CASES") == "1"
 
 
 def share_of(count: int) -> int:
-    """Of so many in `make test-all`, how many in this run: a quarter in `make test`."""
-    return count if ALL else max(1, count // 4)
+    """Of so many in `make test-all`, how many in this run: a sixth in `make test`."""
+    return count if ALL else max(1, count // 6)

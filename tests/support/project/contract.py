@@ -36,7 +36,7 @@ class Contract:
     """What the document says."""
 
     def __init__(self, path: Path = DOCUMENT) -> None:
-        self.document: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+        self.document: dict[str, Any] = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
         self.schemas: dict[int, dict[str, Any]] = {
             schema["x-schema-id"]: schema
             for schema in self.document["components"]["schemas"].values()

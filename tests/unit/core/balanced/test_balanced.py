@@ -446,7 +446,7 @@ def cluster_of(*sizes: int, capacities: np.ndarray | None = None) -> Cluster:
 
 @pytest.mark.parametrize(
     "sizes",
-    [(334, 333, 333), (500, 300, 200), (100,) * 10, (400, 300, 100, 100, 100)][: share_of(8)],
+    [(334, 333, 333), (500, 300, 200), (100,) * 10, (400, 300, 100, 100, 100)][: share_of(12)],
 )
 def test_a_thousand_topics_leave_replicas_and_leaders_level(sizes: tuple[int, ...]) -> None:
     """A spread of at most 1, which no policy that starts over with each topic can promise."""
