@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 from unittest import mock
 
@@ -25,11 +26,13 @@ DOCUMENTS = "abbccc"
 class Cluster:
     """A cluster with these racks, and the lists of all its topics."""
 
-    def __init__(self, racks: str, capacity: int = 10**6) -> None:
+    def __init__(self, racks: str, capacities: Sequence[int] = (10**6,)) -> None:
+        """The capacities are those of SPU 0, 1 …, then from the first one again."""
         self.racks = racks
+        self.capacities = [capacities[at % len(capacities)] for at in range(len(racks))]
         self.state, self.build = ClusterState("c1"), Events()
         self.lists: list[list[int]] = []
-        for spu_id, rack in enumerate(racks):
+        for spu_id, (rack, capacity) in enumerate(zip(racks, self.capacities, strict=True)):
             joined = self.build.join(spu_id, rack=None if rack == "-" else rack, capacity=capacity)
             step(self.state, joined, default_policy=Policy.BALANCED)
 
@@ -40,7 +43,7 @@ class Cluster:
                 self.lists += record.replicas.tolist()
 
     def beyond_fair(self, failed: set[int]) -> float:
-        """The most that one SPU on another rack takes over, less its fair share."""
+        """The most that one SPU on another rack takes over, less its fair share by capacity."""
         racks = {self.racks[spu_id] for spu_id in failed} - {"-"}
         others = [
             spu_id
@@ -52,7 +55,10 @@ class Cluster:
             for row in self.lists
             if row[0] in failed
         )
-        return max(heirs.values()) - heirs.total() / len(others)
+        all_parts = sum(self.capacities[spu_id] for spu_id in others)
+        return max(
+            heirs[spu_id] - heirs.total() * self.capacities[spu_id] / all_parts for spu_id in others
+        )
 
 
 @pytest.mark.parametrize(
@@ -67,6 +73,15 @@ def test_over_many_topics_each_failure_is_taken_over_evenly(racks: str, most: in
         cluster.create(f"t{number}", random.choice([6, 6, random.randint(1, 12)]))
     for failed in failures(racks):
         assert cluster.beyond_fair(failed) <= most
+
+
+def test_spus_of_different_capacity_take_over_by_capacity() -> None:
+    """A third of them are four times as large as the smallest: if all took over as much, some would
+    be 12 leaders beyond that."""
+    cluster = Cluster("abc" * 7, [10**6] * 3 + [2 * 10**6] * 3 + [4 * 10**6] * 3)
+    for number in range(150):
+        cluster.create(f"t{number}", 8)
+    assert max(map(cluster.beyond_fair, failures(cluster.racks))) <= 3
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 4, 5])
@@ -97,10 +112,10 @@ def test_exchanges_break_no_rule(racks: str, replicas: int) -> None:
 
 def test_where_spus_fill_lists_keep_their_followers() -> None:
     """The rule about racks is for the ring as it is at each list; who leaves it, when, stays."""
-    cluster = Cluster(DOCUMENTS, capacity=7)
+    cluster = Cluster(DOCUMENTS, [7])
     with mock.patch.object(failover, "NEARBY", 10**6):
         cluster.create("a", 6)
-    plain = Cluster(DOCUMENTS, capacity=7)
+    plain = Cluster(DOCUMENTS, [7])
     with mock.patch.object(requests, "order_followers"):
         plain.create("a", 6)
     assert [{*row} for row in cluster.lists] == [{*row} for row in plain.lists]
