@@ -139,6 +139,7 @@ def _find_heirs(counted: Takeovers, fairness: Fairness, lists: Lists) -> None:
     followers, each, weights = lists.followers, lists.each, lists.weights
     rack_totals, size = counted.rack_totals, len(rack_of)
     of_spu, pair_weight = (counted.nothing, 0) if from_spus is None else ([], PAIR_WEIGHT)
+    is_diverse = lists.are_apart and lists.racks is counted.placed_on
     enough: Sequence[int] = ()
     behind = 0
     for number, leader in enumerate(lists.leaders):
@@ -149,22 +150,24 @@ def _find_heirs(counted: Takeovers, fairness: Fairness, lists: Lists) -> None:
         if from_spus is not None:
             of_spu = from_spus[leader]
         first, behind = behind, behind + each
-        least, own = NEVER, first
-        for at in range(first, behind):
+        heir, own = followers[first], first
+        least = of_rack[heir] + of_spu[heir]
+        if weights is not None:
+            least *= weights[heir]
+        for at in range(first + 1, behind):
             spu = followers[at]
             taken = of_rack[spu] + of_spu[spu]
             if weights is not None:
                 taken *= weights[spu]
             if taken < least:
-                least, own = taken, at
+                least, own, heir = taken, at, spu
         if least > enough[home] and lists.reach:
             found = lists.nearby(first, of_rack, of_spu, (least, enough[home]))
             given = -1 if found < 0 else lists.given(first, found)
             if given >= 0:
-                own = given
-                followers[found], followers[own] = followers[own], followers[found]
-        heir = followers[own]
-        if of_rack[heir] != NEVER:
+                own, heir = given, followers[found]
+                followers[found] = followers[own]
+        if is_diverse or of_rack[heir] != NEVER:
             of_rack[heir] += 1
             of_spu[heir] += pair_weight
             rack_totals[home] += 1

@@ -31,9 +31,10 @@ def place_few(request: SmallRequest) -> IdMatrix:
     Cost: O(n) in numpy, O(cells log cells) in plain Python.
     """
     choice = choose_by_key(request)
-    leads = _choose_leaders(request, choice)
+    lead_keys = request.first_keys(request.led)
+    leads = _choose_leaders(request, choice, lead_keys)
     mixed = request.layout.mixed(request.seed)
-    _choose_others(request, choice, mixed)
+    _choose_others(request, choice, lead_keys, mixed)
     return request.ids[_rows(request, choice.sure, leads, mixed)]
 
 
@@ -46,7 +47,7 @@ def lists_of(
         nothing = [0] * len(request.rule.lower)
         tied = np.zeros(len(request.ids), dtype=np.bool_)
         choice = Choice(sure=quotas, tied=tied, forced=nothing, room=nothing, free=0)
-        leads = _choose_leaders(request, choice)
+        leads = _choose_leaders(request, choice, request.first_keys(request.led))
     rows = None
     mixed = request.layout.mixed(request.seed)
     if request.layout.is_one:
@@ -79,14 +80,13 @@ def _seated(
     return np.array(rows)
 
 
-def _choose_leaders(request: SmallRequest, choice: Choice) -> dict[int, int]:
+def _choose_leaders(request: SmallRequest, choice: Choice, first: CountArray) -> dict[int, int]:
     """How many lists each SPU leads; what that needs of the choice is taken.
 
     By ascending key, then position; an SPU leads no more than it gets.
     """
     sure, tied, rack_of = choice.sure, choice.tied, request.layout.rack_of
     size, start = len(request.ids), request.begin
-    first = request.first_keys(request.led)
     positions = request.layout.positions(start)
     able = tied.copy()
     able[list(sure)] = True
@@ -127,7 +127,9 @@ def _leading(request: SmallRequest, leads: dict[int, int]) -> list[int]:
     return [spu for *_, spu in sorted(places)]
 
 
-def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> None:
+def _choose_others(
+    request: SmallRequest, choice: Choice, lead_keys: CountArray, mixed: CountArray
+) -> None:
     """Enter as sure those that get what is still open: who leads most, as the others are kept to
     lead the next topics; and rather those that get nothing yet."""
     open_count = sum(choice.forced) + choice.free
@@ -135,7 +137,7 @@ def _choose_others(request: SmallRequest, choice: Choice, mixed: CountArray) -> 
         return
     sure, room, rack_of = choice.sure, choice.room, request.layout.rack_of
     spus = np.flatnonzero(choice.tied)
-    led = request.first_keys(request.led)[spus]
+    led = lead_keys[spus]
     aside = []
     for spu in spus[np.lexsort((mixed[spus], -led))].tolist():
         if spu in sure:

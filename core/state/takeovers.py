@@ -152,11 +152,12 @@ class Takeovers:
         self._newest = matrix
 
     def enough(self, fairness: Fairness) -> list[int]:
-        """Of each rack: what an SPU takes over at the mean from it and from an SPU of it, less half
-        a list; weighed."""
+        """Of each rack: what an SPU takes over at the mean from it and from an SPU of it, weighed;
+        where all are to take over as much, half a list less."""
         pairs = PAIR_WEIGHT if self.from_spus is not None else 0
+        less = 0.5 if fairness.weights is None else 0
         return [
-            int((total * (1 + pairs / size) / others - 0.5) * mean)
+            int((total * (1 + pairs / size) / others - less) * mean)
             for total, size, others, mean in zip(
                 self.rack_totals, self._rack_sizes, fairness.others, fairness.means, strict=True
             )
