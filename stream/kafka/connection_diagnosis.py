@@ -137,11 +137,12 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
             except KafkaException as reason:
                 self.poll(0)  # The client reports its errors here.
                 now = time.monotonic()
-                if seconds == first <= now - begun + ANSWER_SECONDS_LEAST < limits.refused:
+                is_first = seconds == first < limits.refused
+                if is_first and first <= now - begun + ANSWER_SECONDS_LEAST:
                     servers = address(self._settings)
                     most = f"{limits.request:.0f} s at most"
                     report_wait(f"for Kafka at {servers}, which does not answer yet; {most}")
-                    seconds = begun + limits.refused - now
+                    seconds = max(begun + limits.refused - now, ANSWER_SECONDS_LEAST)
                     continue
                 seconds = deadline - now
                 if (found := self._refusal(limits.probe)) is not None:
@@ -215,7 +216,7 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
         """That nobody answers, and what to check."""
         servers = address(self._settings)
         nobody = f"no Kafka broker answers at {servers}"
-        unknown = self.unknown_hosts() or _not_found(servers)
+        unknown = {**_not_found(servers), **self.unknown_hosts()}
         if unknown:
             others = [each for each in servers.split(",") if _host(each) not in unknown]
             also = (
@@ -242,7 +243,7 @@ def host_not_found(unknown: Mapping[str, str]) -> str:
 
 
 def _not_found(servers: str) -> dict[str, str]:
-    """The host names that this machine does not find, where the client did not report them yet."""
+    """The host names that this machine does not find: the client may not have reported each yet."""
     found = {}
     for host in map(_host, servers.split(",")):
         try:

@@ -60,10 +60,22 @@ def test_an_unknown_host_name_is_said_to_be_not_found(
     assert "transport" not in said
 
 
-def test_of_several_brokers_each_that_fails_is_named() -> None:
-    """One misspelt name may hide another, or a broker that is down."""
+@pytest.mark.parametrize("reported", [(), ("one.invalid",), ("one.invalid", "two.invalid")])
+def test_of_several_brokers_each_that_fails_is_named(
+    reported: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One misspelt name may hide another, or a broker that is down.
+
+    The client may have reported none, some or all of the names when the time is over.
+    """
+    found = dict.fromkeys(reported, "Name or service not known")
+    monkeypatch.setattr(DiagnosedAdmin, "unknown_hosts", lambda _self: found)
     said = why_not("one.invalid:9092,two.invalid:9093")
     assert "host names 'one.invalid', 'two.invalid' were not found (" in said
+
+
+def test_a_broker_that_is_down_is_named_beside_a_misspelt_one() -> None:
+    """Both are to be checked."""
     said = why_not(f"brokr.invalid:9092,{CLOSED}")
     assert UNKNOWN in said
     assert said.endswith(f"; check bootstrap servers, and that {CLOSED} runs")
