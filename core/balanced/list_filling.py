@@ -68,18 +68,17 @@ def fill_rows(task: Task) -> NDArray[np.int16]:
 
 def _dealt_rows(task: Task, leading: Numbers) -> tuple[NDArray[np.int16], CountArray]:
     """Rows as the numbers say, and which of them have an SPU twice."""
-    leading_racks = task.racks.astype(np.int16).take(leading)
-    to_follow = task.quotas - task.leaders
     rows = np.empty((len(leading), task.replicas), dtype=np.int16)
     rows[:, 0] = leading
     bad = np.zeros(0, dtype=np.int64)
     if int(task.upper.max()) == 1:
-        racks = _racks_of_columns(task, to_follow, leading_racks)
+        racks = racks_of_columns(task, leading)
         if len(task.starts) == len(task.ids):  # Each SPU is a rack.
             _write_columns(rows, racks)
         else:
             _write_cells(task, rows, racks)
         return rows, bad
+    leading_racks = task.racks.astype(np.int16).take(leading)
     totals = np.add.reduceat(task.quotas, task.starts)
     racks = racks_shared(totals, task.lower, leading_racks, replicas=task.replicas, seed=task.seed)
     _write_cells(task, rows, racks)
@@ -127,7 +126,7 @@ def _one_a_rack(task: Task, leading: Numbers) -> NDArray[np.int64]:
     """Rows whose racks differ: first the racks of each row, then SPUs to each rack's cells."""
     lists, followers = len(leading), task.replicas - 1
     to_follow = task.quotas - task.leaders
-    racks = _racks_of_columns(task, to_follow, task.racks.astype(np.int16)[leading]).T
+    racks = racks_of_columns(task, leading).T
     owners, turns, places = spread(to_follow)
     tie = mixed_turns(task.ids[owners], turns, task.seed)
     cells = np.empty(lists * followers, dtype=np.int64)
@@ -136,12 +135,13 @@ def _one_a_rack(task: Task, leading: Numbers) -> NDArray[np.int64]:
     return np.column_stack((leading, cells.reshape(lists, followers)))
 
 
-def _racks_of_columns(task: Task, to_follow: CountArray, leading_racks: Numbers) -> Columns:
+def racks_of_columns(task: Task, leading: Numbers) -> Columns:
     """For each row the racks of its followers, all different and not the leader's, as columns."""
-    lists, followers = len(leading_racks), task.replicas - 1
+    lists, followers = len(leading), task.replicas - 1
+    leading_racks = task.racks.astype(np.int16).take(leading)
     if len(task.starts) == task.replicas:
         return _all_racks(leading_racks, followers, task.seed)
-    by_rack = np.add.reduceat(to_follow, task.starts)
+    by_rack = np.add.reduceat(task.quotas - task.leaders, task.starts)
     if lists * task.replicas >= DEALT_CELLS_MIN:
         apart = racks_apart(by_rack, leading_racks, followers=followers, seed=task.seed)
         if apart is not None:

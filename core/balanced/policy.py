@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from spu_assigner.core.balanced.by_leader import rows_by_leader
 from spu_assigner.core.balanced.list_filling import Task, fill_rows
 from spu_assigner.core.balanced.mixing import mixed_turns
 from spu_assigner.core.balanced.quotas import Takers, even_shares, keys
@@ -94,6 +95,8 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
                 )
             )
     held, led = held.astype(np.int64), led.astype(np.int64)
+    nobody_fills = bool((loads.capacities - held > partitions).all())
+    by_leader = nobody_fills and partitions * replicas > SMALL_REQUEST_CELLS_MAX
     blocks: list[IdMatrix] = []
     done = 0
     while done < partitions:
@@ -103,7 +106,7 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
         count = lists_under_one_rule(field, partitions - done, replicas)
         seed = (start + done) % 2**32
         quotas, leaders = _quotas(field, count, replicas, seed)
-        rows = filled(field, quotas, leaders, replicas, seed)
+        rows = filled(field, quotas, leaders, replicas, seed, by_leader=by_leader)
         blocks.append(rows)
         done += count
         if done == partitions:
@@ -171,23 +174,35 @@ def lists_under_one_rule(field: Field, wanted: int, replicas: int) -> int:
 
 
 def filled(
-    field: Field, quotas: CountArray, leaders: CountArray, replicas: int, seed: int
+    field: Field,
+    quotas: CountArray,
+    leaders: CountArray,
+    replicas: int,
+    seed: int,
+    *,
+    by_leader: bool = False,
 ) -> IdMatrix:
-    """Lists in which each SPU is as often, and leads as many, as the numbers say."""
-    rows = fill_rows(
-        Task(
-            ids=field.ids,
-            racks=field.racks,
-            starts=field.starts,
-            lower=field.lower,
-            upper=field.upper,
-            quotas=quotas,
-            leaders=leaders,
-            positions=field.positions,
-            replicas=replicas,
-            seed=seed,
-        )
+    """Lists in which each SPU is as often, and leads as many, as the numbers say.
+
+    `by_leader`: where racks are distinct, the order of followers is that of `rows_by_leader`.
+    """
+    task = Task(
+        ids=field.ids,
+        racks=field.racks,
+        starts=field.starts,
+        lower=field.lower,
+        upper=field.upper,
+        quotas=quotas,
+        leaders=leaders,
+        positions=field.positions,
+        replicas=replicas,
+        seed=seed,
     )
+    rows = None
+    if by_leader and replicas > 1 and int(field.upper.max()) == 1:
+        rows = rows_by_leader(task, field.capacities)
+    if rows is None:
+        rows = fill_rows(task)
     ids = field.ids.astype(np.int32)
     placed = np.empty(rows.shape, dtype=np.int32)
     for begin in range(0, len(rows), ROWS_AT_ONCE):

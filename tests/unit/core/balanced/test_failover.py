@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from random import Random
 from unittest import mock
 
 import pytest
-from spu_assigner.core.balanced import failover
+from spu_assigner.core.balanced import failover, policy
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap, plain_records
@@ -82,6 +83,52 @@ def test_spus_of_different_capacity_take_over_by_capacity() -> None:
     for number in range(150):
         cluster.create(f"t{number}", 8)
     assert max(map(cluster.beyond_fair, failures(cluster.racks))) <= 3
+
+
+@pytest.mark.parametrize(
+    ("racks", "kinds", "replicas", "most"),
+    [
+        (DOCUMENTS, 1, 3, 1),
+        ("abc" * 21, 1, 3, 2),
+        ("abc" * 21, 3, 3, 2),
+        ("a" * 50 + "b" * 30 + "c" * 20, 1, 3, 2),
+        ("abcdef" * 10, 1, 3, 3),
+        ("abcd" * 10, 1, 4, 2),
+        ("ab" * 10, 1, 2, 1),
+        ("-" * 64, 1, 3, 2),
+        ("-" * 30, 1, 5, 3),
+    ],
+)
+@pytest.mark.parametrize("partitions", [1_000, 5_000])
+def test_of_one_large_topic_each_failure_is_taken_over_evenly(
+    racks: str, kinds: int, replicas: int, most: int, partitions: int
+) -> None:
+    """Dealt list by list, one SPU takes over 623 more than its share on the first, 18 on the
+    second."""
+    cluster = Cluster(racks, [10**6 * 2**kind for kind in range(kinds) for _ in "abc"])
+    cluster.create("t", partitions, replicas)
+    assert max(map(cluster.beyond_fair, failures(racks))) <= most
+
+
+@pytest.mark.parametrize("racks", [DOCUMENTS, "abc" * 7, "abcdef" * 3, "-" * 20, "-" * 5, "-" * 3])
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_a_large_topic_has_the_numbers_that_it_has_list_by_list(racks: str, kinds: int) -> None:
+    """How often an SPU is in its lists and which it leads, on clusters that hold something; where
+    lists have all SPUs, nobody can change places."""
+    by_leader = Cluster(racks, [10**6 * 2**kind for kind in range(kinds)])
+    by_leader.create("a", 7)
+    by_list = deepcopy(by_leader)
+    by_leader.create("t", 1_001)
+    with mock.patch.object(policy, "rows_by_leader", return_value=None):
+        by_list.create("t", 1_001)
+    found, plain = by_leader.lists[7:], by_list.lists[7:]
+    assert [row[0] for row in found] == [row[0] for row in plain]
+    assert Counter(spu_id for row in found for spu_id in row) == Counter(
+        spu_id for row in plain for spu_id in row
+    )
+    for row in found:
+        assert len({*row}) == 3
+        assert "-" in racks or len({racks[spu_id] for spu_id in row}) == 3
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 4, 5])

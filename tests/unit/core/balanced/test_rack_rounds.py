@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -36,6 +37,13 @@ SHARED = [
     (1,) * 15 + (3, 2),
     (9, 9, 9, 8),
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def long_requests() -> Iterator[None]:
+    """Also those that are dealt leader by leader, where it is not said to make rounds."""
+    with mock.patch.object(rounds, "CELLS_MAX_ON_RACKS", 10**6):
+        yield
 
 
 class Ring:
