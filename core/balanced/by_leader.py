@@ -113,4 +113,4 @@ def _period(weights: tuple[int, ...], home: int) -> Columns:
     counts = np.array([max(share // unit, 1) for share in shares])
     firsts = interleaved(counts, np.arange(len(others)))
     turns = np.arange(len(others))[:, np.newaxis]
-    return np.array(others, dtype=np.int16)[(firsts + turns) % len(others)]
+    return np.array(others, dtype=np.int16).take((firsts + turns) % len(others))

@@ -28,7 +28,9 @@ from spu_assigner.core.state.takeovers import (
 # Without racks only SPUs fail. With more of them a create would take several times as long; in
 # rounds two thirds of the others follow each about equally often.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
-ONE_BY_ONE: Final = 256  # lists of a request, its last, whose heirs are sought
+ONE_BY_ONE: Final = 256  # lists of a request, its last, whose heirs are sought; on racks,
+LARGE: Final = 512  # of one with more lists than that, which is even by itself as it is dealt,
+ONE_BY_ONE_OF_LARGE: Final = 64  # so many
 NEARBY: Final = 8  # lists before and after a list
 
 
@@ -49,14 +51,15 @@ def order_followers(
     """Put the heir of each list behind its leader, in the array.
 
     `may_exchange`: whether lists may exchange followers, since they fill nobody.
-    Cost: O(cells), of the last `ONE_BY_ONE` lists in plain Python.
+    Cost: O(cells), of the last lists, `ONE_BY_ONE` at most, in plain Python.
     """
     replicas = matrix.shape[1]
     if not is_ordered(state, replicas, ignore_rack=ignore_rack):
         return
     layout, counted = state.ring.layout(), state.takeovers()
     numbers, ids, each = counted.numbers, counted.ids, replicas - 1
-    first = max(len(matrix) - ONE_BY_ONE, 0)
+    is_large = len(matrix) > LARGE and not layout.is_one
+    first = max(len(matrix) - (ONE_BY_ONE_OF_LARGE if is_large else ONE_BY_ONE), 0)
     counted.begin(matrix[:first])
     followers = [numbers[spu_id] for spu_id in matrix[first:].ravel().tolist()]
     leaders = followers[::replicas]

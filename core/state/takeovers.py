@@ -223,8 +223,7 @@ class Takeovers:
         more = counts.reshape(-1, size)
         if self.from_spus is not None:
             _add_to(self.from_spus, more * PAIR_WEIGHT)
-            more = np.zeros((len(self.from_racks), size), dtype=np.int64)
-            np.add.at(more, racks, counts.reshape(-1, size))
+            more = (np.arange(len(self.from_racks))[:, np.newaxis] == racks) @ more
         _add_to(self.from_racks, more)
         self.rack_totals[:] = map(add, self.rack_totals, more.sum(axis=1).tolist())
 

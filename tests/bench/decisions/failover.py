@@ -4,11 +4,12 @@
 
 By policy the most that one of the others takes over beyond its fair share, and that share where it
 is largest. The fair share divides what the failed led equally by the SPUs on other racks; `balanced
-before` is `balanced` without the order of followers. The first cluster is that of Fluvio's
-documents ("SPUs on racks a and b may get overwhelmed"). `exact` is the least that any order of the
-followers in the lists of `balanced` gives, found by HiGHS, which knows all topics in advance and
-weighs SPUs and racks together; `exact in turn` orders topic after topic, as `balanced` has to: each
-as good as it can be beside those before. With --write it goes to `results/failover.json`.
+before` is `balanced` without the order of followers, as lists were dealt then. The first cluster is
+that of Fluvio's documents ("SPUs on racks a and b may get overwhelmed"). `exact` is the least that
+any order of the followers in the lists of `balanced` gives, found by HiGHS, which knows all topics
+in advance and weighs SPUs and racks together; `exact in turn` orders topic after topic, as
+`balanced` has to: each as good as it can be beside those before. With --write it goes to
+`results/failover.json`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from unittest import mock
 
 import highspy
 import numpy as np
+from spu_assigner.core.balanced import policy
 from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.decision import lookahead, requests
 from spu_assigner.core.decision.machine import step
@@ -47,12 +49,15 @@ CASES: Final[dict[str, tuple[str, list[int]]]] = {
     "100 SPUs, racks of 50, 30, 20, 1,000 topics of 10 x 3": (UNEVEN, [10] * 1_000),
     "6 SPUs without racks, 100 topics of 6 x 3": ("-" * 6, [6] * 100),
     "64 SPUs without racks, 1,000 topics of 16 x 3": ("-" * 64, [16] * 1_000),
+    "63 SPUs, 3 racks, 5,000 x 3": (THREE, [5_000]),
+    "100 SPUs, racks of 50, 30, 20, 5,000 x 3": (UNEVEN, [5_000]),
+    "64 SPUs without racks, 5,000 x 3": ("-" * 64, [5_000]),
 }
 
 
 def filled(placer: str, racks: str, topics: list[int]) -> ClusterState:
     state = ClusterState("c")
-    policy = Policy.BALANCED if placer == BEFORE else Policy(placer)
+    placed_by = Policy.BALANCED if placer == BEFORE else Policy(placer)
     shuffled = racks if len(racks) == len(DOCUMENTS) else Random(3).sample(racks, len(racks))
     for spu_id, rack in enumerate(shuffled):
         joined = SpuJoined(
@@ -62,7 +67,7 @@ def filled(placer: str, racks: str, topics: list[int]) -> ClusterState:
             capacity=10**6,
             rack=None if rack == "-" else rack,
         )
-        step(state, joined, default_policy=policy)
+        step(state, joined, default_policy=placed_by)
     for number, partitions in enumerate(topics):
         asked = TopicCreate(
             event_id=f"e{number}",
@@ -71,13 +76,17 @@ def filled(placer: str, racks: str, topics: list[int]) -> ClusterState:
             partitions=partitions,
             replication_factor=3,
         )
-        step(state, asked, default_policy=policy)
+        step(state, asked, default_policy=placed_by)
     return state
 
 
 def is_never(*_: object) -> bool:
     """In place of what `balanced` did not know before: lists in rounds."""
     return False
+
+
+def no_rows(*_: object) -> None:
+    """Likewise: lists that are dealt leader by leader."""
 
 
 def unevenness(state: ClusterState) -> dict[str, dict[str, float]]:
@@ -209,6 +218,9 @@ def main() -> None:
                 mock.patch.object(requests, "order_followers", nothing or requests.order_followers),
                 mock.patch.object(
                     lookahead, "has_rounds", lookahead.has_rounds if nothing is None else is_never
+                ),
+                mock.patch.object(
+                    policy, "rows_by_leader", policy.rows_by_leader if nothing is None else no_rows
                 ),
             ):
                 state = filled(placer, racks, topics)
