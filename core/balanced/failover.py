@@ -91,7 +91,9 @@ class Lists:
     weights: list[int] | None  # of what an SPU takes over; None: 1
     reach: int  # followers before and after those of a list that are nearby; 0: it exchanges none
 
-    def nearby(self, first: int, of_rack: Counts, of_spu: Counts, bounds: tuple[float, int]) -> int:
+    def nearby(
+        self, first: int, of_rack: Counts, of_spu: Counts, bounds: tuple[float, float]
+    ) -> int:
         """Where nearby somebody takes over less than the first of these bounds, the least or as
         little as the second; -1: nowhere. `first`: where the followers of a list begin."""
         followers, weights, each = self.followers, self.weights, self.each
@@ -144,7 +146,8 @@ def _find_heirs(counted: Takeovers, fairness: Fairness, lists: Lists) -> None:
     rack_totals, size = counted.rack_totals, len(rack_of)
     of_spu, pair_weight = (counted.nothing, 0) if from_spus is None else ([], PAIR_WEIGHT)
     is_diverse = lists.are_apart and lists.racks is counted.placed_on
-    enough: Sequence[int] = ()
+    enough: Sequence[float] = ()
+    limit: float
     behind = 0
     for number, leader in enumerate(lists.leaders):
         if number % size == 0:
@@ -165,8 +168,9 @@ def _find_heirs(counted: Takeovers, fairness: Fairness, lists: Lists) -> None:
                 taken *= weights[spu]
             if taken < least:
                 least, own, heir = taken, at, spu
-        if least > enough[home] and lists.reach:
-            found = lists.nearby(first, of_rack, of_spu, (least, enough[home]))
+        limit = enough[home] if weights is None else enough[home] * fairness.factors[leader]
+        if least > limit and lists.reach:
+            found = lists.nearby(first, of_rack, of_spu, (least, limit))
             given = -1 if found < 0 else lists.given(first, found)
             if given >= 0:
                 own, heir = given, followers[found]

@@ -40,6 +40,7 @@ class Fairness(NamedTuple):
     """What it means that each takes over as much, or by capacity."""
 
     weights: list[int] | None  # of each SPU; None: 1
+    factors: list[float]  # of each SPU: what is its own, too, of what is taken over from its rack
     others: list[int]  # of each rack: SPUs on other ones,
     means: list[float]  # and the mean of their weights
 
@@ -151,16 +152,16 @@ class Takeovers:
         """Know the whole map, all of it counted: it is granted if it is what is counted next."""
         self._newest = matrix
 
-    def enough(self, fairness: Fairness) -> list[int]:
-        """Of each rack: what an SPU takes over at the mean from it and from an SPU of it, weighed;
-        where all are to take over as much, half a list less."""
+    def enough(self, fairness: Fairness) -> list[float]:
+        """Of each rack: what an SPU takes over at the mean from it, weighed; where all are to take
+        over as much also from an SPU of it, less half a list."""
+        totals = zip(self.rack_totals, fairness.others, fairness.means, strict=True)
+        if fairness.weights is not None:
+            return [total / others * mean for total, others, mean in totals]
         pairs = PAIR_WEIGHT if self.from_spus is not None else 0
-        less = 0.5 if fairness.weights is None else 0
         return [
-            int((total * (1 + pairs / size) / others - less) * mean)
-            for total, size, others, mean in zip(
-                self.rack_totals, self._rack_sizes, fairness.others, fairness.means, strict=True
-            )
+            int(total * (1 + pairs / size) / others - 0.5)
+            for (total, others, _), size in zip(totals, self._rack_sizes, strict=True)
         ]
 
     def fairness(self, *, by_capacity: bool) -> Fairness:
@@ -175,7 +176,9 @@ class Takeovers:
             )
             others = np.maximum(sizes.sum() - sizes, 1)
             unit = WEIGHT * capacities.max() if by_capacity else 1
+            pairs = PAIR_WEIGHT if self.from_spus is not None else 0
             self._fair[by_capacity] = Fairness(
+                factors=(1 + pairs * capacities / whole[self.rack_of]).tolist(),
                 weights=(unit // capacities).astype(np.int64).tolist() if by_capacity else None,
                 others=others.tolist(),
                 means=(unit * others / np.maximum(whole.sum() - whole, 1)).tolist(),
