@@ -10,7 +10,7 @@ Rules, in this order:
    Which of them comes first, and so leads then, is decided in `failover`.
 
 How: first the number of replicas and of leaders of each SPU (`quotas`), then the lists
-(`list_filling`).
+(`list_filling`; large requests that fill nobody: `by_leader`).
 
 An SPU whose last slot is taken leaves the ring. Numbers are made for as many lists as the rule
 about racks allows on the ring as it is; the others are placed on the ring as it then is.
@@ -37,7 +37,8 @@ from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Layout, Loads
 
 ROWS_AT_ONCE: Final = 4_096  # so that numpy's wider copy of their numbers stays small
-SMALL_REQUEST_CELLS_MAX: Final = 1_024  # replicas of a request up to which plain Python is faster
+# Replicas of a request up to which plain Python is faster; more are dealt leader by leader.
+SMALL_REQUEST_CELLS_MAX: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ def has_rounds(layout: Layout, replicas: int) -> bool:
     return layout.is_one or rack_rounds_of(layout, replicas) is not None
 
 
-def takes(is_one: bool, partitions: int, replicas: int) -> bool:
+def _is_short(is_one: bool, partitions: int, replicas: int) -> bool:
     """Whether so many lists are placed so, on one rack or several."""
     return partitions <= PARTITIONS_MAX if is_one else partitions * replicas <= CELLS_MAX_ON_RACKS
 
@@ -74,7 +74,7 @@ def place_in_rounds(
 ) -> NDArray[np.int32] | None:
     """Place the partitions where nobody can be filled; None: `place_balanced` is to do it."""
     layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
-    if not takes(layout.is_one, partitions, replicas):
+    if not _is_short(layout.is_one, partitions, replicas):
         return None
     if not has_rounds(layout, replicas):
         return None
@@ -161,7 +161,7 @@ class RoundsAhead:
     def _look_ahead(self, ledger: Ledger, start: int, partitions: int) -> Table | None:
         """A table that begins with these lists; twice as many as the last time."""
         self._table = None
-        if not takes(self._racks is None, partitions, self._replicas):
+        if not _is_short(self._racks is None, partitions, self._replicas):
             return None
         rows = self._made(ledger, start, max(self._ahead, partitions))
         if rows is None or len(rows) < partitions:
