@@ -28,6 +28,7 @@ from spu_assigner.core.balanced.policy import (
     even_leaders,
     field_of,
     filled,
+    is_by_leader,
     lists_under_one_rule,
 )
 from spu_assigner.core.balanced.small_quotas import SmallRequest
@@ -57,6 +58,12 @@ class ResourceLoads:
     leader: FloatArray
 
 
+def has_room_for_all(resources: ResourceLoads, partitions: int) -> bool:
+    """Whether each SPU could take a replica of every partition, and none is filled by that."""
+    most = np.maximum(resources.follower, resources.leader)[:, np.newaxis] * partitions
+    return bool((resources.capacities - resources.used > most).all())
+
+
 def place_by_need(
     loads: Loads, resources: ResourceLoads, *, partitions: int, replicas: int, start: int
 ) -> IdMatrix:
@@ -71,6 +78,7 @@ def place_by_need(
         if rows is not None:
             return rows
     held, led = loads.replicas.astype(np.int64), loads.leaders.astype(np.int64)
+    by_leader = is_by_leader(loads, partitions=partitions, replicas=replicas)
     blocks: list[IdMatrix] = []
     done = 0
     while done < partitions:
@@ -106,7 +114,7 @@ def place_by_need(
             leaders = even_leaders(field, quotas, count)
         else:
             leaders[by_id] = giving.leaders
-        blocks.append(filled(field, quotas, leaders, replicas, seed))
+        blocks.append(filled(field, quotas, leaders, replicas, seed, by_leader=by_leader))
         done += count
         held[at] += quotas[by_id]
         led[at] += leaders[by_id]

@@ -96,8 +96,7 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
                 )
             )
     held, led = held.astype(np.int64), led.astype(np.int64)
-    nobody_fills = bool((loads.capacities - held > partitions).all())
-    by_leader = nobody_fills and partitions * replicas > SMALL_REQUEST_CELLS_MAX
+    by_leader = is_by_leader(loads, partitions=partitions, replicas=replicas)
     blocks: list[IdMatrix] = []
     done = 0
     while done < partitions:
@@ -117,6 +116,13 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
     if len(blocks) == 1:
         return blocks[0]
     return np.concatenate(blocks) if blocks else np.zeros((0, replicas), dtype=np.int32)
+
+
+def is_by_leader(loads: Loads, *, partitions: int, replicas: int) -> bool:
+    """Whether lists are dealt leader by leader, where they are on distinct racks: they are many,
+    and fill no slot."""
+    is_large = partitions * replicas > SMALL_REQUEST_CELLS_MAX
+    return is_large and bool((loads.capacities - loads.replicas > partitions).all())
 
 
 def field_of(

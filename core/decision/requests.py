@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.balanced.by_need import place_by_need
+from spu_assigner.core.balanced.by_need import has_room_for_all, place_by_need
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.balanced.rounds import place_in_rounds
@@ -289,6 +289,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
     loads = balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack)
     asked = {"partitions": event.partitions, "replicas": event.replication_factor, "start": index}
     nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
+    may_exchange = nobody_fills
     need = Need.of(event.demand, event.leader_demand)
     mode = Mode.BALANCED
     if need is None:
@@ -301,6 +302,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
             mode = Mode.BALANCED_ROUNDS
     else:
         resources = resource_loads(state, ring, loads, need)
+        may_exchange = may_exchange and has_room_for_all(resources, event.partitions)
         matrix = place_by_need(loads, resources, **asked)
         if len(matrix) < event.partitions:
             return lacking(
@@ -321,12 +323,7 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
                 found=ring.size - len(full),
             )
         )
-    order_followers(
-        state,
-        matrix,
-        ignore_rack=event.ignore_rack,
-        may_exchange=nobody_fills and need is None,
-    )
+    order_followers(state, matrix, ignore_rack=event.ignore_rack, may_exchange=may_exchange)
     departed = departed_one_by_one(matrix, full)
     return new_assignment(
         policy=Policy.BALANCED,

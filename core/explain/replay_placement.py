@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-from spu_assigner.core.balanced.by_need import place_by_need
+from spu_assigner.core.balanced.by_need import has_room_for_all, place_by_need
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.balanced.rounds import place_in_rounds
@@ -270,20 +270,16 @@ def replay_balanced(replica_map: ReplicaMap, state: ClusterState, ring: Ring) ->
             return should_not_be(reason, rows)
         order_followers(state, placed, ignore_rack=replica_map.ignore_rack, may_exchange=True)
         return () if np.array_equal(placed, rows) else should_not_be(reason, rows)
+    may_exchange = int((loads.capacities - loads.replicas).min()) > partitions
     if replica_map.need is None:
         again = place_balanced(loads, partitions=partitions, replicas=replicas, start=start)
     else:
         resources = resource_loads(state, ring, loads, replica_map.need)
+        may_exchange = may_exchange and has_room_for_all(resources, partitions)
         again = place_by_need(
             loads, resources, partitions=partitions, replicas=replicas, start=start
         )
-    nobody_fills = int((loads.capacities - loads.replicas).min()) > partitions
-    order_followers(
-        state,
-        again,
-        ignore_rack=replica_map.ignore_rack,
-        may_exchange=nobody_fills and replica_map.need is None,
-    )
+    order_followers(state, again, ignore_rack=replica_map.ignore_rack, may_exchange=may_exchange)
     again = led_by_others(state, ReplicaLists(again)).matrix
     return () if np.array_equal(again, rows) else should_not_be(reason, rows)
 

@@ -27,18 +27,27 @@ DOCUMENTS = "abbccc"
 class Cluster:
     """A cluster with these racks, and the lists of all its topics."""
 
-    def __init__(self, racks: str, capacities: Sequence[int] = (10**6,)) -> None:
-        """The capacities are those of SPU 0, 1 …, then from the first one again."""
+    def __init__(
+        self, racks: str, capacities: Sequence[int] = (10**6,), disk: int | None = None
+    ) -> None:
+        """Capacities: of SPU 0, 1 …, then from the first one again. `disk`: of each SPU."""
         self.racks = racks
         self.capacities = [capacities[at % len(capacities)] for at in range(len(racks))]
         self.state, self.build = ClusterState("c1"), Events()
         self.lists: list[list[int]] = []
         for spu_id, (rack, capacity) in enumerate(zip(racks, self.capacities, strict=True)):
-            joined = self.build.join(spu_id, rack=None if rack == "-" else rack, capacity=capacity)
+            joined = self.build.join(
+                spu_id,
+                rack=None if rack == "-" else rack,
+                capacity=capacity,
+                resources={} if disk is None else {"disk_bytes": disk},
+            )
             step(self.state, joined, default_policy=Policy.BALANCED)
 
-    def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
-        event = self.build.create(topic, partitions, replicas)
+    def create(self, topic: str, partitions: int, replicas: int = 3, disk: int = 0) -> None:
+        """`disk`: what a replica needs."""
+        demand = {"disk_bytes": disk} if disk else None
+        event = self.build.create(topic, partitions, replicas, demand=demand)
         for record in plain_records(step(self.state, event, default_policy=Policy.BALANCED)):
             if isinstance(record, ReplicaMap) and record.replicas is not None:
                 self.lists += record.replicas.tolist()
@@ -167,6 +176,27 @@ def test_where_spus_fill_lists_keep_their_followers() -> None:
     with mock.patch.object(requests, "order_followers"):
         plain.create("a", 6)
     assert [{*row} for row in cluster.lists] == [{*row} for row in plain.lists]
+
+
+def test_topics_with_a_demand_are_taken_over_evenly() -> None:
+    """Without exchanges one SPU takes over 4 more than its share."""
+    cluster, random = Cluster(DOCUMENTS, disk=10**12), Random(5)
+    for number in range(100):
+        cluster.create(f"t{number}", 6, disk=int(10**5 * random.paretovariate(1.2)))
+    cluster.create("large", 2_000, disk=10**5)
+    assert max(map(cluster.beyond_fair, failures(DOCUMENTS))) <= 2
+
+
+def test_where_a_resource_is_used_up_lists_keep_their_followers() -> None:
+    """The fifth of 5 partitions would not find room on an SPU that had all those before."""
+    roomy, tight = Cluster(DOCUMENTS, disk=51), Cluster(DOCUMENTS, disk=50)
+    with mock.patch.object(
+        failover, "_find_heirs", side_effect=lambda *given: reaches.append(given[2].reach)
+    ):
+        reaches: list[int] = []
+        for cluster in (roomy, tight):
+            cluster.create("a", 5, disk=10)
+    assert reaches == [failover.NEARBY * 2, 0]
 
 
 def failures(racks: str) -> list[set[int]]:
