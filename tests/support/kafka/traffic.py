@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from pyspark.sql.streaming.query import StreamingQuery
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, SpuEvent
@@ -72,7 +79,16 @@ class Kafka:
                 TopicPartition(name, number)
                 for number in consumer.list_topics(name, timeout=10).topics[name].partitions
             ]
-            yield lambda: sum(consumer.get_watermark_offsets(each, 10)[1] for each in places)
+
+            def end() -> int:
+                try:
+                    return sum(consumer.get_watermark_offsets(each, 10)[1] for each in places)
+                except KafkaException as reason:
+                    if reason.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                        raise
+                    return 0  # A broker has gone; the client asks for the new leader meanwhile.
+
+            yield end
         finally:
             consumer.close()
 
