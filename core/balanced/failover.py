@@ -28,9 +28,8 @@ from spu_assigner.core.state.takeovers import (
 # Without racks only SPUs fail. With more of them a create would take several times as long; in
 # rounds two thirds of the others follow each about equally often.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
-ONE_BY_ONE: Final = 256  # lists of a request, its last, whose heirs are sought; on racks,
-LARGE: Final = 512  # of one with more lists than that, which is even by itself as it is dealt,
-ONE_BY_ONE_OF_LARGE: Final = 64  # so many
+ONE_BY_ONE: Final = 256  # lists of a request, its last, whose heirs are sought;
+LARGE: Final = 512  # of more lists none, where they are even by themselves as they are dealt
 NEARBY: Final = 8  # lists before and after a list
 
 
@@ -56,10 +55,13 @@ def order_followers(
     replicas = matrix.shape[1]
     if not is_ordered(state, replicas, ignore_rack=ignore_rack):
         return
-    layout, counted = state.ring.layout(), state.takeovers()
+    layout = state.ring.layout()
+    are_apart = layout.is_one or max(layout.rule(replicas).upper) == 1
+    if len(matrix) > LARGE and may_exchange and are_apart and not layout.is_one:
+        return
+    counted = state.takeovers()
     numbers, ids, each = counted.numbers, counted.ids, replicas - 1
-    is_large = len(matrix) > LARGE and not layout.is_one
-    first = max(len(matrix) - (ONE_BY_ONE_OF_LARGE if is_large else ONE_BY_ONE), 0)
+    first = max(len(matrix) - ONE_BY_ONE, 0)
     counted.begin(matrix[:first])
     followers = [numbers[spu_id] for spu_id in matrix[first:].ravel().tolist()]
     leaders = followers[::replicas]
@@ -70,7 +72,7 @@ def order_followers(
         followers=followers,
         each=each,
         racks=range(len(ids)) if layout.is_one else counted.placed_on,
-        are_apart=layout.is_one or max(layout.rule(replicas).upper) == 1,
+        are_apart=are_apart,
         weights=fairness.weights,
         reach=NEARBY * each if may_exchange else 0,
     )

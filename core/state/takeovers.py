@@ -30,6 +30,8 @@ PAIRS_SPUS_MAX: Final = 128  # up to so many SPUs it is counted for each pair of
 PAIR_WEIGHT: Final = 2  # of what is taken over from one SPU, beside what is from its whole rack
 WEIGHT: Final = 1_024  # of a list that is taken over by an SPU of the largest capacity
 ONE_BY_ONE: Final = 2_048  # lists of a map up to which they are counted in plain Python
+LATER_MIN: Final = 512  # lists of a map; more are counted when the counts are asked for,
+LATER_CELLS_MAX: Final = 2**18  # replicas, or when there are so many to be counted: 1 MB
 UNRACKED: Final = -1
 NEVER: Final = float("inf")  # what an SPU takes over from its own rack: it is never the least
 
@@ -50,6 +52,8 @@ class Takeovers:
 
     __slots__ = (
         "_fair",
+        "_later",
+        "_later_cells",
         "_newest",
         "_rack_numbers",
         "_rack_sizes",
@@ -81,6 +85,8 @@ class Takeovers:
         self.rack_totals: list[int] = []  # what all together take over from each rack
         self._rack_sizes: list[int] = []
         self._newest: IdMatrix | None = None  # counted as it was ordered, maybe not granted
+        self._later: list[tuple[IdMatrix, int]] = []  # maps to be counted, and their sign
+        self._later_cells = 0
         for spu_id, rack, capacity in spus:
             self.enter(spu_id, rack, capacity)
         for lists in maps:
@@ -135,7 +141,20 @@ class Takeovers:
             self._add(newest, -1)
         if lists.ragged:  # A short list goes on with its leader, who is no heir of its own.
             matrix = np.where(matrix == PADDING, matrix[:, :1], matrix)
-        self._add(matrix, sign)
+        if len(matrix) <= LATER_MIN:
+            self._add(matrix, sign)
+            return
+        self._later.append((matrix, sign))
+        self._later_cells += matrix.size
+        if self._later_cells > LATER_CELLS_MAX:
+            self.settle()
+
+    def settle(self) -> None:
+        """Count the maps that were put off."""
+        for matrix, sign in self._later:
+            self._add(matrix, sign)
+        self._later.clear()
+        self._later_cells = 0
 
     def begin(self, lists: IdMatrix) -> None:
         """Count the first lists of a map, before heirs are sought for the others of it.
@@ -145,6 +164,7 @@ class Takeovers:
         if self._newest is not None:
             self._add(self._newest, -1)
             self._newest = None
+        self.settle()
         if len(lists):
             self._add_many(lists, 1)
 

@@ -209,6 +209,7 @@ def failures(racks: str) -> list[set[int]]:
 
 def counts_of(counted: Takeovers) -> tuple[dict, ...]:
     """By id of the SPU, without zeros."""
+    counted.settle()
     id_of = dict(enumerate(counted.ids))
     names = {number: name for name, number in counted._rack_numbers.items()}
     totals = {names[rack]: total for rack, total in enumerate(counted.rack_totals) if total}
@@ -230,6 +231,8 @@ def test_the_counts_are_those_of_the_lists_that_there_are(
     """A restarted process then places as one that ran on: also after topics went, SPUs came or
     changed their racks, and leaders were demoted."""
     monkeypatch.setattr(takeovers, "ONE_BY_ONE", one_by_one)
+    monkeypatch.setattr(takeovers, "LATER_MIN", one_by_one)
+    monkeypatch.setattr(takeovers, "LATER_CELLS_MAX", 60)
     cluster, random = Cluster("aabbcc-"), Random(1)
     state, build = cluster.state, cluster.build
     for number in range(60):
