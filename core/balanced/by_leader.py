@@ -32,8 +32,11 @@ def rows_by_leader(task: Task, capacities: CountArray) -> NDArray[np.int16] | No
     """Rows of positions in `ids`, shape (rows, replicas), leader first.
 
     A row has an SPU of a rack at most, or racks do not matter. `capacities`: of the SPUs.
-    None: a row has an SPU twice, and no exchange was found. Cost: O(cells), vectorised.
+    None: rows have all SPUs, or one has an SPU twice and no exchange was found. Cost: O(cells),
+    vectorised.
     """
+    if task.replicas == len(task.ids):
+        return None
     are_racked = len(task.starts) < len(task.ids)
     starts = task.starts if are_racked else task.starts[:1]
     leading = interleaved(task.leaders, task.positions)
