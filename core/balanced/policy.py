@@ -207,7 +207,7 @@ def filled(
     )
     rows = None
     if by_leader and replicas > 1 and int(field.upper.max()) == 1:
-        rows = rows_by_leader(task, field.capacities)
+        rows = rows_by_leader(task, capacities=field.capacities, led=field.leaders)
     if rows is None:
         rows = fill_rows(task)
     ids = field.ids.astype(np.int32)

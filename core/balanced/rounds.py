@@ -40,8 +40,7 @@ from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists, Table
 from spu_assigner.core.state.ledger import CountArray, Ledger
 from spu_assigner.core.state.loads import NUMBER_BITS, Layout, Loads
 
-PARTITIONS_MAX: Final = 1_024  # of a request; more are placed at once faster than row by row
-CELLS_MAX_ON_RACKS: Final = 1_024  # replicas; more are dealt leader by leader
+CELLS_MAX: Final = 1_024  # replicas of a request; more are dealt leader by leader
 # Up to so many SPUs followers are put in order by who would take over what (`failover`).
 SPUS_MIN: Final = 17
 SPUS_A_REPLICA_MIN: Final = 4  # so that the ends of a round never meet
@@ -64,18 +63,13 @@ def has_rounds(layout: Layout, replicas: int) -> bool:
     return layout.is_one or rack_rounds_of(layout, replicas) is not None
 
 
-def _is_short(is_one: bool, partitions: int, replicas: int) -> bool:
-    """Whether so many lists are placed so, on one rack or several."""
-    return partitions <= PARTITIONS_MAX if is_one else partitions * replicas <= CELLS_MAX_ON_RACKS
-
-
 def place_in_rounds(
     loads: Loads, *, partitions: int, replicas: int, start: int
 ) -> NDArray[np.int32] | None:
     """Place the partitions where nobody can be filled; None: `place_balanced` is to do it."""
-    layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
-    if not _is_short(layout.is_one, partitions, replicas):
+    if partitions * replicas > CELLS_MAX:
         return None
+    layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
     if not has_rounds(layout, replicas):
         return None
     held, led = loads.replicas, loads.leaders
@@ -161,7 +155,7 @@ class RoundsAhead:
     def _look_ahead(self, ledger: Ledger, start: int, partitions: int) -> Table | None:
         """A table that begins with these lists; twice as many as the last time."""
         self._table = None
-        if not _is_short(self._racks is None, partitions, self._replicas):
+        if partitions * self._replicas > CELLS_MAX:
             return None
         rows = self._made(ledger, start, max(self._ahead, partitions))
         if rows is None or len(rows) < partitions:

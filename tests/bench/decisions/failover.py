@@ -85,7 +85,7 @@ def is_never(*_: object) -> bool:
     return False
 
 
-def no_rows(*_: object) -> None:
+def no_rows(*_: object, **__: object) -> None:
     """Likewise: lists that are dealt leader by leader."""
 
 

@@ -105,8 +105,9 @@ def test_spus_of_different_capacity_take_over_by_capacity(spus_a_rack: int, most
         ("abcdef" * 10, 1, 3, 3),
         ("abcd" * 10, 1, 4, 2),
         ("ab" * 10, 1, 2, 1),
-        ("-" * 64, 1, 3, 2),
-        ("-" * 30, 1, 5, 3),
+        ("-" * 64, 1, 3, 1),
+        ("-" * 30, 1, 5, 2),
+        ("-" * 4, 1, 3, 1),
     ],
 )
 @pytest.mark.parametrize("partitions", [1_000, 5_000])
@@ -117,6 +118,15 @@ def test_of_one_large_topic_each_failure_is_taken_over_evenly(
     second."""
     cluster = Cluster(racks, [10**6 * 2**kind for kind in range(kinds) for _ in "abc"])
     cluster.create("t", partitions, replicas)
+    assert max(map(cluster.beyond_fair, failures(racks))) <= most
+
+
+@pytest.mark.parametrize(("racks", "most"), [("-" * 20, 2), ("-" * 64, 2), ("abc" * 21, 8)])
+def test_large_topics_go_on_where_others_have_ended(racks: str, most: int) -> None:
+    """Without racks as exactly as in one topic."""
+    cluster = Cluster(racks)
+    for number in range(20):
+        cluster.create(f"t{number}", 400 + 100 * (number % 7))
     assert max(map(cluster.beyond_fair, failures(racks))) <= most
 
 
