@@ -119,8 +119,8 @@ def place_balanced(loads: Loads, *, partitions: int, replicas: int, start: int) 
 
 
 def is_by_leader(loads: Loads, *, partitions: int, replicas: int) -> bool:
-    """Whether lists are dealt leader by leader, where they are on distinct racks: they are many,
-    and fill no slot."""
+    """Whether lists are dealt leader by leader, where they are on distinct racks or racks do not
+    matter: they are many, and fill no slot."""
     is_large = partitions * replicas > SMALL_REQUEST_CELLS_MAX
     return is_large and bool((loads.capacities - loads.replicas > partitions).all())
 
@@ -191,7 +191,7 @@ def filled(
 ) -> IdMatrix:
     """Lists in which each SPU is as often, and leads as many, as the numbers say.
 
-    `by_leader`: where racks are distinct, the order of followers is that of `rows_by_leader`.
+    `by_leader`: the order of followers is that of `rows_by_leader`, where that has rows.
     """
     task = Task(
         ids=field.ids,

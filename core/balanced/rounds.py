@@ -34,13 +34,13 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.balanced.policy import SMALL_REQUEST_CELLS_MAX
 from spu_assigner.core.balanced.rack_rounds import rack_rounds_of
 from spu_assigner.core.balanced.uniform_ring import Evenness, UniformRing
 from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists, Table
 from spu_assigner.core.state.ledger import CountArray, Ledger
 from spu_assigner.core.state.loads import NUMBER_BITS, Layout, Loads
 
-CELLS_MAX: Final = 1_024  # replicas of a request; more are dealt leader by leader
 # Up to so many SPUs followers are put in order by who would take over what (`failover`).
 SPUS_MIN: Final = 17
 SPUS_A_REPLICA_MIN: Final = 4  # so that the ends of a round never meet
@@ -67,7 +67,7 @@ def place_in_rounds(
     loads: Loads, *, partitions: int, replicas: int, start: int
 ) -> NDArray[np.int32] | None:
     """Place the partitions where nobody can be filled; None: `place_balanced` is to do it."""
-    if partitions * replicas > CELLS_MAX:
+    if partitions * replicas > SMALL_REQUEST_CELLS_MAX:
         return None
     layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
     if not has_rounds(layout, replicas):
@@ -155,7 +155,7 @@ class RoundsAhead:
     def _look_ahead(self, ledger: Ledger, start: int, partitions: int) -> Table | None:
         """A table that begins with these lists; twice as many as the last time."""
         self._table = None
-        if partitions * self._replicas > CELLS_MAX:
+        if partitions * self._replicas > SMALL_REQUEST_CELLS_MAX:
             return None
         rows = self._made(ledger, start, max(self._ahead, partitions))
         if rows is None or len(rows) < partitions:

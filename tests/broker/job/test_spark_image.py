@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from pyspark import SparkContext
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.jvm import spark_class_archive as lookup
@@ -19,8 +18,7 @@ def test_the_job_s_jvm_uses_the_archive(run: Callable[..., Job]) -> None:
     """`make setup` has made it; a session of tests without it makes none by itself."""
     java, jars = ensure_java(), ensure("spark-local")
     if not lookup.jvm_options(java, jars):
-        if SparkContext._gateway is not None:
-            pytest.skip("Spark's JVM has begun without the archive; `make setup` makes it")
+        assert SparkContext._gateway is None, "JVM has begun without archive: `make setup` makes it"
         spark_image.ensure_spark_image(java, jars)
     option, *_ = lookup.jvm_options(java, jars)
     _, _, archive = option.partition("=")

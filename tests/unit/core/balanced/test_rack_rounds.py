@@ -42,7 +42,7 @@ SHARED = [
 @pytest.fixture(autouse=True, scope="module")
 def long_requests() -> Iterator[None]:
     """Also those that are dealt leader by leader, where it is not said to make rounds."""
-    with mock.patch.object(rounds, "CELLS_MAX", 10**6):
+    with mock.patch.object(rounds, "SMALL_REQUEST_CELLS_MAX", 10**6):
         yield
 
 

@@ -138,7 +138,7 @@ def test_lists_do_not_depend_on_how_many_are_asked_for(
     """One long request, short ones one after the other, and the rule list by list: all the same.
     After each list any two SPUs differ by one replica and one lead at most."""
     replicas = min(replicas, size // rounds.SPUS_A_REPLICA_MIN)
-    with mock.patch.object(rounds, "CELLS_MAX", 10**6):
+    with mock.patch.object(rounds, "SMALL_REQUEST_CELLS_MAX", 10**6):
         at_once = Ring(size).lists(sum(asked), replicas, start)
     ring, found = Ring(size), []
     for partitions in asked:
@@ -185,7 +185,7 @@ def test_other_loads_are_placed_in_rounds_only_where_that_keeps_them_even(
         ([0] * 19 + [2], [0] * 20, {}),  # two more replicas
         ([0] * 20, [0] * 19 + [2], {}),  # two more leads
         ([1] + [0] * 19, [0] * 20, {}),  # SPU 3 is to lead, and has had its replica
-        ([0] * 20, [0] * 20, {"partitions": rounds.CELLS_MAX // 3 + 1}),
+        ([0] * 20, [0] * 20, {"partitions": rounds.SMALL_REQUEST_CELLS_MAX // 3 + 1}),
         ([0] * 20, [0] * 20, {"replicas": 6}),  # fewer than four SPUs a replica
         ([0] * 16, [0] * 16, {}),  # as many as `failover` orders
     ],
