@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := $(VENV)/packages.stamp
+WHEEL := $(VENV)/wheel.stamp
 READY := $(VENV)/ready.stamp
 SETUP_LOG := $(VENV)/setup.log
 MERMAID := build/mermaid/mermaidx/assets/mermaid.js
@@ -34,6 +35,17 @@ $(error SPARK is $(SPARK); expected one of $(SPARKS), or none for the locked one
 endif
 endif
 OTHER := build/spark-$(SPARK)
+OTHER_LOCK := tests/spark/pyspark-$(SPARK).lock
+
+# Set LOWEST=1 to run what uses other packages with the lowest versions that pyproject.toml admits.
+LOWEST ?=
+ifneq ($(filter-out 0,$(LOWEST)),)
+ifneq ($(SPARK),)
+$(error SPARK and LOWEST exclude each other)
+endif
+OTHER := build/lowest
+OTHER_LOCK := tests/lowest.lock
+endif
 
 # Set BROKER to choose the broker that tests share: make test BROKER=container, or embedded. By
 # default it is a container where a Docker engine has the image, KAFKA_IMAGE or one built here.
@@ -50,11 +62,11 @@ help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(PACKAGES) ## install what the project needs; the other commands do it when it is due
+setup: $(WHEEL) ## install what the project needs; the other commands do it when it is due
 	$(BRING)
 
 # Asked for by name, set-up always looks whether Java and jars are still there; the others trust the stamp.
-$(READY): $(PACKAGES) stream/jvm/requirements-java.lock stream/jvm/jars.lock.json
+$(READY): $(WHEEL) stream/jvm/requirements-java.lock stream/jvm/jars.lock.json
 	$(BRING)
 
 define BRING
@@ -91,8 +103,7 @@ $(PACKAGES): requirements-build.lock requirements.lock pyproject.toml
 	}; \
 	install() { \
 	  "$$1" --require-hashes --requirement requirements-build.lock \
-	  && "$$1" --require-hashes --no-build-isolation --requirement requirements.lock \
-	  && "$$1" --no-deps --no-build-isolation --editable .; \
+	  && "$$1" --require-hashes --no-build-isolation --requirement requirements.lock; \
 	}; \
 	awk '/^[a-z]/ {is_uv = /^uv==/} is_uv' requirements.lock > $(VENV)/uv.lock; \
 	index=$$(from_pip index-url); more=$$(from_pip extra-index-url); \
@@ -103,6 +114,17 @@ $(PACKAGES): requirements-build.lock requirements.lock pyproject.toml
 	|| { echo "setup: pip failed; the end of $(SETUP_LOG):" >&2; tail -n 12 $(SETUP_LOG) >&2; exit 1; }
 	@touch $@
 
+# The product is installed as its users have it, from the wheel, and made again after each change of a
+# source; the folders' own times tell of files that went.
+$(WHEEL): $(PACKAGES) pyproject.toml README.md LICENSE \
+    $(shell find core schemas stream -name __pycache__ -prune -o -print)
+	@echo "setup: the wheel, made and installed"
+	@rm -rf dist
+	@HATCH_QUIET=1 $(BIN)/python -m hatchling build --directory dist
+	@$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --no-index --no-deps \
+	  --force-reinstall dist/*.whl
+	@touch $@
+
 .PHONY: run
 run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, status 0 if every map is as expected)
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
@@ -111,23 +133,28 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 # `smoke`, `make test-all` all, and all random cases where `make test` draws a sixth. WORKERS
 # processes share them, a file to each (pytest-xdist).
 WORKERS ?= 2
-HEAVY := spark or broker or kafka_jar or fuzz
+HEAVY := spark or broker or kafka_jar or fuzz or installed
 ELSEWHERE := bench or docker
+export SPU_ASSIGNER_TEST_PRODUCT := wheel
 PARALLEL := -p no:cacheprovider -n $(WORKERS) --dist loadgroup
 
 # What depends on the version of Spark.
 OF_SPARK := $(addprefix tests/,spark $(addprefix broker/,job checkpoint doctor inspect metrics recover verify))
 
-ifeq ($(SPARK),)
+# What uses other packages. Clients of a Schema Registry are not the product's, and want others.
+OF_PACKAGES := $(OF_SPARK) $(addprefix tests/,unit/schemas unit/stream broker/client broker/moves broker/plan broker/ui) \
+  --ignore tests/unit/stream/contract
+
+ifeq ($(OTHER),build/spark-)
 TEST_READY := $(READY)
-PYTEST := $(BIN)/pytest -q $(PARALLEL)
+PYTEST := $(BIN)/pytest -q -rs $(PARALLEL)
 else
 TEST_READY := $(OTHER)/ready.stamp
-PYTEST := $(OTHER)/bin/python -P -m pytest -q $(PARALLEL) $(OF_SPARK)
+PYTEST := $(OTHER)/bin/python -P -m pytest -q -rs $(PARALLEL) $(if $(SPARK),$(OF_SPARK),$(OF_PACKAGES))
 endif
 
 .PHONY: test
-test: $(TEST_READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; PROFILE=latency: in that profile; SPARK=4.3.0: what depends on Spark, on that one)
+test: $(TEST_READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; PROFILE=latency: in that profile; SPARK=4.3.0: what depends on Spark, on that one; LOWEST=1: on the lowest versions of all packages)
 	@$(PYTEST) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
 
 STORE ?=
@@ -136,9 +163,9 @@ STORE ?=
 test-all: $(TEST_READY) ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took; SPARK=: as above)
 	@SPU_ASSIGNER_TEST_ALL_CASES=1 $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
 
-# An environment without pip: its PySpark is found first, all else in .venv.
-$(OTHER)/ready.stamp: tests/spark/pyspark-$(SPARK).lock $(READY)
-	@echo "setup: PySpark $(SPARK) into $(OTHER) (the first time 450 MB)"
+# An environment without pip: its packages are found first, all else in .venv.
+$(OTHER)/ready.stamp: $(OTHER_LOCK) $(READY)
+	@echo "setup: $(if $(SPARK),PySpark $(SPARK),the lowest versions) into $(OTHER) (the first time 450 MB)"
 	@$(BIN)/python -m venv --clear --without-pip $(OTHER)
 	@packages=$$($(OTHER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	$(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes --no-deps \
@@ -322,13 +349,15 @@ lock: ## resolve the dependencies again and write the lock files
 	@test -x $(BIN)/uv || { echo 'lock: needs uv: run `make setup` first' >&2; exit 1; }
 	@compile() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --custom-compile-command 'make lock' "$$@"; }; \
-	compile pyproject.toml --extra dev --output-file requirements.lock; \
-	compile pyproject.toml --constraints requirements.lock --output-file docker/requirements.lock; \
-	compile --group pyproject.toml:build --output-file requirements-build.lock; \
+	compile pyproject.toml --extra job --group dev --output-file requirements.lock; \
+	compile pyproject.toml --extra job --constraints requirements.lock --output-file docker/requirements.lock; \
+	compile --group pyproject.toml:build --constraints requirements.lock --output-file requirements-build.lock; \
 	compile --group pyproject.toml:java --output-file stream/jvm/requirements-java.lock; \
 	for spark in $(SPARKS); do \
 	  echo "pyspark==$$spark" | compile --no-deps --output-file tests/spark/pyspark-$$spark.lock -; \
 	done; \
+	compile pyproject.toml --extra job --resolution lowest-direct --no-emit-package pyspark \
+	  --output-file tests/lowest.lock; \
 	compile --no-deps --group pyproject.toml:mermaid --output-file docs/requirements-mermaid.lock; \
 	compile tests/bench/neighbours/quix.in --output-file tests/bench/neighbours/quix.lock
 

@@ -217,13 +217,8 @@ def _gather_job(architecture: str) -> Path:
     shutil.copy2(ROOT / "requirements-build.lock", folder)
     shutil.copy2(HERE / "job-entry", folder / "entry")
     shutil.copy2(HERE / "job_health.py", folder / "health")
-    source = _emptied(BUILD / "source")
-    for path in _sources():
-        copy = source / path.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
-    wheel = ["wheel", "--no-deps", "--no-build-isolation", "--no-index"]
-    _pip([*wheel, "--wheel-dir", str(folder / "product"), str(source)])
+    wheel = ["-m", "hatchling", "build", "--target", "wheel", "--directory"]
+    _python([*wheel, str(folder / "product")], "the wheel cannot be built")
     return folder
 
 
@@ -243,26 +238,14 @@ def _wheels(architecture: str) -> Path:
     platforms.append(f"manylinux2014_{architecture}")
     chosen = [word for platform in platforms for word in ("--platform", platform)]
     needed = [word for lock in locks for word in ("--requirement", str(lock))]
-    # PySpark is served as a source archive alone: what its build needs is given, not looked for.
-    download = ["download", "--no-deps", "--no-build-isolation", "--require-hashes"]
+    # PySpark is served as a source archive alone: the tools of its build are installed.
+    pip = ["-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "download"]
+    download = [*pip, "--no-deps", "--no-build-isolation", "--require-hashes"]
     target = ["--implementation", "cp", "--python-version", PYTHON, *chosen]
-    _pip([*download, *target, "--dest", str(fresh), *needed])
+    what = "pip could not bring what goes into the image"
+    _python([*download, *target, "--dest", str(fresh), *needed], what)
     fresh.rename(folder)
     return folder
-
-
-def _pip(arguments: Sequence[str]) -> None:
-    """Run this Python's pip with the build tools that the lock names, whatever is installed."""
-    tools = BUILD / "tools"
-    lock = ROOT / "requirements-build.lock"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
-    if not tools.is_dir():
-        fresh = _emptied(BUILD / "tools.part")
-        install = ["install", "--require-hashes", "--target", str(fresh), "--requirement"]
-        _run([*pip, *install, str(lock)], "pip could not bring the build tools")
-        fresh.rename(tools)
-    environ = {**os.environ, "PYTHONPATH": str(tools)}
-    _run([*pip, *arguments], "pip could not bring what goes into the image", environ)
 
 
 def _linked(source: str, target: str) -> str:
@@ -277,14 +260,14 @@ def _emptied(folder: Path) -> Path:
     return folder
 
 
-def _run(command: Sequence[str], why: str, environ: Mapping[str, str] | None = None) -> None:
+def _python(arguments: Sequence[str], why: str) -> None:
+    """Run this Python, which has the build tools of requirements-build.lock."""
+    _run([sys.executable, *arguments], why)
+
+
+def _run(command: Sequence[str], why: str) -> None:
     done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=environ,
-        check=False,
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         raise ImageError(f"{why}: {last_line(done.stdout, done.stderr)}")

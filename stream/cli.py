@@ -116,6 +116,14 @@ class Commands(click.Group):
             status = error.exit_code
         except click.Abort:
             status = 130
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("spu_assigner"):
+                raise  # The package itself is broken.
+            fix = f"pip install '{PROGRAM}[job]'"
+            click.echo(
+                f"{PROGRAM}: this needs {PROGRAM}[job]: {fix} (no module {error.name})", err=True
+            )
+            status = 1
         except AssignerError as error:
             click.echo(f"{PROGRAM}: {' '.join(str(error).split())}", err=True)
             status = getattr(error, "exit_status", 1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from spu_assigner import core
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import session as job_session
@@ -38,7 +39,7 @@ _SPARK_OPTIONS = (
     "--conf spark.sql.streaming.pollingDelay=100ms"
     f" --conf spark.driver.defaultJavaOptions={job_session.SHORT_LIVED} pyspark-shell"
 )
-_MARKED_FOLDERS = ("bench", "broker", "docker", "fuzz", "spark")
+_MARKED_FOLDERS = ("bench", "broker", "docker", "fuzz", "installed", "spark")
 _BROKERS = pytest.StashKey[set[str]]()
 _numbers = itertools.count(1)
 
@@ -122,8 +123,14 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[SharedBroker]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare what the summary says."""
+    """Prepare what the summary says, and refuse to test another product than the one named."""
     config.stash[_BROKERS] = set()
+    is_checkout = Path(core.__file__ or "").resolve().is_relative_to(_ROOT.parent / "core")
+    if os.environ.get("SPU_ASSIGNER_TEST_PRODUCT") == "wheel" and is_checkout:
+        raise pytest.UsageError(
+            f"spu_assigner.core is {core.__file__}, a file of the checkout; expected that of the "
+            "installed wheel: unset PYTHONPATH, or run `make setup`"
+        )
     if config.getoption("--store-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations())
 
@@ -145,6 +152,7 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say which broker it was, the machine's choice unless the user made it; and which Spark."""
+    terminalreporter.write_line(f"product of the tests: {Path(core.__file__ or '').parents[1]}")
     for what in sorted(config.stash[_BROKERS]):
         terminalreporter.write_line(f"broker of the tests: {what}; Spark {version('pyspark')}")
 

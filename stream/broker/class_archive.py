@@ -128,7 +128,7 @@ def _format(process: BrokerProcess) -> None:
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise BrokerError(
             f"Kafka's storage tool ended with status {done.returncode}: {said}; "
-            "run `make setup` again, which checks Java and the jars"
+            "run `python -m spu_assigner.stream.setup`, which checks Java and the jars"
         )
 
 
@@ -153,5 +153,6 @@ def _warm_up(bootstrap_servers: str) -> None:
         consumer.close()
     except KafkaException as reason:
         raise BrokerError(
-            f"the new broker did not serve a transaction: {reason}; run `make setup` again"
+            f"the new broker did not serve a transaction: {reason}; "
+            "run `python -m spu_assigner.stream.setup` again"
         ) from reason

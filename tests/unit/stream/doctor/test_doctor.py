@@ -152,6 +152,25 @@ def test_a_package_that_is_missing_is_a_finding_of_the_first_check_that_needs_it
     assert checks["rights"]["not_checked"].startswith("a package cannot be imported (")
 
 
+def test_a_module_of_the_product_that_is_missing_or_damaged_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installation may lack a part; packages of others are reported by their own code."""
+    package = tmp_path / "half_installed"
+    (package / "inner").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "inner" / "__init__.py").touch()
+    (package / "inner" / "lacking.py").write_text("import half_installed.missing\n")
+    (package / "inner" / "damaged.py").write_text("1 +\n")
+    (package / "foreign.py").write_text("import no_such_package\n")
+    (package / "sound.py").write_text("import json\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = dict(machine_checks.broken_modules(["half_installed"]))
+    assert found.pop("half_installed.inner.damaged").startswith("SyntaxError: invalid syntax")
+    assert found == {"half_installed.inner.lacking": "No module named 'half_installed.missing'"}
+    assert dict(machine_checks.broken_modules(machine_checks.OWN_PACKAGES)) == {}
+
+
 def test_a_check_that_does_not_end_is_reported_and_not_waited_for() -> None:
     """What it had found by then counts, and what came later does not."""
     begun, go_on, late = threading.Event(), threading.Event(), threading.Event()
@@ -326,5 +345,5 @@ def test_moves_of_a_run_that_writes_no_more_are_nobodys() -> None:
     ],
 )
 def test_versions_are_compared_by_number(version: str, bound: str, is_met: bool) -> None:
-    """PySpark may be one of a range, all else is pinned."""
+    """Each package may be one of a range."""
     assert machine_checks.is_within(version, bound) is is_met

@@ -27,7 +27,7 @@ SENT = CommitMarker(
     count=3,
     digest="ab" * 32,
     offsets=read(4),
-    release="0.4.0",
+    release="1.0.0.dev0",
     shards=2,
     default_policy="balanced",
 )
@@ -76,17 +76,17 @@ def test_another_checkpoint_is_refused(checkpoint_id: str | None) -> None:
         (
             replace(SENT, release="0.2.9"),
             SENT,
-            "sent by release 0.2.9, this is 0.4.0 and gives other bytes; start once with release "
-            "0.2.9 and stop it with Ctrl-C",
+            "sent by release 0.2.9, this is 1.0.0.dev0 and gives other bytes; start once with "
+            "release 0.2.9 and stop it with Ctrl-C",
         ),
-        (replace(SENT, release=""), SENT, "sent by release 0.2 or older, this is 0.4.0"),
+        (replace(SENT, release=""), SENT, "sent by release 0.2 or older, this is 1.0.0.dev0"),
         (
             replace(SENT, default_policy="kafka"),
             SENT,
             "with default_policy kafka, now it is balanced",
         ),
         (SENT, replace(SENT, offsets=read(5)), "read other messages than before, so an older copy"),
-        (SENT, SENT, "release 0.4.0 gave other bytes for the same messages"),
+        (SENT, SENT, "release 1.0.0.dev0 gave other bytes for the same messages"),
     ],
 )
 def test_other_bytes_for_the_same_batch_are_reported_with_what_differs(

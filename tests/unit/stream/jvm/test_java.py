@@ -83,8 +83,8 @@ def test_without_any_java_one_line_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(JavaError) as caught:
         ensure_java({"PATH": str(tmp_path)}, search=(), package=tmp_path / "no-package")
     assert str(caught.value) == (
-        "Spark and Kafka need Java 17, 21, or 25 (from 25.0.3 on), found no Java; run `make setup` "
-        "(it brings one), or install one and set JAVA_HOME"
+        "Spark and Kafka need Java 17, 21, or 25 (from 25.0.3 on), found no Java; run `python -m "
+        "spu_assigner.stream.setup` (it brings one), or install one and set JAVA_HOME"
     )
 
 

@@ -1,0 +1,149 @@
+"""What users install: the wheel and the source archive, alone in environments of their own."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.metadata import Metadata
+from spu_assigner.stream.cli import _COMMANDS
+from support.project.environments import ROOT, Environment, build, run
+
+PARTS = ("core", "schemas", "stream")
+# What each command is called with, so that it gets to its work; none: it works without the extra.
+CALLS = {
+    "simulate": None,
+    "lint": None,
+    "completion": None,
+    "doctor": None,  # reports each missing package by its code
+    "produce": ["spu-joined", "--cluster", "c1", "--spu-id", "1"],
+    "explain": ["c1", "orders"],
+    "recover": ["--checkpoint", "new"],
+    "topics": ["check"],
+    "schemas": None,  # `check` and `publish` ask a Schema Registry alone
+    "broker": ["start"],
+    "follow": ["--cluster", "c1"],
+    "follow-brokers": ["--cluster", "c1"],
+    "adopt": ["--cluster", "c1"],
+    "plan": ["--cluster", "c1"],
+    "apply": ["plan.json"],
+    "drain": ["1", "--cluster", "c1"],
+    "rebalance": ["--cluster", "c1"],
+    "whatif": ["--cluster", "c1", "--fail", "spu=1"],
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The package without its extra."""
+    return Environment.create(tmp_path_factory.mktemp("bare") / "env", str(wheel))
+
+
+@pytest.fixture(scope="module")
+def whole(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The package with the extra `job`."""
+    return Environment.create(tmp_path_factory.mktemp("whole") / "env", f"{wheel}[job]")
+
+
+def _files(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.smoke
+def test_the_wheel_holds_each_file_of_the_product_and_no_other(wheel: Path) -> None:
+    """A package that is forgotten cannot be imported; a stray one is imported as `core`."""
+    tracked = run(["git", "ls-files", "--", *PARTS], folder=ROOT).split()
+    packed = {name for name in _files(wheel) if ".dist-info/" not in name}
+    assert packed == {f"spu_assigner/{name}" for name in tracked if (ROOT / name).exists()}
+
+
+@pytest.mark.smoke
+def test_the_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """It is what is built where no wheel fits."""
+    with tarfile.open(build("sdist", ROOT, tmp_path / "sdist")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.glob("spu_assigner-*")
+    assert _files(build("wheel", unpacked, tmp_path / "wheel")) == _files(wheel)
+
+
+@pytest.mark.smoke
+def test_the_metadata_are_valid_and_requirements_are_ranges(wheel: Path) -> None:
+    """An exact version would fight with every other package of an environment."""
+    (text,) = (data for name, data in _files(wheel).items() if name.endswith("/METADATA"))
+    facts = Metadata.from_email(text, validate=True)
+    assert facts.provides_extra == ["job"]
+    assert facts.requires_dist
+    for requirement in facts.requires_dist:
+        assert {each.operator for each in requirement.specifier} == {">=", "<"}, requirement
+
+
+@pytest.mark.smoke
+def test_without_the_extra_the_core_needs_numpy_alone(bare: Environment, tmp_path: Path) -> None:
+    """An application that embeds it gets no Kafka and no Spark with it, and starts at once."""
+    code = (
+        "import sys; before = set(sys.modules); import spu_assigner.core; "
+        "from spu_assigner.core import *; "
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before} "
+        "- set(sys.stdlib_module_names))"
+    )
+    done = bare.call("python", "-c", code, folder=tmp_path)
+    assert set(done.stdout.split()) <= {"numpy", "spu_assigner"}, done.stderr
+    done = bare.call("spu-assigner", "--version", folder=tmp_path)
+    assert done.stdout.startswith("spu-assigner "), done.stderr
+
+
+@pytest.mark.smoke
+def test_without_the_extra_simulate_answers(bare: Environment, tmp_path: Path) -> None:
+    """It needs neither Kafka nor Spark."""
+    events = tmp_path / "events.jsonl"
+    events.write_text(
+        '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0}\n'
+        '{"type":"topic_create","event_id":"e2","cluster_id":"c1","topic":"t",'
+        '"partitions":1,"replication_factor":1}\n'
+    )
+    done = bare.call("spu-assigner", "simulate", str(events), folder=tmp_path)
+    assert '"replicas":[[0]]' in done.stdout, done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("command", sorted(_COMMANDS))
+def test_a_command_whose_part_is_missing_says_what_to_install(
+    bare: Environment, tmp_path: Path, command: str
+) -> None:
+    """One line instead of a traceback."""
+    if (arguments := CALLS.get(command, [])) is None:
+        assert bare.call("spu-assigner", command, "--help", folder=tmp_path).returncode == 0
+        return
+    (tmp_path / "plan.json").write_text("{}")
+    done = bare.call("spu-assigner", command, *arguments, folder=tmp_path)
+    expected = "spu-assigner: this needs spu-assigner[job]: pip install 'spu-assigner[job]' (no "
+    assert done.stderr.startswith(expected), done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+@pytest.mark.smoke
+def test_each_module_can_be_imported(whole: Environment, tmp_path: Path) -> None:
+    """With nothing installed but what the package asks for."""
+    code = (
+        "from spu_assigner.stream.doctor.machine_checks import OWN_PACKAGES, broken_modules; "
+        "print(dict(broken_modules(OWN_PACKAGES)))"
+    )
+    done = whole.call("python", "-W", "error", "-c", code, folder=tmp_path)
+    assert done.stdout == "{}\n", done.stderr
+
+
+@pytest.mark.smoke
+@pytest.mark.long("a broker, Spark and the documents' scenario")
+def test_the_demonstration_runs_from_the_wheel(whole: Environment, tmp_path: Path) -> None:
+    """All 93 lists and 41 answers, far from the checkout."""
+    done = whole.call("spu-assigner", "run", "--demo", "--once", folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "as expected" in done.stdout

@@ -1,0 +1,77 @@
+"""Distributions made of this checkout, and empty environments in which they are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[3]
+LOCK: Final = ROOT / "requirements.lock"
+_UV: Final = Path(sys.executable).with_name("uv")
+
+
+def run(command: list[str | Path], *, folder: Path, seconds: float = 300.0) -> str:
+    """What a program prints; its errors are in the failure."""
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stderr}"
+    return done.stdout
+
+
+def build(target: str, source: Path, folder: Path) -> Path:
+    """The wheel or the source archive (`sdist`) that the build backend makes of a folder."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target]
+    run([*command, "--directory", str(folder)], folder=source)
+    (made,) = folder.iterdir()
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A Python environment of its own, in which nothing is but what was asked for."""
+
+    folder: Path
+
+    @classmethod
+    def create(cls, folder: Path, requirement: str) -> Environment:
+        """Install one requirement and what it needs, at the locked versions.
+
+        Packages come from what set-up has left in uv's cache; only what is missing is fetched.
+        """
+        run([_UV, "venv", "--quiet", "--python", sys.executable, folder], folder=ROOT)
+        made = cls(folder)
+        install: list[str | Path] = [_UV, "pip", "install", "--quiet", "--system-certs"]
+        install += ["--link-mode", "hardlink", "--python", made.program("python")]
+        install += ["--constraint", LOCK, requirement]
+        try:
+            run([*install, "--offline"], folder=ROOT)
+        except AssertionError:
+            run(install, folder=ROOT)
+        return made
+
+    def program(self, name: str) -> Path:
+        return self.folder / "bin" / name
+
+    def call(
+        self, program: str, *arguments: str, folder: Path, seconds: float = 300.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of it elsewhere than in the checkout, with no path to other packages."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("PYTHONPATH", "VIRTUAL_ENV") and not name.startswith("SPU_")
+        }
+        return subprocess.run(
+            [self.program(program), *arguments],
+            cwd=folder,
+            env={**kept, "PYSPARK_PYTHON": str(self.program("python"))},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
