@@ -10,6 +10,7 @@ The operations are those of a client of the job: it sends events, and receives w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO, StringIO
@@ -87,6 +88,10 @@ class _Carried:
         return f"{what}Tombstone"
 
 
+# What a reader of YAML 1.2 could take for a number where one of YAML 1.1 sees text, or the reverse.
+_LIKE_NUMBER: Final = re.compile(r"[-+.]?[0-9][0-9A-Za-z.+_-]*|[0-9a-f]{8,}")
+
+
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
     """Writes text of several lines as such, and repeated parts in full."""
 
@@ -95,7 +100,7 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
+    style = "|" if "\n" in text else "'" if _LIKE_NUMBER.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from functools import reduce
 from io import BytesIO, StringIO
@@ -14,6 +15,7 @@ from typing import Any
 
 import fastavro
 import pytest
+import yaml
 from click.testing import CliRunner
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
@@ -83,6 +85,27 @@ def references(part: Any) -> Iterator[str]:
         case list():
             for each in part:
                 yield from references(each)
+
+
+def test_no_text_is_a_number_for_a_reader_of_yaml_1_2() -> None:
+    """Such a reader takes `0000000018` for a number, where one of YAML 1.1 sees text."""
+    number = re.compile(
+        r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+    )
+
+    def texts(node: yaml.Node) -> Iterator[str]:
+        if isinstance(node, yaml.MappingNode):
+            for pair in node.value:
+                yield from (text for each in pair for text in texts(each))
+        elif isinstance(node, yaml.SequenceNode):
+            for each in node.value:
+                yield from texts(each)
+        elif not node.style and node.tag == "tag:yaml.org,2002:str":
+            yield node.value
+
+    plain = list(texts(yaml.compose(DOCUMENT.read_text("utf-8"), Loader=yaml.CSafeLoader)))
+    assert plain
+    assert [text for text in plain if number.fullmatch(text)] == []
 
 
 def test_every_reference_leads_somewhere() -> None:
