@@ -27,6 +27,7 @@ from spu_assigner.stream.jvm.java import Java, ensure_java
 
 __all__ = ["BrokerError", "EmbeddedBroker", "prepare"]
 
+DEFAULT_PORT: Final = 9092  # of Kafka's own documents, and of the clients here
 PORT_TRIES_MAX: Final = 3  # between finding a free port and using it another process may take it
 
 
@@ -51,7 +52,9 @@ class EmbeddedBroker:
 
     Args:
         data_dir: where data, settings and log are kept; None for a temporary folder.
-        port: the client port; None for the one the folder remembers if free, else any free one.
+        port: the client port; None for the one the folder remembers if free, else the preferred
+            one if free, else any free one.
+        preferred_port: see `port`; None for none.
         heap_mb: the JVM's heap.
         settings: further lines of `server.properties`.
     """
@@ -61,11 +64,13 @@ class EmbeddedBroker:
         data_dir: Path | None = None,
         *,
         port: int | None = None,
+        preferred_port: int | None = None,
         heap_mb: int = HEAP_MB,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._port = port
+        self._preferred_port = preferred_port
         self._heap_mb = heap_mb
         self._settings = dict(settings or {})
         self._process: BrokerProcess | None = None
@@ -114,7 +119,7 @@ class EmbeddedBroker:
                 java=java,
                 jars=jars,
                 folder=folder,
-                ports=_choose_ports(folder, self._port),
+                ports=_choose_ports(folder, self._port, self._preferred_port),
                 heap_mb=self._heap_mb,
                 settings=self._settings,
                 jvm_options=jvm_options(image),
@@ -169,8 +174,10 @@ class EmbeddedBroker:
         return self._process
 
 
-def _choose_ports(folder: Path, port: int | None) -> Ports:
-    """The port asked for, else those the folder remembers if both are free, else any free ones."""
+def _choose_ports(folder: Path, port: int | None, preferred_port: int | None) -> Ports:
+    """The port asked for, else those the folder remembers if both are free, else the preferred
+    one if it is free, else any free ones.
+    """
     if port is not None:
         if not _is_free(port):
             raise BrokerError(f"port {port} of {HOST} is taken; stop what listens there")
@@ -181,6 +188,8 @@ def _choose_ports(folder: Path, port: int | None) -> Ports:
             remembered = Ports(client=int(match[1]), controller=int(match[2]))
             if _is_free(remembered.client) and _is_free(remembered.controller):
                 return remembered
+    if preferred_port is not None and _is_free(preferred_port):
+        return Ports(client=preferred_port, controller=_free_ports().controller)
     return _free_ports()
 
 

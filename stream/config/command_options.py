@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
@@ -20,6 +21,7 @@ from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
 from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.config.local_broker import local_broker
 from spu_assigner.stream.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
 
 Command = Callable[..., Any]
@@ -97,11 +99,8 @@ def broker_options(command: Command) -> Command:
         config: Path | None,
         **given: Any,
     ) -> Any:
-        settings = Settings.load(
-            flags={"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix},
-            file=config,
-        )
-        connection = settings.connection()
+        flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
+        connection = load_client_settings(flags, config).connection()
         if connection.security.warning is not None:
             click.echo(f"warning: {connection.security.warning}", err=True)
         return command(connection=connection, **given)
@@ -191,6 +190,18 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
         return command
 
     return decorated
+
+
+def load_client_settings(flags: Mapping[str, Any], config: Path | None) -> Settings:
+    """Settings of a command that asks Kafka: with no address given, the local broker's if it runs.
+
+    Args:
+        flags: as `settings_options` gives them.
+    """
+    settings = Settings.load(flags=flags, file=config)
+    if is_broker_named(flags, settings) or (address := local_broker()) is None:
+        return settings
+    return replace(settings, bootstrap_servers=address)
 
 
 def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:

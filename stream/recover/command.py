@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from spu_assigner.stream.config.command_options import output_option, settings_options
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.config.command_options import (
+    load_client_settings,
+    output_option,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from spu_assigner.stream.recover.rebuild import RecoverReport
@@ -40,7 +43,7 @@ def recover(
     """
     from spu_assigner.stream.recover import rebuild
 
-    settings = Settings.load(flags=flags, file=config)
+    settings = load_client_settings(flags, config)
     if dry_run:
         report = rebuild.survey(settings, skip_lost=skip_lost)
     else:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.config.command_options import is_broker_named, settings_options
+from spu_assigner.stream.config.local_broker import HOME
 from spu_assigner.stream.config.security import Protocol
 from spu_assigner.stream.config.settings import Settings
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from spu_assigner.stream.job.lifecycle import Job
     from spu_assigner.stream.run.launch import Running
 
-HOME: Final = Path(".spu-assigner")  # of the embedded broker and the checkpoint
 LOOK_SECONDS: Final = 0.5  # between looks at the query
 PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
 

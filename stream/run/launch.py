@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 import click
 from py4j.protocol import Py4JError
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.broker.embedded import DEFAULT_PORT, EmbeddedBroker
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.private_files import open_private
+from spu_assigner.stream.config.local_broker import announced
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.faults import SparkGoneError
 from spu_assigner.stream.job.lifecycle import Job, start_query
@@ -97,7 +98,10 @@ def launched(plan: LaunchPlan) -> Iterator[Running]:
 def _prepare_kafka(plan: LaunchPlan, running: Running, stack: ExitStack) -> None:
     """Broker, topics, and the demonstration's messages."""
     if plan.home is not None:
-        broker = stack.enter_context(EmbeddedBroker(plan.home / "broker"))
+        broker = stack.enter_context(
+            EmbeddedBroker(plan.home / "broker", preferred_port=DEFAULT_PORT)
+        )
+        stack.enter_context(announced(broker.bootstrap_servers))
         running.logs["broker"] = broker.log_path
         running.settings = replace(plan.settings, bootstrap_servers=broker.bootstrap_servers)
         running.say(f"Kafka broker at {broker.bootstrap_servers}")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.config.command_options import settings_options
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.config.command_options import load_client_settings, settings_options
 
 if TYPE_CHECKING:
     from spu_assigner.stream.verify.model import AuditFinding, AuditReport
@@ -54,7 +53,7 @@ def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int
     from spu_assigner.stream.verify.audit import verify as audit
     from spu_assigner.stream.verify.reading import Spool, read_history
 
-    settings = Settings.load(flags=flags, file=config)
+    settings = load_client_settings(flags, config)
     connection = settings.connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)

@@ -23,7 +23,7 @@ from spu_assigner.stream.common.json_line_reading import (
     event_of_line,
 )
 from spu_assigner.stream.common.printable import listed, printable
-from spu_assigner.stream.config.command_options import reading
+from spu_assigner.stream.config.command_options import load_client_settings, reading
 from spu_assigner.stream.config.settings import Settings
 
 ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
@@ -116,10 +116,8 @@ def of_kafka(
     """
     from spu_assigner.stream.recover.published import UnsoundError, read_published
 
-    settings = Settings.load(
-        flags={"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}, file=config
-    )
-    connection = settings.connection()
+    flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
+    connection = load_client_settings(flags, config).connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)
     place = f"the topics of {connection.bootstrap_servers}"

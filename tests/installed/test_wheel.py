@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import signal
 import tarfile
 import zipfile
 from pathlib import Path
@@ -142,8 +145,29 @@ def test_each_module_can_be_imported(whole: Environment, tmp_path: Path) -> None
 
 @pytest.mark.smoke
 @pytest.mark.long("a broker, Spark and the documents' scenario")
-def test_the_demonstration_runs_from_the_wheel(whole: Environment, tmp_path: Path) -> None:
-    """All 93 lists and 41 answers, far from the checkout."""
-    done = whole.call("spu-assigner", "run", "--demo", "--once", folder=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "as expected" in done.stdout
+def test_the_demonstration_and_the_first_documented_commands_work_from_the_wheel(
+    whole: Environment, tmp_path: Path
+) -> None:
+    """All 93 lists and 41 answers, far from the checkout; then what a newcomer types next."""
+    page = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    _, part = page.split("In another terminal, against the same broker:\n\n```\n")
+    commands = [shlex.split(line, comments=True) for line in part.split("```")[0].splitlines()]
+    assert [words.pop(0) for words in commands] == [".venv/bin/spu-assigner"] * 5
+    assert commands.pop() == ["ui"]  # which serves until it is ended
+    with whole.begin("spu-assigner", "run", "--demo", "--ui-port", "0", folder=tmp_path) as job:
+        assert job.stdout is not None
+        said = []
+        try:
+            for line in job.stdout:
+                said.append(line)
+                if line.startswith("Ctrl-C ends it"):
+                    break
+            assert "All 93 replica lists and 41 rings and answers are equal" in "".join(said)
+            for words in commands:
+                done = whole.call("spu-assigner", *words, folder=tmp_path)
+                assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        finally:
+            os.killpg(job.pid, signal.SIGINT)
+            job.stdout.read()
+    assert job.returncode == 130
+    assert list(tmp_path.iterdir()) == []  # Nothing is left behind.

@@ -61,17 +61,34 @@ class Environment:
         self, program: str, *arguments: str, folder: Path, seconds: float = 300.0
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of it elsewhere than in the checkout, with no path to other packages."""
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("PYTHONPATH", "VIRTUAL_ENV") and not name.startswith("SPU_")
-        }
         return subprocess.run(
             [self.program(program), *arguments],
             cwd=folder,
-            env={**kept, "PYSPARK_PYTHON": str(self.program("python"))},
+            env=self._environ(),
             capture_output=True,
             text=True,
             timeout=seconds,
             check=False,
         )
+
+    def begin(self, program: str, *arguments: str, folder: Path) -> subprocess.Popen[str]:
+        """The same, without waiting for its end; what it prints can be read."""
+        return subprocess.Popen(
+            [self.program(program), *arguments],
+            cwd=folder,
+            env=self._environ(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _environ(self) -> dict[str, str]:
+        others = {"PYTHONPATH", "VIRTUAL_ENV", "PYSPARK_PYTHON", "KAFKA_BOOTSTRAP_SERVERS"}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in others and not name.startswith("SPU_")
+        }
+        path = f"{self.folder / 'bin'}{os.pathsep}{kept['PATH']}"
+        return {**kept, "PATH": path, "PYSPARK_PYTHON": str(self.program("python"))}
