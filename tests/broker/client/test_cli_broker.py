@@ -160,6 +160,32 @@ def test_a_create_is_answered_with_its_map(job: list[str]) -> None:
 
 
 @pytest.mark.smoke
+def test_the_documented_producer_and_consumer_of_another_program_are_served(
+    job: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They know nothing but the schemas: one asks for a topic, the other reads its map."""
+    join(job, "c1", 2)
+    root = Path(__file__).parents[3]
+    monkeypatch.chdir(root)
+    page = (root / "docs" / "events-and-topics.md").read_text(encoding="utf-8")
+    _, address, _, prefix = job
+    producer, consumer = (
+        part.partition("```")[0]
+        .replace("127.0.0.1:9092", address)
+        .replace('"topic-events"', f'"{prefix}topic-events"')
+        .replace('"replica-map"', f'"{prefix}replica-map"')
+        for part in page.split("```python\n")[1:]
+    )
+    exec(producer, {})  # noqa: S102 - our own page
+    asked = ["produce", "topic-grow", "--cluster", "c1", "--topic", "orders"]
+    assert call(*asked, "--partitions", "7", WAIT, *job).returncode == 0  # the create before it is
+    exec(consumer, {})  # noqa: S102
+    shown = [line for line in capsys.readouterr().out.splitlines() if "'orders'" in line]
+    assert "'cluster_id': 'c1'" in shown[-1]
+    assert "is gone" not in shown[-1]
+
+
+@pytest.mark.smoke
 def test_a_refusal_is_shown_and_status_1(job: list[str]) -> None:
     """A script must notice."""
     join(job, "small", 1)
