@@ -124,6 +124,7 @@ class _Pages:
         cluster_id = (request.view_args or {}).get("cluster_id")
         return {
             "health": self._live.health,
+            "last": self._last(),
             # None is noted where a request is refused before it is looked at.
             "version": g.get("version") or self._version(cluster_id),
             "cluster_id": cluster_id,
@@ -131,6 +132,12 @@ class _Pages:
             "servers": self._live.connection.bootstrap_servers,
             "prefix": self._live.connection.prefix,
         }
+
+    def _last(self) -> tuple[int, float] | None:
+        """When the job wrote last (ms), and how many seconds ago that is; None: it is not known."""
+        with self._live.known() as known:
+            last_ms = known.last_ms
+        return (last_ms, max(0, _now_ms() - last_ms) / 1000) if last_ms else None
 
     def _moves_only(self) -> str | None:
         """Whether the page shows moves, and nothing of clusters."""
@@ -161,8 +168,10 @@ class _Pages:
             yield known, known.state(cluster_id)
 
     def version(self) -> Response:
-        """What changes whenever the page would."""
-        return jsonify({"version": self._version(_text("cluster_id") or None)})
+        """What changes whenever the page would, and when the job wrote last, of any cluster."""
+        last = self._last()
+        version = self._version(_text("cluster_id") or None)
+        return jsonify({"version": version, "last_ms": last and last[0]})
 
     def plot_style(self) -> Response:
         return Response(f".plot{{{style()}}}", mimetype="text/css")
@@ -284,7 +293,7 @@ class _Pages:
 
     def dead_letters(self) -> str:
         with self._live.known() as known:
-            rows = sliced(list(reversed(known.dead_letters)), _page())
+            rows = sliced(known.dead_letters(), _page())
         return render_template("dead_letters.html", rows=rows)
 
 

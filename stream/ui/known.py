@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -50,7 +50,19 @@ class Published:
     record: TopicStatus | RingEvent | DeadLetter
 
 
-Tail = deque[Published]  # the last ones, the oldest first
+class Tail:
+    """The newest records by the broker's time, whatever the order in which partitions are read."""
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._records: list[Published] = []  # the oldest first; of one moment as they came
+
+    def add(self, record: Published) -> None:
+        insort(self._records, record, key=lambda each: each.time_ms)
+        del self._records[: -self._count_max]
+
+    def newest_first(self) -> list[Published]:
+        return self._records[::-1]
 
 
 @dataclass(slots=True)
@@ -58,8 +70,8 @@ class _Beside:
     """What is kept of a cluster besides its state."""
 
     version: int = 0
-    statuses: Tail = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
-    ring: Tail = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
+    statuses: Tail = field(default_factory=lambda: Tail(ANSWERS_MAX))
+    ring: Tail = field(default_factory=lambda: Tail(ANSWERS_MAX))
     faults: dict[bytes, str] = field(default_factory=dict)  # by key
 
 
@@ -69,7 +81,8 @@ class Known:
     def __init__(self, *, first_version: int = 0) -> None:
         self.version = first_version  # rises with each change
         self.foreign = 0  # messages under keys that are none of the job's
-        self.dead_letters: Tail = deque(maxlen=DEAD_LETTERS_MAX)
+        self.last_ms = 0  # when the job wrote last, by the broker's clock; 0: nothing was read
+        self._dead_letters = Tail(DEAD_LETTERS_MAX)
         self._clusters = Clusters()
         self._beside: dict[str, _Beside] = {}
 
@@ -99,11 +112,15 @@ class Known:
 
     def statuses(self, cluster_id: str) -> list[Published]:
         """Its last answers, the newest first."""
-        return _newest(self._of(cluster_id).statuses)
+        return self._of(cluster_id).statuses.newest_first()
 
     def ring_events(self, cluster_id: str) -> list[Published]:
         """Its last ring events, the newest first."""
-        return _newest(self._of(cluster_id).ring)
+        return self._of(cluster_id).ring.newest_first()
+
+    def dead_letters(self) -> list[Published]:
+        """The last of all clusters, the newest first."""
+        return self._dead_letters.newest_first()
 
     def faults(self, cluster_id: str) -> list[str]:
         """Messages of the cluster that could not be read, each with its key."""
@@ -119,6 +136,7 @@ class Known:
             is_loaded: the state was read to its end once; from then on it is kept decoded.
         """
         self.version += 1
+        self.last_ms = max(self.last_ms, int(message.timestamp()[1]))
         if topic in STATE_TOPICS:
             self._take_state(topic, message, is_loaded=is_loaded)
         elif message.value() is not None:
@@ -156,7 +174,7 @@ class Known:
             self.foreign += 1
             return
         if isinstance(record, DeadLetter) and topic == DEAD_LETTER:
-            tail = self.dead_letters
+            tail = self._dead_letters
             record = replace(record, raw=None if record.raw is None else record.raw[:RAW_SHOWN_MAX])
         elif isinstance(record, TopicStatus):
             tail = self._changed(record.cluster_id).statuses
@@ -167,9 +185,4 @@ class Known:
             self.foreign += 1
             return
         key = (message.key() or b"").decode("utf-8", "replace")
-        tail.append(Published(time_ms=int(message.timestamp()[1]), key=key, record=record))
-
-
-def _newest(tail: Tail) -> list[Published]:
-    # They come out of several partitions; those of one moment stay as they came.
-    return sorted(tail, key=lambda published: published.time_ms)[::-1]
+        tail.add(Published(time_ms=int(message.timestamp()[1]), key=key, record=record))

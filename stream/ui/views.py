@@ -152,7 +152,7 @@ class MovesView:
     """The run that moves partitions, or the last one."""
 
     run: MovesRun
-    is_running: bool
+    is_running: bool  # and it records how far it is
     is_silent: bool  # it has not ended, and records nothing any more
     moves: Mapping[str, int]  # pending, done, failed
     bytes: Mapping[str, int]  # likewise
@@ -167,7 +167,7 @@ def moves_view(run: MovesRun, *, now_ms: int) -> MovesView:
     seconds = max(0, run.recorded_at - run.began_at) / 1000 if run.began_at else 0.0
     return MovesView(
         run=run,
-        is_running=run.state is MovesState.RUNNING,
+        is_running=run.state is MovesState.RUNNING and not is_silent(run, now_ms=now_ms),
         is_silent=is_silent(run, now_ms=now_ms),
         moves=run.moves_by_state(),
         bytes=run.bytes_by_state(),

@@ -34,12 +34,31 @@
     if (isWhole) version = page.body.dataset.version;
   }
 
+  // As the server writes it; the clocks of broker and browser may differ by a little.
+  function age(seconds) {
+    if (seconds < 60) return `${Math.floor(seconds)} s`;
+    const minutes = Math.floor(seconds / 60), hours = Math.floor(minutes / 60);
+    return hours ? `${hours} h ${minutes % 60} min` : `${minutes} min ${Math.floor(seconds % 60)} s`;
+  }
+
+  function tick() {
+    for (const each of document.querySelectorAll("[data-since]")) {
+      each.textContent = age(Math.max(0, Date.now() - Number(each.dataset.since)) / 1000);
+    }
+  }
+
   async function look() {
     if (!document.hidden) {
+      tick();
       let isThere = true;
       try {
         const answer = await fetch(document.body.dataset.watch, { cache: "no-store" });
-        if (answer.ok && (await answer.json()).version !== version) await renew();
+        if (answer.ok) {
+          const found = await answer.json();
+          if (found.version !== version) await renew();
+          const shown = document.querySelector("[data-since]");
+          if (shown && found.last_ms) shown.dataset.since = found.last_ms;
+        }
       } catch {
         isThere = false;
       }

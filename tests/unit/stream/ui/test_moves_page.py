@@ -146,6 +146,15 @@ def test_the_page_alone_is_renewed_when_a_wave_goes_on() -> None:
     assert [old == new for old, new in zip(before, versions(), strict=True)] == [False, True]
 
 
+def test_a_run_that_was_killed_is_not_running() -> None:
+    """It records nothing any more, and a wave may still be copied by Kafka."""
+    page = read(pages(under_way(120.0))[0], "/moves")
+    assert "Nothing was recorded since" in page.text
+    assert "Last run of cluster c1 silent" in page.text
+    assert "running" not in page.text
+    assert "last recorded" in page.text
+
+
 def test_hostile_names_are_escaped() -> None:
     """What others have recorded is text."""
     hostile = "<script>alert(1)</script>"

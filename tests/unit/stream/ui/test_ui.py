@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
 
 import pytest
 from flask.testing import FlaskClient
@@ -12,7 +15,7 @@ from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Order
 from spu_assigner.stream.inspect.report import cluster_report, spu_loads
-from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, DEAD_LETTER, REPLICA_MAP, TOPIC_STATUS
 from spu_assigner.stream.ui.app import make_app
 from spu_assigner.stream.ui.known import (
     ANSWERS_MAX,
@@ -387,8 +390,38 @@ def test_what_is_kept_of_answers_is_bounded() -> None:
     refused = [events.create("t", 0) for _ in range(ANSWERS_MAX + 20)]
     known = known_of(outputs([[events.join(0)], refused, letters]))
     assert len(known.statuses("c1")) == ANSWERS_MAX
-    assert len(known.dead_letters) == DEAD_LETTERS_MAX
-    assert known.statuses("c1")[0].time_ms >= known.statuses("c1")[-1].time_ms
+    assert len(known.dead_letters()) == DEAD_LETTERS_MAX
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_answers_are_the_newest_of_all_partitions(seed: int) -> None:
+    """At the start one partition is read after the other, each from its oldest message on."""
+    events = Events()
+    requests = [[events.create(f"t{number}", 0)] for number in range(2 * ANSWERS_MAX)]
+    letters: list[list[Event | Raw]] = [[(b"c1", b"x")]] * (2 * DEAD_LETTERS_MAX)
+    found = [*outputs(requests), *outputs(letters)]
+    timed = [replace(each, time_ms=number + 1) for number, each in enumerate(found)]
+    draw = Random(seed)
+    partitions: list[list[Output]] = [[] for _ in range(4)]
+    for each in timed:
+        draw.choice(partitions).append(each)
+    known = known_of([each for partition in partitions for each in partition])
+    for shown, topic in ((known.statuses("c1"), TOPIC_STATUS), (known.dead_letters(), DEAD_LETTER)):
+        times = [each.time_ms for each in timed if each.topic == topic]
+        assert [each.time_ms for each in shown] == times[::-1][: len(shown)]
+    assert known.last_ms == timed[-1].time_ms
+
+
+def test_the_page_says_how_old_the_last_batch_is() -> None:
+    """That a job was killed a minute ago shows nowhere else."""
+    now_ms = time.time_ns() // 1_000_000
+    known = known_of(
+        [replace(each, time_ms=now_ms - 90_000) for each in outputs([[Events().join(0)]])]
+    )
+    pages = make_app(Still(known).as_live()).test_client()
+    assert re.search(r"last batch 1 min \d+ s ago", read(pages, "/").text)
+    assert pages.get("/version").get_json()["last_ms"] == now_ms - 90_000
+    assert "no batch yet" in read(make_app(Still(Known()).as_live()).test_client(), "/").text
 
 
 def test_a_report_that_costs_is_not_made_at_each_change() -> None:
