@@ -5,14 +5,11 @@ out, and nothing is answered from what is left.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from spu_assigner.stream.checkpoint.data_loss import (
     DataLossError,
@@ -28,57 +25,13 @@ from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.errors import TopicsError
 from support.events.builders import Events
 from support.job.profiled import ENVIRON
+from support.kafka.one_topic import OneTopic
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all
 
 
-class Input:
-    """The topic of requests of one test, and what may befall it."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.name = f"{settings.topic_prefix}topic-events"
-        self._client = {"bootstrap.servers": settings.bootstrap_servers}
-
-    def lose(self, before: int, partition: int = 0) -> None:
-        place = TopicPartition(self.name, partition, before)
-        with AdminClient(self._client) as admin:
-            for future in admin.delete_records([place]).values():
-                future.result()
-
-    def remove(self) -> None:
-        with AdminClient(self._client) as admin:
-            for future in admin.delete_topics([self.name]).values():
-                future.result()
-
-    def recreate(self, partitions: int = 4) -> None:
-        before = self._id()
-        self.remove()
-        topic = NewTopic(
-            self.name, partitions, 1, config={"message.timestamp.type": "LogAppendTime"}
-        )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:  # A deletion takes a moment after it was promised.
-            try:
-                with AdminClient(self._client) as admin:
-                    for future in admin.create_topics([topic]).values():
-                        future.result()
-            except Exception:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-            else:
-                break
-        while self._id() in (None, before):  # The controller answers before its broker knows.
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-    def _id(self) -> str | None:
-        """Kafka's of the topic; None: the broker knows of none."""
-        try:
-            with AdminClient(self._client) as admin:
-                (found,) = admin.describe_topics(TopicCollection([self.name])).values()
-                return str(found.result().topic_id)
-        except KafkaException:
-            return None
+def requests_topic(settings: Settings) -> OneTopic:
+    return OneTopic(settings.bootstrap_servers, f"{settings.topic_prefix}topic-events")
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +80,8 @@ def test_records_deleted_before_they_were_read_stop_the_job(
     """Retention was shorter than the job's rest: the gap is reported to the message."""
     kafka, events = stopped
     kafka.send([events.create(f"u{number}") for number in range(6)])
-    topic = Input(settings)
-    topic.lose(before=8)
+    topic = requests_topic(settings)
+    topic.expire(before=8)
     with pytest.raises(DataLossError) as lost:
         begin()
     error = lost.value
@@ -165,8 +118,8 @@ def test_records_deleted_while_the_job_runs_stop_it(
     assert waits.wait(PATIENCE_SECONDS)  # A batch is under way; what comes now is for the next one.
     for number in range(6):
         kafka.send_raw("topic-events", b"c1", b"%d" % number, partition=1)
-    topic = Input(settings)
-    topic.lose(before=4, partition=1)
+    topic = requests_topic(settings)
+    topic.expire(before=4, partition=1)
     go_on.set()
     with pytest.raises(DataLossError) as lost:
         job.await_termination(PATIENCE_SECONDS)
@@ -181,7 +134,7 @@ def test_a_recreated_topic_is_not_taken_for_the_old_one(
 ) -> None:
     """Also when it has grown past the old offset: by offsets alone five would be passed over."""
     kafka, events = stopped
-    topic = Input(settings)
+    topic = requests_topic(settings)
     topic.recreate()
     kafka.send([events.create(f"u{number}") for number in range(9)])
     with pytest.raises(TopicReplacedError, match=r"recreated.*its id is .*--skip-lost"):
@@ -206,6 +159,6 @@ def test_a_topic_deleted_while_the_job_runs_stops_it(
     kafka.send([*events.joins(0, 1), events.create("a")])
     job = begin()
     kafka.wait("topic-status", 1, job)
-    Input(settings).remove()
+    requests_topic(settings).remove()
     with pytest.raises(TopicsError, match=r"topic-events.* cannot be described"):
         job.await_termination(PATIENCE_SECONDS)
